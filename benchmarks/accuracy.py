@@ -1,0 +1,207 @@
+"""How well the static check agrees with what Dynamo did: recall and precision on measured code.
+
+    python benchmarks/accuracy.py CORPUS TRUTH.jsonl [--measured-only] [--leave-out TEXT] [--list misses|false-alarms]
+
+CORPUS is the folder that holds the measured code. TRUTH has one JSON record a line, each one module class that was
+built and called under a counting backend; README.md beside this file gives the keys.
+
+Recall is the share of break sites that some graph-break finding covers. Precision is the share of graph-break findings
+that cover a break site, among those of which a line ran: where nothing ran, nothing is known. A site is a line: several
+modules may break at the same one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+RAN = ("ok", "compile-fail")
+CALLS = 3
+
+
+class Place(NamedTuple):
+    """A line of a file of the corpus."""
+
+    file: str
+    line: int
+
+
+@dataclass
+class Truth:
+    """What was measured: the lines that ran, the kind of break at each site, and the classes that recompiled.
+
+    `vanishing` are sites that break only because another one did: no linter is asked for them, nor wrong about them.
+    """
+
+    ran: set[Place] = field(default_factory=set)
+    sites: dict[Place, str] = field(default_factory=dict)
+    vanishing: set[Place] = field(default_factory=set)
+    recompiled: set[tuple[str, str]] = field(default_factory=set)
+
+    def add(self, record: Mapping[str, Any], left_out: Iterable[str]) -> None:
+        """Take in one record, without the breaks whose reason has one of the texts to leave out."""
+        if record["status"] not in RAN:
+            return
+        file = record["file"]
+        self.ran.update(Place(file, line) for line in record["lines"])
+        graphs: list[int] = record.get("graphs") or []
+        # The first repeat may compile again for a reason that ends there (a lazy buffer); the second should not.
+        if len(graphs) == CALLS and graphs[-1] > graphs[-2]:
+            self.recompiled.add((file, record["cls"]))
+        for broken in record["breaks"]:
+            if not broken["frames"] or any(text in broken["reason"] for text in left_out):
+                continue
+            innermost_line = broken["frames"][-1][0]
+            place = Place(file, innermost_line)
+            if broken.get("verdict") == "cascade":
+                self.vanishing.add(place)
+            else:
+                self.sites.setdefault(place, broken["gb"])
+
+
+@dataclass
+class Score:
+    """The findings held against the truth."""
+
+    found: set[Place] = field(default_factory=set)
+    right: list[Mapping[str, Any]] = field(default_factory=list)
+    wrong: list[Mapping[str, Any]] = field(default_factory=list)
+    unknown: int = 0
+    recompiled: set[tuple[str, str]] = field(default_factory=set)
+    recompile_findings: int = 0
+
+
+def read_truth(path: Path, left_out: Iterable[str]) -> Truth:
+    """Read a truth file."""
+    truth = Truth()
+    with path.open(encoding="utf-8") as lines:
+        for line in lines:
+            truth.add(json.loads(line), left_out)
+    return truth
+
+
+def check(corpus: Path, files: Sequence[str]) -> list[dict[str, Any]]:
+    """The findings of `dynalint check --static` on these files and folders of the corpus, with paths relative to it."""
+    command = [sys.executable, "-m", "dynalint", "check", "--static", "--isolated", "--no-cache"]
+    ran = subprocess.run(
+        [*command, "--output-format", "json", *files], cwd=corpus, capture_output=True, text=True, check=False
+    )
+    if ran.stderr:
+        print(ran.stderr, file=sys.stderr, end="")
+    if ran.returncode not in (0, 1):
+        sys.exit(f"accuracy: dynalint ended with {ran.returncode}")
+    return list(json.loads(ran.stdout))
+
+
+def score(findings: Iterable[Mapping[str, Any]], truth: Truth) -> Score:
+    """Hold findings against the truth."""
+    result = Score()
+    for finding in findings:
+        places = {Place(finding["path"], line) for line in range(finding["line"], last_line(finding) + 1)}
+        if finding["category"] == "recompile":
+            result.recompile_findings += bool(places & truth.ran)
+            result.recompiled |= {
+                (file, name) for file, name in truth.recompiled if file == finding["path"] and reaches(finding, name)
+            }
+        if finding["category"] != "graph-break":
+            continue
+        sites = places & truth.sites.keys()
+        result.found |= sites
+        if sites:
+            result.right.append(finding)
+        elif places & truth.vanishing:
+            continue
+        elif places & truth.ran:
+            result.wrong.append(finding)
+        else:
+            result.unknown += 1
+    return result
+
+
+def last_line(finding: Mapping[str, Any]) -> int:
+    """The last line that a finding covers: its end is exclusive, so an end in the first column covers no more."""
+    line, end, end_column = int(finding["line"]), int(finding["end_line"]), int(finding["end_column"])
+    return max(line, end - 1 if end_column == 1 else end)
+
+
+def reaches(finding: Mapping[str, Any], class_name: str) -> bool:
+    """Whether a finding stands in this class or was reached through it; records of whole files are named `*`."""
+    chain = [finding["function"], *finding["region"]]
+    return class_name == "*" or any(class_name in function.split(".")[:-1] for function in chain)
+
+
+def summary(truth: Truth, result: Score) -> Iterator[str]:
+    """The report, line by line."""
+    right, wrong = len(result.right), len(result.wrong)
+    yield f"recall     {share(len(result.found), len(truth.sites))} of the break sites are covered by a finding"
+    yield f"precision  {share(right, right + wrong)} of the findings that ran cover a break site"
+    yield f"           {result.unknown} findings stand on lines that never ran"
+    if truth.recompiled:
+        yield f"recompiles {share(len(result.recompiled), len(truth.recompiled))} of the classes that recompiled"
+        yield f"           {result.recompile_findings} recompile findings stand on lines that ran"
+    yield ""
+    yield f"{'found':>6} {'sites':>6}  kind of break"
+    kinds = Counter(truth.sites.values())
+    found = Counter(truth.sites[place] for place in result.found)
+    yield from (f"{found[kind]:6} {count:6}  {kind}" for kind, count in kinds.most_common())
+    yield ""
+    yield f"{'right':>6} {'wrong':>6}  code"
+    by_code: dict[str, Counter[str]] = defaultdict(Counter)
+    for verdict in ("right", "wrong"):
+        for finding in getattr(result, verdict):
+            by_code[finding["code"]][verdict] += 1
+    yield from (f"{counts['right']:6} {counts['wrong']:6}  {code}" for code, counts in sorted(by_code.items()))
+
+
+def share(part: int, whole: int) -> str:
+    """`0.50 (1/2)`, or a dash where there is nothing to take a share of."""
+    return f"{part / whole:.2f} ({part}/{whole})" if whole else "-"
+
+
+def listing(which: str, truth: Truth, result: Score) -> Iterator[str]:
+    """The sites that no finding covers, or the findings that cover no site, one a line."""
+    if which == "misses":
+        missed = sorted(truth.sites.keys() - result.found)
+        yield from (f"{place.file}:{place.line}: {truth.sites[place]}" for place in missed)
+    else:
+        yield from (
+            f"{finding['path']}:{finding['line']}: {finding['code']} {finding['message']}" for finding in result.wrong
+        )
+
+
+def main() -> None:
+    """Print the report for the arguments given."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("corpus", type=Path)
+    parser.add_argument("truth", type=Path)
+    parser.add_argument("--findings", type=Path, help="score these (a JSON array) instead of running dynalint")
+    parser.add_argument(
+        "--measured-only",
+        action="store_true",
+        help="check only the files that were measured; for a corpus whose files do not call each other",
+    )
+    parser.add_argument("--leave-out", action="append", default=[], metavar="TEXT", help="breaks with this reason")
+    parser.add_argument("--list", choices=("misses", "false-alarms"), help="print these after the report")
+    options = parser.parse_args()
+    truth = read_truth(options.truth, options.leave_out)
+    if options.findings:
+        findings = json.loads(options.findings.read_text(encoding="utf-8"))
+    else:
+        findings = check(
+            options.corpus, sorted({place.file for place in truth.ran}) if options.measured_only else ["."]
+        )
+    result = score(findings, truth)
+    print(*summary(truth, result), sep="\n")
+    if options.list:
+        print("", *listing(options.list, truth, result), sep="\n")
+
+
+if __name__ == "__main__":
+    main()

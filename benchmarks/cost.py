@@ -1,0 +1,153 @@
+"""What a static check costs, against what only parsing the same files costs, in one run.
+
+    python benchmarks/cost.py FOLDER [--pattern 'modeling_*.py'] [--largest 100] [--rounds 3] [--bar 8]
+
+Both sides are processor time of a process of its own, user and system together. For `ast.parse` only the parsing
+counts; for `dynalint check --static` everything does: start-up, imports, reading, output, all it starts. Nothing is
+cached. The rounds alternate between the two, and the medians are compared. A last run, sampled, says which module of
+dynalint the time goes to (its libraries' time counts for the module that calls them).
+
+The exit code is 1 where a bar is given and the ratio is above it. Linux and macOS only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import FrameType
+
+SAMPLE_SECONDS = 0.002
+MARK = "--sampled"
+
+PARSE = """
+import ast, pathlib, sys, time
+sources = [pathlib.Path(name).read_bytes() for name in sys.stdin.read().splitlines()]
+start = time.process_time()
+for source in sources:
+    ast.parse(source)
+print(time.process_time() - start)
+"""
+
+
+def largest_files(folder: Path, pattern: str, count: int) -> list[Path]:
+    """The largest files below the folder, by size, largest first."""
+    files = [path.resolve() for path in folder.rglob(pattern) if path.is_file()]
+    return sorted(files, key=lambda path: (-path.stat().st_size, path))[:count]
+
+
+def parse_seconds(files: Sequence[Path]) -> float:
+    """Processor seconds of `ast.parse` on the files."""
+    names = "\n".join(map(str, files))
+    ran = subprocess.run([sys.executable, "-c", PARSE], input=names, capture_output=True, text=True, check=True)
+    return float(ran.stdout)
+
+
+def check_seconds(command: Sequence[str], folder: Path) -> float:
+    """Processor seconds of a dynalint process and all that it starts."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    ran = subprocess.run(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if ran.returncode not in (0, 1):
+        sys.exit(f"cost: dynalint ended with {ran.returncode}: {ran.stderr}")
+    return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+
+
+def arguments(files: Sequence[Path]) -> list[str]:
+    """The arguments of dynalint: nothing cached, no settings but the defaults, one process."""
+    options = ["--static", "--isolated", "--no-cache", "--jobs", "1", "--output-format", "json"]
+    return ["check", *options, *map(str, files)]
+
+
+def sampled_run(dynalint_arguments: Sequence[str]) -> None:
+    """Run dynalint in this process and print how its time is shared out among its modules."""
+    samples: Counter[str] = Counter()
+    done = threading.Event()
+
+    def take_samples() -> None:
+        own = threading.get_ident()
+        while not done.wait(SAMPLE_SECONDS):
+            for thread, frame in sys._current_frames().items():  # noqa: SLF001 - the documented way to look at threads
+                waiting = frame.f_globals.get("__name__") == "threading"
+                if thread != own and not waiting:
+                    samples[module_of(frame)] += 1
+
+    sampler = threading.Thread(target=take_samples, daemon=True)
+    sampler.start()
+    with contextlib.redirect_stdout(io.StringIO()):
+        from dynalint import cli
+
+        cli.run(dynalint_arguments)
+    done.set()
+    sampler.join()
+    print(*shares(samples), sep="\n")
+
+
+def module_of(frame: FrameType | None) -> str:
+    """The innermost module of dynalint or its rules that is running, or `imports` while one is being loaded."""
+    found = "start"
+    while frame is not None:
+        name = str(frame.f_globals.get("__name__", ""))
+        if name.startswith("importlib._bootstrap"):
+            return "imports"
+        if found == "start" and name.partition(".")[0] in ("dynalint", "dynalint_rules"):
+            found = name
+        frame = frame.f_back
+    return found
+
+
+def shares(samples: Counter[str], least: float = 0.01) -> Iterator[str]:
+    """One line for each module that took at least this share, and one for the rest."""
+    total = sum(samples.values()) or 1
+    shown = [(name, count) for name, count in samples.most_common() if count / total >= least]
+    rest = total - sum(count for _, count in shown)
+    yield from (f"{count / total:6.1%}  {name}" for name, count in [*shown, ("the rest", rest)])
+
+
+def main() -> None:
+    """Measure, print, and exit with 1 above the bar."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--pattern", default="*.py")
+    parser.add_argument("--largest", type=int, default=100, metavar="N")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--bar", type=float, help="the highest ratio that passes")
+    options = parser.parse_args()
+    files = largest_files(options.folder, options.pattern, options.largest)
+    if not files:
+        parser.error(f"no file named {options.pattern} below {options.folder}")
+    lines = sum(path.read_bytes().count(b"\n") for path in files)
+    print(f"{len(files)} files, {lines} lines, {options.rounds} rounds, Python {sys.version.split()[0]}")
+    parse: list[float] = []
+    check: list[float] = []
+    with tempfile.TemporaryDirectory() as empty:
+        for _ in range(options.rounds):
+            parse.append(parse_seconds(files))
+            check.append(check_seconds([sys.executable, "-m", "dynalint", *arguments(files)], Path(empty)))
+        ratio = statistics.median(check) / statistics.median(parse)
+        print(f"ast.parse              {describe(parse)}")
+        print(f"dynalint check         {describe(check)}")
+        print(f"ratio                  {ratio:.2f}" + (f" (bar {options.bar:g})" if options.bar else ""), flush=True)
+        subprocess.run([sys.executable, str(Path(__file__).resolve()), MARK, *arguments(files)], cwd=empty, check=False)
+    sys.exit(1 if options.bar is not None and ratio > options.bar else 0)
+
+
+def describe(seconds: Sequence[float]) -> str:
+    """Median and range."""
+    return f"{statistics.median(seconds):7.2f} s processor time ({min(seconds):.2f} to {max(seconds):.2f})"
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == [MARK]:
+        sampled_run(sys.argv[2:])
+    else:
+        main()

@@ -1,0 +1,26 @@
+"""`python -m dynalint`, and the entry point of the command `dynalint`."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+
+
+def main() -> None:
+    """Run the command line and leave with its exit code."""
+    from dynalint.cli import run
+
+    if sys.argv[1:2] == ["check"]:
+        # One analysis, whose trees are needed to the end: the collector would walk them all and find nothing.
+        gc.disable()
+    code = run(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # All is said and cleaned up: taking down the trees of a large project, or waiting for a thread that still computes
+    # after Ctrl-C, would only keep the user waiting.
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    main()

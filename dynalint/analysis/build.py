@@ -1,0 +1,163 @@
+"""Building the index record of one module from its syntax tree."""
+
+from __future__ import annotations
+
+import ast
+
+from dynalint.analysis.index import ClassInfo, FunctionInfo, Import, ModuleInfo
+from dynalint.analysis.source import SourceFile
+
+
+def build_module(name: str, file: SourceFile, package: bool) -> ModuleInfo:
+    """Return the record of a module that parses, with all its classes and functions, nested ones included."""
+    module = ModuleInfo(name, file, package)
+    _Builder(module).block(module.tree.body, "", None, None)
+    return module
+
+
+def bind_imports(module: ModuleInfo, node: ast.Import | ast.ImportFrom) -> list[tuple[str, Import]]:
+    """Return the names that an import statement binds, and what to; star imports bind nothing here."""
+    if isinstance(node, ast.Import):
+        return [
+            (alias.asname, Import(alias.name, None))
+            if alias.asname
+            else (alias.name.partition(".")[0], Import(alias.name.partition(".")[0], None))
+            for alias in node.names
+        ]
+    source = absolute_module(module, node)
+    return [(alias.asname or alias.name, Import(source, alias.name)) for alias in node.names if alias.name != "*"]
+
+
+def absolute_module(module: ModuleInfo, node: ast.ImportFrom) -> str:
+    """Return the absolute dotted name of the module that `from ... import` names."""
+    if not node.level:
+        return node.module or ""
+    parts = module.name.split(".")
+    if not module.package:
+        parts = parts[:-1]
+    parts = parts[: len(parts) - (node.level - 1)] if node.level > 1 else parts
+    return ".".join([*parts, *([node.module] if node.module else [])])
+
+
+class _Builder:
+    """Walks the statements of a module and files what they bind."""
+
+    def __init__(self, module: ModuleInfo) -> None:
+        self.module = module
+
+    def block(
+        self,
+        body: list[ast.stmt],
+        prefix: str,
+        owner: ClassInfo | None,
+        parent: FunctionInfo | None,
+        weak: bool = False,
+    ) -> None:
+        """File a block. `weak` bindings (of `except` and `else`) do not replace what stands already."""
+        for statement in body:
+            self.statement(statement, prefix, owner, parent, weak)
+
+    def statement(
+        self, node: ast.stmt, prefix: str, owner: ClassInfo | None, parent: FunctionInfo | None, weak: bool
+    ) -> None:
+        """File one statement and the blocks in it."""
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            self.function(node, prefix, owner, parent, weak)
+        elif isinstance(node, ast.ClassDef):
+            self.class_(node, prefix, owner, parent, weak)
+        elif isinstance(node, ast.If | ast.For | ast.While | ast.AsyncFor):
+            self.block(node.body, prefix, owner, parent, weak)
+            self.block(node.orelse, prefix, owner, parent, True)
+        elif isinstance(node, ast.With | ast.AsyncWith):
+            self.block(node.body, prefix, owner, parent, weak)
+        elif isinstance(node, ast.Try):
+            self.block(node.body, prefix, owner, parent, weak)
+            for handler in node.handlers:
+                self.block(handler.body, prefix, owner, parent, True)
+            self.block(node.orelse, prefix, owner, parent, weak)
+            self.block(node.finalbody, prefix, owner, parent, weak)
+        elif parent is None:
+            self.binding(node, owner, weak)
+
+    def function(
+        self,
+        node: ast.FunctionDef | ast.AsyncFunctionDef,
+        prefix: str,
+        owner: ClassInfo | None,
+        parent: FunctionInfo | None,
+        weak: bool,
+    ) -> None:
+        """File a function or method; the ones nested in it get it as parent."""
+        info = FunctionInfo(node.name, f"{prefix}{node.name}", node, self.module, owner, parent)
+        self.module.functions.append(info)
+        if owner is not None:
+            if not (weak and node.name in owner.methods) and not _is_accessor(node):
+                owner.methods[node.name] = info
+        elif parent is None:
+            self.bind(node.name, info, weak)
+        self.block(node.body, f"{info.qualname}.<locals>.", None, info)
+
+    def class_(
+        self, node: ast.ClassDef, prefix: str, owner: ClassInfo | None, parent: FunctionInfo | None, weak: bool
+    ) -> None:
+        """File a class and what its body defines."""
+        info = ClassInfo(node.name, f"{prefix}{node.name}", node, self.module, parent)
+        self.module.classes.append(info)
+        if owner is not None:
+            owner.classes[node.name] = info
+        elif parent is None:
+            self.bind(node.name, info, weak)
+        self.block(node.body, f"{info.qualname}.", info, None)
+
+    def binding(self, node: ast.stmt, owner: ClassInfo | None, weak: bool) -> None:
+        """File an import or assignment of the top level or of a class body."""
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            if owner is None:
+                self.imports(node, weak)
+            return
+        targets: list[ast.expr]
+        if isinstance(node, ast.Assign):
+            targets, value = node.targets, node.value
+        elif isinstance(node, ast.AnnAssign) and node.value is not None:
+            targets, value = [node.target], node.value
+        elif isinstance(node, ast.AugAssign):
+            targets, value = [node.target], ast.Constant(...)
+        else:
+            return
+        for target in targets:
+            if isinstance(target, ast.Name):
+                if owner is not None:
+                    owner.body[target.id] = value
+                else:
+                    self.assign(target.id, value)
+            elif isinstance(target, ast.Tuple | ast.List) and owner is None:
+                for name in (element.id for element in target.elts if isinstance(element, ast.Name)):
+                    self.assign(name, ast.Constant(...))
+
+    def imports(self, node: ast.Import | ast.ImportFrom, weak: bool) -> None:
+        """File the names of an import statement."""
+        if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names):
+            self.module.stars.append(absolute_module(self.module, node))
+        for name, target in bind_imports(self.module, node):
+            self.bind(name, target, weak)
+
+    def bind(self, name: str, value: Import | ClassInfo | FunctionInfo, weak: bool) -> None:
+        """Bind a name of the module."""
+        if not (weak and name in self.module.bindings):
+            self.module.bindings[name] = value
+
+    def assign(self, name: str, value: ast.expr) -> None:
+        """Add an assigned expression to a name of the module; a name that is something else already stays that."""
+        known = self.module.bindings.setdefault(name, [])
+        if isinstance(known, list):
+            known.append(value)
+
+
+def _is_accessor(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether this is the setter or deleter of a property, or one signature of an overload."""
+    for decorator in node.decorator_list:
+        if isinstance(decorator, ast.Attribute) and decorator.attr in ("setter", "deleter", "overload"):
+            return True
+        if isinstance(decorator, ast.Name) and decorator.id == "overload":
+            return True
+    return False

@@ -1,0 +1,375 @@
+"""Calls: what is called, with what, and what comes back."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from functools import cache
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis import torch_api
+from dynalint.analysis.builtin_calls import builtin_call
+from dynalint.analysis.containers import container_method
+from dynalint.analysis.dispatch import evaluate, evaluates
+from dynalint.analysis.elements import element_of
+from dynalint.analysis.events import Call, InplaceChange
+from dynalint.analysis.externals import external_call, torch_call
+from dynalint.analysis.frame import Frame
+from dynalint.analysis.functions import call_function
+from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join
+from dynalint.analysis.torch_api import Entry
+
+Arguments = tuple[list[Kind], dict[str, Kind], bool]
+
+# Functions whose first argument is a sequence of tensors.
+_TAKING_SEQUENCES = ("cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "block_diag")
+_COMPILING = ("torch.compile", "torch._dynamo.optimize")
+
+
+@evaluates(ast.Call)
+def _call(frame: Frame, node: ast.Call) -> Kind:
+    """Return the kind of a call, following it into the project."""
+    callee = evaluate(frame, node.func)
+    args, keywords, starred = _arguments(frame, node)
+    if isinstance(callee, k.External | k.Object | k.Method) and args:
+        _note_arguments(frame, node, callee, args)
+    return apply(frame, callee, args, keywords, node, starred=starred)
+
+
+def _arguments(frame: Frame, node: ast.Call) -> Arguments:
+    """Evaluate the arguments; the flag says that some come from a `*` or `**` whose length is not known."""
+    args: list[Kind] = []
+    keywords: dict[str, Kind] = {}
+    starred = False
+    for argument in node.args:
+        if isinstance(argument, ast.Starred):
+            inner = evaluate(frame, argument.value)
+            if isinstance(inner, k.Sequence) and inner.items is not None and not starred:
+                args += inner.items
+            else:
+                starred = True
+        elif starred:
+            evaluate(frame, argument)
+        else:
+            args.append(evaluate(frame, argument))
+    for keyword in node.keywords:
+        kind = evaluate(frame, keyword.value)
+        if keyword.arg is not None:
+            keywords[keyword.arg] = kind
+        elif isinstance(kind, k.Dictionary) and kind.items and kind.home is None:
+            keywords.update((str(key), value) for key, value in kind.items)
+        else:
+            starred = True
+    return args, keywords, starred
+
+
+def _note_arguments(frame: Frame, node: ast.Call, callee: Kind, args: list[Kind]) -> None:
+    """A parameter passed where torch takes nothing but a tensor is one: to a layer, a function or a tensor's method."""
+    if not any(isinstance(kind, k.Unknown) and kind.parameter is not None for kind in args):
+        if isinstance(callee, k.External) and callee.name.startswith("torch.") and node.args:
+            _note_elements(frame, callee.name, node.args[0])
+        return
+    api = frame.interpreter.project.api
+    if isinstance(callee, k.Object):
+        cls = api.torch_class(callee.type)
+        entry = cls.call if cls is not None and cls.is_module else None
+    elif isinstance(callee, k.External):
+        entry = api.function(callee.name) if callee.name.startswith("torch.") else None
+    else:
+        assert isinstance(callee, k.Method)
+        entry = api.method(callee.name) if isinstance(callee.receiver, k.Tensor) else None
+    if entry is None:
+        return
+    for position, (value, kind) in enumerate(zip(node.args, args, strict=False)):
+        if isinstance(value, ast.Starred):
+            return
+        if isinstance(kind, k.Unknown) and _takes_only_tensors(entry, position, isinstance(callee, k.Object)):
+            frame.note_tensor(value, kind)
+
+
+@cache
+def _takes_only_tensors(entry: Entry, position: int, is_layer: bool) -> bool:
+    """Whether every way to call a function of torch wants a tensor at this position."""
+    if is_layer and position == 0:
+        return True
+    for overload in entry.overloads:
+        parameters = [one for one in overload.parameters or () if not one.keyword_only]
+        if position >= len(parameters) or parameters[position].letters != "T":
+            if overload.parameters is not None or position > 0:
+                return False
+            # Nothing is told of the parameters: a function that is also a method of tensors takes one first.
+            prefix, _, last = entry.name.rpartition(".")
+            return prefix in ("torch", "torch.nn.functional") and last in torch_api.tensor_only()
+    return True
+
+
+def _note_elements(frame: Frame, name: str, value: ast.expr) -> None:
+    """`torch.cat([a, b])` takes tensors and nothing else."""
+    if isinstance(value, ast.List | ast.Tuple) and name.rpartition(".")[2] in _TAKING_SEQUENCES:
+        for element in value.elts:
+            _note_element(frame, element)
+
+
+def _note_element(frame: Frame, node: ast.expr) -> None:
+    if isinstance(node, ast.Name):
+        frame.note_tensor(node, frame.env.get(node.id, UNKNOWN))
+
+
+def apply(  # noqa: C901 - one case after the other
+    frame: Frame, callee: Kind, args: list[Kind], keywords: dict[str, Kind], node: ast.Call | None, *, starred: bool
+) -> Kind:
+    """Return the kind that calling `callee` gives; `node` is the call where there is one."""
+    if isinstance(callee, k.Unknown):
+        return UNKNOWN
+    if isinstance(callee, k.Function):
+        merged = {**dict(callee.keywords), **keywords}
+        return call_function(frame, callee, [*callee.args, *args], merged, starred=starred, node=node)
+    if isinstance(callee, k.External):
+        return _external(frame, callee.name, args, keywords, node, starred=starred)
+    if isinstance(callee, k.Method):
+        return _method_call(frame, callee, args, keywords, node, starred=starred)
+    if isinstance(callee, k.Object):
+        return _object_call(frame, callee, args, keywords, node, starred=starred)
+    if isinstance(callee, k.Instance):
+        return _instance_call(frame, callee, args, keywords, node, starred=starred)
+    if isinstance(callee, k.Class):
+        return _instantiate(frame, callee, args, keywords, starred=starred)
+    if isinstance(callee, k.Partial):
+        merged = {**dict(callee.keywords), **keywords}
+        return apply(frame, callee.callee, [*callee.args, *args], merged, node, starred=starred)
+    if isinstance(callee, k.Sequence) and callee.type == "torch.nn.Sequential":
+        return _sequential(frame, callee, args)
+    if isinstance(callee, k.Union):
+        result: Kind = NOTHING
+        for one in callee.alternatives:
+            if one != k.NONE:
+                result = join(result, apply(frame, one, args, keywords, node, starred=starred))
+        return result
+    return UNKNOWN
+
+
+def _external(
+    frame: Frame, name: str, args: list[Kind], keywords: dict[str, Kind], node: ast.Call | None, *, starred: bool
+) -> Kind:
+    """A function outside the project."""
+    known = builtin_call(frame, name, args, keywords)
+    result = external_call(name, args, keywords, starred=starred) if known is None else known
+    _note_compiled(frame, name, args)
+    _note_call(frame, node, name, None, args, keywords, result)
+    return _called_back(frame, name, args, result)
+
+
+def _note_call(
+    frame: Frame,
+    node: ast.Call | None,
+    name: str,
+    receiver: Kind | None,
+    args: list[Kind],
+    keywords: dict[str, Kind],
+    result: Kind,
+) -> None:
+    """Emit a call that a rule watches for."""
+    if node is None:
+        return
+    watched = frame.interpreter.watched(name)
+    if watched is not None:
+        frame.emit(
+            Call,
+            node,
+            extra=name,
+            callee=watched,
+            receiver=receiver,
+            args=tuple(args),
+            keywords=keywords,
+            result=result,
+        )
+
+
+def _note_compiled(frame: Frame, name: str, args: list[Kind]) -> None:
+    if name in _COMPILING and args:
+        for one in args[0].members:
+            frame.interpreter.compiled[one] = None
+
+
+def _called_back(frame: Frame, name: str, args: list[Kind], result: Kind) -> Kind:
+    """Calls that hand a function through: `torch.compile(f)` is f; checkpoints and transforms call their argument."""
+    if name == "builtins.map" and len(args) > 1:
+        return _mapped(frame, args)
+    if not args or not isinstance(args[0], k.Function | k.Partial | k.Instance | k.Object | k.Sequence):
+        return result
+    if name in _COMPILING or name in ("torch.jit.script", "functools.lru_cache", "functools.wraps", "torch.vmap"):
+        return args[0]
+    if name == "torch.utils.checkpoint.checkpoint":
+        return apply(frame, args[0], args[1:], {}, None, starred=False)
+    return result
+
+
+def _mapped(frame: Frame, args: list[Kind]) -> Kind:
+    """`map` calls its first argument with the elements of the others."""
+    result = apply(frame, args[0], [element_of(argument) for argument in args[1:]], {}, None, starred=False)
+    items = args[1].items if isinstance(args[1], k.Sequence) and len(args) == 2 else None
+    return k.Sequence("generator", result, None if items is None else (result,) * len(items))
+
+
+def _method_call(
+    frame: Frame, callee: k.Method, args: list[Kind], keywords: dict[str, Kind], node: ast.Call | None, *, starred: bool
+) -> Kind:
+    """A method of something that is no project instance."""
+    receiver = callee.receiver
+    if isinstance(receiver, k.Tensor):
+        return _tensor_method(frame, receiver, callee.name, args, keywords, node, starred=starred)
+    if isinstance(receiver, k.Sequence | k.Dictionary | k.Value):
+        result = container_method(frame, receiver, callee.name, args, node)
+        _note_call(frame, node, f"{receiver.type}.{callee.name}", receiver, args, keywords, result)
+        return result
+    if isinstance(receiver, k.Object | k.Instance):
+        return _object_method(frame, receiver, callee.name, args, keywords, node, starred=starred)
+    return UNKNOWN
+
+
+def _object_method(
+    frame: Frame,
+    receiver: k.Object | k.Instance,
+    name: str,
+    args: list[Kind],
+    keywords: dict[str, Kind],
+    node: ast.Call | None,
+    *,
+    starred: bool,
+) -> Kind:
+    """A method that an object, or a project instance by its base class, has from outside the project."""
+    api, project = frame.interpreter.project.api, frame.interpreter.project
+    if isinstance(receiver, k.Object):
+        type_ = receiver.type
+    else:
+        bases = [base for base in project.lineage(receiver.cls)[1] if api.torch_class(base) is not None]
+        type_ = "torch.nn.Module" if project.is_module_class(receiver.cls) or not bases else bases[0]
+    cls = api.torch_class(type_)
+    entry = cls.method(name) if cls is not None else None
+    result = UNKNOWN if entry is None else torch_call(entry, receiver, args, keywords, starred=starred)
+    _note_call(frame, node, f"{type_}.{name}", receiver, args, keywords, result)
+    if cls is None or not cls.is_module:
+        return result
+    if name == "compile":
+        frame.interpreter.compiled[receiver] = None
+    elif name == "register_buffer" and isinstance(receiver, k.Instance):
+        _register_buffer(frame, receiver, args, keywords)
+    return receiver if name in ("to", "cuda", "cpu", "train", "eval", "half") else result
+
+
+def _tensor_method(
+    frame: Frame,
+    receiver: k.Tensor,
+    name: str,
+    args: list[Kind],
+    keywords: dict[str, Kind],
+    node: ast.Call | None,
+    *,
+    starred: bool,
+) -> Kind:
+    entry = frame.interpreter.project.api.method(name)
+    if name == "tolist":
+        result: Kind = _as_list(receiver)
+    else:
+        result = UNKNOWN if entry is None else torch_call(entry, receiver, args, keywords, starred=starred)
+    if receiver.array and isinstance(result, k.Tensor):
+        result = replace(result, array=True)
+    _note_call(frame, node, f"Tensor.{name}", receiver, args, keywords, result)
+    mutates = entry is not None and "mutating" in entry.flags and name.endswith("_") and name != "requires_grad_"
+    if mutates and node is not None and receiver.name is not None:
+        home = k.Home("attribute", receiver.name)
+        frame.emit(InplaceChange, node, home=home, tensor=receiver, method=name)
+    return result
+
+
+def _as_list(receiver: k.Tensor) -> Kind:
+    """`tolist()` nests as deep as the tensor has dimensions; most have one."""
+    number = k.Value(receiver.dtype or "float", k.MISSING, "data")
+    return number if receiver.rank == 0 else k.Sequence("list", number if receiver.rank in (None, 1) else UNKNOWN)
+
+
+def _register_buffer(frame: Frame, receiver: k.Instance, args: list[Kind], keywords: dict[str, Kind]) -> None:
+    """`self.register_buffer("name", tensor)` is how a module gets a buffer."""
+    named = args[0] if args else keywords.get("name", UNKNOWN)
+    given = args[1] if len(args) > 1 else keywords.get("tensor", k.NONE)
+    if isinstance(named, k.Value) and isinstance(named.constant, str):
+        tensor = k.only_tensor(given)
+        kind: Kind = k.Tensor(tensor.dtype if tensor else None, tensor.rank if tensor else None, "buffer")
+        if given == k.NONE:
+            kind = join(kind, k.NONE)
+        frame.interpreter.store_attribute(receiver.cls, named.constant, kind, frame)
+
+
+def _object_call(
+    frame: Frame, callee: k.Object, args: list[Kind], keywords: dict[str, Kind], node: ast.Call | None, *, starred: bool
+) -> Kind:
+    """A layer of torch, or another callable object."""
+    cls = frame.interpreter.project.api.torch_class(callee.type)
+    entry = cls.call if cls is not None else None
+    result = UNKNOWN if entry is None else torch_call(entry, callee, args, keywords, starred=starred)
+    _note_call(frame, node, f"{callee.type}.__call__", callee, args, keywords, result)
+    return result
+
+
+def _instance_call(
+    frame: Frame,
+    callee: k.Instance,
+    args: list[Kind],
+    keywords: dict[str, Kind],
+    node: ast.Call | None,
+    *,
+    starred: bool,
+) -> Kind:
+    """An instance of a project class: a module's `forward`, or `__call__`."""
+    project = frame.interpreter.project
+    name = "forward" if project.is_module_class(callee.cls) else "__call__"
+    method = project.find_method(callee.cls, "__call__") or project.find_method(callee.cls, name)
+    if method is not None:
+        return call_function(frame, k.Function(method, callee), args, keywords, starred=starred, node=node)
+    for base in project.lineage(callee.cls)[1]:
+        cls = project.api.torch_class(base)
+        if cls is not None and cls.name != "torch.nn.Module" and cls.call is not None:
+            return torch_call(cls.call, callee, args, keywords, starred=starred)
+        if base == "torch.nn.Sequential":
+            return k.Tensor() if args and k.may_be_tensor(args[0]) else UNKNOWN
+    return UNKNOWN
+
+
+def _instantiate(frame: Frame, callee: k.Class, args: list[Kind], keywords: dict[str, Kind], *, starred: bool) -> Kind:
+    """Build an instance; its constructor sees these arguments."""
+    project = frame.interpreter.project
+    instance = k.Instance(callee.cls)
+    constructor = project.find_method(callee.cls, "__init__")
+    if constructor is not None:
+        call_function(frame, k.Function(constructor, instance), args, keywords, starred=starred)
+    bases = project.lineage(callee.cls)[1]
+    if constructor is None and any(base in ("typing.NamedTuple", "builtins.tuple") for base in bases):
+        fields = tuple(name for name in _fields(callee))
+        items = (*args, *(keywords.get(name, UNKNOWN) for name in fields[len(args) :]))
+        if len(items) == len(fields):
+            return k.Sequence("tuple", k.join_all(items), items, fields=fields)
+    elif constructor is None and _is_record(callee):
+        for name, kind in [*zip(_fields(callee), args, strict=False), *keywords.items()]:
+            frame.interpreter.store_attribute(callee.cls, name, kind, frame)
+    return instance
+
+
+def _fields(callee: k.Class) -> list[str]:
+    body = callee.cls.node.body
+    return [item.target.id for item in body if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)]
+
+
+def _is_record(callee: k.Class) -> bool:
+    """Whether a class gets its constructor from its annotated fields."""
+    decorators = callee.cls.node.decorator_list
+    return bool(_fields(callee)) and (bool(decorators) or "__init__" not in callee.cls.methods)
+
+
+def _sequential(frame: Frame, callee: k.Sequence, args: list[Kind]) -> Kind:
+    """`nn.Sequential` passes what it is given from one module to the next."""
+    modules = callee.items if callee.items is not None else (callee.element,)
+    current = args[0] if args else UNKNOWN
+    for index, module in enumerate(modules):
+        given = args if index == 0 else [current]
+        current = apply(frame, module, given, {}, None, starred=False)
+    return current

@@ -1,0 +1,101 @@
+"""Methods of lists, dicts, strings and other builtin values: what they return, and what they change."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.events import ContainerChange, Format
+from dynalint.analysis.frame import Frame
+from dynalint.analysis.kinds import NONE, NOTHING, UNKNOWN, Kind, join, join_all
+from dynalint.analysis.stores import rebind
+
+_CHANGING = {
+    "append", "appendleft", "extend", "insert", "pop", "popleft", "popitem", "remove", "clear", "sort", "reverse",
+    "update", "setdefault", "add", "discard", "add_module", "__setitem__",
+}  # fmt: skip
+_BOOL_METHODS = {"startswith", "endswith", "isdigit", "isalpha", "isspace", "isupper", "islower", "isinstance"}
+_INT_METHODS = {"index", "count", "find", "rfind", "bit_length"}
+
+
+def container_method(
+    frame: Frame, receiver: k.Sequence | k.Dictionary | k.Value, name: str, args: list[Kind], node: ast.Call | None
+) -> Kind:
+    """Return the kind that a method of a builtin value gives; a change of a container is noted and followed."""
+    if isinstance(receiver, k.Value):
+        return _value_method(frame, receiver, name, args, node)
+    if name in _CHANGING and node is not None:
+        if receiver.home is not None:
+            frame.emit(ContainerChange, node, home=receiver.home, container=receiver, method=name, args=tuple(args))
+        if isinstance(node.func, ast.Attribute):
+            rebind(frame, node.func.value, changed(receiver, name, args))
+    return _dictionary(receiver, name, args) if isinstance(receiver, k.Dictionary) else _sequence(receiver, name, args)
+
+
+def changed(receiver: k.Sequence | k.Dictionary, name: str, args: list[Kind]) -> Kind:
+    """Return what a container is after one of its methods has changed it."""
+    if isinstance(receiver, k.Dictionary):
+        if name == "update" and args and isinstance(args[0], k.Dictionary):
+            return replace(receiver, value=join(receiver.value, args[0].value), items=receiver.items + args[0].items)
+        if name == "setdefault" and len(args) == 2:
+            return replace(receiver, value=k.shallow(join(receiver.value, args[1])))
+        return replace(receiver, items=()) if name in ("pop", "clear", "popitem", "update") else receiver
+    element = receiver.element
+    if name in ("append", "appendleft", "add") and args:
+        return replace(receiver, element=k.shallow(join(element, args[0])), items=_appended(receiver, name, args[0]))
+    if name == "insert" and len(args) == 2:
+        return replace(receiver, element=k.shallow(join(element, args[1])), items=None)
+    if name in ("extend", "update") and args:
+        added = args[0].element if isinstance(args[0], k.Sequence) else UNKNOWN
+        return replace(receiver, element=k.shallow(join(element, added)), items=None)
+    return replace(receiver, items=None)
+
+
+def _appended(receiver: k.Sequence, name: str, kind: Kind) -> tuple[Kind, ...] | None:
+    # The length is forgotten: whether an append runs once or in a loop shows only when paths join.
+    return None if receiver.items is None or name != "append" or len(receiver.items) > 8 else (*receiver.items, kind)
+
+
+def _sequence(receiver: k.Sequence, name: str, args: list[Kind]) -> Kind:
+    if name in ("pop", "popleft"):
+        return UNKNOWN if receiver.element is NOTHING else receiver.element
+    if name in ("copy", "__iter__", "union", "intersection", "difference"):
+        return replace(receiver, home=None)
+    if name == "numel":
+        return k.SIZE
+    return k.INT if name in _INT_METHODS else NONE if name in _CHANGING else UNKNOWN
+
+
+def _dictionary(receiver: k.Dictionary, name: str, args: list[Kind]) -> Kind:
+    value = UNKNOWN if receiver.value is NOTHING else receiver.value
+    if name in ("get", "pop", "setdefault"):
+        key = args[0] if args else UNKNOWN
+        known = receiver.get(key.constant) if isinstance(key, k.Value) and key.constant is not k.MISSING else None
+        if known is not None and receiver.home is None:
+            return known
+        return join(value, args[1] if len(args) > 1 else NONE) if name == "get" else join_all([value, *args[1:]])
+    keys = join_all([k.constant(key) for key, _ in receiver.items]) if receiver.items else UNKNOWN
+    if name == "values":
+        items = tuple(kind for _, kind in receiver.items) or None
+        return k.Sequence("generator", value, items)
+    if name == "items":
+        pairs = tuple(k.sequence("tuple", [k.constant(key), kind]) for key, kind in receiver.items) or None
+        return k.Sequence("generator", k.sequence("tuple", [keys, value]), pairs)
+    if name == "keys":
+        return k.Sequence("generator", keys)
+    return replace(receiver, home=None) if name == "copy" else UNKNOWN
+
+
+def _value_method(frame: Frame, receiver: k.Value, name: str, args: list[Kind], node: ast.Call | None) -> Kind:
+    if receiver.type == "str":
+        if name == "format" and node is not None:
+            for value, kind in zip(node.args, args, strict=False):
+                if k.may_be_tensor(kind):
+                    frame.emit(Format, value, style="format", kind=kind)
+        if name in ("split", "rsplit", "splitlines"):
+            return k.Sequence("list", k.STR)
+        return k.BOOL if name in _BOOL_METHODS else k.INT if name in _INT_METHODS else k.STR
+    if name == "item":
+        return receiver
+    return k.BOOL if name == "is_integer" else UNKNOWN

@@ -1,0 +1,38 @@
+"""The entry to evaluation: one function for every kind of expression, whatever module has the code for it.
+
+Expressions, calls, attributes and statements are evaluated by each other in every direction. They meet here, so that
+no module has to import one that imports it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from dynalint.analysis.kinds import NOTHING, Kind, join
+
+if TYPE_CHECKING:
+    from dynalint.analysis.frame import Frame
+
+Evaluator = TypeVar("Evaluator", bound=Callable[..., Kind])
+
+_EVALUATORS: dict[type[ast.expr], Callable[..., Kind]] = {}
+
+
+def evaluates(*types: type[ast.expr]) -> Callable[[Evaluator], Evaluator]:
+    """Register the decorated function as the one that evaluates nodes of these types."""
+
+    def register(evaluator: Evaluator) -> Evaluator:
+        _EVALUATORS.update(dict.fromkeys(types, evaluator))
+        return evaluator
+
+    return register
+
+
+def evaluate(frame: Frame, node: ast.expr) -> Kind:
+    """Return the kind of an expression."""
+    kind = _EVALUATORS[type(node)](frame, node)
+    if frame.record is not None:
+        frame.record[node] = join(frame.record.get(node, NOTHING), kind)
+    return kind

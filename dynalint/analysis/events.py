@@ -1,0 +1,147 @@
+"""What happens in a region: the events that the inference emits and the rules listen to.
+
+An event is emitted for code that a compiled root reaches, when the kinds of the values in it are known well enough to
+say what happens. Code under `if not torch.compiler.is_compiling():` and other branches that cannot be taken while
+compiling emits nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from dynalint.analysis.index import FunctionInfo
+    from dynalint.analysis.kinds import Home, Kind
+
+BranchForm = Literal[
+    "if", "while", "ifexp", "and", "or", "not", "assert", "comprehension", "chained-comparison", "in", "match"
+]
+FormatStyle = Literal["percent", "fstring", "format"]
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Which statements an event stands in, within its own function; a break there costs more in some of them."""
+
+    loop: bool = False
+    try_: bool = False
+    with_: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Event:
+    """Something that happened at `node`, inside `statement`, in `function`."""
+
+    node: ast.expr | ast.stmt
+    statement: ast.stmt
+    function: FunctionInfo
+    position: Position
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Branch(Event):
+    """A tensor was turned into a bool to decide which way to go: `node` is the expression that is tested.
+
+    `form` says by what; an `elif` is an "if" whose statement is the nested `ast.If`. In `a and b` each operand that is
+    tested is one event (the last operand of a value `a and b` is not tested by the operator itself); in
+    `if a and b:` each of the operands is one event of form "and"; `not t` is "not", with `node` the operand.
+    `kind` holds a tensor.
+    """
+
+    form: BranchForm
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Call(Event):
+    """A call of something outside the project that a rule watches for.
+
+    `callee` is the dotted name: "builtins.print", "torch.equal", "logging.Logger.info", "Tensor.item", "list.append".
+    `receiver` is the kind of the object for a method. `args` and `keywords` are the kinds of the arguments;
+    `result` that of the result.
+    """
+
+    node: ast.Call
+    callee: str
+    receiver: Kind | None
+    args: tuple[Kind, ...]
+    keywords: dict[str, Kind] = field(default_factory=dict)
+    result: Kind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Subscript(Event):
+    """`base[index]` was read, stored or deleted, where a tensor or a number read from one is part of the index."""
+
+    node: ast.Subscript
+    base: Kind
+    index: Kind
+    context: Literal["load", "store", "delete"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Iteration(Event):
+    """A loop or comprehension goes over a tensor, or over the range of a number read from one: `node`."""
+
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Format(Event):
+    """A tensor is formatted into text; `node` is the formatted expression. `spec` tells that a format spec is given."""
+
+    style: FormatStyle
+    kind: Kind
+    spec: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StateChange(Event):
+    """State that outlives the call gets another value: `self.n += 1`, `Model.n = ...`, `global n; n += 1`.
+
+    `home` says where the state lives (`home.name` is the attribute or variable name, dotted for a nested object:
+    "stats.n"), `old` and `new` what it was and becomes. `reads_old` tells that the new value is computed from the old
+    one (an augmented assignment, or the same target read in the value); `fresh` that the same call has already set it
+    before, so that nothing of an earlier call is left in it. `node` is the statement.
+    """
+
+    home: Home
+    old: Kind
+    new: Kind
+    augmented: bool
+    reads_old: bool
+    fresh: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ContainerChange(Event):
+    """A container that outlives the call is changed: `self.feats.append(x)`, `CACHE[key] = x`, `names += [x]`.
+
+    `method` is the method's name, "setitem", "delitem" or "iadd". Containers made in the same call emit nothing.
+    """
+
+    home: Home
+    container: Kind
+    method: str
+    args: tuple[Kind, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class InplaceChange(Event):
+    """A buffer, parameter or tensor attribute of `self` is changed in place.
+
+    By `self.n += 1`, `self.n.add_(1)` or `self.n[i] = v`.
+
+    `method` is the method's name, "iadd"-like for an operator ("+=" gives "iadd") or "setitem".
+    """
+
+    home: Home
+    tensor: Kind
+    method: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Region(Event):
+    """A function was reached; emitted once per function, with `node` and `statement` its definition."""

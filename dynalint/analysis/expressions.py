@@ -1,0 +1,312 @@
+"""The kind of an expression in an environment, and the events that evaluating it brings."""
+
+from __future__ import annotations
+
+import ast
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.dispatch import evaluate, evaluates
+from dynalint.analysis.elements import element_of
+from dynalint.analysis.events import Branch, BranchForm, Format, Iteration
+from dynalint.analysis.frame import Frame
+from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join
+from dynalint.analysis.members import member
+from dynalint.analysis.narrowing import narrow, truth
+from dynalint.analysis.operators import binary, compare, unary
+from dynalint.analysis.stores import bind_target
+
+# Expressions that only newer releases of Python have, or that stand inside others.
+_NEWER = ("FormattedValue", "TemplateStr", "Interpolation")
+_COMPREHENSIONS = {ast.ListComp: "list", ast.SetComp: "set", ast.GeneratorExp: "generator"}
+
+
+@evaluates(ast.Constant)
+def _constant(frame: Frame, node: ast.Constant) -> Kind:
+    return k.constant(node.value)
+
+
+@evaluates(ast.Name)
+def _name(frame: Frame, node: ast.Name) -> Kind:
+    kind = frame.env.get(node.id)
+    return frame.interpreter.lookup(frame, node.id) if kind is None else kind
+
+
+@evaluates(ast.Attribute)
+def _attribute(frame: Frame, node: ast.Attribute) -> Kind:
+    value = node.value
+    if isinstance(value, ast.Name) and value.id == frame.self_name:
+        known = frame.env.get(f"{value.id}.{node.attr}")
+        if known is not None:
+            return known
+    owner = evaluate(frame, value)
+    if isinstance(owner, k.Unknown):
+        if owner.parameter is not None and node.attr in frame.interpreter.project.api.tensor_only():
+            frame.note_tensor(value, owner)
+            return member(frame, k.TENSOR, node.attr)
+        return UNKNOWN
+    return member(frame, owner, node.attr)
+
+
+def test(frame: Frame, node: ast.expr, form: BranchForm) -> Kind:
+    """Evaluate an expression where Python asks for its truth; a tensor there is a branch on data."""
+    if isinstance(node, ast.BoolOp):
+        return _short_circuit(frame, node, "and" if isinstance(node.op, ast.And) else "or", tested=True)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        return evaluate(frame, node)
+    kind = evaluate(frame, node)
+    note_branch(frame, node, kind, form)
+    return kind
+
+
+def note_branch(frame: Frame, node: ast.expr, kind: Kind, form: BranchForm) -> None:
+    """Emit a branch if `kind` may be a tensor."""
+    if k.may_be_tensor(kind):
+        frame.emit(Branch, node, extra=form, form=form, kind=kind)
+
+
+@evaluates(ast.BoolOp)
+def _bool_op(frame: Frame, node: ast.BoolOp) -> Kind:
+    return _short_circuit(frame, node, "and" if isinstance(node.op, ast.And) else "or", tested=False)
+
+
+def _short_circuit(frame: Frame, node: ast.BoolOp, form: BranchForm, *, tested: bool) -> Kind:
+    """Evaluate `a and b`: each operand in the environment where those before it let it be reached."""
+    outer, bound = frame.env, frame.walrus
+    result: Kind = NOTHING
+    going_on = form == "and"
+    for index, operand in enumerate(node.values):
+        last = index == len(node.values) - 1
+        if last and not tested:
+            result = join(result, evaluate(frame, operand))
+            break
+        kind = test(frame, operand, form)
+        answer = truth(kind)
+        if answer is not None and answer is not going_on:
+            result = join(result, kind)
+            break
+        if answer is None or last:
+            # What comes out of an operand that ends the evaluation: in `x or y` a true x, never None.
+            result = join(result, kind if going_on else k.without(kind, "none"))
+        frame.env = dict(frame.env)
+        narrow(frame, operand, going_on)
+    frame.env = outer if frame.walrus == bound else _with_walrus(outer, frame.env, node)
+    return result
+
+
+def _with_walrus(outer: dict[str, Kind], inner: dict[str, Kind], node: ast.expr) -> dict[str, Kind]:
+    """Keep what `:=` bound inside, and no narrowing."""
+    names = [child.target.id for child in ast.walk(node) if isinstance(child, ast.NamedExpr)]
+    return {**outer, **{name: inner[name] for name in names if name in inner}}
+
+
+@evaluates(ast.UnaryOp)
+def _unary_op(frame: Frame, node: ast.UnaryOp) -> Kind:
+    if isinstance(node.op, ast.Not):
+        kind = test(frame, node.operand, "not")
+        answer = truth(kind)
+        return k.BOOL if answer is None else k.Value("bool", not answer)
+    operand = evaluate(frame, node.operand)
+    return unary(node.op, operand)
+
+
+@evaluates(ast.BinOp)
+def _bin_op(frame: Frame, node: ast.BinOp) -> Kind:
+    left, right = evaluate(frame, node.left), evaluate(frame, node.right)
+    if isinstance(node.op, ast.MatMult):
+        frame.note_tensor(node.left, left)
+        frame.note_tensor(node.right, right)
+        return k.TENSOR
+    if isinstance(node.op, ast.Mod) and isinstance(left, k.Value) and left.type == "str":
+        values = node.right.elts if isinstance(node.right, ast.Tuple) else [node.right]
+        items = right.items if isinstance(right, k.Sequence) and right.items and len(values) > 1 else (right,)
+        for value, kind in zip(values, items, strict=False):
+            if k.may_be_tensor(kind):
+                frame.emit(Format, value, style="percent", kind=kind)
+        return k.STR
+    return binary(node.op, left, right)
+
+
+@evaluates(ast.Compare)
+def _compare(frame: Frame, node: ast.Compare) -> Kind:
+    left = evaluate(frame, node.left)
+    result: Kind = NOTHING
+    for index, (operator, right_node) in enumerate(zip(node.ops, node.comparators, strict=True)):
+        right = evaluate(frame, right_node)
+        if isinstance(operator, ast.In | ast.NotIn):
+            _membership(frame, node, left, right)
+        outcome = compare(operator, left, right)
+        if index < len(node.ops) - 1:
+            note_branch(frame, node, outcome, "chained-comparison")
+        result = join(result, outcome)
+        left = right
+    return result
+
+
+def _membership(frame: Frame, node: ast.Compare, left: Kind, right: Kind) -> None:
+    """`t in values` compares and asks each comparison for its truth, unless a tensor is looked up as a dict's key."""
+    if k.may_be_tensor(right):
+        note_branch(frame, node, right, "in")
+    elif isinstance(right, k.Sequence) and right.type in ("list", "tuple") and k.may_be_tensor(left):
+        note_branch(frame, node, left, "in")
+
+
+@evaluates(ast.IfExp)
+def _if_exp(frame: Frame, node: ast.IfExp) -> Kind:
+    kind = test(frame, node.test, "ifexp")
+    answer = truth(kind)
+    outer = frame.env
+    result: Kind = NOTHING
+    for way, branch in ((True, node.body), (False, node.orelse)):
+        if answer is None or answer is way:
+            frame.env = dict(outer)
+            narrow(frame, node.test, way)
+            result = join(result, evaluate(frame, branch))
+    frame.env = outer
+    return result
+
+
+@evaluates(ast.Tuple, ast.List, ast.Set)
+def _tuple(frame: Frame, node: ast.Tuple | ast.List | ast.Set) -> Kind:
+    type_ = {ast.Tuple: "tuple", ast.List: "list", ast.Set: "set"}[type(node)]
+    items: list[Kind] = []
+    open_ended = False
+    for element in node.elts:
+        if isinstance(element, ast.Starred):
+            inner = evaluate(frame, element.value)
+            if isinstance(inner, k.Sequence) and inner.items is not None:
+                items += inner.items
+            else:
+                open_ended = True
+                items.append(element_of(inner))
+        else:
+            items.append(evaluate(frame, element))
+    if open_ended:
+        return k.Sequence(type_, k.shallow(k.join_all(items)))
+    return k.sequence(type_, items)
+
+
+@evaluates(ast.Dict)
+def _dict(frame: Frame, node: ast.Dict) -> Kind:
+    items: list[tuple[object, Kind]] = []
+    value: Kind = NOTHING
+    for key_node, value_node in zip(node.keys, node.values, strict=True):
+        kind = evaluate(frame, value_node)
+        if key_node is None:
+            if isinstance(kind, k.Dictionary):
+                items += kind.items
+                value = join(value, kind.value)
+            else:
+                value = UNKNOWN
+            continue
+        key = evaluate(frame, key_node)
+        if isinstance(key, k.Value) and key.constant is not k.MISSING:
+            items.append((key.constant, kind))
+        value = join(value, kind)
+    return k.Dictionary("dict", k.shallow(value), tuple(items))
+
+
+@evaluates(ast.Starred)
+def _starred(frame: Frame, node: ast.Starred) -> Kind:
+    return element_of(evaluate(frame, node.value))
+
+
+@evaluates(ast.Lambda)
+def _lambda(frame: Frame, node: ast.Lambda) -> Kind:
+    function = frame.interpreter.function_of(node, frame.module, frame.function)
+    frame.interpreter.capture(function, frame.env)
+    return k.Function(function)
+
+
+@evaluates(ast.JoinedStr)
+def _joined_str(frame: Frame, node: ast.JoinedStr) -> Kind:
+    for value in node.values:
+        if isinstance(value, ast.FormattedValue):
+            kind = evaluate(frame, value.value)
+            if value.format_spec is not None:
+                evaluate(frame, value.format_spec)
+            if k.may_be_tensor(kind):
+                frame.emit(Format, value.value, style="fstring", kind=kind, spec=value.format_spec is not None)
+    return k.STR
+
+
+@evaluates(ast.NamedExpr)
+def _named_expr(frame: Frame, node: ast.NamedExpr) -> Kind:
+    kind = evaluate(frame, node.value)
+    frame.env[node.target.id] = kind
+    frame.walrus += 1
+    return kind
+
+
+@evaluates(ast.ListComp, ast.SetComp, ast.GeneratorExp)
+def _comprehension(frame: Frame, node: ast.ListComp | ast.SetComp | ast.GeneratorExp) -> Kind:
+    outer = frame.env
+    frame.env = dict(outer)
+    count = _generators(frame, node.generators)
+    element = evaluate(frame, node.elt)
+    frame.env = outer
+    items = (element,) * count if count is not None and not node.generators[0].ifs else None
+    return k.Sequence(_COMPREHENSIONS[type(node)], k.shallow(element), items)
+
+
+@evaluates(ast.DictComp)
+def _dict_comprehension(frame: Frame, node: ast.DictComp) -> Kind:
+    outer = frame.env
+    frame.env = dict(outer)
+    _generators(frame, node.generators)
+    evaluate(frame, node.key)
+    value = evaluate(frame, node.value)
+    frame.env = outer
+    return k.Dictionary("dict", k.shallow(value))
+
+
+def _generators(frame: Frame, generators: list[ast.comprehension]) -> int | None:
+    """Bind the targets of a comprehension; return its number of rounds where that is a small known number."""
+    count: int | None = None
+    frame.loop += 1
+    for generator in generators:
+        iterated = evaluate(frame, generator.iter)
+        note_iteration(frame, generator.iter, iterated)
+        if isinstance(iterated, k.Sequence) and iterated.items is not None and len(generators) == 1:
+            count = len(iterated.items)
+        bind_target(frame, generator.target, element_of(iterated), None)
+        for condition in generator.ifs:
+            test(frame, condition, "comprehension")
+            narrow(frame, condition, True)
+    frame.loop -= 1
+    return count
+
+
+def note_iteration(frame: Frame, node: ast.expr, kind: Kind) -> None:
+    """Emit an iteration over a tensor, or over a range whose length comes from a tensor's data."""
+    data = isinstance(kind, k.Sequence) and isinstance(kind.element, k.Value) and kind.element.source == "data"
+    if k.may_be_tensor(kind) or data:
+        frame.emit(Iteration, node, kind=kind)
+
+
+@evaluates(ast.Slice)
+def _slice(frame: Frame, node: ast.Slice) -> Kind:
+    bounds = [evaluate(frame, bound) for bound in (node.lower, node.upper, node.step) if bound is not None]
+    return k.Sequence("slice", k.join_all(bounds), tuple(bounds))
+
+
+@evaluates(ast.Await)
+def _await(frame: Frame, node: ast.Await) -> Kind:
+    evaluate(frame, node.value)
+    return UNKNOWN
+
+
+@evaluates(ast.Yield)
+def _yield(frame: Frame, node: ast.Yield) -> Kind:
+    frame.yields = join(frame.yields, k.NONE if node.value is None else evaluate(frame, node.value))
+    return UNKNOWN
+
+
+@evaluates(ast.YieldFrom)
+def _yield_from(frame: Frame, node: ast.YieldFrom) -> Kind:
+    frame.yields = join(frame.yields, element_of(evaluate(frame, node.value)))
+    return UNKNOWN
+
+
+@evaluates(*(getattr(ast, name) for name in _NEWER if hasattr(ast, name)))
+def _nothing_known(frame: Frame, node: ast.expr) -> Kind:
+    return UNKNOWN

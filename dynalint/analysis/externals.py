@@ -1,0 +1,266 @@
+"""What calls outside the project return: torch by its derived data, the standard library by hand."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis import torch_api, torch_kinds
+from dynalint.analysis.elements import element_of
+from dynalint.analysis.kinds import NOTHING, UNKNOWN, DType, Kind, join, join_all
+
+_DTYPES: tuple[DType, ...] = ("bool", "int", "float", "complex")
+
+# What these return is decided while Dynamo traces: code behind them is compiled away or is all there is.
+_WHILE_COMPILING = {
+    "torch.compiler.is_compiling": True,
+    "torch.compiler.is_dynamo_compiling": True,
+    "torch._dynamo.is_compiling": True,
+    "torch._dynamo.external_utils.is_compiling": True,
+    "torch._utils.is_compiling": True,
+    "torch.compiler.is_exporting": False,
+    "torch.jit.is_scripting": False,
+    "torch.jit.is_tracing": False,
+    "torch.onnx.is_in_onnx_export": False,
+    "torch._C._get_tracing_state": False,
+}
+
+_OBJECTS = {
+    "logging.getLogger": "logging.Logger",
+    "builtins.open": "io.TextIOWrapper",
+    "builtins.object": "builtins.object",
+}
+_CONTAINERS = {
+    "collections.OrderedDict": "OrderedDict",
+    "collections.defaultdict": "defaultdict",
+    "collections.Counter": "Counter",
+    "builtins.dict": "dict",
+    "builtins.list": "list",
+    "builtins.tuple": "tuple",
+    "builtins.set": "set",
+    "builtins.frozenset": "frozenset",
+    "collections.deque": "deque",
+    "itertools.chain": "generator",
+}
+MODULE_LISTS = {"torch.nn.Sequential", "torch.nn.ModuleList", "torch.nn.ParameterList"}
+MODULE_DICTS = {"torch.nn.ModuleDict", "torch.nn.ParameterDict"}
+_PASS_THROUGH = {"copy.copy", "copy.deepcopy", "typing.cast"}
+
+
+@cache
+def convert(kind: torch_kinds.Kind, dtype: DType | None) -> Kind:  # noqa: C901 - one case after the other
+    """Return a kind of the torch data as a kind of the lattice; `dtype` is that of the tensors put in."""
+    name = kind.name
+    if name == "tensor":
+        return k.Tensor(kind.dtype_for(dtype), 0 if kind.rank0 else None)
+    if name == "size":
+        return k.SHAPE
+    if name == "dim":
+        return k.SIZE
+    if name in ("python", "data"):
+        if name == "data":
+            return _data(kind.type, dtype)
+        if not kind.type:
+            return UNKNOWN
+        return k.NONE if kind.type == "none" else k.Value(kind.type)
+    if name == "none":
+        return k.NONE
+    if name == "array":
+        return k.Tensor(array=True)
+    if name in ("module", "object"):
+        return k.Object(kind.type) if kind.type else UNKNOWN
+    if name == "union":
+        return join_all([convert(item, dtype) for item in kind.items])
+    if name == "tuple" and not kind.variadic:
+        items = tuple(convert(item, dtype) for item in kind.items)
+        return k.Sequence("tuple", join_all(items), items, fields=kind.fields)
+    if name in ("list", "tuple", "iterator"):
+        return k.Sequence("generator" if name == "iterator" else name, convert(kind.items[0], dtype))
+    if name == "dict":
+        return k.Dictionary("dict", convert(kind.items[0], dtype))
+    return UNKNOWN
+
+
+def _data(type_: str, dtype: DType | None) -> Kind:
+    """A Python value read out of a tensor: a number of the tensor's class, or a list of such."""
+    number = k.Value(dtype or "float", k.MISSING, "data")
+    if type_ in ("", "number"):
+        return number
+    return k.Sequence("list", number) if type_ == "list" else k.Value(type_, k.MISSING, "data")
+
+
+def hint(kind: Kind) -> str:
+    """Return what the torch data wants to know of an argument to choose between overloads."""
+    if isinstance(kind, k.Tensor):
+        return "tensor"
+    if isinstance(kind, k.Value):
+        if kind.type == "int":
+            return "dim" if kind.source == "shape" else "int"
+        if kind.type == "bool" and kind.constant is not k.MISSING:
+            return "true" if kind.constant else "false"
+        if kind.type == "str" and kind.constant is not k.MISSING:
+            return f"str:{kind.constant}"
+        return kind.type if kind.type in ("bool", "float", "complex", "str", "none") else "other"
+    if isinstance(kind, k.Sequence):
+        return "size" if kind.type == "torch.Size" else "sequence"
+    if isinstance(kind, k.Union):
+        tensor = k.only_tensor(kind)
+        return "tensor" if tensor is not None else "unknown"
+    return "unknown" if isinstance(kind, k.Unknown | k.Nothing) else "other"
+
+
+@cache
+def _resolved(
+    entry: torch_api.Entry, positional: tuple[str, ...], keywords: tuple[tuple[str, str], ...], starred: bool
+) -> torch_api.Overload:
+    return entry.resolve(positional, dict(keywords), starred=starred)
+
+
+def torch_call(
+    entry: torch_api.Entry, receiver: Kind | None, args: list[Kind], keywords: dict[str, Kind], *, starred: bool
+) -> Kind:
+    """Return the kind that a function or method of torch gives for these arguments."""
+    hints = tuple(hint(argument) for argument in args)
+    named = tuple((name, hint(argument)) for name, argument in keywords.items())
+    overload = _resolved(entry, hints, named, starred)
+    tensors = tensors_in([*([receiver] if receiver is not None else []), *args, *keywords.values()])
+    # What works in place returns what it works on: a method its receiver, a function or a layer its first argument.
+    subject = receiver if isinstance(receiver, k.Tensor) else args[0] if args else UNKNOWN
+    if overload.kind.name == "self":
+        return k.only_tensor(subject) or subject
+    if overload.kind.name == "union" and any(item.name == "self" for item in overload.kind.items):
+        others = [convert(item, None) for item in overload.kind.items if item.name != "self"]
+        return join_all([*others, k.only_tensor(subject) or k.TENSOR])
+    dtypes = [tensor.dtype for tensor in tensors]
+    dtype = None if None in dtypes or not dtypes else max((one for one in dtypes if one), key=_DTYPES.index)
+    kind = convert(overload.kind, dtype)
+    if isinstance(kind, k.Tensor):
+        if kind.rank is None and "elementwise" in overload.flags and tensors and all(one.rank == 0 for one in tensors):
+            kind = k.Tensor(kind.dtype, 0)
+        if "dtype" in keywords:
+            kind = k.Tensor(None, kind.rank)
+    return kind
+
+
+def tensors_in(kinds: list[Kind]) -> list[k.Tensor]:
+    """Return the tensors among some kinds, those in tuples and lists included."""
+    found: list[k.Tensor] = []
+    for kind in kinds:
+        for one in kind.members:
+            if isinstance(one, k.Tensor):
+                found.append(one)
+            elif isinstance(one, k.Sequence) and isinstance(one.element, k.Tensor):
+                found.append(one.element)
+    return found
+
+
+def external_call(name: str, args: list[Kind], keywords: dict[str, Kind], *, starred: bool) -> Kind:  # noqa: C901 - one case after the other
+    """Return the kind that calling `name`, a dotted name outside the project, gives."""
+    if name in _WHILE_COMPILING:
+        return k.Value("bool", _WHILE_COMPILING[name])
+    if name.startswith("torch."):
+        return _torch_function(name, args, keywords, starred)
+    if name in _OBJECTS:
+        return k.Object(_OBJECTS[name])
+    if name in _CONTAINERS:
+        return _container(_CONTAINERS[name], args, keywords)
+    if name in _PASS_THROUGH and args:
+        return args[-1] if name == "typing.cast" else args[0]
+    if name == "functools.partial" and args:
+        return k.Partial(args[0], tuple(args[1:]), tuple(keywords.items()))
+    if name.startswith("math."):
+        return _math(name, args)
+    if name.startswith("numpy."):
+        return _numpy(name, args, keywords)
+    if name.startswith("einops.") and args:
+        tensors = tensors_in(args[:1])
+        return k.Tensor(tensors[0].dtype) if tensors and not name.endswith("parse_shape") else UNKNOWN
+    if name.startswith("random."):
+        return (
+            k.INT
+            if name.endswith(("randint", "randrange"))
+            else k.FLOAT
+            if name.endswith(("random", "uniform"))
+            else UNKNOWN
+        )
+    if name.startswith("time."):
+        return k.FLOAT
+    last = name.rpartition(".")[2]
+    if last[:1].isupper() and not last.isupper():
+        return k.Object(name)
+    return UNKNOWN
+
+
+def _torch_function(name: str, args: list[Kind], keywords: dict[str, Kind], starred: bool) -> Kind:
+    name = torch_api.canonical(name)
+    if name in MODULE_LISTS:
+        return _module_list(name, args, keywords)
+    if name in MODULE_DICTS:
+        return args[0] if args and isinstance(args[0], k.Dictionary) else k.Dictionary(name, UNKNOWN)
+    if name in ("torch.nn.Parameter", "torch.nn.parameter.Parameter", "torch.nn.Buffer", "torch.nn.parameter.Buffer"):
+        given = k.only_tensor(args[0]) if args else None
+        origin = "buffer" if name.endswith("Buffer") else "parameter"
+        return k.Tensor(given.dtype if given else "float", given.rank if given else None, origin)  # type: ignore[arg-type]
+    entry = torch_api.function(name)
+    if entry is not None:
+        return torch_call(entry, None, args, keywords, starred=starred)
+    cls = torch_api.torch_class(name)
+    if cls is not None:
+        return k.Object(cls.name) if cls.name != "torch.nn.Module" else UNKNOWN
+    return UNKNOWN
+
+
+def _module_list(name: str, args: list[Kind], keywords: dict[str, Kind]) -> Kind:
+    if name == "torch.nn.Sequential":
+        if len(args) == 1 and isinstance(args[0], k.Dictionary):
+            items = [kind for _, kind in args[0].items]
+            return k.sequence(name, items) if items else k.Sequence(name, args[0].value)
+        return k.sequence(name, args)
+    given = args[0] if args else keywords.get("modules", k.Sequence("list", NOTHING, ()))
+    if isinstance(given, k.Sequence):
+        return k.Sequence(name, given.element, given.items)
+    return k.Sequence(name, UNKNOWN)
+
+
+def _container(type_: str, args: list[Kind], keywords: dict[str, Kind]) -> Kind:
+    if type_ in ("dict", "OrderedDict", "defaultdict", "Counter"):
+        if type_ == "defaultdict":
+            return k.Dictionary(type_, NOTHING)
+        given = args[0] if args else None
+        if isinstance(given, k.Dictionary):
+            return k.Dictionary(type_, join(given.value, join_all(list(keywords.values()))), given.items)
+        if given is None:
+            return k.Dictionary(type_, join_all(list(keywords.values())), tuple(keywords.items()))
+        pair = element_of(given)
+        value = pair.items[1] if isinstance(pair, k.Sequence) and pair.items and len(pair.items) == 2 else UNKNOWN
+        return k.Dictionary(type_, value)
+    if not args:
+        return k.Sequence(type_, NOTHING, () if type_ in ("list", "tuple") else None)
+    given = args[0]
+    if isinstance(given, k.Sequence):
+        return k.Sequence(type_, given.element, given.items if type_ in ("list", "tuple") else None)
+    return k.Sequence(type_, element_of(given))
+
+
+def _math(name: str, args: list[Kind]) -> Kind:
+    last = name.rpartition(".")[2]
+    sources = [one.source for kind in args for one in kind.members if isinstance(one, k.Value)]
+    source = "data" if tensors_in(args) or "data" in sources else "shape" if "shape" in sources else "python"
+    if last in ("isnan", "isinf", "isfinite", "isclose"):
+        return k.Value("bool", k.MISSING, source)  # type: ignore[arg-type]
+    type_ = "int" if last in ("floor", "ceil", "trunc", "gcd", "lcm", "comb", "factorial", "isqrt") else "float"
+    return k.Value(type_, k.MISSING, source)  # type: ignore[arg-type]
+
+
+def _numpy(name: str, args: list[Kind], keywords: dict[str, Kind]) -> Kind:
+    """NumPy on numbers gives numbers, on arrays and tensors arrays, which Dynamo traces like tensors."""
+    if name.startswith("numpy.random."):
+        return k.Tensor(array=True) if args else k.FLOAT
+    tensors = tensors_in(args)
+    if tensors:
+        return k.Tensor(tensors[0].dtype if len(tensors) == 1 else None, array=True)
+    if args and all(k.is_number(argument) for argument in args):
+        last = name.rpartition(".")[2]
+        if last in ("sqrt", "log", "log2", "exp", "ceil", "floor", "prod", "power", "abs", "cos", "sin", "round"):
+            return k.FLOAT
+    return UNKNOWN

@@ -1,0 +1,90 @@
+"""The state of one abstract run of a function: its environment, where it stands, what it has seen."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from dynalint.analysis.events import Event, Position
+from dynalint.analysis.index import ClassInfo, FunctionInfo, ModuleInfo
+from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, Unknown
+
+if TYPE_CHECKING:
+    from dynalint.analysis.interpreter import Interpreter
+
+Environment = dict[str, Kind]
+
+
+@dataclass(eq=False)
+class Context:
+    """One way a function is called, and what came of it.
+
+    `params` are the kinds it is called with, `returns` what it gives back, `exits` the attributes of `self` as it
+    leaves them. `callees` are the contexts that it calls: the edges of the call graph. `users` are the contexts to run
+    again when `returns` changes, `reads` the attributes of classes that this one has asked for.
+    """
+
+    function: FunctionInfo
+    params: Environment
+    key: tuple[Any, ...] | None = None
+    returns: Kind = NOTHING
+    exits: Environment = field(default_factory=dict)
+    events: dict[tuple[Any, ...], Event] = field(default_factory=dict)
+    callees: dict[Context, None] = field(default_factory=dict)
+    users: dict[Context, None] = field(default_factory=dict)
+    reads: set[tuple[ClassInfo, str]] = field(default_factory=set)
+    runs: int = 0
+    running: bool = False
+    queued: bool = False
+
+
+@dataclass(eq=False)
+class Frame:
+    """One run of a context (or of an expression of a module's top level, where `context` is None).
+
+    `env` maps local names, and "self.name" for attributes set in this very call, to kinds; it is replaced at branches.
+    `loop`, `try_` and `with_` count the statements of that sort around the current one, `walrus` the names that `:=`
+    has bound so far.
+    """
+
+    interpreter: Interpreter
+    module: ModuleInfo
+    function: FunctionInfo | None = None
+    context: Context | None = None
+    env: Environment = field(default_factory=dict)
+    receiver: Kind = UNKNOWN
+    self_name: str | None = None
+    statement: ast.stmt | None = None
+    loop: int = 0
+    try_: int = 0
+    with_: int = 0
+    returns: Kind = NOTHING
+    yields: Kind = NOTHING
+    exits: list[Environment] = field(default_factory=list)
+    breaks: list[list[Environment]] = field(default_factory=list)
+    continues: list[list[Environment]] = field(default_factory=list)
+    globals: dict[str, str] = field(default_factory=dict)
+    record: dict[ast.AST, Kind] | None = None
+    walrus: int = 0
+
+    def emit(self, event_type: type[Event], node: ast.AST, *, extra: object = None, **fields: Any) -> None:
+        """Note an event of this run; the last of several runs over the same node wins."""
+        if self.context is None or self.function is None or self.statement is None:
+            return
+        position = Position(loop=self.loop > 0, try_=self.try_ > 0, with_=self.with_ > 0)
+        event = event_type(node=node, statement=self.statement, function=self.function, position=position, **fields)  # type: ignore[arg-type]
+        self.context.events[event_type, node, extra] = event
+
+    def note_tensor(self, node: ast.expr, kind: Kind) -> None:
+        """Take note that `node` is used as only a tensor can be; a parameter of unknown kind is one from now on."""
+        if isinstance(kind, Unknown) and kind.parameter is not None and self.function is not None:
+            self.interpreter.note_evidence(self.function, kind.parameter)
+            if isinstance(node, ast.Name) and self.env.get(node.id) == kind:
+                self.env[node.id] = self.interpreter.evidence_kind(self.function, kind.parameter)
+
+    def self_attribute(self, node: ast.expr) -> str | None:
+        """The attribute's name if `node` is `self.name` for the `self` of this method."""
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == self.self_name:
+            return node.attr
+        return None

@@ -1,0 +1,143 @@
+"""Calls into functions of the project: binding the parameters, and what comes back."""
+
+from __future__ import annotations
+
+import ast
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.dispatch import evaluate
+from dynalint.analysis.frame import Environment, Frame
+from dynalint.analysis.index import FunctionInfo
+from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, widened
+from dynalint.analysis.signatures import is_small, parameter_default, parameter_kind
+
+# What keeps Dynamo out of a function: a call of it is a graph break of its own and nothing inside is traced.
+_DISABLING = (
+    "torch.compiler.disable",
+    "torch._dynamo.disable",
+    "torch._disable_dynamo",
+    "torch.compiler.assume_constant_result",
+    "torch._dynamo.disallow_in_graph",
+)
+
+
+def call_function(
+    frame: Frame,
+    callee: k.Function,
+    args: list[Kind],
+    keywords: dict[str, Kind],
+    *,
+    starred: bool,
+    node: ast.Call | None = None,
+) -> Kind:
+    """Follow a call into a function of the project and return what it gives back."""
+    function = callee.function
+    interpreter = frame.interpreter
+    if is_disabled(frame, function):
+        return UNKNOWN
+    params = _bind(frame, function, callee.receiver, args, keywords, starred)
+    context = interpreter.context_for(function, params)
+    if frame.context is not None:
+        frame.context.callees[context] = None
+        context.users[frame.context] = None
+    _share_evidence(frame, function, callee.receiver, node)
+    if frame.self_name is not None and callee.receiver == frame.env.get(frame.self_name):
+        for name, kind in context.exits.items():
+            frame.env[f"{frame.self_name}.{name}"] = kind
+    if context.running and context.returns is NOTHING:
+        return UNKNOWN if _is_constructor(function) else NOTHING
+    return context.returns
+
+
+def _is_constructor(function: FunctionInfo) -> bool:
+    return function.name == "__init__"
+
+
+def _share_evidence(frame: Frame, function: FunctionInfo, receiver: Kind | None, node: ast.Call | None) -> None:
+    """What the callee knows of its parameter holds for the argument: it is used as a tensor there."""
+    if node is None or any(isinstance(argument, ast.Starred) for argument in node.args):
+        return
+    arguments = function.node.args
+    names = [argument.arg for argument in [*arguments.posonlyargs, *arguments.args]][1 if receiver is not None else 0 :]
+    pairs = [*zip(names, node.args, strict=False), *((keyword.arg, keyword.value) for keyword in node.keywords)]
+    for name, value in pairs:
+        if isinstance(value, ast.Name) and name is not None and frame.interpreter.has_evidence(function, name):
+            kind = frame.env.get(value.id)
+            if isinstance(kind, k.Unknown):
+                frame.note_tensor(value, kind)
+
+
+def is_disabled(frame: Frame, function: FunctionInfo) -> bool:
+    """Whether a decorator keeps Dynamo out of a function."""
+    decorators = getattr(function.node, "decorator_list", ())
+    if not decorators or not function.module.may_disable:
+        return False
+    for decorator in decorators:
+        target = decorator.func if isinstance(decorator, ast.Call) else decorator
+        if isinstance(target, ast.Name | ast.Attribute):
+            kind = evaluate(Frame(frame.interpreter, function.module), target)
+            if isinstance(kind, k.External) and kind.name in _DISABLING:
+                return True
+    return False
+
+
+def _bind(
+    frame: Frame,
+    function: FunctionInfo,
+    receiver: Kind | None,
+    args: list[Kind],
+    keywords: dict[str, Kind],
+    starred: bool,
+) -> Environment:
+    """Return the parameter kinds of a call: arguments, then defaults; annotations where an argument is unknown."""
+    arguments = function.node.args
+    own = frame.interpreter.method_receiver(function)
+    given = [
+        *([receiver if receiver is not None else UNKNOWN] if own is not None and receiver is not None else []),
+        *args,
+    ]
+    if receiver is not None and own is None:
+        given = list(args)
+    positional = [*arguments.posonlyargs, *arguments.args]
+    small = is_small(function)
+    env: Environment = {}
+    rest = dict(keywords)
+    for index, argument in enumerate([*positional, *arguments.kwonlyargs]):
+        name = argument.arg
+        if index == 0 and own is not None and index < len(positional):
+            env[name] = receiver if isinstance(receiver, k.Class | k.Instance) else own
+            continue
+        kind = given[index] if index < len(given) and index < len(positional) else rest.pop(name, None)
+        declared = None
+        if kind is None or isinstance(kind, k.Unknown):
+            declared = parameter_kind(frame.interpreter, function, argument)
+        if kind is None:
+            kind = _omitted(frame, function, name, declared, starred)
+        elif isinstance(kind, k.Unknown):
+            kind = declared if declared is not None else k.Unknown(name)
+        env[name] = _kept(kind) if small else widened(kind)
+    if arguments.vararg:
+        extra = given[len(positional) :]
+        env[arguments.vararg.arg] = k.Sequence("tuple", UNKNOWN) if starred else k.sequence("tuple", extra)
+    if arguments.kwarg:
+        unknown = starred or not rest
+        items = () if unknown else tuple(rest.items())
+        env[arguments.kwarg.arg] = k.Dictionary("dict", UNKNOWN if unknown else k.join_all(list(rest.values())), items)
+    return env
+
+
+def _omitted(frame: Frame, function: FunctionInfo, name: str, declared: Kind | None, starred: bool) -> Kind:
+    """The kind of a parameter that the call leaves out: its default's, unless `*args` may fill it."""
+    default = parameter_default(function, name)
+    if starred or default is None:
+        return declared if declared is not None else k.Unknown(name)
+    return frame.interpreter.in_scope(default, function.module, function.parent)
+
+
+def _kept(kind: Kind) -> Kind:
+    """What small functions are told apart by: everything but the values of numbers."""
+    if isinstance(kind, k.Value) and kind.type in ("int", "float") and kind.constant is not k.MISSING:
+        return k.Value(kind.type, k.MISSING, kind.source)
+    if isinstance(kind, k.Tensor):
+        return k.Tensor(kind.dtype, kind.rank, kind.origin, kind.name, kind.array)
+    return kind

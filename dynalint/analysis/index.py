@@ -1,0 +1,191 @@
+"""The index: which modules, classes and functions the project has, one record each.
+
+Built from `ast` alone. Names are resolved later and on demand (`resolve`); kinds are computed by the interpretation.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from dynalint.analysis.kinds import NOTHING, Kind
+from dynalint.analysis.source import SourceFile
+
+# `self.name = value`, `self.name: int = value`, `self.name += value`, and tuple targets; never a comparison.
+_STORE = re.compile(r"\bself\.(\w+)\s*(?:,|\)|:[^=\n]+=|[-+*/%&|^@]?=(?!=)|//=|\*\*=|<<=|>>=)")
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+
+@dataclass(eq=False)
+class FunctionInfo:
+    """A function, method or lambda of the project.
+
+    `owner` is the class that defines a method, `parent` the function that a nested one stands in. `caller` and
+    `chain` tell how a compiled root reached it; both are empty for code outside every region.
+    """
+
+    name: str
+    qualname: str
+    node: FunctionNode
+    module: ModuleInfo
+    owner: ClassInfo | None = None
+    parent: FunctionInfo | None = None
+    reached: bool = False
+    caller: FunctionInfo | None = None
+
+    def __repr__(self) -> str:
+        return f"FunctionInfo({self.qualname})"
+
+    @property
+    def file(self) -> SourceFile:
+        """The file that holds the function."""
+        return self.module.file
+
+    @property
+    def chain(self) -> tuple[str, ...]:
+        """The qualified names of the calls from a root to this function, both included."""
+        names: list[str] = []
+        seen: set[FunctionInfo] = set()
+        function: FunctionInfo | None = self
+        while function is not None and function not in seen:
+            seen.add(function)
+            names.append(function.qualname)
+            function = function.caller
+        return tuple(reversed(names))
+
+    @property
+    def statements(self) -> list[ast.stmt]:
+        """The body; a lambda's is its expression as a `return`."""
+        if isinstance(self.node, ast.Lambda):
+            return [ast.copy_location(ast.Return(self.node.body), self.node.body)]
+        return self.node.body
+
+    @cached_property
+    def locals(self) -> frozenset[str]:
+        """Names bound in the function itself: parameters and targets, less what `global`/`nonlocal` gives away."""
+        names: set[str | None] = set()
+        outer: set[str | None] = set()
+        for node in walk_function(self.node):
+            if isinstance(node, ast.Global | ast.Nonlocal):
+                outer.update(node.names)
+            elif node is not self.node:
+                names.add(_bound_name(node))
+        return frozenset(name for name in names - outer if name is not None)
+
+
+@dataclass(eq=False)
+class ClassInfo:
+    """A class of the project. `methods` are its own; `attributes` the joined kinds of everything stored on `self`."""
+
+    name: str
+    qualname: str
+    node: ast.ClassDef
+    module: ModuleInfo
+    parent: FunctionInfo | None = None
+    methods: dict[str, FunctionInfo] = field(default_factory=dict)
+    body: dict[str, ast.expr] = field(default_factory=dict)
+    classes: dict[str, ClassInfo] = field(default_factory=dict)
+    attributes: dict[str, Kind] = field(default_factory=dict)
+    stores: dict[str, list[tuple[FunctionInfo, ast.stmt]]] = field(default_factory=dict)
+    subclasses: list[ClassInfo] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        return f"ClassInfo({self.qualname})"
+
+    @property
+    def file(self) -> SourceFile:
+        """The file that holds the class."""
+        return self.module.file
+
+    @cached_property
+    def writers(self) -> dict[str, list[FunctionInfo]]:
+        """The methods that assign to an attribute of that name, by name, as the text tells (a walk costs too much)."""
+        found: dict[str, list[FunctionInfo]] = {}
+        for method in self.methods.values():
+            first, last = method.node.lineno, method.node.end_lineno or method.node.lineno
+            for number in self.module.storing_lines[bisect_left(self.module.storing_lines, first) :]:
+                if number > last:
+                    break
+                for name in _STORE.findall(self.file.line(number)):
+                    if method not in found.setdefault(name, []):
+                        found[name].append(method)
+        return found
+
+    def attribute(self, name: str) -> Kind:
+        """Return the join of what this class itself stores under `name`; `NOTHING` if it stores nothing."""
+        return self.attributes.get(name, NOTHING)
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """A name bound by an import: `module` is absolute, `attribute` None for the module itself."""
+
+    module: str
+    attribute: str | None
+
+
+@dataclass(eq=False)
+class ModuleInfo:
+    """A module: what its top level binds, in source order; later bindings of a name win.
+
+    `name` is the dotted name by which other modules import it. `bindings` maps each name to an import, class,
+    function, or the expressions assigned to it.
+    """
+
+    name: str
+    file: SourceFile
+    package: bool = False
+    bindings: dict[str, Import | ClassInfo | FunctionInfo | list[ast.expr]] = field(default_factory=dict)
+    stars: list[str] = field(default_factory=list)
+    classes: list[ClassInfo] = field(default_factory=list)
+    functions: list[FunctionInfo] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        return f"ModuleInfo({self.name})"
+
+    @cached_property
+    def may_disable(self) -> bool:
+        """Whether the file spells what keeps Dynamo out: resolving each decorator may mean reading other files."""
+        return any(mark in self.file.text for mark in ("disable", "assume_constant", "disallow_in_graph"))
+
+    @cached_property
+    def storing_lines(self) -> list[int]:
+        """The lines that may assign to an attribute, in order."""
+        return sorted({self.file.position(match.start())[0] for match in _STORE.finditer(self.file.text)})
+
+    @property
+    def tree(self) -> ast.Module:
+        """The syntax tree; only modules that parse are indexed."""
+        assert self.file.tree is not None
+        return self.file.tree
+
+
+def _bound_name(node: ast.AST) -> str | None:
+    """The name that a node binds in its scope, if it binds one."""
+    if isinstance(node, ast.Name):
+        return node.id if isinstance(node.ctx, ast.Store) else None
+    if isinstance(node, ast.arg):
+        return node.arg
+    if isinstance(node, ast.alias):
+        return node.asname or node.name.partition(".")[0]
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.ExceptHandler):
+        return node.name
+    return None
+
+
+def walk_function(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes of a function that run in its own scope: not the bodies of functions and classes inside it."""
+    pending: list[ast.AST] = [node]
+    while pending:
+        current = pending.pop()
+        yield current
+        if current is not node and isinstance(current, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        if isinstance(current, ast.ClassDef):
+            continue
+        pending.extend(ast.iter_child_nodes(current))

@@ -1,0 +1,422 @@
+"""The abstract interpretation of a whole project: contexts, summaries, and the fixpoint over them.
+
+Functions are interpreted from the compiled roots inwards, callee before caller's end. Small helpers are interpreted
+once for each combination of argument kinds, larger functions once for the join of all that their callers pass. What a
+function returns and what a class holds are summaries; when one grows, whoever read it is interpreted again, so that
+the kinds climb a lattice of bounded height until nothing changes (P. Cousot and R. Cousot, "Abstract interpretation",
+POPL 1977).
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from dynalint.analysis import calls, expressions, subscripts  # noqa: F401 - they register what they evaluate
+from dynalint.analysis import kinds as k
+from dynalint.analysis.dispatch import evaluate
+from dynalint.analysis.frame import Context, Environment, Frame
+from dynalint.analysis.index import ClassInfo, FunctionInfo, Import, ModuleInfo
+from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, Unknown, join, widened
+from dynalint.analysis.project import Project
+from dynalint.analysis.signatures import bind_defaults, has_decorator, is_small, parameter_default
+from dynalint.analysis.statements import run_block
+
+# How many combinations of argument kinds a small function is interpreted for; the rest share one context.
+_MOST_CONTEXTS = 6
+# How often a context is interpreted again before its summaries are taken as they are.
+_MOST_RUNS = 5
+# How many calls are followed into each other before the rest is put off.
+_DEEPEST_CALL = 40
+
+_BUILTINS = frozenset(dir(builtins))
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """dynalint itself failed on a function: the file, the function and the fault, for one clear line."""
+
+    path: Path
+    function: str
+    fault: str
+
+
+class Interpreter:
+    """Computes kinds and events for a project. `watched` tells which calls are worth an event."""
+
+    def __init__(self, project: Project, watched: Callable[[str], str | None]) -> None:
+        self.project = project
+        self.watched = watched
+        self.failures: list[Failure] = []
+        self.compiled: dict[Kind, None] = {}
+        self.contexts: dict[FunctionInfo, list[Context]] = {}
+        self._evidence: dict[FunctionInfo, set[str]] = {}
+        self._queue: deque[Context] = deque()
+        self._later: dict[FunctionInfo, None] = {}
+        self._initialised: set[ClassInfo] = set()
+        self._readers: dict[tuple[ClassInfo, str], dict[Context, None]] = {}
+        self._globals: dict[tuple[ModuleInfo, str], Kind] = {}
+        self._written_globals: dict[ModuleInfo, frozenset[str]] = {}
+        self._closures: dict[FunctionInfo, Environment] = {}
+        self._functions: dict[ast.AST, FunctionInfo] = {}
+        self._classes: dict[ast.AST, ClassInfo] = {}
+        self._indexed: set[ModuleInfo] = set()
+        self._depth = 0
+        project.interpreter = self
+
+    # Running.
+
+    def run(self, functions: Iterable[FunctionInfo]) -> None:
+        """Interpret `functions` and everything they call until nothing changes."""
+        for function in functions:
+            self.call_from_outside(function, self.method_receiver(function))
+        while self._later:
+            function = next(iter(self._later))
+            del self._later[function]
+            if function not in self.contexts:
+                self.default_context(function)
+                self.settle()
+
+    def call_from_outside(self, function: FunctionInfo, receiver: Kind | None) -> None:
+        """Interpret a function as called on `receiver` by code that is not there to see."""
+        self.context_for(function, bind_defaults(self, function, receiver))
+        self.settle()
+
+    def settle(self) -> None:
+        """Interpret what is waiting to be interpreted again."""
+        while self._queue:
+            context = self._queue.popleft()
+            context.queued = False
+            self.interpret(context)
+
+    def default_context(self, function: FunctionInfo) -> Context:
+        """Interpret a function as called by code that is not there to see: parameters by annotation and default."""
+        known = self.contexts.get(function)
+        if known:
+            return known[0]
+        receiver = self.method_receiver(function)
+        params = bind_defaults(self, function, receiver)
+        return self._context(function, params, None)
+
+    def method_receiver(self, function: FunctionInfo) -> Kind | None:
+        """What `self` (or `cls`) is in a method; None for a plain function or static method."""
+        if function.owner is None or has_decorator(function, "staticmethod"):
+            return None
+        return k.Class(function.owner) if has_decorator(function, "classmethod") else k.Instance(function.owner)
+
+    def _context(self, function: FunctionInfo, params: Environment, key: tuple[object, ...] | None) -> Context:
+        context = Context(function, params, key)
+        self.contexts.setdefault(function, []).append(context)
+        self.interpret(context)
+        return context
+
+    def context_for(self, function: FunctionInfo, params: Environment) -> Context:
+        """Return the context of a call with these parameter kinds, interpreted if it is new or has grown."""
+        own = self.contexts.setdefault(function, [])
+        if is_small(function) and len(own) < _MOST_CONTEXTS:
+            key = tuple(sorted(params.items(), key=lambda item: item[0]))
+            for context in own:
+                if context.key == key:
+                    return context
+            return self._context(function, params, key)
+        shared = next((context for context in own if context.key is None), None)
+        if shared is None:
+            return self._context(function, params, None)
+        grown = False
+        for name, kind in params.items():
+            old = shared.params.get(name, NOTHING)
+            # What one caller passes is not forgotten because another passes something unknown.
+            new = _either_caller(old, widened(kind))
+            if new != old and not (isinstance(old, Unknown) and isinstance(new, Unknown)):
+                shared.params[name] = new
+                grown = True
+        if grown:
+            self.interpret(shared)
+        return shared
+
+    def interpret(self, context: Context) -> None:
+        """Run a context once and pass on what changed; too deep or too often, it is put off or left as it is."""
+        if context.running or context.runs >= _MOST_RUNS:
+            return
+        if self._depth >= _DEEPEST_CALL:
+            self.enqueue(context)
+            return
+        context.running = True
+        context.runs += 1
+        self._depth += 1
+        try:
+            self._interpret(context)
+        except RecursionError:
+            context.returns = UNKNOWN
+        except Exception as fault:  # noqa: BLE001 - a function that dynalint cannot cope with must not cost the rest
+            context.returns = UNKNOWN
+            failure = Failure(context.function.file.path, context.function.qualname, f"{type(fault).__name__}: {fault}")
+            if failure not in self.failures:
+                self.failures.append(failure)
+        finally:
+            self._depth -= 1
+            context.running = False
+
+    def _interpret(self, context: Context) -> None:
+        function = context.function
+        evidence = len(self._evidence.get(function, ()))
+        frame = self._frame(context)
+        context.events = {}
+        context.callees = {}
+        self._run_body(frame)
+        if len(self._evidence.get(function, ())) > evidence:
+            frame = self._frame(context)
+            context.events = {}
+            context.callees = {}
+            self._run_body(frame)
+        returns = frame.returns
+        if frame.yields is not NOTHING:
+            returns = k.Sequence("generator", frame.yields)
+        exits = _exits(frame)
+        returns = join(context.returns, k.shallow(returns)) if context.runs > 2 else k.shallow(returns)
+        if returns != context.returns or exits != context.exits:
+            context.returns = returns
+            context.exits = exits
+            for user in list(context.users):
+                self.enqueue(user)
+
+    def _run_body(self, frame: Frame) -> None:
+        assert frame.function is not None
+        falls_through = run_block(frame, frame.function.statements)
+        if falls_through:
+            frame.exits.append(frame.env)
+            if not isinstance(frame.function.node, ast.Lambda):
+                frame.returns = join(frame.returns, k.NONE)
+        self._closures[frame.function] = frame.env
+
+    def _frame(self, context: Context) -> Frame:
+        function = context.function
+        frame = Frame(self, function.module, function, context)
+        for name, kind in context.params.items():
+            known = isinstance(kind, Unknown) and name in self._evidence.get(function, ())
+            frame.env[name] = self.evidence_kind(function, name) if known else kind
+        receiver = self.method_receiver(function)
+        if receiver is not None:
+            arguments = [*function.node.args.posonlyargs, *function.node.args.args]
+            frame.self_name = arguments[0].arg if arguments else None
+            frame.receiver = receiver
+            if frame.self_name is not None and frame.env[frame.self_name] == UNKNOWN:
+                frame.env[frame.self_name] = receiver  # called on more classes than a union holds
+        return frame
+
+    def enqueue(self, context: Context) -> None:
+        """Have a context interpreted again."""
+        if not context.queued and not context.running and context.runs < _MOST_RUNS:
+            context.queued = True
+            self._queue.append(context)
+
+    # What the body tells of a parameter.
+
+    def note_evidence(self, function: FunctionInfo, parameter: str) -> None:
+        """Take note that `function` uses `parameter` as only a tensor can be used."""
+        self._evidence.setdefault(function, set()).add(parameter)
+
+    def evidence_kind(self, function: FunctionInfo, parameter: str) -> Kind:
+        """The kind of a parameter that is used as a tensor: a tensor, or None where that is its default."""
+        default = parameter_default(function, parameter)
+        optional = isinstance(default, ast.Constant) and default.value is None
+        return join(k.TENSOR, k.NONE) if optional else k.TENSOR
+
+    def has_evidence(self, function: FunctionInfo, parameter: str) -> bool:
+        """Whether `function` was seen to use `parameter` as a tensor."""
+        return parameter in self._evidence.get(function, ())
+
+    # Names.
+
+    def function_of(self, node: ast.AST, module: ModuleInfo, parent: FunctionInfo | None) -> FunctionInfo:
+        """Return the record of a function definition or lambda met in a body."""
+        self._index_nodes(module)
+        known = self._functions.get(node)
+        if known is None:
+            assert isinstance(node, ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef)
+            name = getattr(node, "name", "<lambda>")
+            prefix = f"{parent.qualname}.<locals>." if parent else ""
+            known = self._functions[node] = FunctionInfo(name, f"{prefix}{name}", node, module, None, parent)
+        return known
+
+    def class_of(self, node: ast.ClassDef, module: ModuleInfo) -> ClassInfo | None:
+        """Return the record of a class definition met in a body."""
+        self._index_nodes(module)
+        return self._classes.get(node)
+
+    def _index_nodes(self, module: ModuleInfo) -> None:
+        if module not in self._indexed:
+            self._indexed.add(module)
+            self._functions.update((function.node, function) for function in module.functions)
+            self._classes.update((cls.node, cls) for cls in module.classes)
+
+    def capture(self, function: FunctionInfo, env: Environment) -> None:
+        """Remember the variables around a nested function."""
+        self._closures[function] = env
+
+    def lookup(self, frame: Frame, name: str) -> Kind:
+        """Return the kind of a name that is not local to the frame: of an outer function, the module, or a builtin."""
+        function = frame.function
+        while function is not None:
+            captured = self._closures.get(function)
+            if captured is not None and name in captured:
+                return captured[name]
+            function = function.parent
+            if function is not None and name in self._closures.get(function, ()):
+                return self._closures[function][name]
+            if function is not None and name in function.locals:
+                return UNKNOWN
+        return self.global_kind(frame.module, name)
+
+    def global_kind(self, module: ModuleInfo, name: str) -> Kind:
+        """Return the kind of a name at the top level of a module, or of a builtin; `UNKNOWN` for any other."""
+        key = (module, name)
+        known = self._globals.get(key)
+        if known is None:
+            self._globals[key] = UNKNOWN  # for bindings that go in a circle
+            known = self._globals[key] = self._global_kind(module, name)
+        return known
+
+    def _global_kind(self, module: ModuleInfo, name: str) -> Kind:
+        binding = module.bindings.get(name)
+        if isinstance(binding, ClassInfo):
+            return k.Class(binding)
+        if isinstance(binding, FunctionInfo):
+            return k.Function(binding)
+        if isinstance(binding, Import):
+            return self.imported(binding)
+        if binding is not None:
+            kind = k.join_all([self.in_scope(value, module, None) for value in binding])
+            kind = widened(kind) if len(binding) > 1 or name in self.written_globals(module) else kind
+            return k.with_home(kind, k.Home("global", name))
+        for star in module.stars:
+            kind = self._starred(star, name)
+            if kind != UNKNOWN:
+                return kind
+        return k.External(f"builtins.{name}") if name in _BUILTINS else UNKNOWN
+
+    def _starred(self, star: str, name: str) -> Kind:
+        """What `from star import *` binds `name` to; `UNKNOWN` if nothing."""
+        if self.project.locate(star) is not None:
+            source = self.project.find_module(star) if self.project.may_bind(star, name) else None
+            return UNKNOWN if source is None else self.global_kind(source, name)
+        api = self.project.api
+        dotted = f"{star}.{name}"
+        known = api.function(dotted) or api.torch_class(dotted) or api.constant(dotted)
+        return k.External(dotted) if known else UNKNOWN
+
+    def imported(self, target: Import) -> Kind:
+        """Return the kind of what an import binds."""
+        if target.attribute is None:
+            module = self.project.find_module(target.module)
+            if module is not None:
+                return k.Module(module)
+            return k.External(target.module)
+        source = self.project.find_module(target.module)
+        if source is not None and target.attribute in source.bindings:
+            return self.global_kind(source, target.attribute)
+        submodule = self.project.find_module(f"{target.module}.{target.attribute}")
+        if submodule is not None:
+            return k.Module(submodule)
+        if source is not None:
+            return self.global_kind(source, target.attribute) if source.stars else UNKNOWN
+        return k.External(f"{target.module}.{target.attribute}")
+
+    def written_globals(self, module: ModuleInfo) -> frozenset[str]:
+        """Names that some function of the module rebinds by `global`."""
+        known = self._written_globals.get(module)
+        if known is None:
+            names: set[str] = set()
+            if "global " in module.file.text:
+                names = {name for node in ast.walk(module.tree) if isinstance(node, ast.Global) for name in node.names}
+            known = self._written_globals[module] = frozenset(names)
+        return known
+
+    def in_scope(self, node: ast.expr, module: ModuleInfo, parent: FunctionInfo | None) -> Kind:
+        """Return the kind of an expression at the top level of a module or in a function's scope."""
+        frame = Frame(self, module, parent)
+        frame.env = dict(self._closures.get(parent, {})) if parent else {}
+        return evaluate(frame, node)
+
+    # Attributes of classes.
+
+    def initialise(self, cls: ClassInfo) -> None:
+        """Interpret the constructors of a class: its attributes are known then, and other writers follow when asked."""
+        if cls in self._initialised:
+            return
+        self._initialised.add(cls)
+        for one in reversed(self.project.mro(cls)):
+            self._initialised.add(one)
+            constructor = one.methods.get("__init__")
+            if constructor is not None and constructor not in self.contexts:
+                self.default_context(constructor)
+
+    def read_attribute(self, cls: ClassInfo, name: str, frame: Frame) -> Kind:
+        """Return what instances of `cls` hold under `name`; `NOTHING` where no constructor or method stores it."""
+        self.initialise(cls)
+        if frame.context is None or (cls, name) not in frame.context.reads:
+            self._note_reader(cls, name, frame.context)
+        kind = self.project.class_attribute(cls, name)
+        if kind is NOTHING:
+            kind = self.project.join_subclasses(cls, name)
+        return kind
+
+    def _note_reader(self, cls: ClassInfo, name: str, context: Context | None) -> None:
+        """Have a context run again when an attribute changes, and the methods that store it run at all."""
+        for one in self.project.mro(cls):
+            key = (one, name)
+            if key not in self._readers:
+                self._readers[key] = {}
+                self._later.update(dict.fromkeys(one.writers.get(name, ())))
+            if context is not None:
+                self._readers[key][context] = None
+        if context is not None:
+            context.reads.add((cls, name))
+
+    def store_attribute(self, cls: ClassInfo, name: str, kind: Kind, frame: Frame) -> None:
+        """Join a kind into what instances of `cls` hold under `name`."""
+        if frame.function is not None and frame.statement is not None:
+            stores = cls.stores.setdefault(name, [])
+            if not any(statement is frame.statement for _, statement in stores):
+                stores.append((frame.function, frame.statement))
+        old = cls.attribute(name)
+        new = join(old, k.shallow(kind))
+        if new != old:
+            cls.attributes[name] = new
+            for reader in list(self._readers.get((cls, name), ())):
+                self.enqueue(reader)
+
+    # What rules ask for.
+
+    def record_kinds(self, function: FunctionInfo) -> dict[ast.AST, Kind]:
+        """Interpret a function once more and return the kind of each of its expressions, joined over its contexts."""
+        recorded: dict[ast.AST, Kind] = {}
+        for context in self.contexts.get(function, ()):
+            frame = self._frame(context)
+            frame.context = Context(function, context.params)
+            frame.record = recorded
+            self._run_body(frame)
+        self._queue.clear()
+        return recorded
+
+
+def _either_caller(old: Kind, new: Kind) -> Kind:
+    """Join what two callers pass; None says no more of a parameter than that it may be left out."""
+    if isinstance(new, Unknown):
+        return new if old in (k.NONE, NOTHING) else old
+    if isinstance(old, Unknown):
+        return old if new == k.NONE else new
+    return join(old, new)
+
+
+def _exits(frame: Frame) -> Environment:
+    """The attributes of `self` that are set on every way out of a function."""
+    if frame.self_name is None or not frame.exits:
+        return {}
+    prefix = f"{frame.self_name}."
+    common = set.intersection(*({name for name in env if name.startswith(prefix)} for env in frame.exits))
+    return {name[len(prefix) :]: k.join_all([env[name] for env in frame.exits]) for name in sorted(common)}

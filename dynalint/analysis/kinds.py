@@ -1,0 +1,395 @@
+"""What a value is: the lattice of kinds that the abstract interpretation computes with.
+
+A kind says as much as matters to Dynamo and no more: a tensor, a number read out of a tensor, a size, a Python
+constant, a container of these, a module, something callable. `Unknown` is the top of the lattice and an honest answer:
+no rule fires on it. `Nothing` is the bottom: no value has come here yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+if TYPE_CHECKING:
+    from dynalint.analysis.index import ClassInfo, FunctionInfo, ModuleInfo
+
+DType = Literal["bool", "int", "float", "complex"]
+Source = Literal["python", "shape", "data"]
+HomeType = Literal["attribute", "class", "global", "closure", "default", "argument"]
+
+_MOST_MEMBERS = 6
+_MOST_ITEMS = 24
+_DEEPEST = 5
+
+
+class _Missing:
+    """The mark for a constant whose value is not known (None is a value)."""
+
+    def __repr__(self) -> str:
+        return "MISSING"
+
+
+MISSING: Final = _Missing()
+
+
+class Kind:
+    """Base of all kinds."""
+
+    __slots__ = ()
+
+    @property
+    def members(self) -> tuple[Kind, ...]:
+        """The alternatives that this kind stands for; itself, except for a union."""
+        return (self,)
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown(Kind):
+    """Anything. `parameter` names the parameter of the current function whose value this still is, if any."""
+
+    parameter: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing(Kind):
+    """No value: unreachable, or not computed yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor(Kind):
+    """A torch tensor. `dtype` is its class of dtypes, `rank` its number of dimensions, None where not known.
+
+    `origin` tells a registered buffer or parameter of a module from other tensors; `name` is its attribute name.
+    `array` marks a NumPy array, which Dynamo traces like a tensor.
+    """
+
+    dtype: DType | None = None
+    rank: int | None = None
+    origin: Literal["buffer", "parameter", "attribute"] | None = None
+    name: str | None = None
+    array: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Value(Kind):
+    """A plain Python value of builtin type `type` ("int", "float", "bool", "str", "none", "dtype", "device", ...).
+
+    `constant` is the value itself where it is known. `source` tells where a number came from: written in the code or
+    passed in ("python"), read off a shape ("shape"), or read out of a tensor's elements ("data").
+    """
+
+    type: str
+    constant: Any = MISSING
+    source: Source = "python"
+
+    def __hash__(self) -> int:
+        return hash((self.type, self.source))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Value) or (self.type, self.source) != (other.type, other.source):
+            return False
+        # 1 == True == 1.0, and nan != nan: neither may decide whether two constants are the same.
+        return self.constant is other.constant or (
+            type(self.constant) is type(other.constant) and bool(self.constant == other.constant)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Where a container or a piece of state lives that outlives the call: an attribute, a global, a default, ..."""
+
+    type: HomeType
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence(Kind):
+    """A list, tuple, set, deque, generator, `nn.ModuleList`, `nn.Sequential` and the like, named by `type`.
+
+    `items` are the kinds by position where the length is known; `element` is the join of all elements. `home` is set
+    for a container that existed before the call.
+    """
+
+    type: str
+    element: Kind
+    items: tuple[Kind, ...] | None = None
+    home: Home | None = None
+    fields: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Dictionary(Kind):
+    """A dict, `nn.ModuleDict` or the like. `items` holds the kinds by constant key, `value` the join of all values."""
+
+    type: str
+    value: Kind
+    items: tuple[tuple[Any, Kind], ...] = ()
+    home: Home | None = None
+
+    def get(self, key: Any) -> Kind | None:
+        """Return the kind under a constant key, or None."""
+        for name, kind in self.items:
+            if name == key and type(name) is type(key):
+                return kind
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Instance(Kind):
+    """An instance of a class of the project."""
+
+    cls: ClassInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Object(Kind):
+    """An instance of a class outside the project, by its dotted name: `logging.Logger`, `torch.nn.Linear`, ..."""
+
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Function(Kind):
+    """A function of the project, bound to `receiver` where it is a method, with `args`/`keywords` already given."""
+
+    function: FunctionInfo
+    receiver: Kind | None = None
+    args: tuple[Kind, ...] = ()
+    keywords: tuple[tuple[str, Kind], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Class(Kind):
+    """A class of the project."""
+
+    cls: ClassInfo
+
+
+@dataclass(frozen=True, slots=True)
+class External(Kind):
+    """A function, class or module outside the project, by its dotted name: `torch.relu`, `time`, `builtins.print`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Method(Kind):
+    """A method of a value that is no project instance: `t.item`, `names.append`, `logger.info`."""
+
+    receiver: Kind
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Module(Kind):
+    """A Python module of the project."""
+
+    module: ModuleInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Super(Kind):
+    """What `super()` returns in a method of `cls` for an instance `receiver`."""
+
+    cls: ClassInfo
+    receiver: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Partial(Kind):
+    """`functools.partial` of something outside the project, or any callable wrapped with given arguments."""
+
+    callee: Kind
+    args: tuple[Kind, ...] = ()
+    keywords: tuple[tuple[str, Kind], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Union(Kind):
+    """One of several kinds, none of them unknown, nothing, or a union."""
+
+    alternatives: tuple[Kind, ...]
+
+    @property
+    def members(self) -> tuple[Kind, ...]:
+        """The alternatives."""
+        return self.alternatives
+
+
+UNKNOWN: Final = Unknown()
+NOTHING: Final = Nothing()
+TENSOR: Final = Tensor()
+BOOL_TENSOR: Final = Tensor(dtype="bool")
+NONE: Final = Value("none", None)
+INT: Final = Value("int")
+FLOAT: Final = Value("float")
+BOOL: Final = Value("bool")
+STR: Final = Value("str")
+SIZE: Final = Value("int", source="shape")
+SHAPE: Final = Sequence("torch.Size", SIZE)
+
+SOURCE_RANK: Mapping[Source, int] = {"python": 0, "shape": 1, "data": 2}
+
+
+def constant(value: object) -> Kind:
+    """Return the kind of a literal."""
+    if value is None:
+        return NONE
+    if isinstance(value, bool | int | float | str | bytes | complex):
+        return Value(type(value).__name__, value)
+    return Value("ellipsis") if value is ... else UNKNOWN
+
+
+def join(left: Kind, right: Kind) -> Kind:
+    """Return the least kind that covers both: what a variable is after two paths meet."""
+    if left is right or left == right:
+        return left
+    if isinstance(left, Nothing):
+        return right
+    if isinstance(right, Nothing):
+        return left
+    if isinstance(left, Unknown) or isinstance(right, Unknown):
+        return UNKNOWN
+    members = list(left.members)
+    for kind in right.members:
+        for position, member in enumerate(members):
+            merged = _merge(member, kind)
+            if merged is not None:
+                members[position] = merged
+                break
+        else:
+            members.append(kind)
+    return _union(members)
+
+
+def join_all(kinds: list[Kind] | tuple[Kind, ...]) -> Kind:
+    """Return the join of any number of kinds; `NOTHING` for none."""
+    result: Kind = NOTHING
+    for kind in kinds:
+        result = join(result, kind)
+    return result
+
+
+def _union(members: list[Kind]) -> Kind:
+    if len(members) == 1:
+        return members[0]
+    if len(members) > _MOST_MEMBERS:
+        return UNKNOWN
+    return Union(tuple(members))
+
+
+def _merge(left: Kind, right: Kind) -> Kind | None:
+    """Return one kind for two alternatives of the same shape, or None where they must stay apart."""
+    if left == right:
+        return left
+    if type(left) is not type(right):
+        return None
+    if isinstance(left, Tensor) and isinstance(right, Tensor):
+        return _merge_tensors(left, right)
+    if isinstance(left, Value) and isinstance(right, Value):
+        if left.type != right.type:
+            return None
+        source = left.source if SOURCE_RANK[left.source] >= SOURCE_RANK[right.source] else right.source
+        same = Value(left.type, left.constant) == Value(right.type, right.constant)
+        return Value(left.type, left.constant if same else MISSING, source)
+    if isinstance(left, Sequence) and isinstance(right, Sequence) and left.type == right.type:
+        return _merge_sequences(left, right)
+    if isinstance(left, Dictionary) and isinstance(right, Dictionary) and left.type == right.type:
+        return _merge_dictionaries(left, right)
+    return None
+
+
+def _merge_tensors(left: Tensor, right: Tensor) -> Tensor:
+    return Tensor(
+        dtype=left.dtype if left.dtype == right.dtype else None,
+        rank=left.rank if left.rank == right.rank else None,
+        origin=left.origin if left.origin == right.origin else None,
+        name=left.name if left.name == right.name else None,
+        array=left.array and right.array,
+    )
+
+
+def _merge_sequences(left: Sequence, right: Sequence) -> Sequence:
+    items = None
+    if left.items is not None and right.items is not None and len(left.items) == len(right.items):
+        items = tuple(join(one, other) for one, other in zip(left.items, right.items, strict=True))
+    element = join(left.element, right.element)
+    return Sequence(left.type, element, items, left.home or right.home, left.fields)
+
+
+def _merge_dictionaries(left: Dictionary, right: Dictionary) -> Dictionary:
+    keys = {(type(key), key) for key, _ in left.items} & {(type(key), key) for key, _ in right.items}
+    items = tuple((key, join(kind, right.get(key) or NOTHING)) for key, kind in left.items if (type(key), key) in keys)
+    return Dictionary(left.type, join(left.value, right.value), items, left.home or right.home)
+
+
+def sequence(type_: str, items: list[Kind]) -> Sequence:
+    """Return the kind of a fresh container with these items."""
+    known = tuple(items) if len(items) <= _MOST_ITEMS else None
+    return Sequence(type_, shallow(join_all(items)), known)
+
+
+def shallow(kind: Kind, depth: int = _DEEPEST) -> Kind:
+    """Return `kind` with nesting below `depth` forgotten, so that loops that wrap a value in itself come to an end."""
+    if isinstance(kind, Sequence):
+        if depth == 0:
+            return UNKNOWN
+        items = None if kind.items is None else tuple(shallow(item, depth - 1) for item in kind.items)
+        return replace(kind, element=shallow(kind.element, depth - 1), items=items)
+    if isinstance(kind, Dictionary):
+        if depth == 0:
+            return UNKNOWN
+        pairs = tuple((key, shallow(item, depth - 1)) for key, item in kind.items)
+        return replace(kind, value=shallow(kind.value, depth - 1), items=pairs)
+    if isinstance(kind, Function | Partial | Method) and depth == 0:
+        return UNKNOWN
+    return kind
+
+
+def without(kind: Kind, type_: str) -> Kind:
+    """Return `kind` less the alternatives that are Python values of `type_`, as after `is not None`."""
+    return join_all([member for member in kind.members if not (isinstance(member, Value) and member.type == type_)])
+
+
+def widened(kind: Kind) -> Kind:
+    """Forget the values of constants other than None: what one caller passes says little about the others."""
+    if isinstance(kind, Value) and kind.type != "none" and kind.constant is not MISSING:
+        return Value(kind.type, MISSING, kind.source)
+    if isinstance(kind, Union):
+        return join_all([widened(member) for member in kind.alternatives])
+    return kind
+
+
+def only_tensor(kind: Kind) -> Tensor | None:
+    """Return the tensor that `kind` certainly is (None in an alternative apart), or None.
+
+    `mask: Tensor | None` counts as a tensor: an operation on it that a tensor breaks breaks whenever it is one.
+    """
+    tensor: Tensor | None = None
+    for member in kind.members:
+        if isinstance(member, Tensor):
+            tensor = member if tensor is None else _merge_tensors(tensor, member)
+        elif member != NONE:
+            return None
+    return tensor
+
+
+def may_be_tensor(kind: Kind) -> bool:
+    """Whether one of the known alternatives is a tensor."""
+    return any(isinstance(member, Tensor) for member in kind.members)
+
+
+def is_number(kind: Kind) -> bool:
+    """Whether `kind` is certainly a plain Python number (bool, int, float, complex)."""
+    members = kind.members
+    return all(isinstance(member, Value) and member.type in ("bool", "int", "float", "complex") for member in members)
+
+
+def with_home(kind: Kind, home: Home) -> Kind:
+    """Return `kind` with every container in it marked as living at `home`."""
+    if isinstance(kind, Sequence | Dictionary):
+        return replace(kind, home=home)
+    if isinstance(kind, Union):
+        return Union(tuple(with_home(member, home) for member in kind.alternatives))
+    return kind

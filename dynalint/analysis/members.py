@@ -1,0 +1,194 @@
+"""What `value.name` is, for each kind of value."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.externals import convert
+from dynalint.analysis.frame import Frame
+from dynalint.analysis.functions import call_function
+from dynalint.analysis.index import FunctionInfo
+from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join
+from dynalint.analysis.signatures import has_decorator
+
+_MUTABLE = ("list", "dict", "set", "deque", "defaultdict", "OrderedDict", "Counter")
+
+
+def member(frame: Frame, owner: Kind, name: str) -> Kind:  # noqa: C901 - one case after the other
+    """Return the kind of an attribute; alternatives that do not have it (None) do not count."""
+    if isinstance(owner, k.Union):
+        result: Kind = NOTHING
+        for one in owner.alternatives:
+            if one != k.NONE:
+                result = join(result, member(frame, one, name))
+        return result
+    if isinstance(owner, k.Instance):
+        return _of_instance(frame, owner, name)
+    if isinstance(owner, k.Tensor):
+        return _of_tensor(frame, owner, name)
+    if isinstance(owner, k.External):
+        return _of_external(frame, owner, name)
+    if isinstance(owner, k.Module):
+        return _of_module(frame, owner, name)
+    if isinstance(owner, k.Class):
+        return _of_class(frame, owner, name)
+    if isinstance(owner, k.Super):
+        return _of_super(frame, owner, name)
+    if isinstance(owner, k.Object):
+        return _of_object(frame, owner, name)
+    if isinstance(owner, k.Sequence) and name in owner.fields and owner.items is not None:
+        return owner.items[owner.fields.index(name)]
+    if isinstance(owner, k.Sequence | k.Dictionary | k.Value):
+        return k.Method(owner, name)
+    return UNKNOWN
+
+
+def _of_instance(frame: Frame, owner: k.Instance, name: str) -> Kind:
+    interpreter, project = frame.interpreter, frame.interpreter.project
+    method = project.find_method(owner.cls, name)
+    if method is not None:
+        return bind(frame, method, owner)
+    kind = interpreter.read_attribute(owner.cls, name, frame)
+    if kind is not NOTHING:
+        return _held(kind, name)
+    for cls in project.mro(owner.cls):
+        if name in cls.body:
+            value = interpreter.in_scope(cls.body[name], cls.module, cls.parent)
+            return k.with_home(value, k.Home("class", name)) if _is_mutable(value) else value
+        if name in cls.classes:
+            return k.Class(cls.classes[name])
+    if name == "__class__":
+        return k.Class(owner.cls)
+    if project.is_module_class(owner.cls):
+        return _of_torch_class(frame, owner, "torch.nn.Module", name)
+    for base in project.lineage(owner.cls)[1]:
+        if project.api.torch_class(base) is not None:
+            return _of_torch_class(frame, owner, base, name)
+    return UNKNOWN
+
+
+def _held(kind: Kind, name: str) -> Kind:
+    """Mark what was stored by an earlier call: containers by their home, tensors by their attribute's name."""
+    if isinstance(kind, k.Tensor):
+        return kind if kind.name == name else replace(kind, origin=kind.origin or "attribute", name=name)
+    if isinstance(kind, k.Union):
+        return k.Union(tuple(_held(one, name) for one in kind.alternatives))
+    if _is_mutable(kind):
+        return k.with_home(kind, k.Home("attribute", name))
+    return kind
+
+
+def _is_mutable(kind: Kind) -> bool:
+    return isinstance(kind, k.Sequence | k.Dictionary) and kind.type in _MUTABLE
+
+
+def bind(frame: Frame, method: FunctionInfo, receiver: Kind) -> Kind:
+    """Return a method as seen through its instance; a property is what it returns."""
+    if has_decorator(method, "property") or has_decorator(method, "cached_property"):
+        return call_function(frame, k.Function(method, receiver), [], {}, starred=False)
+    if has_decorator(method, "staticmethod"):
+        return k.Function(method)
+    if has_decorator(method, "classmethod"):
+        return k.Function(method, k.Class(receiver.cls) if isinstance(receiver, k.Instance) else receiver)
+    return k.Function(method, receiver)
+
+
+def _of_tensor(frame: Frame, owner: k.Tensor, name: str) -> Kind:
+    api = frame.interpreter.project.api
+    attribute = api.attribute(name)
+    if attribute is not None:
+        if name in ("data", "real"):
+            return k.Tensor(owner.dtype, owner.rank, array=owner.array)
+        return convert(attribute, owner.dtype)
+    return k.Method(owner, name)
+
+
+def _of_external(frame: Frame, owner: k.External, name: str) -> Kind:
+    dotted = f"{owner.name}.{name}"
+    constant = frame.interpreter.project.api.constant(dotted) if dotted.startswith("torch.") else None
+    if constant is not None:
+        return convert(constant, None)
+    module = frame.interpreter.project.find_module(dotted)
+    if module is not None:
+        return k.Module(module)
+    if dotted in _CONSTANTS:
+        return _CONSTANTS[dotted]
+    return k.External(dotted)
+
+
+_CONSTANTS: dict[str, Kind] = {
+    "math.pi": k.FLOAT,
+    "math.inf": k.FLOAT,
+    "math.e": k.FLOAT,
+    "math.nan": k.FLOAT,
+    "math.tau": k.FLOAT,
+    "numpy.pi": k.FLOAT,
+    "numpy.inf": k.FLOAT,
+    "numpy.e": k.FLOAT,
+    "numpy.nan": k.FLOAT,
+    "numpy.newaxis": k.NONE,
+    "sys.maxsize": k.INT,
+    "typing.TYPE_CHECKING": k.Value("bool", False),
+}
+
+
+def _of_module(frame: Frame, owner: k.Module, name: str) -> Kind:
+    module, interpreter = owner.module, frame.interpreter
+    if name in module.bindings:
+        return interpreter.global_kind(module, name)
+    submodule = interpreter.project.find_module(f"{module.name}.{name}") if module.package else None
+    return interpreter.global_kind(module, name) if submodule is None else k.Module(submodule)
+
+
+def _of_class(frame: Frame, owner: k.Class, name: str) -> Kind:
+    interpreter, project = frame.interpreter, frame.interpreter.project
+    method = project.find_method(owner.cls, name)
+    if method is not None:
+        return k.Function(method, owner) if has_decorator(method, "classmethod") else k.Function(method)
+    for cls in project.mro(owner.cls):
+        if name in cls.body:
+            if any(base.startswith("enum.") for base in project.lineage(owner.cls)[1]):
+                return k.Instance(owner.cls)
+            value = interpreter.in_scope(cls.body[name], cls.module, cls.parent)
+            return k.with_home(value, k.Home("class", name)) if _is_mutable(value) else value
+        if name in cls.classes:
+            return k.Class(cls.classes[name])
+    if name == "apply" and "torch.autograd.Function" in project.lineage(owner.cls)[1]:
+        forward = project.find_method(owner.cls, "forward")
+        return UNKNOWN if forward is None else k.Partial(k.Function(forward), (UNKNOWN,))
+    return k.STR if name in ("__name__", "__qualname__", "__module__") else UNKNOWN
+
+
+def _of_super(frame: Frame, owner: k.Super, name: str) -> Kind:
+    project = frame.interpreter.project
+    receiver = owner.receiver
+    cls = receiver.cls if isinstance(receiver, k.Instance | k.Class) else owner.cls
+    method = project.find_method(cls, name, after=owner.cls)
+    if method is not None:
+        return bind(frame, method, receiver)
+    for base in project.lineage(owner.cls)[1]:
+        if project.api.torch_class(base) is not None:
+            return _of_torch_class(frame, receiver, base, name)
+    return UNKNOWN
+
+
+def _of_object(frame: Frame, owner: k.Object, name: str) -> Kind:
+    if frame.interpreter.project.api.torch_class(owner.type) is not None:
+        return _of_torch_class(frame, owner, owner.type, name)
+    return k.Method(owner, name)
+
+
+def _of_torch_class(frame: Frame, owner: Kind, type_: str, name: str) -> Kind:
+    """An attribute that a class of torch gives to its instances, or a method of it."""
+    cls = frame.interpreter.project.api.torch_class(type_)
+    assert cls is not None
+    attribute = cls.attribute(name)
+    if attribute is not None:
+        kind = convert(attribute, None)
+        if isinstance(kind, k.Tensor) and cls.is_module:
+            return replace(kind, origin=kind.origin or "parameter", name=name)
+        return kind
+    if cls.method(name) is not None:
+        return k.Method(owner, name)
+    return UNKNOWN

@@ -1,0 +1,189 @@
+"""What a test tells: which way it goes where that is known, and what its variables are on either side."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.dispatch import evaluate
+from dynalint.analysis.frame import Frame
+from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join_all
+
+if TYPE_CHECKING:
+    from dynalint.analysis.project import Project
+
+_TENSOR_TYPE = k.External("torch.Tensor")
+
+
+def truth(kind: Kind) -> bool | None:
+    """Return the truth of a value where its kind decides it."""
+    answers = {_truth(one) for one in kind.members}
+    return answers.pop() if len(answers) == 1 else None
+
+
+def _truth(kind: Kind) -> bool | None:
+    if isinstance(kind, k.Value):
+        if kind.type == "none":
+            return False
+        if kind.constant is not k.MISSING:
+            return bool(kind.constant)
+        return True if kind.type in ("dtype", "device", "ellipsis") else None
+    if isinstance(kind, k.Function | k.Class | k.Module | k.External | k.Method | k.Partial):
+        return True
+    if isinstance(kind, k.Sequence) and kind.items is not None and kind.home is None and kind.type in ("list", "tuple"):
+        return bool(kind.items)
+    return None
+
+
+def narrow(frame: Frame, node: ast.expr, truth_: bool) -> None:
+    """Refine the environment of `frame`, in place, by the knowledge that a test came out as `truth_`."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        narrow(frame, node.operand, not truth_)
+    elif isinstance(node, ast.BoolOp):
+        if isinstance(node.op, ast.And) is truth_:
+            for operand in node.values:
+                narrow(frame, operand, truth_)
+        elif len(node.values) == 1:
+            narrow(frame, node.values[0], truth_)
+    elif isinstance(node, ast.NamedExpr):
+        narrow(frame, node.target, truth_)
+    elif isinstance(node, ast.Compare) and len(node.ops) == 1:
+        _narrow_compare(frame, node, truth_)
+    elif isinstance(node, ast.Call):
+        _narrow_call(frame, node, truth_)
+    elif truth_:
+        _refine(frame, node, lambda kind: k.without(kind, "none"))
+
+
+def _narrow_compare(frame: Frame, node: ast.Compare, truth_: bool) -> None:
+    other = node.comparators[0]
+    if not (isinstance(other, ast.Constant) and other.value is None):
+        return
+    op = node.ops[0]
+    if isinstance(op, ast.Is | ast.IsNot | ast.Eq | ast.NotEq):
+        is_none = isinstance(op, ast.Is | ast.Eq) is truth_
+        _refine(frame, node.left, _as_none if is_none else lambda kind: k.without(kind, "none"))
+
+
+def _as_none(kind: Kind) -> Kind:
+    return k.NONE if k.NONE in kind.members or isinstance(kind, k.Unknown) else kind
+
+
+def _narrow_call(frame: Frame, node: ast.Call, truth_: bool) -> None:
+    """`isinstance(x, T)` and `torch.is_tensor(x)`; also project helpers such as `exists(x)` by what they return."""
+    if not node.args or not isinstance(node.args[0], ast.Name | ast.Attribute):
+        return
+    recording, frame.record = frame.record, None
+    callee = evaluate(frame, node.func)
+    if isinstance(callee, k.External):
+        if callee.name == "builtins.isinstance" and len(node.args) == 2:
+            tested = evaluate(frame, node.args[1])
+            _refine(frame, node.args[0], lambda kind: of_type(frame.interpreter.project, kind, tested, truth_))
+        elif callee.name == "torch.is_tensor":
+            _refine(frame, node.args[0], lambda kind: of_type(frame.interpreter.project, kind, _TENSOR_TYPE, truth_))
+    elif isinstance(callee, k.Function) and len(node.args) == 1:
+        is_none = _tests_for_none(callee.function.node)
+        if is_none is not None:
+            _refine(frame, node.args[0], _as_none if is_none is truth_ else lambda kind: k.without(kind, "none"))
+    frame.record = recording
+
+
+def _tests_for_none(node: ast.AST) -> bool | None:
+    """Whether a function does nothing but return `x is None` (True) or `x is not None` (False)."""
+    body = [node.body] if isinstance(node, ast.Lambda) else getattr(node, "body", [])
+    if len(body) != 1:
+        return None
+    value = body[0].value if isinstance(body[0], ast.Return) else body[0]
+    if isinstance(value, ast.Compare) and isinstance(value.left, ast.Name) and len(value.ops) == 1:
+        other = value.comparators[0]
+        if isinstance(other, ast.Constant) and other.value is None:
+            return True if isinstance(value.ops[0], ast.Is) else False if isinstance(value.ops[0], ast.IsNot) else None
+    return None
+
+
+def _refine(frame: Frame, node: ast.expr, refine: Callable[[Kind], Kind]) -> None:
+    """Give a variable or `self` attribute a narrower kind."""
+    name = frame.self_attribute(node)
+    # An attribute that this call has not set stays out of the environment: being there says that it has.
+    key = node.id if isinstance(node, ast.Name) else f"{frame.self_name}.{name}" if name is not None else None
+    kind = frame.env.get(key) if key is not None else None
+    if key is not None and kind is not None:
+        refined = refine(kind)
+        if refined is not NOTHING:
+            frame.env[key] = refined
+
+
+def of_type(project: Project, kind: Kind, tested: Kind, truth_: bool) -> Kind:
+    """Return the alternatives of `kind` that are (or are not) instances of what `tested` names."""
+    if isinstance(kind, k.Unknown):
+        return _instance_kind(tested) if truth_ else kind
+    kept = [one for one in kind.members if is_instance(project, one, tested) in (truth_, None)]
+    return join_all(kept)
+
+
+def is_instance(project: Project, kind: Kind, tested: Kind) -> bool | None:
+    """Whether a value of this kind is an instance of the tested type(s); None if that is not known."""
+    if isinstance(tested, k.Sequence):
+        if tested.items is None:
+            return None
+        answers = [is_instance(project, kind, item) for item in tested.items]
+        return True if True in answers else None if None in answers else False
+    if isinstance(kind, (k.Unknown | k.Nothing, k.Union)):
+        return None
+    if isinstance(tested, k.Class):
+        return _is_project_instance(project, kind, tested)
+    if not isinstance(tested, k.External):
+        return None
+    return _is_external_instance(kind, tested.name)
+
+
+def _is_project_instance(project: Project, kind: Kind, tested: k.Class) -> bool | None:
+    if not isinstance(kind, k.Instance):
+        return None if isinstance(kind, k.Object) else False
+    # An instance of a base class may turn out to be one of the subclass.
+    return True if tested.cls in project.mro(kind.cls) else None
+
+
+_NUMERIC = {"numbers.Number": ("bool", "int", "float", "complex"), "numbers.Integral": ("bool", "int")}
+
+
+def _is_external_instance(kind: Kind, name: str) -> bool | None:
+    last = name.rpartition(".")[2]
+    if isinstance(kind, k.Tensor):
+        if name.startswith("torch.") and last.endswith(("Tensor", "Parameter")):
+            return True if last == "Tensor" else None
+        return None if name.startswith("numpy.") or "Tensor" in last else False
+    if isinstance(kind, k.Value):
+        if name in _NUMERIC:
+            return kind.type in _NUMERIC[name]
+        if kind.type == "bool" and name == "builtins.int":
+            return True
+        return name == f"builtins.{kind.type}" if name.startswith("builtins.") else False if "Tensor" in last else None
+    if isinstance(kind, k.Sequence | k.Dictionary):
+        if name in ("collections.abc.Sequence", "typing.Sequence", "collections.abc.Iterable", "typing.Iterable"):
+            return True
+        if kind.type == "torch.Size" and name in ("builtins.tuple", "torch.Size"):
+            return True
+        if kind.type in ("list", "tuple", "dict", "set") and name.startswith("builtins."):
+            return kind.type == last
+        return False if "Tensor" in last else None
+    return None
+
+
+def _instance_kind(tested: Kind) -> Kind:
+    """The kind of an unknown value that passed `isinstance`."""
+    if isinstance(tested, k.Class):
+        return k.Instance(tested.cls)
+    if isinstance(tested, k.External):
+        last = tested.name.rpartition(".")[2]
+        if tested.name.startswith("torch.") and last == "Tensor":
+            return k.TENSOR
+        if tested.name in ("builtins.int", "builtins.float", "builtins.bool", "builtins.str"):
+            return k.Value(last)
+        if tested.name in ("builtins.list", "builtins.tuple"):
+            return k.Sequence(last, UNKNOWN)
+        if tested.name == "builtins.dict":
+            return k.Dictionary("dict", UNKNOWN)
+    return UNKNOWN

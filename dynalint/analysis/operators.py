@@ -1,0 +1,187 @@
+"""The kinds that operators give."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.kinds import UNKNOWN, DType, Kind, join_all
+
+_DTYPE_RANK: dict[str, int] = {"bool": 0, "int": 1, "float": 2, "complex": 3}
+_NUMBERS = ("bool", "int", "float", "complex")
+_FOLDED: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+
+
+def unary(op: ast.unaryop, operand: Kind) -> Kind:
+    """Return the kind of `-x`, `+x` or `~x`."""
+    results: list[Kind] = []
+    for one in operand.members:
+        if isinstance(one, k.Tensor):
+            results.append(k.Tensor(one.dtype, one.rank, array=one.array))
+        elif isinstance(one, k.Unknown):
+            results.append(one)
+        elif isinstance(one, k.Value) and one.type in _NUMBERS:
+            value = one.constant
+            known = isinstance(op, ast.USub) and isinstance(value, int | float) and not isinstance(value, bool)
+            type_ = "int" if one.type == "bool" else one.type
+            results.append(k.Value(type_, -value if known else k.MISSING, one.source))
+        else:
+            return UNKNOWN
+    return join_all(results)
+
+
+def binary(op: ast.operator, left: Kind, right: Kind) -> Kind:
+    """Return the kind of `left op right`."""
+    results = [_binary(op, one, other) for one in left.members for other in right.members]
+    return join_all(results) if results else UNKNOWN
+
+
+def _binary(op: ast.operator, left: Kind, right: Kind) -> Kind:
+    if isinstance(left, k.Tensor) or isinstance(right, k.Tensor):
+        return _tensor_binary(op, left, right)
+    if isinstance(left, k.Unknown) or isinstance(right, k.Unknown):
+        return _still_unknown(left, right)
+    if isinstance(left, k.Value) and isinstance(right, k.Value):
+        if left.type in _NUMBERS and right.type in _NUMBERS:
+            return _number_binary(op, left, right)
+        return k.STR if "str" in (left.type, right.type) else UNKNOWN
+    if isinstance(left, k.Sequence) and isinstance(right, k.Sequence) and isinstance(op, ast.Add):
+        if left.items is not None and right.items is not None:
+            return k.sequence(left.type, [*left.items, *right.items])
+        return k.Sequence(left.type, k.join(left.element, right.element))
+    if isinstance(op, ast.Mult):
+        for container, times in ((left, right), (right, left)):
+            if isinstance(container, k.Sequence) and isinstance(times, k.Value):
+                many = isinstance(times.constant, int) and container.items is not None and times.constant in range(17)
+                items = list(container.items or ()) * times.constant if many else None
+                return k.sequence(container.type, items) if items else k.Sequence(container.type, container.element)
+    return UNKNOWN
+
+
+def _tensor_binary(op: ast.operator, left: Kind, right: Kind) -> Kind:
+    """A tensor and anything that it takes give a tensor; None and containers raise, so nothing comes of them."""
+    dtypes = [_dtype(side) for side in (left, right)]
+    ranks = [_rank(side) for side in (left, right)]
+    rank = 0 if ranks == [0, 0] else None
+    array = all(isinstance(side, k.Value) or (isinstance(side, k.Tensor) and side.array) for side in (left, right))
+    if isinstance(op, ast.Div):
+        dtype: DType | None = "complex" if "complex" in dtypes else "float" if None not in dtypes else None
+        return k.Tensor(dtype, rank, array=array)
+    left_dtype, right_dtype = dtypes
+    if left_dtype is None or right_dtype is None:
+        return k.Tensor(None, rank, array=array)
+    wider = left_dtype if _DTYPE_RANK[left_dtype] >= _DTYPE_RANK[right_dtype] else right_dtype
+    return k.Tensor(wider, rank, array=array)
+
+
+def _dtype(kind: Kind) -> DType | None:
+    if isinstance(kind, k.Tensor):
+        return kind.dtype
+    if isinstance(kind, k.Value) and kind.type in _DTYPE_RANK:
+        return kind.type  # type: ignore[return-value]
+    return None
+
+
+def _rank(kind: Kind) -> int | None:
+    return kind.rank if isinstance(kind, k.Tensor) else 0 if isinstance(kind, k.Value) else None
+
+
+def _number_binary(op: ast.operator, left: k.Value, right: k.Value) -> Kind:
+    source = left.source if k.SOURCE_RANK[left.source] >= k.SOURCE_RANK[right.source] else right.source
+    if isinstance(op, ast.Div):
+        return k.Value("float", k.MISSING, source)
+    type_ = max(left.type, right.type, key=_NUMBERS.index)
+    type_ = "int" if type_ == "bool" and not isinstance(op, ast.BitAnd | ast.BitOr | ast.BitXor) else type_
+    if type_ == "bool" and isinstance(op, ast.BitOr | ast.BitAnd):
+        decisive = isinstance(op, ast.BitOr)
+        if decisive in (left.constant, right.constant):
+            return k.Value("bool", decisive, source)
+    fold = _FOLDED.get(type(op))
+    if fold is not None and left.constant is not k.MISSING and right.constant is not k.MISSING:
+        try:
+            value = fold(left.constant, right.constant)
+        except (ArithmeticError, TypeError, ValueError):
+            return k.Value(type_, k.MISSING, source)
+        if type(value) is float or abs(value) < 10**9:
+            return k.Value(type(value).__name__, value, source)
+    return k.Value(type_, k.MISSING, source)
+
+
+def compare(op: ast.cmpop, left: Kind, right: Kind) -> Kind:
+    """Return the kind of `left op right` for a comparison."""
+    if isinstance(op, ast.Is | ast.IsNot):
+        same = _identical(left, right)
+        return k.BOOL if same is None else k.Value("bool", same is isinstance(op, ast.Is))
+    if isinstance(op, ast.In | ast.NotIn):
+        return _membership(op, left, right)
+    results = [_compare(op, one, other) for one in left.members for other in right.members]
+    return join_all(results) if results else k.BOOL
+
+
+def _compare(op: ast.cmpop, left: Kind, right: Kind) -> Kind:
+    tensors = [side for side in (left, right) if isinstance(side, k.Tensor)]
+    if tensors:
+        others = [side for side in (left, right) if not isinstance(side, k.Tensor)]
+        if others and isinstance(others[0], k.Value) and others[0].type not in _NUMBERS:
+            return k.BOOL  # `t == None`, `t == "auto"`: no elements to compare with
+        ranks = [_rank(side) for side in (left, right)]
+        array = all(side.array for side in tensors)
+        return k.Tensor("bool", 0 if ranks == [0, 0] else None, array=array)
+    if isinstance(left, k.Value) and isinstance(right, k.Value):
+        fold = _FOLDED.get(type(op))
+        source = left.source if k.SOURCE_RANK[left.source] >= k.SOURCE_RANK[right.source] else right.source
+        if fold is not None and left.constant is not k.MISSING and right.constant is not k.MISSING:
+            try:
+                return k.Value("bool", bool(fold(left.constant, right.constant)), source)
+            except TypeError:
+                return k.BOOL
+        if isinstance(op, ast.Eq | ast.NotEq) and "none" in (left.type, right.type) and left.type != right.type:
+            return k.Value("bool", isinstance(op, ast.NotEq))
+        return k.Value("bool", k.MISSING, source)
+    if isinstance(left, k.Unknown) or isinstance(right, k.Unknown):
+        return _still_unknown(left, right)
+    return k.BOOL
+
+
+def _still_unknown(left: Kind, right: Kind) -> Kind:
+    """What arithmetic makes of a parameter and a number is a tensor exactly if the parameter is one."""
+    for one, other in ((left, right), (right, left)):
+        if isinstance(one, k.Unknown) and one.parameter is not None and isinstance(other, k.Value | k.Unknown):
+            return one
+    return UNKNOWN
+
+
+def _identical(left: Kind, right: Kind) -> bool | None:
+    """Whether two values are the same object, as far as None and tensors tell."""
+    for one, other in ((left, right), (right, left)):
+        if other == k.NONE:
+            if one == k.NONE:
+                return True
+            if not isinstance(one, k.Unknown | k.Nothing) and k.NONE not in one.members:
+                return False
+    if isinstance(left, k.Value) and isinstance(right, k.Value) and "bool" == left.type == right.type:
+        known = left.constant is not k.MISSING and right.constant is not k.MISSING
+        return bool(left.constant == right.constant) if known else None
+    return None
+
+
+def _membership(op: ast.cmpop, left: Kind, right: Kind) -> Kind:
+    if isinstance(left, k.Value) and left.constant is not k.MISSING and isinstance(right, k.Sequence) and right.items:
+        constants = [item.constant for item in right.items if isinstance(item, k.Value)]
+        if len(constants) == len(right.items) and k.MISSING not in constants and right.home is None:
+            return k.Value("bool", (left.constant in constants) is isinstance(op, ast.In))
+    return k.BOOL

@@ -1,0 +1,337 @@
+"""The project: its modules, how names in them resolve, and how its classes inherit."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dynalint.analysis import torch_api
+from dynalint.analysis.build import build_module
+from dynalint.analysis.index import ClassInfo, FunctionInfo, ModuleInfo
+from dynalint.analysis.kinds import NOTHING, Class, External, Kind, join_all
+from dynalint.analysis.source import SourceFile, parse_text, read_source
+
+if TYPE_CHECKING:
+    from dynalint.analysis.interpreter import Interpreter
+
+# A folder that holds other people's packages: only those named by the user are first-party in it.
+_SHARED_FOLDERS = ("site-packages", "dist-packages")
+
+
+@dataclass(eq=False)
+class Project:
+    """All the code that belongs together: the checked files, and the first-party modules that these import.
+
+    `overrides` gives the text of files as they would be after an edit. `options` are the settings that rules read.
+    """
+
+    checked: list[SourceFile] = field(default_factory=list)
+    roots: list[Path] = field(default_factory=list)
+    overrides: Mapping[Path, str] = field(default_factory=dict)
+    options: Mapping[str, object] = field(default_factory=dict)
+    modules: dict[Path, ModuleInfo] = field(default_factory=dict)
+    interpreter: Interpreter | None = None
+    _by_name: dict[str, ModuleInfo | None] = field(default_factory=dict)
+    _folders: dict[str, frozenset[str]] = field(default_factory=dict)
+    _mro: dict[ClassInfo, tuple[list[ClassInfo], list[str]]] = field(default_factory=dict)
+    _module_classes: dict[ClassInfo, bool] = field(default_factory=dict)
+    _methods: dict[tuple[ClassInfo, str, ClassInfo | None], FunctionInfo | None] = field(default_factory=dict)
+    _texts: dict[Path, bytes] = field(default_factory=dict)
+    _kinds: dict[FunctionInfo, Mapping[ast.AST, Kind]] = field(default_factory=dict)
+    _parents: dict[FunctionInfo, Mapping[ast.AST, ast.AST]] = field(default_factory=dict)
+
+    api = torch_api
+
+    @classmethod
+    def load(
+        cls,
+        paths: Iterable[Path],
+        *,
+        search: Iterable[Path] = (),
+        overrides: Mapping[Path, str] | None = None,
+        options: Mapping[str, object] | None = None,
+    ) -> Project:
+        """Read and index the files at `paths`; `search` are further folders that imports start from."""
+        project = cls(
+            overrides={_absolute(path): text for path, text in (overrides or {}).items()}, options=options or {}
+        )
+        files = [project.read(path) for path in paths]
+        project.checked = files
+        starts = [package_root(_absolute(file.path))[0] for file in files]
+        project.roots = list(dict.fromkeys([*starts, *(_absolute(path) for path in search)]))
+        for file in files:
+            if file.tree is not None:
+                project.add(file)
+        return project
+
+    def read(self, path: Path) -> SourceFile:
+        """Read one file, or take its text from the overrides."""
+        text = self.overrides.get(_absolute(path))
+        return read_source(path) if text is None else parse_text(path, text)
+
+    def add(self, file: SourceFile) -> ModuleInfo:
+        """Index one file that parses."""
+        path = _absolute(file.path)
+        root, parts = package_root(path)
+        known = self.modules.get(path)
+        if known is None:
+            known = self.modules[path] = build_module(
+                self._module_name(path, root, parts), file, path.name == "__init__.py"
+            )
+            self._by_name.setdefault(known.name, known)
+        return known
+
+    def _module_name(self, path: Path, root: Path, parts: list[str]) -> str:
+        """The dotted name of a file: from its package root, or from a search folder above it (namespace packages)."""
+        for folder in self.roots:
+            if folder != root and folder in root.parents:
+                between = root.relative_to(folder).parts
+                if all(part.isidentifier() for part in between):
+                    return ".".join([*between, *parts])
+        return ".".join(parts)
+
+    @cached_property
+    def _packages(self) -> frozenset[str]:
+        """Top-level names of the checked files: what counts as first-party in a folder shared with others."""
+        return frozenset(package_root(_absolute(file.path))[1][0] for file in self.checked)
+
+    def find_module(self, name: str) -> ModuleInfo | None:
+        """Return the first-party module of that dotted name, reading it if need be; None if there is none."""
+        if name not in self._by_name:
+            path = self.locate(name)
+            known = None if path is None else self.modules.get(path)
+            if path is not None and known is None:
+                file = self.read(path)
+                known = self.add(file) if file.tree is not None else None
+            self._by_name[name] = known
+        return self._by_name[name]
+
+    def locate(self, name: str) -> Path | None:
+        """Return the file of the first-party module of that dotted name, None if there is none."""
+        parts = name.split(".")
+        if not name or parts[0] in _EXTERNAL:
+            return None
+        for root in self.roots:
+            if root.name in _SHARED_FOLDERS and parts[0] not in self._packages:
+                continue
+            path = self._locate(root, parts)
+            if path is not None:
+                return path
+        return None
+
+    def may_bind(self, module: str, name: str) -> bool:
+        """Whether a module can give out `name` by a star import: it must spell it, or have a star import itself.
+
+        Reads the text alone: parsing every module that a package's `__init__` gathers up costs far more.
+        """
+        if module in self._by_name:
+            found = self._by_name[module]
+            return found is not None and (name in found.file.text or bool(found.stars))
+        path = self.locate(module)
+        if path is None:
+            return False
+        text = self._texts.get(path)
+        if text is None:
+            text = self._texts[path] = path.read_bytes()
+        return name.encode() in text or b"import *" in text
+
+    def _locate(self, root: Path, parts: list[str]) -> Path | None:
+        folder = root
+        for part in parts[:-1]:
+            if part not in self._listing(folder):
+                return None
+            folder = folder / part
+        listing = self._listing(folder)
+        if parts[-1] in listing and "__init__.py" in self._listing(folder / parts[-1]):
+            return folder / parts[-1] / "__init__.py"
+        return folder / f"{parts[-1]}.py" if f"{parts[-1]}.py" in listing else None
+
+    def _listing(self, folder: Path) -> frozenset[str]:
+        key = str(folder)
+        if key not in self._folders:
+            try:
+                self._folders[key] = frozenset(os.listdir(key))  # noqa: PTH208 - names are all that is asked for
+            except OSError:
+                self._folders[key] = frozenset()
+        return self._folders[key]
+
+    def is_checked(self, file: SourceFile) -> bool:
+        """Whether findings in this file are asked for."""
+        return file in self._checked_set
+
+    @cached_property
+    def _checked_set(self) -> frozenset[SourceFile]:
+        return frozenset(self.checked)
+
+    # Classes.
+
+    def lineage(self, cls: ClassInfo) -> tuple[list[ClassInfo], list[str]]:
+        """Return the project classes that `cls` inherits from, itself first, and the dotted names of the others.
+
+        Depth first, a class that is reached twice stands at its last place: Python's order for all usual hierarchies.
+        """
+        known = self._mro.get(cls)
+        if known is not None:
+            return known
+        self._mro[cls] = ([cls], [])  # an answer for classes that inherit from themselves, which do not run anyway
+        order: list[ClassInfo] = []
+        external: list[str] = []
+        for base in self.bases(cls):
+            if isinstance(base, Class):
+                classes, names = self.lineage(base.cls)
+                order = [one for one in order if one not in classes] + classes
+                external += names
+            elif isinstance(base, External):
+                external.append(base.name)
+            else:
+                external.append("?")
+        self._mro[cls] = result = ([cls, *order], list(dict.fromkeys(external)))
+        return result
+
+    def bases(self, cls: ClassInfo) -> list[Kind]:
+        """Return the kinds of the bases of a class."""
+        assert self.interpreter is not None
+        return [self.interpreter.in_scope(base, cls.module, cls.parent) for base in cls.node.bases]
+
+    def mro(self, cls: ClassInfo) -> list[ClassInfo]:
+        """Return the project classes that `cls` inherits from, itself first."""
+        return self.lineage(cls)[0]
+
+    def is_module_class(self, cls: ClassInfo) -> bool:
+        """Whether instances are `nn.Module`s: by a base that is one, or an unknown base and a `forward` method."""
+        known = self._module_classes.get(cls)
+        if known is None:
+            classes, names = self.lineage(cls)
+            known = any(_is_torch_module(name) for name in names)
+            if not known and any(not name.startswith(("torch.", "builtins.", "typing.", "abc.")) for name in names):
+                known = any("forward" in one.methods and "__init__" in one.methods for one in classes)
+            self._module_classes[cls] = known
+        return known
+
+    def find_method(self, cls: ClassInfo, name: str, after: ClassInfo | None = None) -> FunctionInfo | None:
+        """Return the method that `cls` has under `name`; with `after`, the next one past that class, as `super()`."""
+        key = (cls, name, after)
+        if key not in self._methods:
+            classes = self.mro(cls)
+            if after is not None and after in classes:
+                classes = classes[classes.index(after) + 1 :]
+            self._methods[key] = next((one.methods[name] for one in classes if name in one.methods), None)
+        return self._methods[key]
+
+    def class_attribute(self, cls: ClassInfo, name: str) -> Kind:
+        """Return the join of what instances of `cls` hold under `name`; `NOTHING` if nothing is stored."""
+        for one in self.mro(cls):
+            kind = one.attribute(name)
+            if kind is not NOTHING:
+                return kind
+        return NOTHING
+
+    @cached_property
+    def all_classes(self) -> list[ClassInfo]:
+        """Every class of the modules known by now; fills `subclasses` of each."""
+        classes = [cls for module in list(self.modules.values()) for cls in module.classes]
+        for cls in classes:
+            for base in self.mro(cls)[1:]:
+                base.subclasses.append(cls)
+        return classes
+
+    # What rules ask for.
+
+    def kinds(self, function: FunctionInfo) -> Mapping[ast.AST, Kind]:
+        """Return the kind of every expression of a function, by node."""
+        known = self._kinds.get(function)
+        if known is None:
+            assert self.interpreter is not None
+            known = self._kinds[function] = self.interpreter.record_kinds(function)
+        return known
+
+    def parents(self, function: FunctionInfo) -> Mapping[ast.AST, ast.AST]:
+        """Return the parent of every node of a function."""
+        known = self._parents.get(function)
+        if known is None:
+            known = {child: node for node in ast.walk(function.node) for child in ast.iter_child_nodes(node)}
+            self._parents[function] = known
+        return known
+
+    def attribute_uses(self, name: str) -> list[tuple[SourceFile, FunctionInfo | None, ast.Attribute]]:
+        """Return every `<something>.name` in the project's files, with the innermost function it stands in."""
+        return [
+            (module.file, _function_at(module, node), node)
+            for module, node in self._nodes_with(name)
+            if isinstance(node, ast.Attribute) and node.attr == name
+        ]
+
+    def mentions(self, name: str) -> bool:
+        """Whether a string constant equal to `name` stands in the project, as `getattr` and `setattr` use one."""
+        return any(isinstance(node, ast.Constant) and node.value == name for _, node in self._nodes_with(name))
+
+    def _nodes_with(self, name: str) -> Iterator[tuple[ModuleInfo, ast.AST]]:
+        """Yield the nodes on the lines that spell a name; whole statements without it are passed over."""
+        pattern = re.compile(rf"\b{re.escape(name)}\b")
+        for module in list(self.modules.values()):
+            lines = [module.file.position(match.start())[0] for match in pattern.finditer(module.file.text)]
+            pending: list[ast.AST] = [*module.tree.body] if lines else []
+            while pending:
+                node = pending.pop()
+                if _spans(node, lines):
+                    yield module, node
+                    pending.extend(ast.iter_child_nodes(node))
+
+    def join_subclasses(self, cls: ClassInfo, name: str) -> Kind:
+        """Return the join of what the subclasses of `cls` hold under `name`."""
+        _ = self.all_classes
+        return join_all([one.attribute(name) for one in cls.subclasses[:20]])
+
+
+# Never first-party, whatever folder is checked: knowledge of these comes from elsewhere.
+_EXTERNAL = frozenset({"torch", "numpy", "typing", "builtins", "typing_extensions"})
+
+
+@cache
+def _is_torch_module(name: str) -> bool:
+    if name == "torch.nn.Module":
+        return True
+    found = torch_api.torch_class(name)
+    return found is not None and found.is_module
+
+
+def _absolute(path: Path) -> Path:
+    return Path(os.path.abspath(path))  # noqa: PTH100 - `resolve` follows links, which names files anew
+
+
+def package_root(path: Path) -> tuple[Path, list[str]]:
+    """Return the folder that absolute imports of the file at `path` start from, and the parts of its dotted name."""
+    parts = [] if path.name == "__init__.py" else [path.stem]
+    folder = path.parent
+    while (folder / "__init__.py").is_file() and folder != folder.parent:
+        parts.insert(0, folder.name)
+        folder = folder.parent
+    return folder, parts or [path.stem]
+
+
+def _spans(node: ast.AST, lines: list[int]) -> bool:
+    """Whether one of the lines, which are in order, lies in a node; a node without a place may hold any."""
+    last = getattr(node, "end_lineno", None)
+    if last is None:
+        return True
+    first = min([getattr(node, "lineno", 1), *(one.lineno for one in getattr(node, "decorator_list", ()))])
+    index = bisect_left(lines, first)
+    return index < len(lines) and lines[index] <= last
+
+
+def _function_at(module: ModuleInfo, node: ast.Attribute) -> FunctionInfo | None:
+    """The innermost function that holds a node."""
+    best: FunctionInfo | None = None
+    for function in module.functions:
+        own = function.node
+        inside = own.lineno <= node.lineno <= (own.end_lineno or own.lineno)
+        if inside and (best is None or own.lineno >= best.node.lineno):
+            best = function
+    return best

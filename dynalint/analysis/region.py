@@ -1,0 +1,156 @@
+"""The region: which functions a compiled root reaches, and by which calls."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.frame import Context, Frame
+from dynalint.analysis.functions import is_disabled
+from dynalint.analysis.index import FunctionInfo, ModuleInfo
+from dynalint.analysis.interpreter import Interpreter
+from dynalint.analysis.project import Project
+
+_COMPILE_CALL = re.compile(r"compile\(")
+_COMPILERS = ("torch.compile", "torch._dynamo.optimize")
+
+
+def find_roots(project: Project, interpreter: Interpreter, roots: str | Sequence[str]) -> list[FunctionInfo]:
+    """Return the functions that are compiled, outermost definitions last, in a fixed order.
+
+    `roots` is "modules" (every `forward` of an `nn.Module` counts as compiled, by somebody), "explicit" (only what the
+    code itself compiles) or a list of "package.module:Name".
+    """
+    found: dict[FunctionInfo, None] = {}
+    modules = [
+        project.modules[path] for path in sorted(project.modules) if project.is_checked(project.modules[path].file)
+    ]
+    for module in modules:
+        for function in module.functions:
+            if _is_compiled(interpreter, function):
+                found[function] = None
+    if roots == "modules":
+        for module in modules:
+            for cls in module.classes:
+                forward = cls.methods.get("forward")
+                if forward is not None and project.is_module_class(cls) and not _is_kept_out(interpreter, forward):
+                    found[forward] = None
+    elif roots != "explicit":
+        named = set(roots)
+        for module in modules:
+            for function in _named(module, named):
+                found[function] = None
+    for function in _compiled_by_calls(interpreter, modules):
+        found[function] = None
+    # Models stand below the layers they are made of: from the end, callers come before what they call.
+    return list(reversed(list(found)))
+
+
+def _is_kept_out(interpreter: Interpreter, function: FunctionInfo) -> bool:
+    return is_disabled(Frame(interpreter, function.module), function)
+
+
+def _is_compiled(interpreter: Interpreter, function: FunctionInfo) -> bool:
+    """Whether a function is decorated with `torch.compile`, called or not, or a `functools.partial` of it."""
+    for decorator in getattr(function.node, "decorator_list", ()):
+        target = decorator.func if isinstance(decorator, ast.Call) else decorator
+        if not isinstance(target, ast.Name | ast.Attribute):
+            continue
+        kind = interpreter.in_scope(target, function.module, None)
+        if isinstance(kind, k.External) and kind.name in _COMPILERS:
+            return True
+        if isinstance(kind, k.External) and kind.name == "functools.partial" and isinstance(decorator, ast.Call):
+            first = interpreter.in_scope(decorator.args[0], function.module, None) if decorator.args else None
+            if isinstance(first, k.External) and first.name in _COMPILERS:
+                return True
+    return False
+
+
+def _named(module: ModuleInfo, names: set[str]) -> Iterable[FunctionInfo]:
+    for cls in module.classes:
+        if f"{module.name}:{cls.qualname}" in names and "forward" in cls.methods:
+            yield cls.methods["forward"]
+    for function in module.functions:
+        if f"{module.name}:{function.qualname}" in names:
+            yield function
+
+
+def _compiled_by_calls(interpreter: Interpreter, modules: list[ModuleInfo]) -> list[FunctionInfo]:
+    """Interpret the code that calls `torch.compile(...)` or `model.compile()` and return what it compiles."""
+    for module in modules:
+        lines = _compiling_lines(module)
+        for function in [*module.functions, module_body(interpreter, module)] if lines else []:
+            if any(function.node.lineno <= line <= (function.node.end_lineno or 0) for line in lines):
+                interpreter.run([function])
+    found: dict[FunctionInfo, None] = {}
+    for kind in list(interpreter.compiled):
+        for one in kind.members:
+            if isinstance(one, k.Function):
+                found[one.function] = None
+            elif isinstance(one, k.Instance):
+                method = interpreter.project.find_method(one.cls, "forward")
+                if method is not None:
+                    found[method] = None
+    return list(found)
+
+
+def run_inherited(project: Project, interpreter: Interpreter, roots: Sequence[FunctionInfo]) -> None:
+    """Interpret the compiled methods on the classes that inherit them: what they call may be overridden there."""
+    compiled = set(roots)
+    for cls in project.all_classes:
+        forward = project.find_method(cls, "forward") if "forward" not in cls.methods else None
+        if forward in compiled and project.is_checked(cls.file):
+            interpreter.call_from_outside(forward, k.Instance(cls))
+
+
+def module_body(interpreter: Interpreter, module: ModuleInfo) -> FunctionInfo:
+    """Return the top level of a module as a function of no parameters."""
+    tree = module.tree
+    arguments = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
+    # Definitions stay bindings of the module; only what runs is left.
+    kept = [node for node in tree.body if not isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef)]
+    node = ast.FunctionDef(name="<module>", args=arguments, body=kept, decorator_list=[], lineno=1, col_offset=0)
+    node.end_lineno = max((getattr(child, "end_lineno", 1) or 1 for child in tree.body), default=1)
+    node.end_col_offset = 0
+    return interpreter.function_of(node, module, None)
+
+
+def _compiling_lines(module: ModuleInfo) -> list[int]:
+    """The lines that may call `torch.compile(...)` or `model.compile(...)`."""
+    text = module.file.text
+    starts = [match.start() for match in _COMPILE_CALL.finditer(text) if not text.endswith("re.", 0, match.start())]
+    return [module.file.position(start)[0] for start in starts]
+
+
+def mark_region(interpreter: Interpreter, roots: Sequence[FunctionInfo]) -> list[Context]:
+    """Mark what the roots reach, each function by the shortest chain of calls, and return the contexts in the region.
+
+    Roots that no other root calls come first, so that the chain of a layer starts at the model that uses it.
+    """
+    root_contexts = [context for function in roots for context in interpreter.contexts.get(function, ())]
+    called = {
+        callee.function
+        for context in root_contexts
+        for callee in context.callees
+        if callee.function is not context.function
+    }
+    outer = [context for context in root_contexts if context.function not in called]
+    seen: dict[Context, None] = {}
+    for batch in (outer, root_contexts):
+        waiting = deque(context for context in batch if context not in seen)
+        for context in waiting:
+            seen[context] = None
+            context.function.reached = True
+        while waiting:
+            context = waiting.popleft()
+            for callee in context.callees:
+                if callee not in seen:
+                    seen[callee] = None
+                    waiting.append(callee)
+                    if not callee.function.reached:
+                        callee.function.reached = True
+                        callee.function.caller = context.function
+    return list(seen)

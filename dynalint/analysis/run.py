@@ -1,0 +1,93 @@
+"""Running the static analysis from end to end, on a stack deep enough for any code that Python itself can parse."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from dynalint.analysis import Analysis, AnalysisOptions
+from dynalint.analysis.events import Event
+from dynalint.analysis.frame import Context
+from dynalint.analysis.interpreter import Interpreter
+from dynalint.analysis.project import Project
+from dynalint.analysis.region import find_roots, mark_region, run_inherited
+
+T = TypeVar("T")
+
+# The interpretation follows calls into each other, some dozen Python frames for each.
+_STACK_BYTES = 512 * 1024 * 1024
+_RECURSION_LIMIT = 20_000
+
+
+def run_analysis(
+    paths: Iterable[Path],
+    options: AnalysisOptions,
+    overrides: Mapping[Path, str],
+    watched: Callable[[str], str | None],
+) -> Analysis:
+    """Load, interpret and mark the region; see `dynalint.analysis.analyze`."""
+    return with_deep_stack(lambda: _analyze(list(paths), options, overrides, watched))
+
+
+def with_deep_stack(work: Callable[[], T]) -> T:
+    """Run `work` in a thread with a large stack and return its result; what it raises is raised here."""
+    results: list[T] = []
+    faults: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except BaseException as fault:  # noqa: BLE001 - handed to the caller's thread
+            faults.append(fault)
+
+    limit = sys.getrecursionlimit()
+    # Trees are built and kept until the end: collecting cycles meanwhile only walks them again and again.
+    collecting = gc.isenabled()
+    gc.disable()
+    size = threading.stack_size(_STACK_BYTES)
+    sys.setrecursionlimit(max(limit, _RECURSION_LIMIT))
+    try:
+        thread = threading.Thread(target=run, name="dynalint-analysis", daemon=True)
+        thread.start()
+        thread.join()
+    finally:
+        threading.stack_size(size)
+        sys.setrecursionlimit(limit)
+        if collecting:
+            gc.enable()
+    if faults:
+        raise faults[0]
+    return results[0]
+
+
+def _analyze(
+    paths: list[Path], options: AnalysisOptions, overrides: Mapping[Path, str], watched: Callable[[str], str | None]
+) -> Analysis:
+    project = Project.load(paths, search=options.search, overrides=overrides, options=options.rule_options)
+    interpreter = Interpreter(project, watched)
+    roots = find_roots(project, interpreter, options.roots)
+    interpreter.run(roots)
+    run_inherited(project, interpreter, roots)
+    contexts = mark_region(interpreter, roots)
+    functions = list(dict.fromkeys(context.function for context in contexts))
+    events = _events(project, contexts)
+    return Analysis(project, roots, functions, events, interpreter.failures)
+
+
+def _events(project: Project, contexts: list[Context]) -> list[Event]:
+    """The events of the checked files, once each, in the order of the files and places."""
+    order = {file: index for index, file in enumerate(project.checked)}
+    found: dict[tuple[object, ...], Event] = {}
+    for context in contexts:
+        if context.function.file in order:
+            for key, event in context.events.items():
+                found.setdefault(key, event)
+    return sorted(found.values(), key=lambda event: (order[event.function.file], *_place(event)))
+
+
+def _place(event: Event) -> tuple[int, int, str]:
+    return event.node.lineno, event.node.col_offset, type(event).__name__

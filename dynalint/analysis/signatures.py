@@ -1,0 +1,85 @@
+"""What a function's definition says: its size, its decorators, its parameters with annotation and default."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.annotations import annotation_kind
+from dynalint.analysis.frame import Environment
+from dynalint.analysis.index import FunctionInfo
+from dynalint.analysis.kinds import UNKNOWN, Kind, Unknown, join, widened
+
+if TYPE_CHECKING:
+    from dynalint.analysis.interpreter import Interpreter
+
+# A function of at most this many lines is interpreted apart for each combination of argument kinds.
+_SMALL = 14
+
+
+def is_small(function: FunctionInfo) -> bool:
+    """Whether a function is short enough to be interpreted for each combination of argument kinds."""
+    node = function.node
+    return (node.end_lineno or node.lineno) - node.lineno < _SMALL
+
+
+def has_decorator(function: FunctionInfo, name: str) -> bool:
+    """Whether a function carries a decorator spelled `name` (or ending in `.name`)."""
+    decorators = getattr(function.node, "decorator_list", ())
+    for decorator in decorators:
+        target = decorator.func if isinstance(decorator, ast.Call) else decorator
+        if isinstance(target, ast.Name) and target.id == name:
+            return True
+        if isinstance(target, ast.Attribute) and target.attr == name:
+            return True
+    return False
+
+
+def parameter_default(function: FunctionInfo, name: str) -> ast.expr | None:
+    """Return the default of a parameter, None if it has none."""
+    arguments = function.node.args
+    positional = [*arguments.posonlyargs, *arguments.args]
+    for argument, default in zip(reversed(positional), reversed(arguments.defaults), strict=False):
+        if argument.arg == name:
+            return default
+    for argument, keyword_default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        if argument.arg == name:
+            return keyword_default
+    return None
+
+
+def bind_defaults(interpreter: Interpreter, function: FunctionInfo, receiver: Kind | None) -> Environment:
+    """Return the parameter kinds of a function by annotation and default alone."""
+    arguments = function.node.args
+    env: Environment = {}
+    positional = [*arguments.posonlyargs, *arguments.args]
+    for index, argument in enumerate([*positional, *arguments.kwonlyargs]):
+        if index == 0 and receiver is not None and positional:
+            env[argument.arg] = receiver
+        else:
+            env[argument.arg] = parameter_kind(interpreter, function, argument)
+    if arguments.vararg:
+        env[arguments.vararg.arg] = k.Sequence("tuple", UNKNOWN)
+    if arguments.kwarg:
+        env[arguments.kwarg.arg] = k.Dictionary("dict", UNKNOWN)
+    return env
+
+
+def parameter_kind(interpreter: Interpreter, function: FunctionInfo, argument: ast.arg) -> Kind:
+    """Return the kind of a parameter by its annotation, else by its default, else unknown with its name."""
+    default = parameter_default(function, argument.arg)
+    if argument.annotation is not None:
+        kind = annotation_kind(interpreter, argument.annotation, function.module)
+        if kind != UNKNOWN:
+            optional = isinstance(default, ast.Constant) and default.value is None
+            kind = join(kind, k.NONE) if optional else kind
+            return k.with_home(kind, k.Home("argument", argument.arg))
+    if default is None:
+        return Unknown(argument.arg)
+    kind = interpreter.in_scope(default, function.module, function.parent)
+    if isinstance(kind, k.Sequence | k.Dictionary):
+        return k.with_home(kind, k.Home("default", argument.arg))
+    if isinstance(kind, k.Value):
+        return Unknown(argument.arg) if kind.type == "none" else widened(kind)
+    return kind

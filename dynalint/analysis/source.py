@@ -1,0 +1,148 @@
+"""A source file: its bytes, its text, its tree, and the way between their positions."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+# What Python's own tokenizer takes for the end of a line; `str.splitlines` knows more (form feed, U+2028) and would
+# count lines that no traceback counts.
+_NEWLINES = ("\r\n", "\n", "\r")
+_NEWLINE = re.compile("|".join(_NEWLINES))
+
+
+@dataclass(frozen=True, slots=True)
+class SourceError:
+    """Why a file could not be read as Python: 1-based `line` and `column` of the fault, and one sentence."""
+
+    line: int
+    column: int
+    message: str
+
+
+@dataclass(eq=False)
+class SourceFile:
+    """A Python file as read from disk or given as text.
+
+    `text` is the decoded content with the original line endings and without a byte-order mark; `tree` is None exactly
+    when `error` says why. Offsets count characters of `text`. Lines are 1-based; columns of syntax tree nodes count
+    UTF-8 bytes from 0, as `ast` has them; every other column is 1-based and counts characters.
+    """
+
+    path: Path
+    text: str = ""
+    encoding: str = "utf-8"
+    bom: bool = False
+    tree: ast.Module | None = None
+    error: SourceError | None = None
+    data: bytes | None = field(default=None, repr=False)
+
+    @cached_property
+    def line_starts(self) -> list[int]:
+        """Offset of the first character of each line."""
+        return [0, *(match.end() for match in _NEWLINE.finditer(self.text))]
+
+    @cached_property
+    def newline(self) -> str:
+        """The line ending that the file uses first; a line feed where it has none."""
+        for position, character in enumerate(self.text):
+            if character == "\n":
+                return "\n"
+            if character == "\r":
+                return "\r\n" if self.text.startswith("\r\n", position) else "\r"
+        return "\n"
+
+    def line(self, number: int) -> str:
+        """Return line `number` (1-based) without its ending; the empty string past the end."""
+        starts = self.line_starts
+        if not 1 <= number <= len(starts):
+            return ""
+        end = starts[number] if number < len(starts) else len(self.text)
+        content = self.text[starts[number - 1] : end]
+        for newline in _NEWLINES:
+            if content.endswith(newline):
+                return content[: -len(newline)]
+        return content
+
+    def offset(self, line: int, byte_column: int) -> int:
+        """Return the offset of a position of a tree node: 1-based `line`, 0-based column in UTF-8 bytes."""
+        start = self.line_starts[line - 1]
+        prefix = self.text[start : start + byte_column]
+        if prefix.isascii():
+            return start + byte_column
+        encoded = self.text[start : start + byte_column].encode("utf-8")[:byte_column]
+        return start + len(encoded.decode("utf-8", errors="ignore"))
+
+    def position(self, offset: int) -> tuple[int, int]:
+        """Return the 1-based line and 1-based character column of an offset."""
+        line = bisect_right(self.line_starts, offset)
+        return line, offset - self.line_starts[line - 1] + 1
+
+    def span(self, node: ast.expr | ast.stmt | ast.arg | ast.keyword) -> tuple[int, int]:
+        """Return the start and end offsets of a node that has a place."""
+        assert node.end_lineno is not None
+        assert node.end_col_offset is not None
+        return self.offset(node.lineno, node.col_offset), self.offset(node.end_lineno, node.end_col_offset)
+
+    def segment(self, node: ast.expr | ast.stmt | ast.arg | ast.keyword) -> str:
+        """Return the text of a node as it stands in the file."""
+        start, end = self.span(node)
+        return self.text[start:end]
+
+    def encode(self, text: str) -> bytes:
+        """Return `text` as bytes in the encoding of this file, with its byte-order mark if it has one."""
+        return (b"\xef\xbb\xbf" if self.bom else b"") + text.encode(self.encoding)
+
+
+def read_source(path: Path) -> SourceFile:
+    """Read and parse a file. What is wrong with it (unreadable, binary, not Python) is told in `error`."""
+    try:
+        data = path.read_bytes()
+    except OSError as fault:
+        return SourceFile(path, error=SourceError(1, 1, f"cannot read the file: {fault.strerror or fault}"))
+    return parse_source(path, data)
+
+
+def parse_source(path: Path, data: bytes) -> SourceFile:
+    """Parse `data` as the content of `path`, by the encoding that PEP 263 gives it."""
+    bom = data.startswith(b"\xef\xbb\xbf")
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+        encoding = "utf-8" if bom else encoding
+        text = (data[3:] if bom else data).decode(encoding)
+    except SyntaxError as fault:
+        return SourceFile(path, data=data, error=SourceError(1, 1, _decoding_fault(data, str(fault.msg))))
+    except (UnicodeDecodeError, LookupError) as fault:
+        return SourceFile(path, data=data, error=SourceError(1, 1, _decoding_fault(data, str(fault))))
+    return parse_text(path, text, encoding=encoding, bom=bom, data=data)
+
+
+def parse_text(
+    path: Path, text: str, *, encoding: str = "utf-8", bom: bool = False, data: bytes | None = None
+) -> SourceFile:
+    """Parse text that is decoded already, whatever encoding a comment in it names."""
+    file = SourceFile(path, text, encoding, bom, data=data)
+    if "\0" in text:
+        line, column = file.position(text.index("\0"))
+        file.error = SourceError(line, column, "the file holds null bytes: it is binary, not Python source")
+        return file
+    try:
+        file.tree = ast.parse(text, filename=str(path))
+    except SyntaxError as fault:
+        line = min(max(fault.lineno or 1, 1), len(file.line_starts))
+        file.error = SourceError(line, max(fault.offset or 1, 1), fault.msg)
+    except (RecursionError, MemoryError, ValueError):
+        file.error = SourceError(1, 1, "the code is nested too deeply or malformed for Python to parse")
+    return file
+
+
+def _decoding_fault(data: bytes, reason: str) -> str:
+    if b"\0" in data:
+        return "the file holds null bytes: it is binary, not Python source"
+    return f"cannot decode the file: {reason}"

@@ -1,0 +1,349 @@
+"""Statements: how they change the environment, and where control goes after them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.annotations import annotation_kind
+from dynalint.analysis.build import bind_imports
+from dynalint.analysis.dispatch import evaluate
+from dynalint.analysis.elements import element_of
+from dynalint.analysis.expressions import note_iteration, test
+from dynalint.analysis.frame import Environment, Frame
+from dynalint.analysis.kinds import UNKNOWN, join
+from dynalint.analysis.narrowing import narrow, truth
+from dynalint.analysis.operators import binary
+from dynalint.analysis.stores import augmented_store, bind_target
+
+# A loop whose body still changes the environment after this many rounds is left with what is known by then.
+_MOST_ROUNDS = 4
+
+
+def run_block(frame: Frame, body: list[ast.stmt]) -> bool:
+    """Run the statements; return whether control can come out at the end."""
+    for statement in body:
+        frame.statement = statement
+        if not _RUNNERS.get(type(statement), _ignore)(frame, statement):
+            return False
+    return True
+
+
+def join_environments(left: Environment, right: Environment) -> Environment:
+    """Return what is known where two paths meet.
+
+    A local that only one path binds has that path's kind (reading it on the other would raise); an attribute of
+    `self` that only one path sets is forgotten, for on the other it still holds what it held before the call.
+    """
+    if left is right:
+        return left
+    joined: Environment = {}
+    for name, kind in left.items():
+        other = right.get(name)
+        if other is not None:
+            joined[name] = kind if kind is other else join(kind, other)
+        elif "." not in name:
+            joined[name] = kind
+    for name, kind in right.items():
+        if name not in left and "." not in name:
+            joined[name] = kind
+    return joined
+
+
+def _ignore(frame: Frame, node: ast.stmt) -> bool:
+    return True
+
+
+def _expression(frame: Frame, node: ast.Expr) -> bool:
+    if not isinstance(node.value, ast.Constant):
+        evaluate(frame, node.value)
+    return True
+
+
+def _assign(frame: Frame, node: ast.Assign) -> bool:
+    kind = evaluate(frame, node.value)
+    for target in node.targets:
+        bind_target(frame, target, kind, node.value)
+    return True
+
+
+def _annotated(frame: Frame, node: ast.AnnAssign) -> bool:
+    if node.value is not None:
+        kind = evaluate(frame, node.value)
+        if isinstance(kind, k.Unknown):
+            kind = annotation_kind(frame.interpreter, node.annotation, frame.module)
+        bind_target(frame, node.target, kind, node.value)
+    return True
+
+
+def _augmented(frame: Frame, node: ast.AugAssign) -> bool:
+    load = _as_load(node.target)
+    old = evaluate(frame, load)
+    value = evaluate(frame, node.value)
+    new = binary(node.op, old, value) if not isinstance(old, k.Unknown) else UNKNOWN
+    if isinstance(old, k.Unknown) and k.may_be_tensor(value) and old.parameter is not None:
+        new = k.Tensor()
+    if isinstance(old, k.Tensor):
+        new = k.Tensor(old.dtype, old.rank, old.origin, old.name, old.array)
+    augmented_store(frame, node, old, new)
+    return True
+
+
+def _as_load(target: ast.Name | ast.Attribute | ast.Subscript) -> ast.expr:
+    """The target of an augmented assignment as the expression that reads it."""
+    if isinstance(target, ast.Name):
+        return ast.copy_location(ast.Name(target.id, ast.Load()), target)
+    if isinstance(target, ast.Attribute):
+        return ast.copy_location(ast.Attribute(target.value, target.attr, ast.Load()), target)
+    return ast.copy_location(ast.Subscript(target.value, target.slice, ast.Load()), target)
+
+
+def _if(frame: Frame, node: ast.If) -> bool:
+    kind = test(frame, node.test, "if")
+    answer = truth(kind)
+    before = frame.env
+    ends: list[Environment] = []
+    for way, body in ((True, node.body), (False, node.orelse)):
+        if answer is not None and answer is not way:
+            continue
+        frame.env = dict(before)
+        narrow(frame, node.test, way)
+        if run_block(frame, body):
+            ends.append(frame.env)
+    return _meet(frame, ends)
+
+
+def _meet(frame: Frame, ends: list[Environment]) -> bool:
+    """Go on with the join of the paths that come out; return whether any does."""
+    if not ends:
+        return False
+    env = ends[0]
+    for other in ends[1:]:
+        env = join_environments(env, other)
+    frame.env = env
+    return True
+
+
+def _loop(frame: Frame, body: list[ast.stmt], enter: Callable[[], bool | None], orelse: list[ast.stmt]) -> bool:
+    """Run a loop to its fixpoint. `enter` binds the target or tests the condition; False if no round runs at all."""
+    before = frame.env
+    frame.breaks.append([])
+    frame.continues.append([])
+    frame.loop += 1
+    head = before
+    entered: bool | None = True
+    for _ in range(_MOST_ROUNDS):
+        frame.breaks[-1].clear()
+        frame.continues[-1].clear()
+        frame.env = dict(head)
+        entered = enter()
+        if entered is False:
+            break
+        ends = [frame.env] if run_block(frame, body) else []
+        _meet(frame, [head, *ends, *frame.continues[-1]])
+        if frame.env == head:
+            break
+        head = frame.env
+    frame.loop -= 1
+    breaks = frame.breaks.pop()
+    frame.continues.pop()
+    ends = list(breaks)
+    if not _endless(frame, enter, entered):
+        frame.env = dict(head)
+        if run_block(frame, orelse):
+            ends.append(frame.env)
+    return _meet(frame, ends)
+
+
+def _endless(frame: Frame, enter: Callable[[], bool | None], entered: bool | None) -> bool:
+    """Whether the loop is left by `break` alone, as `while True` is."""
+    return getattr(enter, "endless", False) and entered is not False
+
+
+def _for(frame: Frame, node: ast.For | ast.AsyncFor) -> bool:
+    iterated = evaluate(frame, node.iter)
+    note_iteration(frame, node.iter, iterated)
+    element = element_of(iterated)
+
+    def enter() -> bool | None:
+        if isinstance(iterated, k.Sequence) and iterated.items == () and iterated.home is None:
+            return False
+        bind_target(frame, node.target, element, None)
+        return None
+
+    return _loop(frame, node.body, enter, node.orelse)
+
+
+def _while(frame: Frame, node: ast.While) -> bool:
+    endless = isinstance(node.test, ast.Constant) and bool(node.test.value)
+
+    def enter() -> bool | None:
+        frame.statement = node
+        answer = truth(test(frame, node.test, "while"))
+        narrow(frame, node.test, True)
+        return answer
+
+    enter.endless = endless  # type: ignore[attr-defined]
+    return _loop(frame, node.body, enter, node.orelse)
+
+
+def _break(frame: Frame, node: ast.Break) -> bool:
+    if frame.breaks:
+        frame.breaks[-1].append(frame.env)
+    return False
+
+
+def _continue(frame: Frame, node: ast.Continue) -> bool:
+    if frame.continues:
+        frame.continues[-1].append(frame.env)
+    return False
+
+
+def _return(frame: Frame, node: ast.Return) -> bool:
+    kind = k.NONE if node.value is None else evaluate(frame, node.value)
+    frame.returns = join(frame.returns, kind)
+    frame.exits.append(frame.env)
+    return False
+
+
+def _raise(frame: Frame, node: ast.Raise) -> bool:
+    if node.exc is not None:
+        evaluate(frame, node.exc)
+    return False
+
+
+def _assert(frame: Frame, node: ast.Assert) -> bool:
+    test(frame, node.test, "assert")
+    if node.msg is not None:
+        evaluate(frame, node.msg)
+    narrow(frame, node.test, True)
+    return True
+
+
+def _with(frame: Frame, node: ast.With | ast.AsyncWith) -> bool:
+    for item in node.items:
+        kind = evaluate(frame, item.context_expr)
+        if item.optional_vars is not None:
+            entered = kind.element if isinstance(kind, k.Sequence) and kind.type == "generator" else UNKNOWN
+            bind_target(frame, item.optional_vars, entered, None)
+    frame.with_ += 1
+    falls_through = run_block(frame, node.body)
+    frame.with_ -= 1
+    return falls_through
+
+
+def _try(frame: Frame, node: ast.Try) -> bool:
+    before = dict(frame.env)
+    frame.try_ += 1
+    ends: list[Environment] = []
+    body_through = run_block(frame, node.body)
+    frame.try_ -= 1
+    after = frame.env
+    if body_through and run_block(frame, node.orelse):
+        ends.append(frame.env)
+    for handler in () if _cannot_fail(frame, node.body) else node.handlers:
+        frame.env = dict(join_environments(before, after))
+        if handler.name:
+            frame.env[handler.name] = UNKNOWN
+        if run_block(frame, handler.body):
+            ends.append(frame.env)
+    going_on = _meet(frame, ends)
+    if not going_on:
+        frame.env = dict(join_environments(before, after))
+    return run_block(frame, node.finalbody) and going_on
+
+
+def _cannot_fail(frame: Frame, body: list[ast.stmt]) -> bool:
+    """Whether a `try` only guards old releases: imports, and calls whose answer is settled while Dynamo traces."""
+    asked = [node.value for node in body if isinstance(node, ast.Return | ast.Assign)]
+    if not asked or not all(isinstance(node, ast.Import | ast.ImportFrom | ast.Return | ast.Assign) for node in body):
+        return False
+    return all(isinstance(value, ast.Call) and truth(evaluate(frame, value)) is not None for value in asked)
+
+
+def _function(frame: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    function = frame.interpreter.function_of(node, frame.module, frame.function)
+    frame.env[node.name] = k.Function(function)
+    frame.interpreter.capture(function, frame.env)
+    return True
+
+
+def _class(frame: Frame, node: ast.ClassDef) -> bool:
+    cls = frame.interpreter.class_of(node, frame.module)
+    frame.env[node.name] = UNKNOWN if cls is None else k.Class(cls)
+    return True
+
+
+def _import(frame: Frame, node: ast.Import | ast.ImportFrom) -> bool:
+    for name, target in bind_imports(frame.module, node):
+        frame.env[name] = frame.interpreter.imported(target)
+    return True
+
+
+def _global(frame: Frame, node: ast.Global | ast.Nonlocal) -> bool:
+    for name in node.names:
+        frame.globals[name] = "global" if isinstance(node, ast.Global) else "closure"
+    return True
+
+
+def _delete(frame: Frame, node: ast.Delete) -> bool:
+    for target in node.targets:
+        if isinstance(target, ast.Name):
+            frame.env.pop(target.id, None)
+        elif isinstance(target, ast.Subscript):
+            evaluate(frame, target.value)
+    return True
+
+
+def _match(frame: Frame, node: ast.Match) -> bool:
+    test(frame, node.subject, "match") if _compares_values(node) else evaluate(frame, node.subject)
+    before = frame.env
+    ends = [before]
+    for case in node.cases:
+        frame.env = dict(before)
+        for child in ast.walk(case.pattern):
+            name = getattr(child, "name", None) or getattr(child, "rest", None)
+            if isinstance(name, str):
+                frame.env[name] = UNKNOWN
+        if case.guard is not None:
+            test(frame, case.guard, "match")
+        if run_block(frame, case.body):
+            ends.append(frame.env)
+    return _meet(frame, ends)
+
+
+def _compares_values(node: ast.Match) -> bool:
+    """Whether some case compares the subject with a value, which asks the comparison for its truth."""
+    return any(isinstance(child, ast.MatchValue) for case in node.cases for child in ast.walk(case.pattern))
+
+
+_RUNNERS: dict[type[ast.stmt], Callable[..., bool]] = {
+    ast.Expr: _expression,
+    ast.Assign: _assign,
+    ast.AnnAssign: _annotated,
+    ast.AugAssign: _augmented,
+    ast.If: _if,
+    ast.For: _for,
+    ast.AsyncFor: _for,
+    ast.While: _while,
+    ast.Break: _break,
+    ast.Continue: _continue,
+    ast.Return: _return,
+    ast.Raise: _raise,
+    ast.Assert: _assert,
+    ast.With: _with,
+    ast.AsyncWith: _with,
+    ast.Try: _try,
+    ast.FunctionDef: _function,
+    ast.AsyncFunctionDef: _function,
+    ast.ClassDef: _class,
+    ast.Import: _import,
+    ast.ImportFrom: _import,
+    ast.Global: _global,
+    ast.Nonlocal: _global,
+    ast.Delete: _delete,
+    ast.Match: _match,
+}
+if hasattr(ast, "TryStar"):
+    _RUNNERS[ast.TryStar] = _try

@@ -1,0 +1,231 @@
+"""Stores: what assignment binds, and the state that it changes."""
+
+from __future__ import annotations
+
+import ast
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.dispatch import evaluate
+from dynalint.analysis.elements import element_of
+from dynalint.analysis.events import ContainerChange, InplaceChange, StateChange
+from dynalint.analysis.frame import Frame
+from dynalint.analysis.kinds import UNKNOWN, Home, Kind, join, widened
+from dynalint.analysis.subscripts import note_index
+
+_OPERATORS = {
+    ast.Add: "iadd",
+    ast.Sub: "isub",
+    ast.Mult: "imul",
+    ast.Div: "itruediv",
+    ast.FloorDiv: "ifloordiv",
+    ast.Mod: "imod",
+    ast.Pow: "ipow",
+    ast.MatMult: "imatmul",
+    ast.BitAnd: "iand",
+    ast.BitOr: "ior",
+    ast.BitXor: "ixor",
+    ast.LShift: "ilshift",
+    ast.RShift: "irshift",
+}
+
+
+def bind_target(frame: Frame, target: ast.expr, kind: Kind, value: ast.expr | None) -> None:
+    """Bind a target of an assignment or loop to a value; `value` is the assigned expression where there is one."""
+    if isinstance(target, ast.Name):
+        if target.id in frame.globals:
+            _change_global(frame, target, kind, value)
+        else:
+            frame.env[target.id] = kind
+    elif isinstance(target, ast.Tuple | ast.List):
+        _unpack(frame, target, kind, value)
+    elif isinstance(target, ast.Attribute):
+        _store_attribute(frame, target, kind, value)
+    elif isinstance(target, ast.Subscript):
+        _store_item(frame, target, kind)
+    elif isinstance(target, ast.Starred):
+        bind_target(frame, target.value, k.Sequence("list", kind), None)
+
+
+def _unpack(frame: Frame, target: ast.Tuple | ast.List, kind: Kind, value: ast.expr | None) -> None:
+    items = kind.items if isinstance(kind, k.Sequence) else None
+    starred = any(isinstance(element, ast.Starred) for element in target.elts)
+    values = value.elts if isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts) else None
+    for index, element in enumerate(target.elts):
+        if items is not None and len(items) == len(target.elts) and not starred:
+            part = items[index]
+        else:
+            part = element_of(kind)
+        bind_target(frame, element, part, values[index] if values else None)
+
+
+def rebind(frame: Frame, node: ast.expr, kind: Kind) -> None:
+    """Give a variable or attribute that holds a container the container's new kind after a change in place."""
+    if isinstance(node, ast.Name):
+        if node.id in frame.env:
+            frame.env[node.id] = kind
+        return
+    name = frame.self_attribute(node)
+    if name is not None:
+        key = f"{frame.self_name}.{name}"
+        if key in frame.env:
+            frame.env[key] = kind
+        if isinstance(frame.receiver, k.Instance):
+            frame.interpreter.store_attribute(frame.receiver.cls, name, _homeless(kind), frame)
+
+
+def _homeless(kind: Kind) -> Kind:
+    if isinstance(kind, k.Sequence):
+        return k.Sequence(kind.type, kind.element, None, None, kind.fields)
+    if isinstance(kind, k.Dictionary):
+        return k.Dictionary(kind.type, kind.value, kind.items, None)
+    return kind
+
+
+def _change_global(frame: Frame, target: ast.Name, kind: Kind, value: ast.expr | None) -> None:
+    old = frame.env.get(target.id, frame.interpreter.lookup(frame, target.id))
+    home = Home("global" if frame.globals[target.id] == "global" else "closure", target.id)
+    reads_old = value is not None and _reads(value, target)
+    _emit_state(frame, home, old, kind, augmented=False, reads_old=reads_old, fresh=target.id in frame.env)
+    frame.env[target.id] = kind
+
+
+def _emit_state(
+    frame: Frame, home: Home, old: Kind, new: Kind, *, augmented: bool, reads_old: bool, fresh: bool
+) -> None:
+    if frame.statement is None or isinstance(new, k.Unknown):
+        return
+    frame.emit(
+        StateChange,
+        frame.statement,
+        extra=home,
+        home=home,
+        old=old,
+        new=new,
+        augmented=augmented,
+        reads_old=reads_old,
+        fresh=fresh,
+    )
+
+
+def _reads(value: ast.expr, target: ast.expr) -> bool:
+    """Whether an expression reads what is assigned to."""
+    return any(_same_place(node, target) for node in ast.walk(value))
+
+
+def _same_place(node: ast.AST, target: ast.AST) -> bool:
+    """Whether two nodes are the same variable, or the same chain of attributes of one."""
+    if isinstance(node, ast.Attribute) and isinstance(target, ast.Attribute):
+        return node.attr == target.attr and _same_place(node.value, target.value)
+    return isinstance(node, ast.Name) and isinstance(target, ast.Name) and node.id == target.id
+
+
+def _store_attribute(frame: Frame, target: ast.Attribute, kind: Kind, value: ast.expr | None) -> None:
+    # A constructor makes state and changes none: what it reads does not matter.
+    reads_old = value is not None and _changes_state(frame) and _reads(value, target)
+    _write_attribute(frame, target, kind, augmented=False, reads_old=reads_old)
+
+
+def _write_attribute(frame: Frame, target: ast.Attribute, kind: Kind, *, augmented: bool, reads_old: bool) -> None:
+    """Store to `owner.name`: on `self`, on a class, or on an object that `self` or a global holds."""
+    name = frame.self_attribute(target)
+    if name is not None and isinstance(frame.receiver, k.Instance):
+        key = f"{frame.self_name}.{name}"
+        fresh = key in frame.env
+        old = frame.env.get(key)
+        if old is None:
+            old = frame.interpreter.read_attribute(frame.receiver.cls, name, frame)
+        if _changes_state(frame):
+            home = Home("attribute", name)
+            _emit_state(frame, home, old, kind, augmented=augmented, reads_old=reads_old, fresh=fresh)
+        frame.interpreter.store_attribute(frame.receiver.cls, name, _homeless(kind), frame)
+        frame.env[key] = kind
+        return
+    owner = evaluate(frame, target.value)
+    if isinstance(owner, k.Class):
+        old = (
+            frame.interpreter.in_scope(owner.cls.body[target.attr], owner.cls.module, None)
+            if target.attr in owner.cls.body
+            else UNKNOWN
+        )
+        home = Home("class", target.attr)
+        _emit_state(frame, home, widened(old), kind, augmented=augmented, reads_old=reads_old, fresh=False)
+    elif isinstance(owner, k.Instance):
+        held = _held_by(frame, target.value)
+        if held is not None:
+            old = frame.interpreter.read_attribute(owner.cls, target.attr, frame)
+            home = Home(held.type, f"{held.name}.{target.attr}")
+            _emit_state(frame, home, old, kind, augmented=augmented, reads_old=reads_old, fresh=False)
+        frame.interpreter.store_attribute(owner.cls, target.attr, _homeless(kind), frame)
+
+
+def _changes_state(frame: Frame) -> bool:
+    """Whether what a store changes was there before the call: modules are, outside their constructor."""
+    return frame.function is not None and frame.function.name != "__init__"
+
+
+def _held_by(frame: Frame, node: ast.expr) -> Home | None:
+    """Where an object lives that outlives the call: a global, or an attribute of `self` that this call has not set."""
+    name = frame.self_attribute(node)
+    if name is not None:
+        return None if f"{frame.self_name}.{name}" in frame.env else Home("attribute", name)
+    if isinstance(node, ast.Name) and node.id not in frame.env:
+        return Home("global", node.id)
+    return None
+
+
+def augmented_store(frame: Frame, node: ast.AugAssign, old: Kind, new: Kind) -> None:
+    """Store the result of `target op= value`, which works in place on tensors and containers."""
+    target = node.target
+    method = _OPERATORS[type(node.op)]
+    if isinstance(old, k.Tensor) and old.name is not None and not isinstance(target, ast.Subscript):
+        frame.emit(InplaceChange, node, home=Home("attribute", old.name), tensor=old, method=method)
+    if isinstance(old, k.Sequence) and old.home is not None and method == "iadd":
+        frame.emit(ContainerChange, node, home=old.home, container=old, method=method, args=(new,))
+    if isinstance(target, ast.Attribute):
+        _write_attribute(frame, target, new, augmented=True, reads_old=True)
+    elif isinstance(target, ast.Subscript):
+        _augmented_item(frame, target, old, new)
+    elif target.id in frame.globals:
+        home = Home("global" if frame.globals[target.id] == "global" else "closure", target.id)
+        _emit_state(frame, home, old, new, augmented=True, reads_old=True, fresh=target.id in frame.env)
+        frame.env[target.id] = new
+    else:
+        frame.env[target.id] = new
+
+
+def _augmented_item(frame: Frame, target: ast.Subscript, old: Kind, new: Kind) -> None:
+    base = evaluate(frame, target.value)
+    index = evaluate(frame, target.slice)
+    if isinstance(base, k.Dictionary | k.Sequence) and base.home is not None and k.is_number(new):
+        key = repr(index.constant) if isinstance(index, k.Value) and index.constant is not k.MISSING else "..."
+        home = Home(base.home.type, f"{base.home.name}[{key}]")
+        _emit_state(frame, home, old, new, augmented=True, reads_old=True, fresh=False)
+    else:
+        _store_item(frame, target, new)
+
+
+def _store_item(frame: Frame, target: ast.Subscript, kind: Kind) -> None:
+    """Store to `base[index]`."""
+    base = evaluate(frame, target.value)
+    index = evaluate(frame, target.slice)
+    note_index(frame, target, base, index, "store")
+    tensor = k.only_tensor(base)
+    if tensor is not None and tensor.name is not None and frame.statement is not None:
+        home = Home("attribute", tensor.name)
+        frame.emit(InplaceChange, frame.statement, home=home, tensor=tensor, method="setitem")
+    if isinstance(base, k.Sequence | k.Dictionary):
+        if base.home is not None and frame.statement is not None:
+            args = (index, kind)
+            frame.emit(ContainerChange, frame.statement, home=base.home, container=base, method="setitem", args=args)
+        rebind(frame, target.value, _with_item(base, index, kind))
+
+
+def _with_item(base: k.Sequence | k.Dictionary, index: Kind, kind: Kind) -> Kind:
+    """Return what a container is after an item was stored in it."""
+    if isinstance(base, k.Sequence):
+        return k.Sequence(base.type, k.shallow(join(base.element, kind)), None, base.home, base.fields)
+    items = base.items
+    if isinstance(index, k.Value) and index.constant is not k.MISSING:
+        items = tuple(pair for pair in items if pair[0] != index.constant or type(pair[0]) is not type(index.constant))
+        items = (*items, (index.constant, k.shallow(kind)))[:32]
+    return k.Dictionary(base.type, k.shallow(join(base.value, kind)), items, base.home)

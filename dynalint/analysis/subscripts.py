@@ -1,0 +1,110 @@
+"""What `base[index]` is, and what storing there changes."""
+
+from __future__ import annotations
+
+import ast
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.dispatch import evaluate, evaluates
+from dynalint.analysis.events import Subscript
+from dynalint.analysis.frame import Frame
+from dynalint.analysis.functions import call_function
+from dynalint.analysis.kinds import UNKNOWN, Kind, join_all
+
+_MODULE_LISTS = ("torch.nn.ModuleList", "torch.nn.Sequential", "torch.nn.ParameterList")
+
+
+@evaluates(ast.Subscript)
+def _subscript(frame: Frame, node: ast.Subscript) -> Kind:
+    """Return the kind of an element or slice."""
+    base = evaluate(frame, node.value)
+    index = evaluate(frame, node.slice)
+    if isinstance(base, k.Unknown) and _only_tensors_take(node.slice):
+        frame.note_tensor(node.value, base)
+        base = k.TENSOR if base.parameter is not None else base
+    note_index(frame, node, base, index, "load")
+    return join_all([element_at(frame, one, node.slice, index) for one in base.members])
+
+
+def note_index(frame: Frame, node: ast.Subscript, base: Kind, index: Kind, context: str) -> None:
+    """Emit an event if a tensor or a number read from one is part of the index."""
+    if any(_from_tensor(part) for part in index_parts(index)):
+        frame.emit(Subscript, node, extra=context, base=base, index=index, context=context)
+
+
+def index_parts(index: Kind) -> list[Kind]:
+    """Return the single indices and slice bounds that an index is made of."""
+    parts: list[Kind] = []
+    for one in index.members:
+        if isinstance(one, k.Sequence) and one.type in ("slice", "tuple"):
+            for item in one.items if one.items is not None else (one.element,):
+                parts += index_parts(item)
+        else:
+            parts.append(one)
+    return parts
+
+
+def _from_tensor(kind: Kind) -> bool:
+    return isinstance(kind, k.Tensor) or (isinstance(kind, k.Value) and kind.source == "data")
+
+
+def _only_tensors_take(node: ast.expr) -> bool:
+    """Whether an index is of a form that only tensors and arrays take: `[:, 0]`, `[..., 1]`, `[None]`."""
+    if isinstance(node, ast.Tuple):
+        return any(
+            isinstance(element, ast.Slice) or (isinstance(element, ast.Constant) and element.value in (None, ...))
+            for element in node.elts
+        )
+    return isinstance(node, ast.Constant) and node.value in (None, ...)
+
+
+def element_at(frame: Frame, base: Kind, node: ast.expr, index: Kind) -> Kind:
+    """Return the kind of `base[index]` for one alternative of the base."""
+    if isinstance(base, k.Tensor):
+        return _of_tensor(base, index)
+    if isinstance(base, k.Sequence):
+        return _of_sequence(base, node, index)
+    if isinstance(base, k.Dictionary):
+        if isinstance(index, k.Value) and index.constant is not k.MISSING:
+            known = base.get(index.constant)
+            if known is not None:
+                return known
+        return UNKNOWN if isinstance(base.value, k.Nothing) else base.value
+    if isinstance(base, k.Instance):
+        method = frame.interpreter.project.find_method(base.cls, "__getitem__")
+        return UNKNOWN if method is None else call_function(frame, k.Function(method, base), [index], {}, starred=False)
+    return k.STR if isinstance(base, k.Value) and base.type == "str" else UNKNOWN
+
+
+def _of_tensor(base: k.Tensor, index: Kind) -> Kind:
+    """An element or view; the rank is known where the index is made of numbers alone."""
+    parts = index.items if isinstance(index, k.Sequence) and index.type == "tuple" else (index,)
+    rank = None
+    if base.rank is not None and parts is not None:
+        numbers = sum(isinstance(part, k.Value) and part.type == "int" for part in parts)
+        slices = sum(isinstance(part, k.Sequence) and part.type == "slice" for part in parts)
+        if numbers + slices == len(parts) and numbers <= base.rank:
+            rank = base.rank - numbers
+    return k.Tensor(base.dtype, rank, array=base.array)
+
+
+def _of_sequence(base: k.Sequence, node: ast.expr, index: Kind) -> Kind:
+    if isinstance(node, ast.Slice):
+        return _sliced(base, index)
+    position = index.constant if isinstance(index, k.Value) else None
+    if isinstance(position, int) and base.items is not None and -len(base.items) <= position < len(base.items):
+        return base.items[position]
+    if isinstance(index, k.Sequence) and index.type == "slice":
+        return k.Sequence(base.type, base.element)
+    return UNKNOWN if isinstance(base.element, k.Nothing) else base.element
+
+
+def _sliced(base: k.Sequence, index: Kind) -> Kind:
+    type_ = "torch.nn.ModuleList" if base.type in _MODULE_LISTS else base.type
+    if base.items is not None and isinstance(index, k.Sequence) and index.items is not None:
+        bounds = [bound.constant if isinstance(bound, k.Value) else k.MISSING for bound in index.items]
+        # One bound: `[n:]` and `[:n]` have the same kind of items only if all items do.
+        plain = len(bounds) == 1 and isinstance(bounds[0], int) and type_ in ("list", "tuple")
+        if plain and all(item == base.items[0] for item in base.items):
+            return k.Sequence(type_, base.element)
+    return k.Sequence(type_, UNKNOWN if isinstance(base.element, k.Nothing) else base.element)

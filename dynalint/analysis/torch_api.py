@@ -1,0 +1,373 @@
+"""What is known of the torch API without importing torch: what each call returns, and what it does on the way.
+
+The facts are data, `dynalint/data/torch_api.json`, derived from an installed torch by `scripts/derive_torch_api.py`.
+The file is read on the first look-up; an entry is taken apart on its own first look-up and kept, so that every later
+look-up is one dict access.
+
+    >>> function("torch.nn.functional.relu").returns(["tensor"]).name
+    'tensor'
+    >>> method("max").returns(["int"]).fields
+    ('values', 'indices')
+
+Kinds are spelt as `dynalint.analysis.torch_kinds` says. An *entry* of the file is a kind with flags after "!", or a
+list of these for a function whose overloads differ, each after its parameters:
+
+    "input:T,other:NT->tensor:bifc!elementwise"
+    ["input:T->tensor:bif-@0", "input:T,dim:I,keepdim:B=->(values=tensor:bif-,indices=tensor:iii-)"]
+
+A parameter is its name, what it takes and "=" if it may be left out; "*" and "*name:I" mean what they mean in Python;
+the receiver of a method is left out. The letters of what it takes are T tensor, I int, N number, B bool, t True,
+f False, S str, L sequence, D dtype, V device, O anything else, ? None, * whatever; strs in quotes are taken by their
+value. Where nothing is known of the parameters, or overloads with other parameters do the same, they and the arrow are
+left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from dynalint.analysis.torch_kinds import Kind, parse_kind, union, without_dtype
+
+Flag = Literal["dynamic_shape", "data_dependent", "random", "mutating", "elementwise", "partial_domain"]
+FLAGS: tuple[Flag, ...] = get_args(Flag)
+
+# Which letters of a parameter take an argument of which a hint is given.
+_TAKEN_BY = {
+    "tensor": "T",
+    "int": "IN",
+    "dim": "IN",
+    "float": "N",
+    "complex": "N",
+    "number": "IN",
+    "bool": "BNtf",
+    "true": "BNt",
+    "false": "BNf",
+    "str": "S",
+    "sequence": "L",
+    "size": "L",
+    "none": "?",
+    "dtype": "DO",
+    "device": "VO",
+    "other": "DVO",
+}
+# Every factory takes these and returns the same kind of thing with them, so that the file leaves them out.
+_EVERYWHERE = frozenset({"out", "dtype", "device", "layout", "requires_grad", "pin_memory"})
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of an overload: `letters` and `literals` say what it takes (see the module's docstring)."""
+
+    name: str
+    letters: str
+    literals: tuple[str, ...] = ()
+    optional: bool = False
+    keyword_only: bool = False
+
+    def takes(self, hint: str) -> bool:
+        """Whether an argument of which `hint` is known can be given for this parameter."""
+        if hint == "unknown" or "*" in self.letters:
+            return True
+        word, _, value = hint.partition(":")
+        if word == "str" and self.literals:
+            return value in self.literals if value else True
+        return any(letter in self.letters for letter in _TAKEN_BY.get(word, "DVO"))
+
+
+@dataclass(frozen=True, slots=True)
+class Overload:
+    """What comes back from one way to call an entry. `parameters` is None where nothing is told of them.
+
+    `variadic` is the parameter that takes all further positional arguments.
+    """
+
+    kind: Kind
+    flags: frozenset[Flag] = frozenset()
+    parameters: tuple[Parameter, ...] | None = None
+    variadic: Parameter | None = None
+
+    def accepts(self, positional: Sequence[str], keywords: Mapping[str, str]) -> bool:
+        """Whether a call with these argument hints can mean this overload."""
+        if self.parameters is None:
+            return True
+        slots = [parameter for parameter in self.parameters if not parameter.keyword_only]
+        further = positional[len(slots) :]
+        if further and (self.variadic is None or not all(self.variadic.takes(hint) for hint in further)):
+            return False
+        if not all(slot.takes(hint) for slot, hint in zip(slots, positional, strict=False)):
+            return False
+        given = {slot.name for slot in slots[: len(positional)]}
+        by_name = {parameter.name: parameter for parameter in self.parameters}
+        for name, hint in keywords.items():
+            if name in given or not (by_name[name].takes(hint) if name in by_name else name in _EVERYWHERE):
+                return False
+            given.add(name)
+        return all(parameter.optional or parameter.name in given for parameter in self.parameters)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A function or method: its canonical name and its overloads, at least one."""
+
+    name: str
+    overloads: tuple[Overload, ...]
+
+    @property
+    def flags(self) -> frozenset[Flag]:
+        """The flags that some way to call it has."""
+        return frozenset[Flag]().union(*(overload.flags for overload in self.overloads))
+
+    def resolve(
+        self,
+        positional: Sequence[str] = (),
+        keywords: Mapping[str, str] | None = None,
+        *,
+        starred: bool = False,
+    ) -> Overload:
+        """Return the kind and the flags of one call.
+
+        `positional` holds a hint for each positional argument (without the receiver of a method), `keywords` one for
+        each keyword: tensor, int, dim, float, complex, number, bool, true, false, str, "str:VALUE", sequence, size,
+        none, dtype, device, other or unknown. `starred` says that the call also has `*args` or `**kwargs`. Where the
+        hints leave several overloads, the result is their union, with every flag that one of them has.
+        """
+        keywords = keywords or {}
+        matching = self.overloads if starred or len(self.overloads) == 1 else self._matching(positional, keywords)
+        found = _joined(tuple(_given_a_dtype(overload, positional) for overload in matching))
+        if keywords.get("out", "none") != "none":
+            found = _with_flag(found, "mutating")
+        if keywords.get("dtype", "none") != "none":
+            found = _without_dtype(found)
+        return found
+
+    def returns(
+        self,
+        positional: Sequence[str] = (),
+        keywords: Mapping[str, str] | None = None,
+        *,
+        starred: bool = False,
+    ) -> Kind:
+        """Return the kind of one call; the arguments are those of `resolve`."""
+        return self.resolve(positional, keywords, starred=starred).kind
+
+    def _matching(self, positional: Sequence[str], keywords: Mapping[str, str]) -> tuple[Overload, ...]:
+        matching = tuple(overload for overload in self.overloads if overload.accepts(positional, keywords))
+        if not matching:
+            # The hints contradict every overload: go by the number and the names of the arguments alone.
+            vague = dict.fromkeys(keywords, "unknown")
+            matching = tuple(one for one in self.overloads if one.accepts(["unknown"] * len(positional), vague))
+        return matching or self.overloads
+
+
+@dataclass(frozen=True, slots=True)
+class TorchClass:
+    """A class of torch. `ancestors` are the classes of torch it inherits from, itself first, in method order.
+
+    `instance` is the kind of what its constructor returns: `tensor` for torch.nn.Parameter, `size` for torch.Size,
+    `module:NAME` for an nn.Module, `object:NAME` for most others.
+    """
+
+    name: str
+    ancestors: tuple[str, ...]
+    instance: Kind
+    _built: tuple[Overload, ...] = field(default=(), repr=False)
+
+    @property
+    def is_module(self) -> bool:
+        """Whether this is nn.Module or a subclass of it."""
+        return self.instance.name == "module"
+
+    @property
+    def call(self) -> Entry | None:
+        """What calling an instance returns: `forward` of a module, else `__call__`; None if it cannot be called."""
+        return self.method("forward" if self.is_module else "__call__")
+
+    def call_when_built(self, positional: Sequence[str], keywords: Mapping[str, str]) -> Entry | None:
+        """Return what calling an instance returns that was constructed with these argument hints.
+
+        The same as `call`, save for the few modules whose constructor decides it: nn.MaxPool2d(2, return_indices=True)
+        returns a tuple, a loss with reduction="none" no scalar.
+        """
+        if not self._built:
+            return self.call
+        built = Entry(f"{self.name}.forward", self._built)
+        return Entry(built.name, (replace(built.resolve(positional, keywords), parameters=None),))
+
+    def method(self, name: str) -> Entry | None:
+        """Return the entry of a method, its own or inherited, None if there is none."""
+        return _class_method(self.name, name)
+
+    def attribute(self, name: str) -> Kind | None:
+        """Return the kind of an attribute or property, its own or inherited, None if there is none."""
+        return _class_attribute(self.name, name)
+
+
+def torch_version() -> str:
+    """Return the release of torch that the facts were derived from, such as "2.13.0"."""
+    return str(_data()["torch"])
+
+
+def canonical(name: str) -> str:
+    """Return the dotted name under which a re-exported object is filed; `name` itself if it is no alias."""
+    return _aliases().get(name, name)
+
+
+@cache
+def function(name: str) -> Entry | None:
+    """Return the entry of a function by its full dotted name, such as "torch.nn.functional.relu"; None if unknown."""
+    name = canonical(name)
+    spec = _data()["functions"].get(name)
+    return None if spec is None else Entry(name, _parse_entry(spec))
+
+
+def method(name: str) -> Entry | None:
+    """Return the entry of a method of torch.Tensor by its bare name, None if there is none of that name."""
+    return _class_method("torch.Tensor", name)
+
+
+def attribute(name: str) -> Kind | None:
+    """Return the kind of an attribute or property of torch.Tensor, None if there is none of that name."""
+    return _class_attribute("torch.Tensor", name)
+
+
+@cache
+def torch_class(name: str) -> TorchClass | None:
+    """Return a class by its full dotted name, such as "torch.nn.LSTM" or "torch.Generator"; None if unknown."""
+    name = canonical(name)
+    record = _data()["classes"].get(name)
+    if record is None:
+        return None
+    ancestors = (name, *record.get("bases", ()))
+    default = f"{'module' if 'torch.nn.Module' in ancestors else 'object'}:{name}"
+    instance = parse_kind(record.get("instance", default))
+    return TorchClass(name, ancestors, instance, _parse_entry(record["built"]) if "built" in record else ())
+
+
+@cache
+def constant(name: str) -> Kind | None:
+    """Return the kind of a module-level value such as torch.float32 or torch.pi; None if unknown."""
+    text = _data()["constants"].get(canonical(name))
+    return None if text is None else parse_kind(text)
+
+
+@cache
+def flagged(flag: Flag) -> frozenset[str]:
+    """Return the names with a flag: "torch.nonzero" for a function, "torch.Tensor.nonzero" for a method."""
+    return frozenset(name for name, spec in _all_entries() if any(flag in text for text in _flag_texts(spec)))
+
+
+@cache
+def tensor_only() -> frozenset[str]:
+    """Return the attribute and method names that are evidence that their owner is a tensor (or a NumPy array)."""
+    return frozenset(_data()["tensor_only"])
+
+
+@cache
+def _data() -> dict[str, Any]:
+    path = Path(__file__).parent.parent / "data" / "torch_api.json"
+    data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return data
+
+
+@cache
+def _aliases() -> dict[str, str]:
+    """Return the canonical names by alias; the file groups those that differ in their package only."""
+    data = _data()
+    aliases: dict[str, str] = dict(data["renamed"])
+    for space, homes in data["aliases"].items():
+        for home, names in homes.items():
+            aliases.update((f"{space}.{name}", f"{home}.{name}") for name in names.split())
+    return aliases
+
+
+@cache
+def _class_method(owner: str, name: str) -> Entry | None:
+    found = torch_class(owner)
+    for ancestor in found.ancestors if found else ():
+        spec = _data()["classes"].get(ancestor, {}).get("methods", {}).get(name)
+        if spec is not None:
+            return Entry(f"{ancestor}.{name}", _parse_entry(spec))
+    return None
+
+
+@cache
+def _class_attribute(owner: str, name: str) -> Kind | None:
+    found = torch_class(owner)
+    for ancestor in found.ancestors if found else ():
+        text = _data()["classes"].get(ancestor, {}).get("attributes", {}).get(name)
+        if text is not None:
+            return parse_kind(text)
+    return None
+
+
+def _all_entries() -> Iterator[tuple[str, str | list[str]]]:
+    yield from _data()["functions"].items()
+    for owner, record in _data()["classes"].items():
+        for name, spec in record.get("methods", {}).items():
+            yield f"{owner}.{name}", spec
+
+
+def _flag_texts(spec: str | list[str]) -> Iterator[list[str]]:
+    for text in [spec] if isinstance(spec, str) else spec:
+        yield text.partition("!")[2].split()
+
+
+def _given_a_dtype(overload: Overload, positional: Sequence[str]) -> Overload:
+    """Forget the dtypes of an overload if one is given by position, as in `x.to("cuda", torch.float16)`."""
+    slots = [parameter.name for parameter in overload.parameters or () if not parameter.keyword_only]
+    if "dtype" not in slots[: len(positional)] or positional[slots.index("dtype")] in ("none", "device"):
+        return overload
+    return _without_dtype(overload)
+
+
+def _joined(overloads: tuple[Overload, ...]) -> Overload:
+    if len(overloads) == 1:
+        return overloads[0]
+    return _joined_results(tuple((overload.kind, overload.flags) for overload in overloads))
+
+
+@cache
+def _joined_results(results: tuple[tuple[Kind, frozenset[Flag]], ...]) -> Overload:
+    return Overload(union(kind for kind, _ in results), frozenset[Flag]().union(*(flags for _, flags in results)))
+
+
+@cache
+def _with_flag(overload: Overload, flag: Flag) -> Overload:
+    return replace(overload, flags=overload.flags | {flag})
+
+
+@cache
+def _without_dtype(overload: Overload) -> Overload:
+    return replace(overload, kind=without_dtype(overload.kind))
+
+
+def _parse_entry(spec: str | list[str]) -> tuple[Overload, ...]:
+    return (parse_overload(spec),) if isinstance(spec, str) else tuple(map(parse_overload, spec))
+
+
+@cache
+def parse_overload(text: str) -> Overload:
+    """Return the overload that `text` spells. Raises ValueError if its kind is none."""
+    signature, arrow, result = text.rpartition("->")
+    kind, _, flags = result.partition("!")
+    marks = frozenset(flag for flag in FLAGS if flag in flags.split())
+    if not arrow:
+        return Overload(parse_kind(kind), marks)
+    parameters: list[Parameter] = []
+    variadic: Parameter | None = None
+    keyword_only = False
+    for part in filter(None, signature.split(",")):
+        name, _, takes = part.partition(":")
+        letters, *quoted = takes.removesuffix("=").split("'")
+        parameter = Parameter(name.lstrip("*"), letters, tuple(quoted[::2]), takes.endswith("="), keyword_only)
+        if not part.startswith("*"):
+            parameters.append(parameter)
+        elif parameter.name:
+            variadic = parameter
+        keyword_only = keyword_only or part.startswith("*")
+    return Overload(parse_kind(kind), marks, tuple(parameters), variadic)

@@ -1,0 +1,86 @@
+"""The Python interface: `dynalint.check` and `dynalint.check_source`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dynalint.errors import DynalintError
+from dynalint.findings import Finding
+
+if TYPE_CHECKING:
+    from dynalint.config import Configuration
+    from dynalint.engine import Checked
+
+
+def check(
+    paths: Iterable[str | os.PathLike[str]] = (),
+    *,
+    static: bool | None = None,
+    settings: dict[str, Any] | None = None,
+    isolated: bool = False,
+) -> list[Finding]:
+    """Check files and directories, as `dynalint check` does, and return the findings in order.
+
+    Without `paths`, what the configuration includes is checked, else the working directory. `static` True never runs
+    code, False runs it even where no sandbox holds, None does what the configuration says. `settings` are values for
+    keys of the configuration, such as `{"select": ["DYN1"]}`; with `isolated` they are the only ones. Findings that
+    Dynamo refuted are left out.
+
+    Raises:
+        UsageError: a path that does not exist.
+        ConfigError: a configuration that cannot be used.
+        DynalintError: dynalint itself failed on some file.
+    """
+    from dynalint import engine
+
+    directory = Path.cwd()
+    configuration = _configuration(directory, static=static, settings=settings, isolated=isolated)
+    workspace, found = engine.open_workspace([Path(path) for path in paths], configuration, directory)
+    return _findings(engine.check(workspace), found.failures)
+
+
+def check_source(
+    path: str | os.PathLike[str],
+    text: str,
+    *,
+    static: bool | None = True,
+    settings: dict[str, Any] | None = None,
+    isolated: bool = False,
+) -> list[Finding]:
+    """Check `text` as the content of the file at `path`, which need not exist, and return the findings in order.
+
+    What the file imports is read from the disk. The other arguments are those of `check`.
+
+    Raises:
+        ConfigError: a configuration that cannot be used.
+        DynalintError: dynalint itself failed on the text.
+    """
+    from dynalint import engine
+
+    directory = Path.cwd()
+    configuration = _configuration(directory, static=static, settings=settings, isolated=isolated)
+    workspace = engine.text_workspace(Path(path), text.encode("utf-8"), configuration, directory)
+    return _findings(engine.check(workspace), ())
+
+
+def _configuration(
+    directory: Path, *, static: bool | None, settings: dict[str, Any] | None, isolated: bool
+) -> Configuration:
+    from dynalint.catalogue import known_codes
+    from dynalint.config import Configuration, Overrides, environment_layer, parse_layer
+
+    values = dict(settings or {})
+    if static is not None:
+        values["confirm"] = "never" if static else "always"
+    layers = (environment_layer(os.environ, directory), parse_layer(values, directory, lambda _: "settings"))
+    return Configuration(Overrides(layers, isolated=isolated), known_codes(), directory)
+
+
+def _findings(checked: Checked, failures: Iterable[str]) -> list[Finding]:
+    failed = [*failures, *checked.failures]
+    if failed:
+        raise DynalintError("; ".join(failed))
+    return list(checked.reported())

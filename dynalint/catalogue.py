@@ -1,0 +1,141 @@
+"""All codes there are: those of the rules, and the four by which dynalint speaks for itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from inspect import cleandoc
+from typing import Any
+
+from dynalint.findings import Category, Severity
+from dynalint.rules import DOCS_URL, Example, Rule, all_rules
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What is known of a code. `fix` tells whether its findings may come with a fix."""
+
+    code: str
+    name: str
+    summary: str
+    category: Category
+    severity: Severity
+    documentation: str
+    gb: tuple[str, ...] = ()
+    torch: str = ""
+    fix: bool = False
+    examples: tuple[Example, ...] = ()
+
+    @property
+    def url(self) -> str:
+        """The page with the documentation."""
+        return f"{DOCS_URL}{self.code}.md"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything, ready for `json.dumps`."""
+        return {
+            "code": self.code,
+            "name": self.name,
+            "summary": self.summary,
+            "category": self.category,
+            "severity": self.severity,
+            "gb": list(self.gb),
+            "torch": self.torch,
+            "fix": self.fix,
+            "url": self.url,
+            "documentation": self.documentation,
+            "examples": [
+                {"name": example.name, "code": example.code, "fixed": example.fixed, "declined": example.declined}
+                for example in self.examples
+            ],
+        }
+
+
+_OWN = (
+    Entry(
+        "DYN001",
+        "graph-break",
+        "A graph break that only running showed",
+        "graph-break",
+        "error",
+        cleandoc("""
+            Dynamo broke the graph here when the code was run, and no rule saw it coming: the cause lies in a library
+            that the code calls, or in something that reading the source does not tell. The finding stands at the
+            innermost line of your own code and carries Dynamo's id, explanation and hints.
+
+            It appears only where findings are confirmed, so `--static` never reports it.
+        """),
+    ),
+    Entry(
+        "DYN002",
+        "recompile",
+        "A recompilation that only running showed",
+        "recompile",
+        "error",
+        cleandoc("""
+            Dynamo compiled this function again on a later call, and no rule saw it coming. The finding names the guard
+            that failed, so it tells which value changed between the calls.
+
+            It appears only where findings are confirmed, so `--static` never reports it.
+        """),
+    ),
+    Entry(
+        "DYN901",
+        "syntax-error",
+        "A file that Python cannot read",
+        "error",
+        "error",
+        cleandoc("""
+            The file is not Python source: it does not parse, cannot be decoded, or is binary. It is not checked; all
+            others are. The interpreter that runs dynalint decides what is valid syntax.
+
+            It is reported whatever is selected, unless it is ignored by name.
+        """),
+    ),
+    Entry(
+        "DYN902",
+        "unused-suppression",
+        "A comment that silences nothing",
+        "advice",
+        "warning",
+        cleandoc("""
+            A `# dynalint: ignore[...]` or `# dynalint: ignore-file[...]` comment silences no finding, names a code that
+            does not exist, or names none. Comments like that hide the next real finding. Only codes of rules that ran
+            on the file are judged, so what a run did not select or could not show is not called unused.
+
+            The fix removes the codes that silence nothing, and the comment if none is left.
+        """),
+        fix=True,
+    ),
+)
+
+
+@cache
+def catalogue() -> dict[str, Entry]:
+    """Return all codes with what is known of them, in order.
+
+    Raises:
+        DynalintError: a rule pack cannot be imported.
+    """
+    entries = [*_OWN, *(_entry(rule) for rule in all_rules())]
+    return {entry.code: entry for entry in sorted(entries, key=lambda entry: entry.code)}
+
+
+def known_codes() -> frozenset[str]:
+    """Return all codes."""
+    return frozenset(catalogue())
+
+
+def _entry(rule: Rule) -> Entry:
+    return Entry(
+        code=rule.code,
+        name=rule.name,
+        summary=rule.summary,
+        category=rule.category,
+        severity=rule.severity,
+        documentation=rule.documentation(),
+        gb=rule.gb,
+        torch=rule.torch,
+        fix=type(rule).fix is not Rule.fix,
+        examples=rule.examples,
+    )

@@ -1,0 +1,76 @@
+"""The command line: thin commands over the engine, each of which imports what it needs when it runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from dynalint import __version__
+from dynalint.cli.check import check
+from dynalint.cli.config import config
+from dynalint.cli.fix import fix
+from dynalint.cli.rule import rule
+from dynalint.errors import DynalintError
+
+FAILED = 2
+INTERRUPTED = 130
+CUT_OFF = 141
+
+_EPILOG = """\b
+Examples:
+  dynalint check                     check the project and confirm what can be run
+  dynalint check --static src        only read the source; needs no torch
+  dynalint fix                       show what would be rewritten
+  dynalint fix --apply               rewrite it
+  dynalint rule DYN101               what a code means, why, and how to fix it
+
+\b
+Exit codes: 0 nothing to report, 1 findings, 2 wrong usage or a failure of dynalint, 130 interrupted.
+"""
+
+
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=_EPILOG,
+    no_args_is_help=True,
+)
+@click.version_option(__version__, prog_name="dynalint", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Find the lines that keep torch.compile from doing its work: graph breaks and recompiles.
+
+    dynalint reads the source, confirms with Dynamo what it found, and rewrites it so that the model compiles whole.
+    """
+
+
+for _command in (check, fix, rule, config):
+    cli.add_command(_command)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command line on `arguments` and return the exit code; whatever goes wrong is said in one sentence."""
+    from dynalint.cli.console import fail
+
+    try:
+        result = cli.main(list(arguments), prog_name="dynalint", standalone_mode=False)
+    except click.ClickException as fault:
+        fault.show()
+        return fault.exit_code
+    except DynalintError as fault:
+        fail(str(fault))
+        return fault.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        fail("interrupted")
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever reads has seen enough, as in `dynalint check | head`. Python must not try to flush the rest.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return CUT_OFF
+    except Exception as fault:
+        if "-v" in arguments or "--verbose" in arguments:
+            raise
+        fail(f"dynalint failed: {type(fault).__name__}: {fault}; this is a fault of dynalint, -v shows where it is")
+        return FAILED
+    return result if isinstance(result, int) else 0

@@ -1,0 +1,72 @@
+"""What is going on, on a terminal: a progress bar on standard error for whatever takes longer than a second."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+DELAY_SECONDS = 1.0
+
+
+class Activity:
+    """A context that shows how far the work is, once it has lasted for a second; nothing at all if not `enabled`.
+
+    Entering it gives what to call with how much is done, how much there is, and what is going on; any thread may.
+    """
+
+    def __init__(self, description: str, *, enabled: bool) -> None:
+        self._state = (0, 0, description)
+        self._enabled = enabled
+        self._lock = threading.Lock()
+        self._timer = threading.Timer(DELAY_SECONDS, self._show)
+        self._timer.daemon = True
+        self._progress: Progress | None = None
+
+    def __enter__(self) -> Callable[[int, int, str], None] | None:
+        if not self._enabled:
+            return None
+        self._timer.start()
+        return self._tell
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._timer.cancel()
+        with self._lock:
+            self._enabled = False
+            if self._progress is not None:
+                self._progress.stop()
+
+    def _tell(self, done: int, total: int, what: str) -> None:
+        with self._lock:
+            self._state = (done, total, what)
+            self._update()
+
+    def _update(self) -> None:
+        if self._progress is not None:
+            done, total, what = self._state
+            # Without a total the bar moves to and fro.
+            self._progress.update(self._progress.task_ids[0], completed=done, total=total or None, description=what)
+
+    def _show(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = (
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.description}", markup=False),
+        )
+        with self._lock:
+            if not self._enabled:
+                return
+            self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._progress.add_task(self._state[2], total=None)
+            self._update()
+            self._progress.start()

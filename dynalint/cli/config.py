@@ -1,0 +1,119 @@
+"""`dynalint config show`: the settings in force, and where each came from."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dynalint.cli.options import configuration_options
+from dynalint.errors import UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dynalint.config import Settings
+
+_EPILOG = """\b
+Examples:
+  dynalint config show                           the settings for the working directory
+  dynalint config show src/model.py              for one file
+  dynalint config show --output-format json
+"""
+
+
+@click.group(epilog=_EPILOG, no_args_is_help=True)
+def config() -> None:
+    """Show what is set."""
+
+
+@config.command(epilog=_EPILOG)
+@click.argument("path", required=False)
+@configuration_options
+@click.option("--output-format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def show(path: str | None, form: str, **options: Any) -> None:
+    """Show the settings in force for PATH, and where each came from.
+
+    PATH is a file or directory; without one it is the working directory. What is not set is shown with its default.
+    """
+    from pathlib import Path
+
+    from dynalint.cli.console import write
+    from dynalint.cli.options import read_configuration
+    from dynalint.config import show_path
+    from dynalint.engine import absolute
+
+    directory = Path.cwd()
+    configuration = read_configuration(options)
+    place = absolute(Path(path), directory) if path else directory
+    if not place.exists():
+        raise UsageError(f"{path}: no such file or directory.")
+    settings = configuration.for_directory(place) if place.is_dir() else configuration.for_file(place)
+    enabled = settings.selection.enabled if place.is_dir() else settings.selection.enabled_for(place)
+    shown = show_path(place, directory)
+    file = show_path(settings.config_file, directory) if settings.config_file else None
+    if form == "json":
+        write(json.dumps(_record(settings, shown, file, enabled), indent=2) + "\n")
+    else:
+        write(_text(settings, shown, file, enabled))
+
+
+def _record(settings: Settings, shown: str, file: str | None, enabled: frozenset[str]) -> dict[str, Any]:
+    from dynalint.config import OPTIONS
+
+    return {
+        "path": shown,
+        "config_file": file,
+        "settings": {
+            key: {"value": _value(settings, key), "origin": settings.origins.get(key, "default")} for key in OPTIONS
+        },
+        "rules": sorted(enabled),
+    }
+
+
+def _text(settings: Settings, shown: str, file: str | None, enabled: frozenset[str]) -> str:
+    from dynalint.config import OPTIONS
+
+    head = f"# Settings for {shown}, {f'from {file}' if file else 'without a configuration file'}.\n"
+    lines = []
+    for key in OPTIONS:
+        value = _value(settings, key)
+        # TOML has no null: what is not set is shown as a comment.
+        lines.append((f"# {key} is not set" if value is None else f"{key} = {_toml(value)}", settings.origins.get(key)))
+    width = min(max((len(text) for text, origin in lines if origin), default=0), 60)
+    body = "".join(f"{text:<{width}}  # {origin}\n" if origin else f"{text}\n" for text, origin in lines)
+    return f"{head}{body}\n# Rules that are on: {', '.join(sorted(enabled))}\n"
+
+
+def _value(settings: Settings, key: str) -> Any:
+    """Return the value of a key as it would be written in TOML, in terms of JSON."""
+    value = settings.value(key)
+    if key in ("per-file-ignores", "extend-per-file-ignores"):
+        return {glob.pattern: [selector.text for selector in selectors] for glob, selectors in value}
+    return _plain(value, settings.root)
+
+
+def _plain(value: Any, root: Path) -> Any:
+    """Return a part of a value likewise; paths as seen from the configuration file."""
+    from pathlib import Path
+
+    from dynalint.config import Glob, Selector, show_path
+
+    if isinstance(value, Glob):
+        return value.pattern
+    if isinstance(value, Selector):
+        return value.text
+    if isinstance(value, Path):
+        return show_path(value, root) if value.is_relative_to(root) else value.as_posix()
+    if isinstance(value, tuple):
+        return [_plain(element, root) for element in value]
+    return value
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(key)} = {_toml(held)}" for key, held in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)

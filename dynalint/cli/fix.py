@@ -1,0 +1,118 @@
+"""`dynalint fix`: show the diff of what would be fixed, or write it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dynalint.cli.options import linting_options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from dynalint.cli.session import Run
+    from dynalint.findings import Finding
+    from dynalint.fix import FixResult
+    from dynalint.report import Style
+
+_EPILOG = """\b
+Examples:
+  dynalint fix                                   show the diff; exit with 1 if there is one
+  dynalint fix --apply                           write it
+  dynalint fix --apply --static                  only what is exact for every input; runs nothing
+  dynalint fix --select DYN1 --unsafe-fixes src
+  dynalint fix --print-fix remove                take prints and log calls out instead of guarding them
+"""
+
+
+@click.command(epilog=_EPILOG)
+@linting_options
+@click.option("--apply", is_flag=True, help="Write the fixes.")
+@click.option("--unsafe-fixes", is_flag=True, help="Take fixes too that change something by nature.")
+@click.option("--no-verify", is_flag=True, help="Do not run the fixed code against the original.")
+@click.option(
+    "--print-fix",
+    type=click.Choice(["guard", "remove"]),
+    help="Whether prints, log calls and warnings are skipped while compiling, or removed.",
+)
+@click.option("--exit-non-zero-on-fix", is_flag=True, help="Exit with 1 if --apply has fixed anything.")
+def fix(**options: Any) -> int:
+    """Show as a diff what would be fixed; with --apply, write it.
+
+    Each fix is run against the original before it is taken: same results, gradients, state and exceptions, one graph.
+    Fixes that hold under a condition are only taken if that has shown the condition.
+    """
+    from dynalint import engine
+    from dynalint.cli.session import Run
+
+    run = Run(options)
+    with run.activity() as progress:
+        checked = engine.check(run.workspace, progress)
+        result, failures = engine.fix(run.workspace, checked, verify=not options["no_verify"], progress=progress)
+    run.add_failures(dict.fromkeys([*checked.failures, *failures]))
+    if not options["apply"]:
+        return _show(run, result)
+    return _apply(run, result, options)
+
+
+def _show(run: Run, result: FixResult) -> int:
+    """Write the diff; the exit code tells whether there is one."""
+    diffs = [file.diff(run.workspace.shown(file.source.path)) for file in result.files]
+    run.write("".join(_painted(diff, run.style) for diff in diffs))
+    if result.fixed:
+        run.note(f"would fix {_counted(result)}; `--apply` writes {'it' if len(result.fixed) == 1 else 'them'}.")
+    elif run.workspace.files:
+        run.note("nothing to fix.")
+    _explain(run, result)
+    return run.exit_code([fixed.finding for fixed in result.fixed])
+
+
+def _apply(run: Run, result: FixResult, options: Mapping[str, Any]) -> int:
+    """Write the files, then report what is left."""
+    from dynalint.fix import write_result
+
+    if run.stdin is not None:
+        run.write_stdin(next((file.text for file in result.files), None))
+        _explain(run, result)
+        left = _reported(result.remaining)
+        return run.exit_code([*left, *(fixed.finding for fixed in result.fixed if options["exit_non_zero_on_fix"])])
+    result = write_result(result, lambda source: run.workspace.shown(source.path))
+    run.add_failures(result.failures)
+    if result.fixed:
+        run.note(f"fixed {_counted(result)}.")
+    _explain(run, result)
+    left = _reported(result.remaining)
+    run.report(left, run.lines_now(left), refuted=len(result.remaining) - len(left))
+    return run.exit_code([*left, *(fixed.finding for fixed in result.fixed if options["exit_non_zero_on_fix"])])
+
+
+def _reported(findings: Iterable[Finding]) -> list[Finding]:
+    return [finding for finding in findings if finding.evidence.status != "refuted"]
+
+
+def _counted(result: FixResult) -> str:
+    """Return how much was fixed, and how much of it running has shown to be right."""
+    found, files = len(result.fixed), len(result.files)
+    proven = sum(fixed.proof is not None and fixed.proof.outcome == "proven" for fixed in result.fixed)
+    verified = f", {proven} verified by running" if proven else ""
+    return f"{found} finding{'s' if found != 1 else ''} in {files} file{'s' if files != 1 else ''}{verified}"
+
+
+def _explain(run: Run, result: FixResult) -> None:
+    """Say why fixes on offer were not taken."""
+    for refused in result.refused:
+        finding = refused.finding
+        place = f"{finding.path}:{finding.line}:{finding.column}: {finding.code}"
+        unlock = f" ({refused.unlock} takes it)" if refused.unlock else ""
+        run.note(f"{place} not fixed: {refused.reason}{unlock}.")
+    for text in result.notes:
+        run.note(f"{text}.")
+
+
+def _painted(diff: str, style: Style) -> str:
+    colours = {"+": "green", "-": "red", "@": "cyan"}
+    if not style.color:
+        return diff
+    lines = diff.split("\n")
+    return "\n".join(style.paint(line, colours[line[0]]) if line[:1] in colours else line for line in lines)

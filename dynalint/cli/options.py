@@ -1,0 +1,202 @@
+"""The options that commands share, and what they come to as settings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from dynalint.errors import UsageError
+
+if TYPE_CHECKING:
+    from dynalint.config import Configuration, Layer
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+STDIN = "-"
+
+# The keys of the configuration that options set, by the name of the option's parameter.
+_LISTS = ("select", "ignore", "extend_select", "extend_ignore", "fixable", "unfixable")
+_VALUES = ("output_format", "cache_dir", "jobs", "torch", "python", "device", "print_fix")
+
+
+def _codes(name: str, text: str) -> Callable[[Command], Command]:
+    return click.option(f"--{name}", multiple=True, metavar="CODES", help=text)
+
+
+_SELECTION = (
+    _codes("select", "Codes or prefixes to report, separated by commas, such as DYN1,DYN401; ALL is all."),
+    _codes("ignore", "Codes or prefixes not to report."),
+    _codes("extend-select", "Codes or prefixes to report on top of those of the configuration."),
+    _codes("extend-ignore", "Codes or prefixes not to report, on top of those of the configuration."),
+    click.option(
+        "--per-file-ignores",
+        multiple=True,
+        metavar="PATTERN:CODE",
+        help="Codes not to report in the files that match a pattern, such as 'tests/**:DYN4'.",
+    ),
+    _codes("fixable", "Codes or prefixes that may be fixed."),
+    _codes("unfixable", "Codes or prefixes that may not be fixed."),
+)
+
+_RUNNING = (
+    click.option("--static", is_flag=True, help="Never run code: only read the source."),
+    click.option("--confirm", is_flag=True, help="Run code even where no sandbox holds."),
+    click.option("--python", metavar="PATH", help="The interpreter, with torch, that runs code."),
+    click.option("--torch", metavar="VERSION", help='Judge by this release of torch, such as 2.13, or range ">=2.6".'),
+    click.option("--device", type=click.Choice(["cpu", "cuda"]), help="Where to run code."),
+    click.option(
+        "--select-roots",
+        type=click.Choice(["modules", "explicit"]),
+        help="Which code counts as compiled: every nn.Module, or only what is passed to torch.compile.",
+    ),
+    click.option("-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="How many processes may work at once."),
+    click.option("--no-cache", is_flag=True, help="Neither read nor keep results of earlier runs."),
+    click.option("--cache-dir", metavar="DIRECTORY", help="Where results are kept."),
+)
+
+_CONFIGURATION = (
+    click.option(
+        "--config",
+        "configs",
+        multiple=True,
+        metavar="FILE|'KEY = VALUE'",
+        help="A configuration file to use instead of those found, or one setting in TOML; may be repeated.",
+    ),
+    click.option("--isolated", is_flag=True, help="Use no configuration file."),
+)
+
+_FILES = (
+    click.option("--force-exclude", is_flag=True, help="Pass over excluded files even if they are named."),
+    click.option("--stdin-filename", metavar="NAME", help="The name of the file that is read from standard input."),
+)
+
+_OUTPUT = (
+    click.option(
+        "--output-format",
+        type=click.Choice(["full", "concise", "json", "json-lines", "github"]),
+        help="How findings are written.  [default: full]",
+    ),
+    click.option(
+        "-o",
+        "--output-file",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="Write the findings to this file instead of standard output.",
+    ),
+    click.option("-e", "--exit-zero", is_flag=True, help="Exit with 0 even if there are findings."),
+)
+
+_TALK = (
+    click.option("-q", "--quiet", is_flag=True, help="Write findings and nothing else."),
+    click.option("-v", "--verbose", is_flag=True, help="Say on standard error what is done and how long it takes."),
+    click.option(
+        "--color",
+        type=click.Choice(["auto", "always", "never"]),
+        default="auto",
+        help="Whether to write in colour; NO_COLOR and FORCE_COLOR are heeded too.",
+    ),
+)
+
+_paths = click.argument("paths", nargs=-1, metavar="[PATHS]...")
+
+
+def linting_options(command: Command) -> Command:
+    """Add what every command takes that checks files."""
+    options = (_paths, *_SELECTION, *_RUNNING, *_OUTPUT, *_FILES, *_CONFIGURATION, *_TALK)
+    return _added(command, options)
+
+
+def configuration_options(command: Command) -> Command:
+    """Add what every command takes that only reads the configuration."""
+    return _added(command, (*_CONFIGURATION, *_TALK))
+
+
+def read_configuration(options: Mapping[str, Any]) -> Configuration:
+    """Return the configuration that options of the command line come to.
+
+    Raises:
+        UsageError: options that exclude each other.
+        ConfigError: a configuration that cannot be used.
+    """
+    from dynalint.catalogue import known_codes
+    from dynalint.config import Configuration, Overrides, environment_layer, inline_layer
+
+    directory = Path.cwd()
+    if options.get("static") and options.get("confirm"):
+        raise UsageError("--static and --confirm exclude each other.")
+    layers = [environment_layer(os.environ, directory)]
+    file: Path | None = None
+    for text in options["configs"]:
+        path = directory / Path(text).expanduser()
+        if path.is_file():
+            if file is not None:
+                raise UsageError("--config: only one configuration file can be given.")
+            file = path
+        elif "=" not in text:
+            raise UsageError(f"--config: no such file: {text}")
+        else:
+            layers.append(inline_layer(text, directory))
+    if file is not None and options["isolated"]:
+        raise UsageError("--config with a file and --isolated exclude each other.")
+    layers.append(options_layer(options, directory))
+    overrides = Overrides(tuple(layers), file, isolated=options["isolated"])
+    return Configuration(overrides, known_codes(), directory)
+
+
+def options_layer(options: Mapping[str, Any], directory: Path) -> Layer:
+    """Return the settings that options of the command line say.
+
+    Raises:
+        ConfigError: a value of the wrong type.
+    """
+    from dynalint.config import parse_layer
+
+    values: dict[str, Any] = {}
+    places: dict[str, str] = {}
+
+    def put(key: str, value: object, place: str) -> None:
+        values[key], places[key] = value, place
+
+    for name in _LISTS:
+        if options.get(name):
+            put(name.replace("_", "-"), _split(options[name]), f"--{name.replace('_', '-')}")
+    for name in _VALUES:
+        if options.get(name) is not None:
+            put(name.replace("_", "-"), options[name], f"--{name.replace('_', '-')}")
+    for name, key, value in (
+        ("static", "confirm", "never"),
+        ("confirm", "confirm", "always"),
+        ("no_cache", "cache", False),
+        ("force_exclude", "force-exclude", True),
+        ("unsafe_fixes", "unsafe-fixes", True),
+    ):
+        if options.get(name):
+            put(key, value, f"--{name.replace('_', '-')}")
+    if options.get("select_roots"):
+        put("roots", options["select_roots"], "--select-roots")
+    if options.get("per_file_ignores"):
+        put("per-file-ignores", _pairs(options["per_file_ignores"]), "--per-file-ignores")
+    return parse_layer(values, directory, lambda path: places[str(path[0])])
+
+
+def _split(texts: Sequence[str]) -> list[str]:
+    return [part.strip() for text in texts for part in text.split(",") if part.strip()]
+
+
+def _pairs(texts: Sequence[str]) -> dict[str, list[str]]:
+    pairs: dict[str, list[str]] = {}
+    for text in _split(texts):
+        pattern, separator, code = text.rpartition(":")
+        if not separator or not pattern or not code:
+            raise UsageError(f'--per-file-ignores: "{text}" is not of the form PATTERN:CODE.')
+        pairs.setdefault(pattern, []).append(code)
+    return pairs
+
+
+def _added(command: Command, options: Sequence[Callable[[Any], Any]]) -> Command:
+    for option in reversed(options):
+        command = option(command)
+    return command

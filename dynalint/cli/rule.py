@@ -1,0 +1,81 @@
+"""`dynalint rule`: what a code means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import click
+
+from dynalint.errors import UsageError
+
+if TYPE_CHECKING:
+    from dynalint.catalogue import Entry
+
+_EPILOG = """\b
+Examples:
+  dynalint rule DYN101                           what it flags, why, and how it is fixed
+  dynalint rule --all                            one line for each rule
+  dynalint rule --all --output-format json
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("code", required=False)
+@click.option("--all", "every", is_flag=True, help="All rules.")
+@click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def rule(code: str | None, every: bool, output_format: str) -> None:
+    """Explain a rule: what it flags, why, and how it is fixed.
+
+    CODE is a code such as DYN101 or a name such as branch-on-tensor.
+    """
+    import json
+
+    from dynalint.catalogue import catalogue
+    from dynalint.cli.console import write
+
+    if every == (code is not None):
+        raise UsageError("give the code of a rule, or --all.")
+    if code is None:
+        entries = list(catalogue().values())
+        write(_json(entries) if output_format == "json" else _table(entries))
+        return
+    entry = _find(code)
+    write(json.dumps(entry.to_json(), indent=2) + "\n" if output_format == "json" else _text(entry))
+
+
+def _find(code: str) -> Entry:
+    from dynalint.catalogue import catalogue
+    from dynalint.config import nearest
+
+    entries = catalogue()
+    by_name = {entry.name: entry for entry in entries.values()}
+    entry = entries.get(code.upper()) or by_name.get(code.lower())
+    if entry is None:
+        hint = nearest(code.upper(), list(entries)) or nearest(code.lower(), list(by_name))
+        raise UsageError(f'no rule has the code "{code}"{hint or "; `dynalint rule --all` lists them"}.')
+    return entry
+
+
+def _json(entries: Iterable[Entry]) -> str:
+    import json
+
+    return json.dumps([entry.to_json() for entry in entries], indent=2) + "\n"
+
+
+def _table(entries: list[Entry]) -> str:
+    width = max(len(entry.name) for entry in entries)
+    return "".join(
+        f"{entry.code}  {entry.name:<{width}}  {'[*]' if entry.fix else '   '}  {entry.summary}\n" for entry in entries
+    )
+
+
+def _text(entry: Entry) -> str:
+    facts = [f"category {entry.category}", f"severity {entry.severity}"]
+    if entry.gb:
+        facts.append(f"Dynamo's ids {', '.join(entry.gb)}")
+    if entry.torch:
+        facts.append(f"torch {entry.torch}")
+    facts.append("fixes" if entry.fix else "no fix")
+    head = f"{entry.code}: {entry.name}\n\n{entry.summary}.\n\n({'; '.join(facts)})\n"
+    return f"{head}\n{entry.documentation.strip()}\n"

@@ -1,0 +1,178 @@
+"""What `check` and `fix` share: the workspace that the options ask for, and reporting on it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast
+
+from dynalint.analysis.source import parse_source, read_source
+from dynalint.cli.activity import Activity
+from dynalint.cli.console import ColorChoice, fail, note, style_for, write
+from dynalint.cli.options import STDIN, read_configuration
+from dynalint.config import Settings
+from dynalint.engine import lines_of, open_workspace, text_workspace
+from dynalint.errors import DynalintError, UsageError
+from dynalint.findings import Finding
+from dynalint.lint import Workspace
+from dynalint.report import Report, Style, render, render_statistics
+
+
+class Run:
+    """One run of a command that checks files, by the options of its command line."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        """Find the files to check, and say on standard error what was named and is not among them.
+
+        Raises:
+            UsageError: options that exclude each other, a missing path.
+            ConfigError: a configuration that cannot be used.
+        """
+        self._options = options
+        self._start = time.perf_counter()
+        self._failures: list[str] = []
+        self.color = cast("ColorChoice", options["color"])
+        self.quiet = bool(options["quiet"])
+        self.configuration = read_configuration(options)
+        self.directory = Path.cwd()
+        self.stdin: bytes | None = None
+        self.workspace = self._open()
+        file = self.settings.config_file
+        self.verbose(f"settings are {'the defaults' if file is None else f'from {self.workspace.shown(file)}'}.")
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the run."""
+        return self.workspace.settings
+
+    def _open(self) -> Workspace:
+        paths: Sequence[str] = self._options["paths"]
+        if STDIN in paths:
+            if len(paths) > 1:
+                raise UsageError('"-" reads one file from standard input; no other path can be given with it.')
+            self.stdin = sys.stdin.buffer.read()
+            name = Path(self._options["stdin_filename"] or STDIN)
+            return text_workspace(name, self.stdin, self.configuration, self.directory)
+        if self._options["stdin_filename"]:
+            raise UsageError('--stdin-filename names what "-" reads from standard input; give "-" as the path.')
+        workspace, found = open_workspace([Path(path) for path in paths], self.configuration, self.directory)
+        for text in found.notes:
+            self.note(text)
+        self.add_failures(found.failures)
+        if not found.files:
+            self.note("no Python files found under the given paths.")
+        return workspace
+
+    def activity(self) -> Activity:
+        """Show on the terminal what is going on while a context lasts, if that takes a while."""
+        files = len(self.workspace.files)
+        self.verbose(f"reading {files} file{'s' if files != 1 else ''}.")
+        return Activity("reading", enabled=not self.quiet and sys.stderr is not None and sys.stderr.isatty())
+
+    def note(self, text: str) -> None:
+        """Say something on standard error that nobody has to act on."""
+        if not self.quiet:
+            note(text, self.color)
+
+    def verbose(self, text: str) -> None:
+        """Say something on standard error if `-v` asks for it."""
+        if self._options["verbose"]:
+            note(f"[{time.perf_counter() - self._start:.1f} s] {text}", self.color)
+
+    def add_failures(self, failures: Iterable[str]) -> None:
+        """Say on standard error what dynalint could not cope with; the exit code remembers it."""
+        for text in failures:
+            fail(text, self.color)
+            self._failures.append(text)
+
+    @cached_property
+    def style(self) -> Style:
+        """How findings are written."""
+        return Style() if self._options["output_file"] else style_for(sys.stdout, self.color)
+
+    def report(
+        self,
+        findings: Sequence[Finding],
+        lines: Mapping[str, Sequence[str]],
+        *,
+        refuted: int = 0,
+        statistics: bool = False,
+    ) -> None:
+        """Write findings in the format asked for.
+
+        Raises:
+            DynalintError: the output file cannot be written.
+        """
+        report = Report(
+            findings,
+            lines,
+            refuted=refuted,
+            unsafe_fixes=self.settings.unsafe_fixes,
+            quiet=self.quiet,
+            folder=_folder(self.directory),
+        )
+        form = self.settings.output_format
+        self.write(render_statistics(form, report, self.style) if statistics else render(form, report, self.style))
+        if form == "github":
+            _write_step_summary(report)
+
+    def write(self, text: str) -> None:
+        """Write text to the output file, or to standard output.
+
+        Raises:
+            DynalintError: the output file cannot be written.
+        """
+        file: Path | None = self._options["output_file"]
+        if file is None:
+            write(text)
+            return
+        try:
+            file.write_text(text, encoding="utf-8", errors="backslashreplace", newline="")
+        except OSError as fault:
+            raise DynalintError(f"cannot write {file}: {fault.strerror or fault}.") from fault
+
+    def write_stdin(self, text: str | None) -> None:
+        """Write what was read from standard input to standard output, with `text` for its content if it changed."""
+        data = self.stdin or b""
+        if text is not None:
+            data = parse_source(Path(STDIN), data).encode(text)
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+
+    def lines_now(self, findings: Iterable[Finding]) -> dict[str, tuple[str, ...]]:
+        """Return the lines of the files of findings as they stand on the disk by now."""
+        return {path: lines_of(read_source(self.directory / path)) for path in {finding.path for finding in findings}}
+
+    def exit_code(self, findings: Sequence[Finding]) -> int:
+        """Return the exit code for a run that leaves `findings`."""
+        if self._failures:
+            return 2
+        return 1 if findings and not self._options["exit_zero"] else 0
+
+
+def _folder(directory: Path) -> str:
+    """Return the working directory relative to the top of the checkout on a GitHub runner."""
+    top = os.environ.get("GITHUB_WORKSPACE")
+    if not top or not directory.is_relative_to(top):
+        return ""
+    return directory.relative_to(top).as_posix()
+
+
+def _write_step_summary(report: Report) -> None:
+    from dynalint.report.github import SUMMARY_LIMIT, step_summary
+
+    name = os.environ.get("GITHUB_STEP_SUMMARY")
+    if not name:
+        return
+    try:
+        file = Path(name)
+        room = SUMMARY_LIMIT - (file.stat().st_size if file.exists() else 0)
+        with file.open("a", encoding="utf-8", errors="backslashreplace", newline="") as stream:
+            stream.write(step_summary(report, room))
+    except OSError as fault:
+        raise DynalintError(f"cannot write the summary of the step: {fault.strerror or fault}.") from fault

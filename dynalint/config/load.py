@@ -1,0 +1,208 @@
+"""Finding and reading the configuration: files, `extend`, the environment, the command line."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dynalint.config.settings import OPTIONS, Layer, Settings, resolve
+from dynalint.config.toml import KeyPath, parse_toml, read_toml
+from dynalint.config.values import Raw, nearest, string
+from dynalint.errors import ConfigError
+
+FILE_NAMES = ("dynalint.toml", "pyproject.toml")
+
+_ENVIRONMENT = {
+    "DYNALINT_OUTPUT_FORMAT": "output-format",
+    "DYNALINT_CACHE_DIR": "cache-dir",
+    "DYNALINT_NO_CACHE": "cache",
+    "DYNALINT_JOBS": "jobs",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Overrides:
+    """What holds over every configuration file: `layers`, the least important first.
+
+    `file` stands in for the configuration files that would be found; `isolated` says that none are looked for.
+    """
+
+    layers: tuple[Layer, ...] = ()
+    file: Path | None = None
+    isolated: bool = False
+
+
+class Configuration:
+    """The settings of one run; they can differ between directories, as the nearest configuration file holds."""
+
+    def __init__(self, overrides: Overrides, known: Collection[str], directory: Path | None = None) -> None:
+        """Take `directory` (absolute; by default the working directory) for what relative paths start from.
+
+        Raises:
+            ConfigError: the file that `overrides` names cannot be used.
+        """
+        self._overrides = overrides
+        self._known = known
+        self._directory = directory or Path.cwd()
+        self._by_directory: dict[Path, Settings] = {}
+        self._fixed = self._settings(overrides.file) if overrides.file or overrides.isolated else None
+
+    def for_directory(self, directory: Path) -> Settings:
+        """Return the settings for the files that stand directly in the absolute `directory`.
+
+        Raises:
+            ConfigError: a configuration file that cannot be used.
+        """
+        if self._fixed is not None:
+            return self._fixed
+        if directory not in self._by_directory:
+            candidates = (directory / name for name in FILE_NAMES)
+            found = next((path for path in candidates if is_configuration(path, self._directory)), None)
+            if found is not None or directory.parent == directory:
+                settings = self._settings(found)
+            else:
+                settings = self.for_directory(directory.parent)
+            self._by_directory[directory] = settings
+        return self._by_directory[directory]
+
+    def for_file(self, path: Path) -> Settings:
+        """Return the settings for the file at the absolute `path`."""
+        return self.for_directory(path.parent)
+
+    def for_run(self, paths: Sequence[Path]) -> Settings:
+        """Return the settings for what concerns a whole run: those of the directory that holds all `paths`.
+
+        `paths` are absolute; without any it is the working directory.
+        """
+        if not paths:
+            return self.for_directory(self._directory)
+        try:
+            common = Path(os.path.commonpath(paths))
+        except ValueError:  # different drives
+            common = self._directory
+        return self.for_directory(common if common.is_dir() else common.parent)
+
+    def _settings(self, file: Path | None) -> Settings:
+        layers = read_layers(file, self._directory) if file else []
+        root = file.parent if file else self._directory
+        return resolve([*layers, *self._overrides.layers], self._known, root, file)
+
+
+def is_configuration(path: Path, directory: Path) -> bool:
+    """Tell whether a file holds a configuration of dynalint; a `pyproject.toml` does if it has `[tool.dynalint]`.
+
+    Messages name it as seen from `directory`.
+
+    Raises:
+        ConfigError: a file that may hold one cannot be read.
+    """
+    if not path.is_file():
+        return False
+    if path.name != "pyproject.toml":
+        return True
+    try:
+        if b"dynalint" not in path.read_bytes():  # most files, and what is wrong with those is not ours to say
+            return False
+    except OSError as fault:
+        text = f"{show_path(path, directory)}: cannot read the configuration: {fault.strerror or fault}."
+        raise ConfigError(text) from fault
+    return _table(read_toml(path, show_path(path, directory)).values) is not None
+
+
+def read_layers(path: Path, directory: Path, seen: tuple[Path, ...] = ()) -> list[Layer]:
+    """Read a configuration file and those it extends, the least important first.
+
+    Raises:
+        ConfigError: a missing file, one that is not TOML, an unknown key, a wrong value, a circle of `extend`.
+    """
+    shown = show_path(path, directory)
+    document = read_toml(path, shown)
+    values: Any = document.values
+    prefix: KeyPath = ()
+    if path.name == "pyproject.toml":
+        values = _table(document.values)
+        prefix = ("tool", "dynalint")
+        if values is None:
+            raise ConfigError(f"{shown}: there is no [tool.dynalint] table.")
+
+    def locate(key_path: KeyPath) -> str:
+        return f"{shown}:{document.line((*prefix, *key_path))}"
+
+    if not isinstance(values, dict):
+        raise ConfigError(f"{locate(())}: [tool.dynalint] must be a table.")
+    values = dict(values)
+    layers: list[Layer] = []
+    if "extend" in values:
+        raw = Raw(values.pop("extend"), ("extend",), path.parent, locate)
+        base = Path(os.path.normpath(path.parent / Path(string(raw)).expanduser()))
+        if base in (*seen, path):
+            raise ConfigError(f"{raw.place}: `extend` leads back to {show_path(base, directory)}.")
+        if not base.is_file():
+            raise ConfigError(f"{raw.place}: `extend` names a file that does not exist: {show_path(base, directory)}.")
+        layers = read_layers(base, directory, (*seen, path))
+    return [*layers, parse_layer(values, path.parent, locate)]
+
+
+def parse_layer(values: Mapping[str, Any], base: Path, locate: Callable[[KeyPath], str]) -> Layer:
+    """Parse the keys of one source; relative paths in it start from `base`, `locate` tells where a key stands.
+
+    Raises:
+        ConfigError: an unknown key or a value of the wrong type.
+    """
+    parsed: dict[str, Any] = {}
+    for key, value in values.items():
+        if key not in OPTIONS:
+            hint = nearest(key.replace("_", "-"), [*OPTIONS, "extend"])
+            raise ConfigError(f'{locate((key,))}: unknown key "{key}"{hint or "; `dynalint config show` lists them"}.')
+        parsed[key] = OPTIONS[key].parse(Raw(value, (key,), base, locate))
+    return Layer(parsed, {key: locate((key,)) for key in parsed})
+
+
+def inline_layer(text: str, directory: Path) -> Layer:
+    """Parse the "key = value" of `--config`.
+
+    Raises:
+        ConfigError: it is not TOML, an unknown key or a value of the wrong type.
+    """
+    try:
+        document = parse_toml(text, "--config")
+    except ConfigError as fault:
+        text = f'--config: "{text}" is neither a file nor a setting in TOML, such as \'select = ["DYN1"]\'.'
+        raise ConfigError(text) from fault
+    return parse_layer(document.values, directory, lambda _: f"--config '{text}'")
+
+
+def environment_layer(environment: Mapping[str, str], directory: Path) -> Layer:
+    """Parse the `DYNALINT_*` variables; empty ones count as not set.
+
+    Raises:
+        ConfigError: a value of the wrong type.
+    """
+    values: dict[str, Any] = {}
+    names: dict[str, str] = {}
+    for name, key in _ENVIRONMENT.items():
+        text = environment.get(name, "").strip()
+        if not text:
+            continue
+        names[key] = name
+        if key == "cache":
+            values[key] = text.lower() in ("0", "false", "no", "off")
+        else:
+            values[key] = int(text) if key == "jobs" and text.isdecimal() else text
+    return parse_layer(values, directory, lambda path: names[str(path[0])])
+
+
+def show_path(path: Path, directory: Path) -> str:
+    """Return how a path is shown: relative to the working directory, with "/" on every system."""
+    try:
+        return Path(os.path.relpath(path, directory)).as_posix()
+    except ValueError:  # another drive
+        return path.as_posix()
+
+
+def _table(values: Mapping[str, Any]) -> Any:
+    tool = values.get("tool")
+    return tool.get("dynalint") if isinstance(tool, dict) else None

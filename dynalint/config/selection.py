@@ -1,0 +1,119 @@
+"""Which rules are on, for which files, and which of their fixes may be applied."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pathspec
+
+from dynalint.config.values import Glob, Selector, nearest
+from dynalint.errors import ConfigError
+
+# A file that Python cannot parse is always told, whatever is selected; only ignoring it by name silences it.
+ALWAYS_SELECTED = frozenset({"DYN901"})
+
+
+@dataclass(frozen=True, slots=True)
+class PerFileIgnore:
+    """Codes that are off for the files that a pattern matches, or does not match if it starts with "!"."""
+
+    glob: Glob
+    codes: frozenset[str]
+
+    def covers(self, path: Path) -> bool:
+        """Tell whether the codes are off for the file at the absolute `path`."""
+        negated = self.glob.pattern.startswith("!")
+        return matches(Glob(self.glob.base, self.glob.pattern.removeprefix("!")), path) is not negated
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The codes of the rules that are on (`enabled`), and of those whose fixes may be applied (`fixable`)."""
+
+    enabled: frozenset[str] = frozenset()
+    fixable: frozenset[str] = frozenset()
+    per_file: tuple[PerFileIgnore, ...] = ()
+
+    def enabled_for(self, path: Path) -> frozenset[str]:
+        """Return the codes that are on for the file at the absolute `path`."""
+        off = [entry.codes for entry in self.per_file if entry.covers(path)]
+        return self.enabled.difference(*off)
+
+
+def select(layers: Sequence[Mapping[str, Any]], known: Collection[str], default: Sequence[Selector]) -> Selection:
+    """Work out which of the `known` codes are on, from the values of all layers, the least important layer first.
+
+    As in ruff: in one layer the longer prefix wins over the shorter one, whether it selects or ignores; a layer that
+    says `select` starts over, one that does not changes what the layers before it have chosen.
+
+    Raises:
+        ConfigError: a selector that selects nothing; names where it was written and the nearest right spelling.
+    """
+    enabled = {code for code in known if any(selector.matches(code) for selector in default)}
+    enabled |= ALWAYS_SELECTED & set(known)
+    fixable = set(known)
+    for values in layers:
+        on = [*values.get("select", ()), *values.get("extend-select", ())]
+        off = [*values.get("ignore", ()), *values.get("extend-ignore", ())]
+        always = ALWAYS_SELECTED & set(known)
+        enabled = _apply(always if "select" in values else enabled, on, off, known)
+        allowed, denied = values.get("fixable", ()), values.get("unfixable", ())
+        fixable = _apply(set() if "fixable" in values else fixable, allowed, denied, known)
+    return Selection(frozenset(enabled), frozenset(fixable), _per_file(layers, known))
+
+
+def expand(selectors: Iterable[Selector], known: Collection[str]) -> frozenset[str]:
+    """Return the codes that any of the selectors selects.
+
+    Raises:
+        ConfigError: a selector that selects nothing; names where it was written and the nearest right spelling.
+    """
+    return frozenset(code for selector in selectors for code in _codes(selector, known))
+
+
+def matches(glob: Glob, path: Path) -> bool:
+    """Tell whether the pattern matches the file at the absolute `path`, or a directory that holds it."""
+    try:
+        relative = path.relative_to(glob.base).as_posix()
+    except ValueError:
+        # A file outside the directory of the pattern is still matched by name.
+        relative = path.name
+    return _compiled(glob.pattern).match_file(relative)
+
+
+@cache
+def _compiled(pattern: str) -> pathspec.GitIgnoreSpec:
+    return pathspec.GitIgnoreSpec.from_lines([pattern])
+
+
+def _apply(
+    chosen: Collection[str], on: Iterable[Selector], off: Iterable[Selector], known: Collection[str]
+) -> set[str]:
+    changes = [(selector, True) for selector in on] + [(selector, False) for selector in off]
+    result = set(chosen)
+    # Stable: at the same length what ignores comes last and wins.
+    for selector, wanted in sorted(changes, key=lambda change: len(change[0].prefix)):
+        codes = _codes(selector, known)
+        result = result | codes if wanted else result - codes
+    return result
+
+
+def _codes(selector: Selector, known: Collection[str]) -> set[str]:
+    codes = {code for code in known if selector.matches(code)}
+    if not codes:
+        hint = nearest(selector.text.upper(), sorted(known)) or "; `dynalint rule --all` lists them"
+        raise ConfigError(f'{selector.place}: no rule has the code or prefix "{selector.text}"{hint}.')
+    return codes
+
+
+def _per_file(layers: Sequence[Mapping[str, Any]], known: Collection[str]) -> tuple[PerFileIgnore, ...]:
+    entries: tuple[tuple[Glob, tuple[Selector, ...]], ...] = ()
+    extensions: tuple[tuple[Glob, tuple[Selector, ...]], ...] = ()
+    for values in layers:
+        entries = values.get("per-file-ignores", entries)
+        extensions += values.get("extend-per-file-ignores", ())
+    return tuple(PerFileIgnore(glob, expand(selectors, known)) for glob, selectors in entries + extensions)

@@ -1,0 +1,233 @@
+"""The settings: what can be set, what each setting is by default, and the values in force."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from dynalint.config import values as v
+from dynalint.config.selection import Selection, select
+from dynalint.config.values import Glob, Parser, Selector
+
+# Directories that hold no code of the project. As ruff has them, and dynalint's own cache.
+DEFAULT_EXCLUDE = (
+    ".bzr", ".direnv", ".dynalint_cache", ".eggs", ".git", ".git-rewrite", ".hg", ".ipynb_checkpoints", ".mypy_cache",
+    ".nox", ".pants.d", ".pyenv", ".pytest_cache", ".pytype", ".ruff_cache", ".svn", ".tox", ".venv", ".vscode",
+    "__pycache__", "__pypackages__", "_build", "buck-out", "build", "dist", "node_modules", "site-packages", "venv",
+)  # fmt: skip
+
+OutputFormat = Literal["full", "concise", "json", "json-lines", "github"]
+OUTPUT_FORMATS: tuple[OutputFormat, ...] = ("full", "concise", "json", "json-lines", "github")
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A key of `[tool.dynalint]`. Values of several layers are joined if it `joins`, else the last one holds."""
+
+    key: str
+    parse: Parser[Any]
+    doc: str
+    joins: bool = False
+
+
+def _about(parse: Parser[Any], doc: str, *, joins: bool = False) -> Mapping[str, Any]:
+    return {"parse": parse, "doc": doc, "joins": joins}
+
+
+def _available_processors() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings in force for the files of one directory.
+
+    `root` is the directory of the configuration file, or the working directory where there is none; `config_file` the
+    file itself. Paths are absolute. `origins` tells for each key that is not at its default where its value was
+    written. `selection` is what the keys about codes come to, for the rules there are.
+    """
+
+    root: Path
+    config_file: Path | None = None
+    selection: Selection = field(default_factory=Selection)
+    origins: Mapping[str, str] = field(default_factory=dict)
+
+    include: tuple[Path, ...] = field(
+        default=(), metadata=_about(v.array(v.path), "The paths to check when none are given.")
+    )
+    exclude: tuple[Glob, ...] = field(
+        default=tuple(Glob(Path(), name) for name in DEFAULT_EXCLUDE),
+        metadata=_about(
+            v.array(v.glob),
+            "Patterns, as in a .gitignore, of files and directories to pass over. Replaces the default list.",
+        ),
+    )
+    extend_exclude: tuple[Glob, ...] = field(
+        default=(), metadata=_about(v.array(v.glob), "Patterns to pass over on top of `exclude`.", joins=True)
+    )
+    force_exclude: bool = field(
+        default=False, metadata=_about(v.boolean, "Whether excluded files are passed over even if named.")
+    )
+    respect_gitignore: bool = field(
+        default=True, metadata=_about(v.boolean, "Whether files that git ignores are passed over.")
+    )
+
+    select: tuple[Selector, ...] = field(
+        default=(Selector("ALL"),), metadata=_about(v.array(v.selector), "Codes or prefixes to report.")
+    )
+    ignore: tuple[Selector, ...] = field(
+        default=(), metadata=_about(v.array(v.selector), "Codes or prefixes not to report.", joins=True)
+    )
+    extend_select: tuple[Selector, ...] = field(
+        default=(), metadata=_about(v.array(v.selector), "Codes or prefixes to report on top of `select`.", joins=True)
+    )
+    extend_ignore: tuple[Selector, ...] = field(
+        default=(),
+        metadata=_about(v.array(v.selector), "Codes or prefixes not to report on top of `ignore`.", joins=True),
+    )
+    per_file_ignores: tuple[tuple[Glob, tuple[Selector, ...]], ...] = field(
+        default=(),
+        metadata=_about(
+            v.per_file_ignores, 'For each pattern, codes not to report there; "!pattern" means everywhere else.'
+        ),
+    )
+    extend_per_file_ignores: tuple[tuple[Glob, tuple[Selector, ...]], ...] = field(
+        default=(), metadata=_about(v.per_file_ignores, "Patterns and codes on top of `per-file-ignores`.", joins=True)
+    )
+    fixable: tuple[Selector, ...] = field(
+        default=(Selector("ALL"),), metadata=_about(v.array(v.selector), "Codes or prefixes that `fix` may rewrite.")
+    )
+    unfixable: tuple[Selector, ...] = field(
+        default=(), metadata=_about(v.array(v.selector), "Codes or prefixes that `fix` leaves alone.", joins=True)
+    )
+
+    roots: str | tuple[str, ...] = field(
+        default="modules",
+        metadata=_about(
+            v.roots,
+            'Which code counts as compiled: every nn.Module ("modules"), only what is passed to torch.compile '
+            '("explicit"), or the named functions and classes.',
+        ),
+    )
+    torch: str | None = field(
+        default=None,
+        metadata=_about(
+            v.releases, "The releases of torch to judge by; by default the one found, else the newest known."
+        ),
+    )
+    confirm: Literal["auto", "always", "never"] = field(
+        default="auto",
+        metadata=_about(
+            v.choice("auto", "always", "never"),
+            "Whether findings are confirmed by running: where a sandbox holds, always, or never.",
+        ),
+    )
+    python: Path | None = field(
+        default=None,
+        metadata=_about(
+            v.interpreter, "The interpreter, with torch, that runs code; by default the one that runs dynalint."
+        ),
+    )
+    device: Literal["cpu", "cuda"] = field(
+        default="cpu", metadata=_about(v.choice("cpu", "cuda"), "Where code is run.")
+    )
+    timeout: float = field(
+        default=60.0, metadata=_about(v.seconds, "How many seconds the code of one model or function may run.")
+    )
+    memory: int = field(default=4096, metadata=_about(v.positive, "How many MiB of memory it may use."))
+    examples: Mapping[str, str] = field(
+        default_factory=dict,
+        metadata=_about(
+            v.table(v.target, v.target),
+            "For a model or function, a function that returns (callable, args) or (callable, args, kwargs).",
+        ),
+    )
+
+    print_fix: Literal["guard", "remove"] = field(
+        default="guard",
+        metadata=_about(
+            v.choice("guard", "remove"),
+            "What the fix of a print, a log call or a warning does: skip it while compiling, or remove it.",
+        ),
+    )
+    unsafe_fixes: bool = field(
+        default=False, metadata=_about(v.boolean, "Whether `fix` applies fixes that change something by nature.")
+    )
+
+    output_format: OutputFormat = field(
+        default="full", metadata=_about(v.choice(*OUTPUT_FORMATS), "How findings are written.")
+    )
+    cache_dir: Path | None = field(
+        default=None,
+        metadata=_about(
+            v.path, "Where verdicts and indexes are kept; by default .dynalint_cache beside the configuration."
+        ),
+    )
+    cache: bool = field(default=True, metadata=_about(v.boolean, "Whether anything is kept between runs."))
+    jobs: int = field(
+        default_factory=_available_processors, metadata=_about(v.positive, "How many processes may work at once.")
+    )
+
+    def value(self, key: str) -> Any:
+        """Return the value of the option `key`."""
+        return getattr(self, key.replace("-", "_"))
+
+    @property
+    def cache_directory(self) -> Path | None:
+        """The directory for the cache; None where nothing may be kept."""
+        return (self.cache_dir or self.root / ".dynalint_cache") if self.cache else None
+
+
+OPTIONS: Mapping[str, Option] = {
+    held.name.replace("_", "-"): Option(
+        held.name.replace("_", "-"), held.metadata["parse"], held.metadata["doc"], held.metadata["joins"]
+    )
+    for held in dataclasses.fields(Settings)
+    if "parse" in held.metadata
+}
+
+# A layer that selects anew drops what earlier layers changed in their selection (`select` says how rules are chosen).
+_RESETS: Mapping[str, Sequence[str]] = {
+    "select": ("ignore", "extend-select", "extend-ignore"),
+    "fixable": ("unfixable",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """Parsed values of one source (a file, the environment, the command line) and where each was written."""
+
+    values: Mapping[str, Any]
+    places: Mapping[str, str]
+
+
+def resolve(layers: Sequence[Layer], known: Collection[str], root: Path, config_file: Path | None) -> Settings:
+    """Merge layers, the least important first, into settings. `known` are the codes of the rules there are.
+
+    Raises:
+        ConfigError: a selector names no rule.
+    """
+    merged: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for layer in layers:
+        for key in layer.values:
+            for other in _RESETS.get(key, ()):
+                merged.pop(other, None)
+                origins.pop(other, None)
+        for key, value in layer.values.items():
+            if OPTIONS[key].joins and key in merged:
+                merged[key] = (*merged[key], *value)
+                origins[key] = f"{origins[key]}, {layer.places[key]}"
+            else:
+                merged[key] = value
+                origins[key] = layer.places[key]
+    selection = select([layer.values for layer in layers], known, Settings.select)
+    arguments = {key.replace("-", "_"): value for key, value in merged.items()}
+    arguments.setdefault("exclude", tuple(Glob(root, name) for name in DEFAULT_EXCLUDE))
+    return Settings(root=root, config_file=config_file, selection=selection, origins=origins, **arguments)

@@ -1,0 +1,213 @@
+"""The types that settings have: each turns what TOML holds into what the program uses, or says what is wrong."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TypeVar
+
+from dynalint.config.toml import KeyPath
+from dynalint.errors import ConfigError
+
+T = TypeVar("T")
+
+_TYPE_NAMES = {
+    str: "a string",
+    bool: "a boolean",
+    int: "an integer",
+    float: "a number",
+    list: "a list",
+    dict: "a table",
+}
+_DOTTED = r"[^\W\d]\w*(\.[^\W\d]\w*)*"
+_TARGET = re.compile(rf"({_DOTTED}|[^:]+\.py):{_DOTTED}")
+_RELEASES = re.compile(r"\s*(==|!=|<=|>=|<|>|~=)?\s*\d+(\.\d+)*(\s*,\s*(==|!=|<=|>=|<|>|~=)\s*\d+(\.\d+)*)*\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """A value as somebody wrote it: `path` is the key and the way on inside it, `base` what relative paths start from.
+
+    `locate` tells the place of a key path for people: "pyproject.toml:12" or "--select".
+    """
+
+    value: object
+    path: KeyPath
+    base: Path
+    locate: Callable[[KeyPath], str]
+
+    def inside(self, step: str | int, value: object) -> Raw:
+        """Return the element or entry `step` of this value."""
+        return Raw(value, (*self.path, step), self.base, self.locate)
+
+    @property
+    def place(self) -> str:
+        """Where it was written."""
+        return self.locate(self.path)
+
+    def wrong(self, expected: str) -> ConfigError:
+        """Return the error for a value that is not `expected`, such as "a list of strings"."""
+        shown = repr(self.value) if isinstance(self.value, str | int | float) else _TYPE_NAMES.get(type(self.value), "")
+        shown = {"True": "true", "False": "false"}.get(shown, shown).replace("'", '"')
+        name = f"`{self.path[0]}`"
+        if len(self.path) > 1:
+            name = f"each value of {name}" if isinstance(self.path[-1], int) else f"`{self.path[-1]}` in {name}"
+        return ConfigError(f"{self.place}: {name} must be {expected}, not {shown or 'a date'}.")
+
+
+Parser = Callable[[Raw], T]
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """The code of a rule, the start of one or more codes, or "ALL"; `place` is where it was written."""
+
+    text: str
+    place: str = field(default="default", compare=False)
+
+    @property
+    def prefix(self) -> str:
+        """What the codes that it selects start with."""
+        return "" if self.text == "ALL" else self.text
+
+    def matches(self, code: str) -> bool:
+        """Tell whether it selects `code`."""
+        return code.startswith(self.prefix)
+
+
+@dataclass(frozen=True, slots=True)
+class Glob:
+    """A pattern as in a `.gitignore`, relative to the directory `base`."""
+
+    base: Path
+    pattern: str
+
+
+def boolean(raw: Raw) -> bool:
+    """Parse true or false."""
+    if not isinstance(raw.value, bool):
+        raise raw.wrong("true or false")
+    return raw.value
+
+
+def positive(raw: Raw) -> int:
+    """Parse an integer of 1 or more."""
+    if not isinstance(raw.value, int) or isinstance(raw.value, bool) or raw.value < 1:
+        raise raw.wrong("a positive integer")
+    return raw.value
+
+
+def seconds(raw: Raw) -> float:
+    """Parse a positive number of seconds."""
+    if not isinstance(raw.value, int | float) or isinstance(raw.value, bool) or not raw.value > 0:
+        raise raw.wrong("a positive number of seconds")
+    return float(raw.value)
+
+
+def string(raw: Raw) -> str:
+    """Parse a string that is not empty."""
+    if not isinstance(raw.value, str) or not raw.value.strip():
+        raise raw.wrong("a string that is not empty")
+    return raw.value
+
+
+def choice(*names: str) -> Parser[str]:
+    """Parse one of `names`."""
+    expected = "one of " + ", ".join(f'"{name}"' for name in names)
+
+    def parse(raw: Raw) -> str:
+        if raw.value not in names:
+            raise raw.wrong(expected + nearest(str(raw.value), names))
+        return str(raw.value)
+
+    return parse
+
+
+def array(element: Parser[T]) -> Parser[tuple[T, ...]]:
+    """Parse a list whose elements `element` parses."""
+
+    def parse(raw: Raw) -> tuple[T, ...]:
+        if not isinstance(raw.value, list):
+            raise raw.wrong("a list")
+        return tuple(element(raw.inside(number, value)) for number, value in enumerate(raw.value))
+
+    return parse
+
+
+def table(key: Parser[str], value: Parser[T]) -> Parser[Mapping[str, T]]:
+    """Parse a table; `key` and `value` parse its keys and values."""
+
+    def parse(raw: Raw) -> Mapping[str, T]:
+        if not isinstance(raw.value, dict):
+            raise raw.wrong("a table")
+        return {key(raw.inside(name, name)): value(raw.inside(name, held)) for name, held in raw.value.items()}
+
+    return parse
+
+
+def path(raw: Raw) -> Path:
+    """Parse a path, relative to where it was written."""
+    return raw.base / Path(string(raw)).expanduser()
+
+
+def interpreter(raw: Raw) -> Path:
+    """Parse the path of a Python interpreter; a bare name is looked up on PATH.
+
+    Symbolic links stay: through one, an interpreter knows its virtual environment.
+    """
+    name = string(raw)
+    if Path(name).name == name:
+        return Path(shutil.which(name) or name)
+    return path(raw)
+
+
+def glob(raw: Raw) -> Glob:
+    """Parse a pattern as in a `.gitignore`, relative to where it was written."""
+    return Glob(raw.base, string(raw))
+
+
+def selector(raw: Raw) -> Selector:
+    """Parse the code of a rule or a prefix; whether such a rule exists is not known yet."""
+    return Selector(string(raw), raw.place)
+
+
+def target(raw: Raw) -> str:
+    """Parse the name of something to import, "package.module:Name" or "path/file.py:Name"."""
+    name = string(raw)
+    if not _TARGET.fullmatch(name):
+        raise raw.wrong('a name like "package.module:Name" or "path/file.py:Name"')
+    return name
+
+
+def roots(raw: Raw) -> str | tuple[str, ...]:
+    """Parse which code counts as compiled: "modules", "explicit" or a list of targets."""
+    if isinstance(raw.value, list):
+        return array(target)(raw)
+    if raw.value not in ("modules", "explicit"):
+        raise raw.wrong('"modules", "explicit" or a list of names like "package.module:Name"')
+    return str(raw.value)
+
+
+def releases(raw: Raw) -> str:
+    """Parse a release of torch, "2.13.0", or a range of them, ">=2.6,<2.14"."""
+    if not isinstance(raw.value, str) or not _RELEASES.fullmatch(raw.value):
+        raise raw.wrong('a release such as "2.13" or a range such as ">=2.6,<2.14"')
+    return raw.value.replace(" ", "")
+
+
+def per_file_ignores(raw: Raw) -> tuple[tuple[Glob, tuple[Selector, ...]], ...]:
+    """Parse a table of patterns, each with the selectors that do not hold for the files it matches."""
+    entries = table(string, array(selector))(raw)
+    return tuple((Glob(raw.base, pattern), selectors) for pattern, selectors in entries.items())
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return " (did you mean `...`?)" for the name in `known` that is spelt most like `name`, or the empty string."""
+    slack = max(len(name) // 4, 1)  # a prefix is no misspelling of all that starts with it
+    alike = [other for other in known if abs(len(other) - len(name)) <= slack]
+    close = get_close_matches(name, alike, n=1, cutoff=0.65)
+    return f" (did you mean `{close[0]}`?)" if close else ""

@@ -1,0 +1,12 @@
+"""Confirming findings by running the code under Dynamo, in a sandboxed worker process.
+
+confirm(findings, roots, ConfirmOptions(...), progress) -> list[Finding]
+"""
+
+from __future__ import annotations
+
+from dynalint.confirm.client import WorkerError
+from dynalint.confirm.driver import confirm
+from dynalint.confirm.options import ConfirmOptions, Target
+
+__all__ = ["ConfirmOptions", "Target", "WorkerError", "confirm"]

@@ -1,0 +1,100 @@
+"""Verdicts kept between runs: what a target showed stays true while nothing it ran on has changed.
+
+One JSON file for each question (target, example, versions, flags). It names every file of the user's own that the run
+imported, with a hash of its content, and counts only while all of them are as they were. A file that cannot be read,
+or does not fit, counts as missing: nothing here can fail a run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+_FORMAT = 1
+_FOLDER = "verdicts"
+
+
+class VerdictCache:
+    """Answers of workers, by question. `folder` is None where nothing may be kept; `texts` stand in for files."""
+
+    def __init__(self, folder: Path | None, texts: Mapping[str, str]) -> None:
+        self._folder = None if folder is None else folder / _FOLDER
+        self._texts = texts
+        self._hashes: dict[str, str | None] = {}
+
+    def get(self, question: Mapping[str, Any], spots: Mapping[str, list[list[int]]]) -> dict[str, Any] | None:
+        """Return the answer to a question, None unless it is still true and knows all `spots` of the files it ran."""
+        if self._folder is None:
+            return None
+        try:
+            entry = json.loads(self._file(question).read_bytes())
+            if entry["format"] != _FORMAT or entry["question"] != question:
+                return None
+            files = entry["files"]
+            if any(self._hash(path) != known for path, known in files.items()):
+                return None
+            known_spots = entry["spots"]
+            for path, wanted in spots.items():
+                if path in files and any(spot not in known_spots.get(path, ()) for spot in wanted):
+                    return None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return None
+        return {"answer": entry["answer"], "spots": known_spots}
+
+    def put(
+        self,
+        question: Mapping[str, Any],
+        spots: Mapping[str, list[list[int]]],
+        files: Iterable[str],
+        answer: Mapping[str, Any],
+    ) -> None:
+        """Keep an answer; does nothing where the folder cannot be written."""
+        if self._folder is None:
+            return
+        entry = {
+            "format": _FORMAT,
+            "question": question,
+            "spots": spots,
+            "files": {path: self._hash(path) for path in files},
+            "answer": answer,
+        }
+        with contextlib.suppress(OSError):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            marker = self._folder.parent / ".gitignore"
+            if not marker.exists():
+                marker.write_text("*\n", encoding="utf-8")
+            _write_atomically(self._file(question), json.dumps(entry, separators=(",", ":")).encode())
+
+    def _file(self, question: Mapping[str, Any]) -> Path:
+        name = hashlib.sha256(json.dumps(question, sort_keys=True).encode()).hexdigest()[:32]
+        return Path(self._folder or "", f"{name}.json")
+
+    def _hash(self, path: str) -> str | None:
+        if path not in self._hashes:
+            text = self._texts.get(path)
+            try:
+                content = Path(path).read_bytes() if text is None else text.encode()
+            except OSError:
+                self._hashes[path] = None
+            else:
+                self._hashes[path] = hashlib.sha256(content).hexdigest()
+        return self._hashes[path]
+
+
+def _write_atomically(path: Path, content: bytes) -> None:
+    """Put a whole file in place or none; another run may write the same one at the same time."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".tmp-")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+        Path(temporary).replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            Path(temporary).unlink()
+        raise

@@ -1,0 +1,270 @@
+"""The parent's end of the worker: start it, ask it, and outlive whatever happens to it.
+
+    with Worker(WorkerOptions(python=..., search=(...,))) as worker:
+        worker.hello.torch                                     # "2.13.0+cpu", None where there is no torch
+        answer = worker.ask("hearing:hear", request)           # an `Answer`, whatever the code under check does
+
+An operation is `module:function` in `dynalint/confirm/worker` or in one of `WorkerOptions.folders`, whose modules may
+import the worker's by `from .witness import ...`. The function is called as `function(request, reply)` in a process of
+its own behind the sandbox's walls, with what JSON can hold of `request`; it says what it is doing by
+`reply.stage("...")` and hands over pieces of its answer by `reply.part(name, value)`. Before it imports the code under
+check it calls `loading.load_target`, which takes `request["overrides"]` (`{absolute path: text}`), so that rewritten
+modules run without being written anywhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from dynalint.errors import DynalintError
+
+_PACKAGE = Path(__file__).with_name("worker")
+_START_SECONDS = 60.0
+_IMPORT_SECONDS = 180.0
+_GRACE_SECONDS = 15.0
+# What a program needs of its surroundings to import torch and the user's packages; never a token or a password.
+_KEPT = frozenset(
+    "PATH VIRTUAL_ENV CONDA_PREFIX CONDA_DEFAULT_ENV LD_LIBRARY_PATH DYLD_LIBRARY_PATH LANG LANGUAGE TZ "
+    "CUDA_HOME CUDA_PATH CUDA_VISIBLE_DEVICES NVIDIA_VISIBLE_DEVICES SYSTEMROOT SYSTEMDRIVE WINDIR COMSPEC PATHEXT "
+    "OMP_NUM_THREADS MKL_NUM_THREADS".split()
+)
+
+
+class WorkerError(DynalintError):
+    """The worker could not be started or could not go on; the text says why in one sentence."""
+
+
+@dataclass(frozen=True)
+class WorkerOptions:
+    """How to run the worker.
+
+    `python` is the user's interpreter, `search` what to add to its `sys.path` (the project's roots), `folders` where
+    more operations are found. `seconds` is the time for one request, `memory` the bytes it may use. `required` has
+    nothing run where no sandbox holds. `cwd` is the working folder of the code under check.
+    """
+
+    python: Path = Path(sys.executable)
+    search: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+    seconds: float = 60.0
+    memory: int = 4 << 30
+    device: str = "cpu"
+    required: bool = True
+    cwd: Path = field(default_factory=Path.cwd)
+
+
+@dataclass(frozen=True)
+class Hello:
+    """Which interpreter answers: versions of Python and of torch, None where torch is not installed."""
+
+    python: str
+    torch: str | None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back: the parts in hand when the request ended, how it ended, and what was going on then.
+
+    `outcome` is `done`, or what happened instead: `refused` (no sandbox holds), `failed` (an exception in the
+    operation itself), `exit`, `signal`, `killed`, `timeout`, `memory`, `processes`, `channel`, `supervisor`, `lost`.
+    `ending` holds the particulars (`reason`, `status`, `signal`, `seconds`, `bytes`, `count`).
+    """
+
+    outcome: str
+    parts: Mapping[str, Any]
+    ending: Mapping[str, Any]
+    stage: str
+    walls: tuple[str, ...] = ()
+
+    @property
+    def done(self) -> bool:
+        """Whether the operation ran to its end."""
+        return self.outcome == "done"
+
+
+class Worker:
+    """One server process. Not for use by several threads at once; start one worker for each instead.
+
+    Raises WorkerError where the interpreter cannot be started. A server that dies is started again for the next
+    request.
+    """
+
+    def __init__(self, options: WorkerOptions) -> None:
+        self.options = options
+        self._scratch = Path(tempfile.mkdtemp(prefix="dynalint-"))
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lines: queue.Queue[bytes] = queue.Queue()
+        self._warm = False
+        self._closed = False
+        self._number = 0
+        try:
+            self.hello = self._start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Worker:  # noqa: PYI034 - typing.Self is not in Python 3.10
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def ask(self, operation: str, request: Mapping[str, Any], on_stage: Callable[[str], None] | None = None) -> Answer:
+        """Have `operation` run and return what it found; `on_stage` hears what is being done."""
+        if self._closed:
+            return Answer("lost", {}, {"reason": "the worker was closed"}, "starting")
+        if self._process is None:
+            self._start()
+        self._number += 1
+        options = self.options
+        limits = {"seconds": options.seconds, "memory": options.memory, "cpu_seconds": int(4 * options.seconds) + 1}
+        message = {
+            "id": self._number,
+            "operation": operation,
+            "request": dict(request),
+            "limits": limits,
+            "device": options.device,
+            "required": options.required,
+            "search": list(options.search),
+            "folders": list(options.folders),
+        }
+        parts: dict[str, Any] = {}
+        stage, walls = "starting", ()
+        wait = options.seconds + _GRACE_SECONDS + (0.0 if self._warm else _IMPORT_SECONDS)
+        deadline = time.monotonic() + wait
+        try:
+            self._send(message)
+            while True:
+                reply: dict[str, Any] = self._receive(deadline)
+                if reply.get("id") != self._number:
+                    continue
+                if "end" in reply:
+                    self._warm = True
+                    return Answer(reply["end"]["outcome"], parts, reply["end"], stage, tuple(walls))
+                kind, value = reply["kind"], reply["value"]
+                if kind == "stage":
+                    stage = str(value)
+                    if on_stage is not None:
+                        on_stage(stage)
+                elif kind == "part":
+                    parts[value[0]] = value[1]
+                elif kind == "sandbox":
+                    walls = value["layers"]
+        except (OSError, ValueError, KeyError, queue.Empty, EOFError) as error:
+            self._kill()
+            return Answer("lost", parts, {"reason": str(error) or type(error).__name__}, stage, tuple(walls))
+
+    def close(self) -> None:
+        """End the server and remove its scratch folder; a request in progress in another thread is lost."""
+        self._closed = True
+        self._kill()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def _start(self) -> Hello:
+        options = self.options
+        self._lines, self._warm = queue.Queue(), False
+        with tempfile.TemporaryFile() as complaints:
+            try:
+                process = subprocess.Popen(
+                    [str(options.python), str(_PACKAGE), *options.search],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=complaints,
+                    cwd=options.cwd,
+                    env=_environment(self._scratch),
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise WorkerError(f"cannot run {options.python}: {error.strerror}") from error
+            self._process = process
+            threading.Thread(target=_pump, args=(process.stdout, self._lines), daemon=True).start()
+            try:
+                hello = self._receive(time.monotonic() + _START_SECONDS)["hello"]
+            except (ValueError, KeyError, EOFError, queue.Empty) as error:
+                self._kill()
+                complaints.seek(0)
+                last = complaints.read().decode(errors="replace").strip().splitlines()[-1:]
+                reason = last[0] if last else "it gave no answer"
+                raise WorkerError(f"{options.python} cannot run the worker: {reason}") from error
+        return Hello(str(hello["python"]), hello["torch"])
+
+    def _send(self, message: Mapping[str, Any]) -> None:
+        stream = self._process.stdin if self._process is not None else None
+        if stream is None:
+            raise EOFError("the worker ended")
+        stream.write(json.dumps(message).encode() + b"\n")
+        stream.flush()
+
+    def _receive(self, deadline: float) -> dict[str, Any]:
+        line = self._lines.get(timeout=max(deadline - time.monotonic(), 0.01))
+        if not line:
+            raise EOFError("the worker ended")
+        message = json.loads(line)
+        if not isinstance(message, dict):
+            raise ValueError("the worker sent something else than a message")  # noqa: TRY004 - as a broken line
+        return message
+
+    def _kill(self) -> None:
+        """End the server; the kernel, or the supervisor when it notices, ends what the server started."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=1)
+            return
+        with contextlib.suppress(OSError):
+            if hasattr(os, "killpg"):
+                os.killpg(process.pid, signal.SIGKILL)
+            else:
+                process.kill()
+        process.wait()
+
+
+def _pump(stream: Any, lines: queue.Queue[bytes]) -> None:
+    """Move lines from the pipe to the queue, and an empty one at the end."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in stream:
+            lines.put(line)
+    lines.put(b"")
+
+
+def _environment(scratch: Path) -> dict[str, str]:
+    """Return the variables that the worker sees.
+
+    PYTHONPATH is left out: what it names must not be imported by the server, which stands outside the walls. The
+    paths go to the forked processes with each request (`WorkerOptions.search`).
+    """
+    kept = {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith("LC_")}
+    return {
+        **kept,
+        "HOME": str(scratch),
+        "TMPDIR": str(scratch),
+        "XDG_CACHE_HOME": str(scratch / "cache"),
+        "TORCHINDUCTOR_CACHE_DIR": str(scratch / "inductor"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONHASHSEED": "0",
+        "PYTHONUNBUFFERED": "1",
+        "HF_HUB_OFFLINE": "1",
+        "MPLBACKEND": "Agg",
+    }

@@ -1,0 +1,168 @@
+"""What only running showed: breaks (DYN001) and recompiles (DYN002) that no finding speaks of."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from dynalint.confirm.recompiles import guard, hint, is_about, places
+from dynalint.confirm.testimony import Testimony
+from dynalint.confirm.verdicts import Court
+from dynalint.confirm.wording import break_text, effect_text
+from dynalint.confirm.worker.records import Break, Compile, Frame
+from dynalint.findings import Evidence, Finding, Severity
+
+# Loops, context managers, inlined calls and exceptions that Dynamo runs into because of a break before.
+_CONSEQUENCES = frozenset(("GB7000", "GB0066", "GB0065", "GB0088"))
+
+
+def discoveries(court: Court, directory: Path) -> list[Finding]:
+    """Return findings for what no finding covers, one for each place and kind, paths relative to `directory`."""
+    found: dict[tuple[str, int, str], Finding] = {}
+    for testimony in court.testimonies:
+        scribe = _Scribe(court, testimony, directory)
+        for finding in (*_breaks(scribe), *_recompiles(scribe)):
+            found.setdefault((finding.path, finding.line, finding.message), finding)
+    return list(found.values())
+
+
+@dataclass(frozen=True)
+class _Scribe:
+    """Writes findings for one testimony."""
+
+    court: Court
+    testimony: Testimony
+    directory: Path
+
+    def path(self, file: str) -> str:
+        """Return a path as findings have it."""
+        path = Path(file)
+        real = Path(os.path.realpath(self.directory))
+        return path.relative_to(real).as_posix() if path.is_relative_to(real) else path.as_posix()
+
+    def columns(self, frame: Frame) -> tuple[int, int]:
+        """Return the columns of what broke, or of the whole statement line where Dynamo does not tell."""
+        sources = self.court.sources
+        if frame.column is not None and frame.end_column is not None:
+            return sources.character_columns(frame.file, frame.line, frame.column, frame.end_column)
+        line = sources.line(frame.file, frame.line)
+        start = len(line) - len(line.lstrip()) + 1
+        return start, max(len(line.rstrip()) + 1, start)
+
+    def region(self, stack: tuple[Frame, ...]) -> tuple[str, ...]:
+        """Return the chain of the user's own functions, outermost first."""
+        own = [frame for frame in stack if self.court.is_own(frame.file)]
+        names = [self.court.sources.function_at(frame.file, frame.line) or frame.function for frame in own]
+        return tuple(dict.fromkeys(names))
+
+
+def _breaks(scribe: _Scribe) -> list[Finding]:
+    court, testimony = scribe.court, scribe.testimony
+    breaks = testimony.default.breaks if testimony.default is not None else ()
+    causes = {
+        (frame.file, frame.function)
+        for seen in breaks
+        if seen.gb not in _CONSEQUENCES and (frame := court.own_frame(seen.stack)) is not None
+    }
+    found = []
+    for seen in breaks:
+        frame = court.own_frame(seen.stack)
+        if frame is None or court.attributed(seen.stack, seen.gb):
+            continue
+        if seen.gb in _CONSEQUENCES and (frame.file, frame.function) in causes:
+            continue
+        found.append(_break_finding(scribe, seen, frame))
+    return found
+
+
+def _break_finding(scribe: _Scribe, seen: Break, frame: Frame) -> Finding:
+    testimony = scribe.testimony
+    start, end = scribe.columns(frame)
+    region = scribe.region(seen.stack)
+    error = testimony.fullgraph.error if testimony.fullgraph is not None else None
+    place = scribe.court.own_frame(error.stack) if error is not None else None
+    breaks_whole = place is not None and (place.file, place.line) == (frame.file, frame.line)
+    passes = testimony.fullgraph is not None and error is None
+    innermost = seen.stack[-1]
+    where = "" if innermost == frame else f" in {innermost.function}, which this calls"
+    severity: Severity = "warning" if passes and seen.effect == "split" else "error"
+    return Finding(
+        path=scribe.path(frame.file),
+        line=frame.line,
+        column=start,
+        end_line=frame.line,
+        end_column=end,
+        code="DYN001",
+        name="graph-break",
+        category="graph-break",
+        severity=severity,
+        message=f"Dynamo breaks the graph{where}: {_kind(seen)}",
+        help=" ".join(text for text in (break_text(seen), effect_text(seen)) if text),
+        function=region[-1] if region else frame.function,
+        region=region,
+        gb=(seen.gb,) if seen.gb else (),
+        evidence=Evidence(
+            "confirmed",
+            f"{testimony.inputs} showed it.",
+            seen.gb,
+            testimony.torch,
+            "passes" if passes else "breaks" if breaks_whole else None,
+            0,
+        ),
+    )
+
+
+def _kind(seen: Break) -> str:
+    """Return the kind of a break as a phrase, without the full stop of older releases' messages."""
+    return seen.gb_type.strip().rstrip(".") or "for a reason it does not give"
+
+
+def _recompiles(scribe: _Scribe) -> list[Finding]:
+    """Report code that is still compiled again at the last of the calls alike; what settles after one is no finding."""
+    testimony = scribe.testimony
+    found = []
+    for again in testimony.recompiles:
+        if again.call != testimony.same - 1:
+            continue
+        if any(is_about(again, placed, scribe.court.sources) for placed in scribe.court.placed):
+            continue
+        found.append(_recompile_finding(scribe, again))
+    return found
+
+
+def _recompile_finding(scribe: _Scribe, again: Compile) -> Finding:
+    testimony = scribe.testimony
+    own = [
+        (file, line)
+        for file, line in places(again)
+        if Path(file).is_absolute() and scribe.court.is_own(os.path.realpath(file))
+    ]
+    file, line = own[-1] if own else (again.file, again.line)
+    frame = Frame(os.path.realpath(file), line, again.function)
+    start, end = scribe.columns(frame)
+    count = sum(other.file == again.file and other.line == again.line for other in testimony.recompiles)
+    function = scribe.court.sources.function_at(frame.file, line) or again.function
+    return Finding(
+        path=scribe.path(frame.file),
+        line=line,
+        column=start,
+        end_line=line,
+        end_column=end,
+        code="DYN002",
+        name="recompile",
+        category="recompile",
+        severity="error",
+        message=f"Dynamo compiles {function} again on every call, for the guard {guard(again)}",
+        help=hint(again),
+        function=function,
+        region=(function,),
+        evidence=Evidence(
+            "confirmed",
+            f"{testimony.inputs} showed it in {testimony.same} calls alike.",
+            None,
+            testimony.torch,
+            None,
+            count,
+        ),
+    )

@@ -1,0 +1,217 @@
+"""Ask the worker about every target, or the cache, and hold the findings against what came back."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+from dynalint.confirm.cache import VerdictCache
+from dynalint.confirm.client import Worker, WorkerOptions
+from dynalint.confirm.discoveries import discoveries
+from dynalint.confirm.options import ConfirmOptions, Target
+from dynalint.confirm.sources import Sources
+from dynalint.confirm.testimony import Testimony, record_of, testify
+from dynalint.confirm.verdicts import JUDGED, Court, Placed, judge
+from dynalint.findings import Evidence, Finding
+
+# To import torch takes a worker as long as to run this many.
+_TARGETS_WORTH_A_WORKER = 4
+
+Progress = Callable[[int, int, str], None]
+Spots = dict[str, list[list[int]]]
+
+
+def confirm(
+    findings: Sequence[Finding],
+    roots: Sequence[Target],
+    options: ConfirmOptions,
+    progress: Progress | None = None,
+    silenced: Sequence[Finding] = (),
+) -> list[Finding]:
+    """Return the findings with evidence, and DYN001 and DYN002 for what only running showed, in order of place.
+
+    `roots` are the compiled roots to run. `progress` is told how many targets are done, how many there are, and what
+    is going on; it may be called from several threads, one at a time. `silenced` are findings that the user does not
+    want to hear of: they are not returned, and what they explain is not reported as a discovery either. Nothing that
+    the code under check does raises here.
+
+    Raises:
+        WorkerError: the interpreter cannot be run.
+    """
+    sources = Sources({os.path.realpath(path): text for path, text in options.overrides.items()})
+    placed = [_placed(finding, options, sources) for finding in (*findings, *silenced)]
+    targets = sorted({replace(target, path=Path(os.path.realpath(target.path))) for target in roots})
+    if not targets:
+        return list(findings)
+    testimonies, obstacle = _Hearing(options, targets, placed, progress).hear()
+    if obstacle is not None:
+        return [_unconfirmed(finding, obstacle) for finding in findings]
+    court = Court(placed, testimonies, sources, lru_cache(maxsize=None)(options.is_own))
+    judged = judge(court)[: len(findings)]
+    return sorted([*judged, *discoveries(court, options.directory)], key=lambda finding: finding.sort_key)
+
+
+def _placed(finding: Finding, options: ConfirmOptions, sources: Sources) -> Placed:
+    path = os.path.realpath(options.directory / finding.path)
+    return Placed(finding, path, sources.spot(path, finding))
+
+
+def _unconfirmed(finding: Finding, detail: str) -> Finding:
+    if finding.category not in JUDGED:
+        return finding
+    return replace(finding, evidence=Evidence("unconfirmed", detail))
+
+
+class _Hearing:
+    """One run over all targets: the workers, the cache and the count of what is done."""
+
+    def __init__(
+        self, options: ConfirmOptions, targets: Sequence[Target], placed: Sequence[Placed], progress: Progress | None
+    ) -> None:
+        self._options = options
+        self._targets = targets
+        self._texts = {os.path.realpath(path): text for path, text in options.overrides.items()}
+        self._cache = VerdictCache(options.cache, self._texts)
+        self._spots = _spots(placed)
+        self._compare = sorted({one.path for one in placed if one.finding.category == "miscompile"})
+        self._progress = progress
+        self._lock = threading.Lock()
+        self._done = 0
+        self._obstacle: str | None = None
+
+    def hear(self) -> tuple[list[Testimony], str | None]:
+        """Return what was heard, in the order of the targets, or why nothing can be run at all."""
+        workers: SimpleQueue[Worker] = SimpleQueue()
+        count = max(1, min(self._options.jobs, len(self._targets) // _TARGETS_WORTH_A_WORKER))
+        started: list[Worker] = []
+        try:
+            for _ in range(count):
+                worker = Worker(self._worker_options())
+                started.append(worker)
+                workers.put(worker)
+            torch = started[0].hello.torch
+            if torch is None:
+                return [], (
+                    f"not run: torch is not installed for {self._options.python}; install it there, or set `python`"
+                    " to an interpreter that has it."
+                )
+            with ThreadPoolExecutor(count) as pool:
+                try:
+                    heard = list(pool.map(lambda target: self._hear_one(target, workers), self._targets))
+                except BaseException:
+                    # The pool would go through all that is left before it lets an interrupt out.
+                    self._obstacle = "interrupted"
+                    for worker in started:
+                        worker.close()
+                    raise
+        finally:
+            for worker in started:
+                worker.close()
+        return [testimony for testimony in heard if testimony is not None], self._obstacle
+
+    def _worker_options(self) -> WorkerOptions:
+        options = self._options
+        return WorkerOptions(
+            python=options.python,
+            search=tuple(map(str, options.search)),
+            seconds=options.timeout,
+            memory=options.memory,
+            device=options.device,
+            required=options.mode != "always",
+            cwd=options.project,
+        )
+
+    def _hear_one(self, target: Target, workers: SimpleQueue[Worker]) -> Testimony | None:
+        if self._obstacle is not None:
+            return None
+        worker = workers.get()
+        try:
+            self._tell(target.name)
+            return self._testimony(target, worker)
+        finally:
+            workers.put(worker)
+            with self._lock:
+                self._done += 1
+            self._tell(target.name)
+
+    def _tell(self, what: str) -> None:
+        if self._progress is not None:
+            with self._lock:
+                self._progress(self._done, len(self._targets), what)
+
+    def _testimony(self, target: Target, worker: Worker) -> Testimony:
+        """Return what is known of a target, from the cache if it still holds."""
+        torch = worker.hello.torch or ""
+        question = self._question(target, worker)
+        known = self._cache.get(question, self._spots)
+        if known is not None:
+            try:
+                return testify(target, torch, known["answer"], known["spots"])
+            except (KeyError, TypeError, ValueError):
+                pass
+        answer = worker.ask("hearing:hear", self._request(target))
+        if answer.outcome == "refused":
+            reason = answer.ending["reason"]
+            self._obstacle = f"not run: no sandbox holds on this system ({reason}); --confirm runs code all the same."
+        record = record_of(answer)
+        if answer.done:
+            # What ended otherwise, by time or memory, may end well on a quieter machine.
+            self._cache.put(question, self._spots, {str(target.path), *answer.parts.get("files", ())}, record)
+        return testify(target, torch, record, self._spots)
+
+    def _question(self, target: Target, worker: Worker) -> dict[str, Any]:
+        options = self._options
+        return {
+            "target": [str(target.path), target.module, target.qualname],
+            "example": options.example_for(target),
+            "search": [str(folder) for folder in options.search],
+            "python": [str(options.python), worker.hello.python],
+            "torch": worker.hello.torch,
+            "device": options.device,
+            "limits": [options.timeout, options.memory],
+            "compare": self._compare,
+            "dynalint": _own_hash(),
+        }
+
+    def _request(self, target: Target) -> dict[str, Any]:
+        options = self._options
+        return {
+            "name": target.path.name,
+            "target": {"path": str(target.path), "module": target.module, "qualname": target.qualname},
+            "example": options.example_for(target),
+            "folder": str(options.project),
+            "search": [str(folder) for folder in options.search],
+            "overrides": self._texts,
+            "roots": [str(root) for root in options.own_roots()],
+            "spots": self._spots,
+            "compare": self._compare,
+            "device": options.device,
+            "seconds": options.timeout,
+        }
+
+
+def _spots(placed: Iterable[Placed]) -> Spots:
+    """Return the ranges to be judged, by file, each once and in order."""
+    ranges: dict[str, set[tuple[int, int, int, int]]] = {}
+    for one in placed:
+        if one.finding.category in JUDGED:
+            ranges.setdefault(one.path, set()).add(one.spot)
+    return {path: [list(spot) for spot in sorted(found)] for path, found in sorted(ranges.items())}
+
+
+@lru_cache(maxsize=1)
+def _own_hash() -> str:
+    """Return a hash of the worker's code: another version of it may hear other things."""
+    folder = Path(__file__).with_name("worker")
+    digest = hashlib.sha256()
+    for file in sorted(folder.glob("*.py")):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()

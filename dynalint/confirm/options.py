@@ -1,0 +1,72 @@
+"""What `confirm` is told: how to run code, and which code to run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal
+
+from dynalint.confirm.worker.loading import is_below
+
+
+@dataclass(frozen=True, order=True)
+class Target:
+    """A compiled root: a class or function by its qualified name in a file.
+
+    `module` is the dotted name to import the file by, empty for a script that is part of no package.
+    """
+
+    path: Path
+    module: str
+    qualname: str
+
+    @property
+    def name(self) -> str:
+        """The target as the configuration names it: "package.module:Class", or "file.py:Class" for a script."""
+        return f"{self.module or self.path.name}:{self.qualname}"
+
+
+@dataclass(frozen=True)
+class ConfirmOptions:
+    """How code is run.
+
+    `mode` is `auto` (only where a sandbox holds) or `always`. `python` is the interpreter of the worker, with torch.
+    `timeout` are seconds for one target, `memory` bytes. `examples` maps targets, named as `Target.name` or
+    "path/below/project.py:Class", to functions that return (callable, args) or (callable, args, kwargs). `project` is
+    the folder that examples and code start from, `directory` the one that the paths of findings start from. `search`
+    are folders to import from, `roots` the folders or files that are the user's own code. `overrides` are texts to run
+    in place of what files hold. `cache` is the folder for verdicts, None to keep none. `jobs` workers run at once.
+    """
+
+    mode: Literal["auto", "always"] = "auto"
+    python: Path = Path(sys.executable)
+    timeout: float = 60.0
+    memory: int = 4 << 30
+    device: str = "cpu"
+    examples: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    project: Path = field(default_factory=Path.cwd)
+    directory: Path = field(default_factory=Path.cwd)
+    search: tuple[Path, ...] = ()
+    roots: tuple[Path, ...] = ()
+    overrides: Mapping[Path, str] = field(default_factory=lambda: MappingProxyType({}))
+    cache: Path | None = None
+    jobs: int = 1
+
+    def example_for(self, target: Target) -> str | None:
+        """Return the function that the user declared for a target, None if there is none."""
+        names = [target.name]
+        if target.path.is_relative_to(self.project):
+            names.append(f"{target.path.relative_to(self.project).as_posix()}:{target.qualname}")
+        return next((self.examples[name] for name in names if name in self.examples), None)
+
+    def own_roots(self) -> tuple[Path, ...]:
+        """Return the resolved folders and files that are the user's own code: the project, and what was named."""
+        return tuple(dict.fromkeys(Path(os.path.realpath(path)) for path in (self.project, *self.roots)))
+
+    def is_own(self, path: str) -> bool:
+        """Whether a file, by its resolved path, is the user's own code."""
+        return any(is_below(Path(path), root) for root in self.own_roots())

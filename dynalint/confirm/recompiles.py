@@ -1,0 +1,86 @@
+"""Which line makes Dynamo compile again: guards in the words of Dynamo, matched to places and names in the source."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dynalint.confirm.sources import Sources
+from dynalint.confirm.testimony import Testimony
+from dynalint.confirm.worker.records import Compile
+
+if TYPE_CHECKING:
+    from dynalint.confirm.verdicts import Placed
+
+_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+_COMMENT = re.compile(r"# (\S+\.py):(\d+) in ")
+_CACHE_ENTRY = re.compile(r"^\d+/\d+: ")
+_NOT_NAMES = frozenset("self L G len int str type id isinstance hasattr not in and or is None True False".split())
+
+
+@dataclass(frozen=True)
+class Blame:
+    """How often a finding made Dynamo compile again, and the words for it."""
+
+    count: int
+    text: str
+
+
+def blamed(placed: Placed, testimony: Testimony, sources: Sources) -> Blame | None:
+    """Return how often this finding's code made Dynamo compile again, None if it never did.
+
+    Calls alike count first; a call with another batch size counts where its guard is about this code.
+    """
+    default = testimony.default
+    if default is None:
+        return None
+    ours = [again for again in default.recompiles if is_about(again, placed, sources)]
+    alike = [again for again in ours if again.call < testimony.same]
+    other = [again for again in ours if testimony.same <= again.call < testimony.same + testimony.batch]
+    if alike:
+        text = f"compiled again {_times(len(alike))} in {testimony.same} calls alike, for the guard {guard(alike[-1])}."
+        return Blame(len(alike), text)
+    if other and placed.finding.category == "recompile":
+        return Blame(len(other), f"compiled again for another batch size, for the guard {guard(other[-1])}.")
+    return None
+
+
+def _times(count: int) -> str:
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")
+
+
+def is_about(again: Compile, placed: Placed, sources: Sources) -> bool:
+    """Whether the guard that failed was made at the finding's lines, or names what they name."""
+    if any(_same(file, placed.path) and placed.covers(placed.path, line) for file, line in places(again)):
+        return True
+    if again.file != placed.path or placed.finding.category != "recompile":
+        return False
+    words = set(re.findall(r"[A-Za-z_]\w*", guard(again))) - _NOT_NAMES
+    return bool(words & (sources.words(placed.path, placed.finding.line, placed.finding.end_line) - _NOT_NAMES))
+
+
+def places(again: Compile) -> Iterator[tuple[str, int]]:
+    """Yield the places that Dynamo names for a guard, whole paths first; a short path is the end of a whole one."""
+    for pattern in (_FRAME, _COMMENT):
+        for file, line in pattern.findall(again.recompile or ""):
+            yield file, int(line)
+
+
+def _same(file: str, path: str) -> bool:
+    return os.path.realpath(file) == path if Path(file).is_absolute() else path.endswith(os.sep + file)
+
+
+def guard(again: Compile) -> str:
+    """Return the guard that failed, in Dynamo's words, without the source that it adds."""
+    line = next(iter((again.recompile or "").splitlines()), "")
+    return " ".join(_CACHE_ENTRY.sub("", line).split("  # ")[0].split())
+
+
+def hint(again: Compile) -> str:
+    """Return the hint that Dynamo gives with a guard, empty if none."""
+    match = re.search(r"\(HINT: (.*?)\)\s*$", next(iter((again.recompile or "").splitlines()), ""))
+    return match[1] if match else ""

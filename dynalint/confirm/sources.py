@@ -1,0 +1,88 @@
+"""The text of the user's files, as verdicts need it: columns of both kinds, words of a line, names of functions."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+
+from dynalint.confirm.testimony import Spot
+from dynalint.findings import Finding
+
+_WORD = re.compile(r"[A-Za-z_]\w*")
+
+
+class Sources:
+    """Reads files once. `overrides` maps resolved paths to texts that stand in for what is on the disk."""
+
+    def __init__(self, overrides: Mapping[str, str] | None = None) -> None:
+        self._overrides = dict(overrides or {})
+        self._lines: dict[str, list[str]] = {}
+        self._functions: dict[str, list[tuple[int, int, str]]] = {}
+
+    def lines(self, path: str) -> list[str]:
+        """Return the lines of a file without their endings, none if it cannot be read."""
+        if path not in self._lines:
+            text = self._overrides.get(path)
+            if text is None:
+                try:
+                    text = Path(path).read_bytes().decode("utf-8", "replace").removeprefix("\ufeff")
+                except OSError:
+                    text = ""
+            # As Python counts lines: a form feed or a separator of another script ends none.
+            self._lines[path] = re.split(r"\r\n|\r|\n", text)
+        return self._lines[path]
+
+    def line(self, path: str, number: int) -> str:
+        """Return one line, counted from 1, empty if there is none."""
+        lines = self.lines(path)
+        return lines[number - 1] if 0 < number <= len(lines) else ""
+
+    def spot(self, path: str, finding: Finding) -> Spot:
+        """Return the range of a finding with columns as bytecode counts them."""
+        start = self._byte_column(path, finding.line, finding.column)
+        end = self._byte_column(path, finding.end_line, finding.end_column)
+        return finding.line, start, finding.end_line, end
+
+    def character_columns(self, path: str, line: int, start: int, end: int) -> tuple[int, int]:
+        """Return byte columns of one line as findings count them: characters, from 1."""
+        data = self.line(path, line).encode()
+        return tuple(len(data[:column].decode("utf-8", "replace")) + 1 for column in (start, end))  # type: ignore[return-value]
+
+    def _byte_column(self, path: str, line: int, column: int) -> int:
+        return len(self.line(path, line)[: column - 1].encode())
+
+    def words(self, path: str, first: int, last: int) -> frozenset[str]:
+        """Return the identifiers on these lines."""
+        return frozenset(word for number in range(first, last + 1) for word in _WORD.findall(self.line(path, number)))
+
+    def function_at(self, path: str, line: int) -> str:
+        """Return the qualified name of the innermost function around a line, empty outside of any."""
+        if path not in self._functions:
+            self._functions[path] = _functions("\n".join(self.lines(path)))
+        around = [(last - first, name) for first, last, name in self._functions[path] if first <= line <= last]
+        return min(around)[1] if around else ""
+
+
+@lru_cache(maxsize=64)
+def _functions(text: str) -> list[tuple[int, int, str]]:
+    """Return first line, last line and qualified name of every function of a module."""
+    found: list[tuple[int, int, str]] = []
+
+    def visit(node: ast.AST, prefix: str) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                name = f"{prefix}{child.name}"
+                if not isinstance(child, ast.ClassDef):
+                    found.append((child.lineno, child.end_lineno or child.lineno, name))
+                visit(child, f"{name}.")
+            else:
+                visit(child, prefix)
+
+    try:
+        visit(ast.parse(text), "")
+    except (SyntaxError, ValueError, RecursionError):
+        return []
+    return found

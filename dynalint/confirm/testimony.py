@@ -1,0 +1,147 @@
+"""What one target showed, in the parent's own types; also what the cache keeps of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from dynalint.confirm.client import Answer
+from dynalint.confirm.options import Target
+from dynalint.confirm.worker.records import (
+    Break,
+    Comparison,
+    Compile,
+    EagerRun,
+    Explanation,
+    Failure,
+    Frame,
+    Run,
+    decode,
+)
+
+Spot = tuple[int, int, int, int]
+"""A range of source as bytecode counts it: lines 1-based, columns 0-based in UTF-8 bytes, the end exclusive."""
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How many operations lie in a spot, and how many of them Dynamo traced in frames that it captured."""
+
+    operations: int
+    traced: int
+
+    @property
+    def whole(self) -> bool:
+        """Whether Dynamo traced all there is."""
+        return 0 < self.operations == self.traced
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a target was not heard to the end: `phase` is one of the worker's, or `process` where its process ended."""
+
+    phase: str
+    stage: str
+    outcome: str
+    ending: Mapping[str, Any]
+    failure: Failure | None
+
+
+@dataclass(frozen=True)
+class Testimony:
+    """All that is known of one target; what could not be heard is None, and `problem` says why.
+
+    `same` calls were alike and came first, `batch` more had another batch size. Paths are resolved.
+    """
+
+    target: Target
+    torch: str
+    inputs: str
+    same: int
+    batch: int
+    problem: Problem | None
+    eager: EagerRun | None
+    default: Run | None
+    fullgraph: Run | None
+    explain: Explanation | None
+    comparison: Comparison | None
+    coverage: Mapping[str, Mapping[Spot, Coverage]]
+    files: frozenset[str]
+
+    @cached_property
+    def recompiles(self) -> tuple[Compile, ...]:
+        """Compiles in calls like those before them that replaced code which should have fitted."""
+        return tuple(c for c in self.default.recompiles if c.call < self.same) if self.default is not None else ()
+
+
+def testify(target: Target, torch: str, answer: Mapping[str, Any], spots: Mapping[str, list[list[int]]]) -> Testimony:
+    """Build a testimony from what `record_of` returned; raises KeyError, TypeError or ValueError if it does not fit."""
+    parts = answer["parts"]
+    told = parts.get("problem")
+    problem = None
+    if told is not None:
+        problem = Problem(told["phase"], answer["stage"], "done", {}, decode(Failure, told["failure"]))
+    elif answer["outcome"] != "done":
+        problem = Problem("process", answer["stage"], answer["outcome"], answer["ending"], None)
+    calls = parts.get("calls", {"same": 0, "batch": 0})
+    return Testimony(
+        target=target,
+        torch=torch.partition("+")[0],
+        inputs=parts.get("inputs", ""),
+        same=calls["same"],
+        batch=calls["batch"],
+        problem=problem,
+        eager=_decoded(EagerRun, parts, "eager"),
+        default=_resolved(_decoded(Run, parts, "default")),
+        fullgraph=_resolved(_decoded(Run, parts, "fullgraph")),
+        explain=_decoded(Explanation, parts, "explain"),
+        comparison=_decoded(Comparison, parts, "compare"),
+        coverage={
+            path: {_spot(spot): Coverage(**counts) for spot, counts in zip(spots[path], found, strict=True)}
+            for path, found in parts.get("coverage", {}).items()
+        },
+        files=frozenset(parts.get("files", ())),
+    )
+
+
+def record_of(answer: Answer) -> dict[str, Any]:
+    """Return what `testify` needs of a worker's answer, as what JSON can hold."""
+    return {
+        "outcome": answer.outcome,
+        "ending": dict(answer.ending),
+        "stage": answer.stage,
+        "parts": dict(answer.parts),
+    }
+
+
+def _spot(spot: list[int]) -> Spot:
+    line, column, end_line, end_column = spot
+    return line, column, end_line, end_column
+
+
+def _decoded(cls: type[Any], parts: Mapping[str, Any], name: str) -> Any:
+    return decode(cls, parts[name]) if parts.get(name) is not None else None
+
+
+def _resolved(run: Run | None) -> Run | None:
+    """Name files in breaks, compiles and errors by their resolved paths."""
+    if run is None:
+        return None
+    error = run.error
+    return replace(
+        run,
+        breaks=tuple(_resolved_stack(found) for found in run.breaks),
+        compiles=tuple(replace(found, file=os.path.realpath(found.file)) for found in run.compiles),
+        error=None if error is None else replace(error, stack=tuple(map(_resolved_frame, error.stack))),
+    )
+
+
+def _resolved_stack(found: Break) -> Break:
+    return replace(found, stack=tuple(map(_resolved_frame, found.stack)))
+
+
+def _resolved_frame(frame: Frame) -> Frame:
+    return replace(frame, file=os.path.realpath(frame.file))

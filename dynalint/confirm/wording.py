@@ -1,0 +1,125 @@
+"""Sentences for the user: what Dynamo said of a break, and why something could not be run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from dynalint.confirm.options import Target
+from dynalint.confirm.testimony import Problem
+from dynalint.confirm.worker.records import Break, Failure
+
+# Hints that Dynamo gives with nearly every break and that help nobody who reads about one line.
+_EMPTY_HINTS = (
+    "It may be possible to write Dynamo tracing rules",
+    "This graph break is fundamental",
+    "Please report an issue",
+    "This graph break may have been caused by an earlier graph break",
+    "This is likely to be a Dynamo bug",
+)
+_LONGEST = 240
+_HINTS = 2
+_NETWORK_TYPES = frozenset(
+    ("gaierror", "URLError", "ConnectionError", "ConnectTimeout", "TimeoutError", "MaxRetryError")
+)
+
+
+def break_text(found: Break | Failure) -> str:
+    """Return Dynamo's explanation, and the first hints that say something about this very break and are short."""
+    hints = [hint for hint in found.hints if not hint.startswith(_EMPTY_HINTS)]
+    short = [hint for hint in hints if len(hint) <= _LONGEST] or hints
+    explanation = found.explanation or found.gb_type or "Dynamo gives no explanation."
+    return " ".join([_sentence(explanation), *(f"Hint: {_sentence(hint)}" for hint in short[:_HINTS])])
+
+
+def effect_text(found: Break) -> str:
+    """Return what a break costs beyond one more graph, empty if nothing."""
+    if found.effect == "frame":
+        return "The whole function goes back to eager."
+    return "The rest of the function goes back to eager." if found.effect == "rest" else ""
+
+
+def _sentence(text: str) -> str:
+    """Return the text on one line, ended by a full stop, without a trace of graph variables."""
+    text = re.split(r"\s*The branch condition involves a tensor computed", text)[0]
+    text = " ".join(text.split())
+    if len(text) > _LONGEST:
+        text = f"{text[: _LONGEST - 3].rsplit(' ', 1)[0]}..."
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def problem_text(problem: Problem, target: Target, torch: str) -> str:
+    """Return one sentence on why a target was not heard, and what would help."""
+    if problem.failure is None:
+        return _process_text(problem)
+    if torch == "" and problem.failure.type == "ModuleNotFoundError":
+        return f"torch is not installed for the interpreter that runs the code: {problem.failure.message}."
+    walls = _walls_text(problem.failure)
+    what = {
+        "import": f"{target.path.name} cannot be imported",
+        "build": f"{target.qualname} cannot be built",
+        "inputs": f"{target.qualname} was not run",
+        "run": f"{target.qualname} was run and failed",
+    }[problem.phase]
+    if walls:
+        return f"{what}: {walls}."
+    where = _place(problem.failure)
+    reason = _first_line(problem.failure.message) or "no message"
+    if problem.phase == "inputs":
+        return f"{what}: {reason}; declare an example for {target.name!r} under [tool.dynalint.examples]."
+    help_text = (
+        "" if problem.phase == "import" else f"; an example for {target.name!r} under [tool.dynalint.examples] may help"
+    )
+    return f"{what}: {problem.failure.type}: {reason}{where}{help_text}."
+
+
+def _process_text(problem: Problem) -> str:
+    ending, stage = problem.ending, problem.stage
+    if problem.outcome == "refused":
+        return f"nothing was run, for no sandbox holds here: {ending['reason']}; --confirm runs the code all the same."
+    if problem.outcome == "failed":
+        return f"the worker failed while {stage}: {_first_line(str(ending['reason']))}."
+    if problem.outcome == "lost":
+        return f"the worker was lost while {stage}: {ending['reason']}."
+    did = {
+        "timeout": "did not end within {seconds:g} s",
+        "memory": "used more than {size} of memory",
+        "processes": "started more than {count} processes",
+        "exit": "ended the process with status {status}",
+        "signal": "crashed with {signal}",
+        "killed": "was ended by the system with {signal} (out of memory or processor time)",
+        "channel": "closed file descriptors that it had not opened",
+        "supervisor": "ended the process that watches it",
+    }[problem.outcome]
+    return f"the code {did.format(size=_size(ending.get('bytes', 0)), **ending)} while {stage}."
+
+
+def _walls_text(failure: Failure) -> str:
+    """Return what the code tried that the sandbox forbids, empty if the failure is of another kind."""
+    message = failure.message
+    files = {Path(frame.file).name for frame in failure.stack}
+    if failure.type in _NETWORK_TYPES or ("Operation not permitted" in message and "socket.py" in files):
+        return f"it needs the network, which the sandbox does not give ({failure.type}{_place(failure)})"
+    refused = re.search(r"\[Errno (?:13|30)\] [^:]*: (.*)", message)
+    if failure.type in ("PermissionError", "OSError") and refused:
+        return f"it writes outside the scratch folder, which the sandbox forbids: {refused[1]}{_place(failure)}"
+    if failure.type == "MemoryError" or re.search(r"can't allocate memory|std::bad_alloc", message):
+        return f"it needs more memory than it may use{_place(failure)}"
+    if re.search(r"File too large|No space left", message):
+        return f"it writes more than it may{_place(failure)}"
+    return ""
+
+
+def _place(failure: Failure) -> str:
+    """Return where in the user's code, the innermost frame that is not torch's or Python's, empty if unknown."""
+    frames = [frame for frame in failure.stack if "site-packages" not in frame.file and "/lib/python" not in frame.file]
+    return f" ({Path(frames[-1].file).name}:{frames[-1].line})" if frames else ""
+
+
+def _first_line(text: str) -> str:
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "").rstrip(".")
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."
+
+
+def _size(count: int) -> str:
+    return f"{count / (1 << 30):.3g} GiB" if count >= 1 << 30 else f"{count / (1 << 20):.3g} MiB"

@@ -1,0 +1,206 @@
+"""Say how two observations of the same call differ, in a clause for a report."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from .observe import ADDRESS, PLAIN, Observation
+
+_MOST_COMPARED = 100_000
+
+
+@dataclass(frozen=True)
+class Equality:
+    """What counts as equal.
+
+    `exact` asks for the same numbers, else for numbers as close as their dtype allows. `numbers` are attributes in
+    which a 0-dim tensor may stand for a Python number. `compiled` makes the allowances that a compiler needs: rounding,
+    zeros for no gradient, its own exceptions, views and effects.
+    """
+
+    exact: bool = True
+    numbers: frozenset[str] = frozenset()
+    compiled: bool = False
+
+
+def difference(one: Observation, other: Observation, equality: Equality) -> str | None:
+    """Return what differs first, as a clause that begins with the aspect; None if nothing does."""
+    if (one.error is None) != (other.error is None) or (one.error != other.error and not equality.compiled):
+        return f"exception: {_raised(one.error)} became {_raised(other.error)}"
+    checks: list[tuple[str, Any, Any]] = []
+    if one.error is None:
+        checks += [("output", one.output, other.output), ("input", one.inputs, other.inputs)]
+    for where, left, right in checks:
+        found = _differ(where, left, right, equality, set())
+        if found:
+            return found
+    found = _gradients_differ(one, other, equality) if one.error is None else None
+    found = found or _states_differ(one, other, equality)
+    if found or equality.compiled:
+        return found
+    if one.keys != other.keys:
+        return f"state_dict: {_listed(one.keys, other.keys)}"
+    if one.aliases != other.aliases:
+        return f"memory: {_listed(one.aliases, other.aliases)}"
+    for name, left in one.effects.items():
+        found = _differ(name, left, other.effects.get(name), equality, set())
+        if found:
+            return found if not name.startswith("the random state") else f"{name} differs afterwards"
+    return None
+
+
+def _raised(error: tuple[str, str] | None) -> str:
+    return "none" if error is None else f"{error[0]}({(error[1].splitlines() or [''])[0][:160]!r})"
+
+
+def _listed(one: tuple[str, ...], other: tuple[str, ...]) -> str:
+    lost = [item for item in one if item not in other]
+    new = [item for item in other if item not in one]
+    parts = [f"{', '.join(lost)} before and not after"] if lost else []
+    parts += [f"{', '.join(new)} after and not before"] if new else []
+    return "; ".join(parts) or "another order"
+
+
+def _gradients_differ(one: Observation, other: Observation, equality: Equality) -> str | None:
+    for name in dict.fromkeys([*one.gradients, *other.gradients]):
+        left, right = one.gradients.get(name), other.gradients.get(name)
+        if equality.compiled:
+            left = torch.zeros_like(right) if left is None and right is not None else left
+            right = torch.zeros_like(left) if right is None and left is not None else right
+        if left is None or right is None:
+            if left is not right:
+                return f"gradient of {name}: {'some became none' if right is None else 'none became some'}"
+            continue
+        found = _differ(f"gradient of {name}", left, right, equality, set())
+        if found:
+            return found
+    return None
+
+
+def _states_differ(one: Observation, other: Observation, equality: Equality) -> str | None:
+    for name in dict.fromkeys([*one.state, *other.state]):
+        number = name.rpartition(".")[2] in equality.numbers
+        if (name in one.state) != (name in other.state):
+            if number or equality.compiled:
+                continue  # the compiler leaves notes of its own on what it compiled
+            return f"{_kept(name)}: {'gone' if name in one.state else 'new'}"
+        left, right = one.state[name], other.state[name]
+        if number and isinstance(right, torch.Tensor) and right.dim() == 0 and not isinstance(left, torch.Tensor):
+            right = right.item()
+        found = _differ(_kept(name), left, right, equality, set())
+        if found:
+            return found
+    return None
+
+
+def _kept(name: str) -> str:
+    return name if name.startswith(("global ", "closure ")) else f"attribute {name}"
+
+
+def _differ(where: str, one: Any, other: Any, equality: Equality, seen: set[tuple[int, int]]) -> str | None:
+    """Compare two values of any kind, by the names of their types where the two versions have classes of their own."""
+    if (id(one), id(other)) in seen or len(seen) > _MOST_COMPARED:
+        return None
+    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+        return _tensors_differ(where, one, other, equality)
+    if type(one).__qualname__ != type(other).__qualname__:
+        return f"{where}: {_worded(one)} became {_worded(other)}"
+    if isinstance(one, PLAIN):
+        return None if _equal_plain(one, other, equality) else f"{where}: {_worded(one)} became {_worded(other)}"
+    seen.add((id(one), id(other)))
+    left, right = _children(one), _children(other)
+    if left is None or right is None:
+        return None
+    if [key for key, _ in left] != [key for key, _ in right]:
+        if len(left) != len(right):
+            return f"{where}: {len(left)} items became {len(right)}"
+        return f"{where}: {[key for key, _ in left]} became {[key for key, _ in right]}"
+    for (key, item), (_, counterpart) in zip(left, right, strict=True):
+        found = _differ(f"{where}{key}", item, counterpart, equality, seen)
+        if found:
+            return found
+    return None
+
+
+def _children(value: Any) -> list[tuple[str, Any]] | None:
+    """Return what a value holds, with the text that leads to each; None for what is compared by its type alone."""
+    if isinstance(value, Mapping):
+        return [
+            (f"[{'a tensor' if isinstance(key, torch.Tensor) else repr(key)}]", item) for key, item in value.items()
+        ]
+    if isinstance(value, set | frozenset):
+        return [(f"[{text}]", None) for text in sorted(ADDRESS.sub("0x", repr(item)) for item in value)]
+    if isinstance(value, list | tuple) or (hasattr(value, "__iter__") and type(value).__module__ == "collections"):
+        return [(f"[{position}]", item) for position, item in enumerate(value)]
+    if type(value).__module__ == "numpy" and type(value).__name__ == "ndarray":
+        return [("", torch.as_tensor(value))] if value.dtype.kind in "biufc" else [("", value.tolist())]
+    if isinstance(value, type | nn.Module) or callable(value):
+        return None
+    attributes = getattr(value, "__dict__", None)
+    return None if attributes is None else [(f".{name}", item) for name, item in attributes.items()]
+
+
+def _equal_plain(one: Any, other: Any, equality: Equality) -> bool:
+    if isinstance(one, float) and isinstance(other, float):
+        close = (equality.compiled or not equality.exact) and math.isclose(one, other, rel_tol=1e-5, abs_tol=1e-7)
+        return close or one == other or (math.isnan(one) and math.isnan(other))
+    if isinstance(one, str) and isinstance(other, str):
+        return ADDRESS.sub("0x", one) == ADDRESS.sub("0x", other)
+    return bool(one == other)
+
+
+def _tensors_differ(where: str, one: torch.Tensor, other: torch.Tensor, equality: Equality) -> str | None:
+    for name in ("dtype", "shape", "device", "layout"):
+        left, right = getattr(one, name), getattr(other, name)
+        if left != right:
+            return f"{where}: {name} {_short(left)} became {_short(right)}"
+    if one.requires_grad != other.requires_grad and not equality.compiled:
+        return f"{where}: requires_grad {one.requires_grad} became {other.requires_grad}"
+    left, right = one.detach(), other.detach()
+    same = _equal_bits(left, right) if equality.exact and not equality.compiled else _close(left, right)
+    return None if same else f"{where}: {_numbers(one)} became {_numbers(other)}"
+
+
+def _equal_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether all numbers are the same; NaN is NaN, and zero is zero whatever its sign."""
+    try:
+        torch.testing.assert_close(one, other, rtol=0.0, atol=0.0, equal_nan=True)
+    except (AssertionError, RuntimeError, NotImplementedError):
+        return False
+    return True
+
+
+def _close(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether numbers differ by rounding at most, as sums of numbers as large as the largest here may."""
+    if not (one.is_floating_point() or one.is_complex()) or not one.numel():
+        return _equal_bits(one, other)
+    finite = torch.nan_to_num(one.abs(), nan=0.0, posinf=0.0)
+    allowed = math.sqrt(torch.finfo(one.dtype).eps) * max(float(finite.max()), 1e-6)
+    try:
+        torch.testing.assert_close(one, other, rtol=0.0, atol=allowed, equal_nan=True)
+    except (AssertionError, RuntimeError, NotImplementedError):
+        return False
+    return True
+
+
+def _short(value: Any) -> str:
+    return str(tuple(value)) if isinstance(value, torch.Size) else str(value)
+
+
+def _numbers(tensor: torch.Tensor) -> str:
+    numbers = tensor.detach().flatten()[:4].tolist()
+    text = ", ".join(f"{number:.6g}" if isinstance(number, float) else str(number) for number in numbers)
+    return f"[{text}{', ...' if tensor.numel() > 4 else ''}]"
+
+
+def _worded(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"a tensor of {str(value.dtype).removeprefix('torch.')}"
+    text = repr(value) if isinstance(value, PLAIN) else f"a {type(value).__qualname__}"
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -1,0 +1,261 @@
+"""The operation behind every verdict: import a target, find inputs for it, hear all witnesses.
+
+Parts of the answer, in the order in which they are known:
+
+    files     the project's own source files that were imported
+    inputs    how the target was built and called, in words
+    problem   why there is nothing more to come: `{"phase", "failure"}`, phases `import`, `build`, `inputs`, `run`
+    eager, default, fullgraph, explain       records of `witness`
+    coverage  for each spot asked about, how much of its bytecode Dynamo traced in frames that it captured
+    compare   a record of `compare`, where one of the files in `request["compare"]` was imported
+"""
+
+from __future__ import annotations
+
+import copy
+import dis
+import inspect
+import itertools
+import sys
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import torch
+from torch import nn
+
+from . import loading, witness
+from .compare import compare
+from .inputs import NoInputsError, constructor_call, find_call
+from .records import EagerRun, Failure, Run, Span, encode
+from .reports import failure
+from .variants import options, other_batch, rising, variants
+from .wire import Reply
+from .witness import Call, Maker
+
+_REPEATS = 3
+_OPTIONS = 4
+
+
+class ProblemError(Exception):
+    """What keeps a target from being heard, as the parts of the answer tell it."""
+
+    def __init__(self, phase: str, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.phase = phase
+        self.failure = failure
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is to be run: a maker of fresh callables, one call that works or is meant to, and words for both."""
+
+    make: Maker
+    call: Call
+    text: str
+
+
+def hear(request: Mapping[str, Any], reply: Reply) -> None:
+    """Answer one request: `target`, `example`, `search`, `overrides`, `folder`, `roots`, `spots`, `compare`, ...
+
+    `spots` maps absolute paths to ranges `[line, column, end line, end column]`, columns 0-based in UTF-8 bytes.
+    """
+    witness.hear_own_compiles()
+    loading.prepare(request["search"], request["overrides"])
+    try:
+        subject = _subject(request, reply)
+        reply.part("inputs", subject.text)
+        _testify(subject, request, reply)
+    except ProblemError as problem:
+        reply.part("problem", {"phase": problem.phase, "failure": encode(problem.failure)})
+    finally:
+        reply.part("files", loading.imported_files(request["roots"]))
+
+
+def _subject(request: Mapping[str, Any], reply: Reply) -> Subject:
+    target, device = request["target"], request["device"]
+    reply.stage(f"importing {request['name']}")
+    if request["example"]:
+        found = _guarded("import", lambda: loading.load_reference(request["example"], request["folder"]))
+        return _declared(found, request["example"], device)
+    found = _guarded("import", lambda: loading.load_target(target))
+    reply.stage(f"building {target['qualname']}")
+    make, text = _maker(found, target, device)
+    function = _guarded("build", lambda: witness.fresh_callable(make))
+    if not callable(function):
+        raise ProblemError("build", Failure("TypeError", f"{target['qualname']} cannot be called", 0))
+    reply.stage(f"looking for inputs of {target['qualname']}")
+    try:
+        call = find_call(function, device, request["seconds"] / 4)
+    except NoInputsError as error:
+        raise ProblemError("inputs", Failure("NoInputs", str(error), 0)) from error
+    except BaseException as error:
+        raise ProblemError("run", failure(error, 0)) from error
+    return Subject(
+        make, call.call, f"{text}, called with {call.text}" if call.text else f"{text}, called without arguments"
+    )
+
+
+def _guarded(phase: str, act: Callable[[], Any]) -> Any:
+    """Do what runs user code, and turn whatever it raises into a problem."""
+    try:
+        return act()
+    except NoInputsError as error:
+        raise ProblemError(phase, Failure("NoInputs", str(error), 0)) from error
+    except BaseException as error:
+        raise ProblemError(phase, failure(error, 0)) from error
+
+
+def _declared(example: Any, name: str, device: str) -> Subject:
+    """Call the user's example function and check what it returns."""
+
+    def produce() -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+        torch.manual_seed(0)
+        made = example()
+        parts = tuple(made) if isinstance(made, (tuple, list)) else ()
+        if len(parts) not in (2, 3) or not callable(parts[0]) or not isinstance(parts[1], (tuple, list)):
+            raise TypeError(f"example {name!r} must return (callable, args) or (callable, args, kwargs)")
+        return parts[0], tuple(parts[1]), dict(parts[2]) if len(parts) == 3 else {}
+
+    _, args, kwargs = _guarded("build", produce)
+    return Subject(
+        lambda: _placed(produce()[0], device), witness.to_device((args, kwargs), device), f"the example {name}"
+    )
+
+
+def _maker(found: Any, target: Mapping[str, str], device: str) -> tuple[Maker, str]:
+    """Return a maker for a class, a method, a module or a function, and words for it."""
+    found = getattr(found, "_orig_mod", found)
+    if isinstance(found, nn.Module):
+        return (lambda: _placed(copy.deepcopy(found), device)), target["qualname"]
+    if isinstance(found, type):
+        build, text = _guarded("build", lambda: constructor_call(found))
+        return (lambda: _placed(build(), device)), text
+    owner, _, name = target["qualname"].rpartition(".")
+    if owner and isinstance(found, types.FunctionType):
+        cls = loading.load_target({**target, "qualname": owner})
+        if isinstance(cls, type) and not isinstance(inspect.getattr_static(cls, name), staticmethod):
+            build, text = _guarded("build", lambda: constructor_call(cls))
+            return (lambda: getattr(_placed(build(), device), name)), f"{text}.{name}"
+    return (lambda: found), target["qualname"]
+
+
+def _placed(function: Any, device: str) -> Any:
+    return function.to(device) if isinstance(function, nn.Module) and device != "cpu" else function
+
+
+def _testify(subject: Subject, request: Mapping[str, Any], reply: Reply) -> None:
+    """Run all modes and hand over what each showed."""
+    make, name = subject.make, request["target"]["qualname"]
+    watched = _watched(request["spots"])
+    reply.stage(f"running {name} without the compiler")
+    calls = [subject.call] * _REPEATS
+    first = witness.eager_run(make, calls)
+    if first.error is not None:
+        raise ProblemError("run", first.error)
+    batch = other_batch(subject.call)
+    if batch is not None and _works(make, batch):
+        calls.append(batch)
+    repeats = len(calls)
+    calls += [call for call in variants(subject.call) if _works(make, call)]
+    calls += _optional(make, subject.call)
+    eager = witness.eager_run(make, calls, watched)
+    if eager.error is not None:
+        # Each call works by itself, and not after the others: keep to those that go together.
+        calls = calls[: max(eager.error.call, _REPEATS)]
+        eager = replace(eager, error=None)
+    reply.part("eager", encode(_by_path(eager, watched)))
+    reply.part("calls", {"same": _REPEATS, "batch": repeats - _REPEATS, "all": len(calls)})
+    reply.stage(f"running {name} under torch.compile")
+    default = witness.default_run(make, calls, watched)
+    reply.part("default", encode(replace(default, traced={})))
+    reply.part("coverage", _coverage(request["spots"], watched, default.traced, request["overrides"]))
+    reply.stage(f"running {name} with fullgraph=True")
+    reply.part("fullgraph", encode(_fullgraph(make, calls[:repeats], calls[repeats:])))
+    reply.stage(f"running torch._dynamo.explain on {name}")
+    reply.part("explain", encode(witness.explain_call(make, calls[0])))
+    if not set(request["compare"]).isdisjoint(loading.imported_files(request["compare"])):
+        reply.stage(f"comparing {name} with and without the compiler")
+        grown = rising(subject.call, _REPEATS)
+        grown = grown if witness.eager_run(make, grown).error is None else calls[:_REPEATS]
+        reply.part("compare", encode(compare(make, grown)))
+
+
+def _optional(make: Maker, call: Call) -> list[Call]:
+    """Return calls that set what `call` leaves at its default, one for each of the first few parameters."""
+    calls = []
+    for alternatives in itertools.islice(options(witness.fresh_callable(make), call), _OPTIONS):
+        calls += [working for working in alternatives if _works(make, working)][:1]
+    return calls
+
+
+def _fullgraph(make: Maker, repeats: Sequence[Call], others: Sequence[Call]) -> Run:
+    """Run with `fullgraph=True`, the calls alike by themselves: the others may need a compile each, up to the limit."""
+    run = witness.fullgraph_run(make, repeats)
+    if run.error is None and others:
+        other = witness.fullgraph_run(make, others)
+        return run if other.error is None or other.error.recompile_limit else other
+    return run
+
+
+def _works(make: Maker, call: Call) -> bool:
+    return witness.eager_run(make, [call]).error is None
+
+
+def _watched(spots: Mapping[str, Any]) -> dict[str, str]:
+    """Return, for each file asked about, the name that its code objects have, with the path it was asked by."""
+    named = {}
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if isinstance(file, str) and (path := str(Path(file).resolve())) in spots:
+            named[file] = path
+    return named
+
+
+def _by_path(run: EagerRun, watched: Mapping[str, str]) -> EagerRun:
+    return replace(run, lines={watched[file]: lines for file, lines in run.lines.items()})
+
+
+def _coverage(
+    spots: Mapping[str, Sequence[Sequence[int]]],
+    watched: Mapping[str, str],
+    traced: Mapping[str, Sequence[Span]],
+    overrides: Mapping[str, str],
+) -> dict[str, list[dict[str, int]]]:
+    """Count, for each spot, the operations that lie within it and those of them that Dynamo traced."""
+    answer = {}
+    for file, path in watched.items():
+        seen = set(traced.get(file, ()))
+        text = overrides.get(path)
+        source = text.encode() if text is not None else Path(path).read_bytes()
+        spans = set(_spans(compile(source, file, "exec", dont_inherit=True)))
+        answer[path] = [
+            {"operations": len(inside), "traced": len(inside & seen)}
+            for spot in spots[path]
+            for inside in ({span for span in spans if _within(span, spot)},)
+        ]
+    return answer
+
+
+def _spans(code: CodeType) -> Iterator[Span]:
+    """Yield the places of all instructions of a code object and of those nested in it: whole lines before 3.11."""
+    positions = getattr(code, "co_positions", None)
+    if positions is None:
+        for _, line in dis.findlinestarts(code):
+            yield line, 0, line, 0
+    else:
+        for line, end_line, column, end_column in positions():
+            if None not in (line, end_line, column, end_column):
+                yield line, column, end_line, end_column
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _spans(constant)
+
+
+def _within(span: Span, spot: Sequence[int]) -> bool:
+    if span[1] == span[3] == 0 and span[0] == span[2]:
+        return spot[0] <= span[0] <= spot[2]
+    return (spot[0], spot[1]) <= span[:2] and span[2:] <= (spot[2], spot[3])

@@ -1,0 +1,158 @@
+"""Import the code under check the way its own project would. Standard library only."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import linecache
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+_INSTALLED = frozenset(("site-packages", "dist-packages"))
+
+
+class LoadError(Exception):
+    """The code under check has no such module, class or function; the text says so in one sentence."""
+
+
+def prepare(search: Iterable[str], overrides: Mapping[str, str]) -> None:
+    """Put `search` in front of `sys.path`, and have the modules in `overrides` run from the texts given.
+
+    `overrides` maps absolute paths to texts; tracebacks and Dynamo's reports show the text given too.
+    """
+    first = list(dict.fromkeys(search))
+    sys.path[:] = first + [entry for entry in sys.path if entry not in first]
+    if overrides:
+        texts = {str(Path(path).resolve()): text for path, text in overrides.items()}
+        sys.meta_path.insert(0, _OverridingFinder(texts))
+
+
+class _OverridingFinder(importlib.abc.MetaPathFinder):
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        self._texts = texts
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        if spec is None or spec.origin is None or not spec.has_location:
+            return None
+        return self.override(spec)
+
+    def override(self, spec: importlib.machinery.ModuleSpec) -> importlib.machinery.ModuleSpec | None:
+        origin = str(spec.origin)
+        text = self._texts.get(str(Path(origin).resolve()))
+        if text is None:
+            return None
+        spec.loader = _TextLoader(spec.name, origin, text)
+        return spec
+
+
+class _TextLoader(importlib.machinery.SourceFileLoader):
+    """Loads a module from a text as though its file held it; compiled files are neither read nor written."""
+
+    def __init__(self, fullname: str, path: str, text: str) -> None:
+        super().__init__(fullname, path)
+        self._text = text
+
+    def get_code(self, fullname: str) -> Any:
+        # An entry without a time of change is one that linecache never compares with the disk.
+        linecache.cache[self.path] = (len(self._text), None, self._text.splitlines(keepends=True), self.path)
+        return self.source_to_code(self._text.encode(), self.path)
+
+    def get_source(self, fullname: str) -> str:
+        return self._text
+
+
+def load_module(path: str, name: str) -> ModuleType:
+    """Import the file `path`, as module `name` if that is what the name stands for, else by its path alone.
+
+    Raises whatever the module raises, and LoadError where there is no such file.
+    """
+    if not Path(path).is_file():
+        raise LoadError(f"{path} does not exist")
+    if name:
+        try:
+            module = importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name is None or not (name == error.name or name.startswith(f"{error.name}.")):
+                raise
+        else:
+            if _same_file(getattr(module, "__file__", None), path):
+                return module
+    return _load_by_path(path, name)
+
+
+def _same_file(one: str | None, other: str) -> bool:
+    return one is not None and Path(one).resolve() == Path(other).resolve()
+
+
+def _load_by_path(path: str, name: str) -> ModuleType:
+    """Run a file that is part of no package; its folder comes first on the search path, and it is not `__main__`."""
+    stem = Path(path).stem
+    name = stem if stem.isidentifier() and stem not in sys.modules else f"_dynalint_target_{abs(hash((path, name)))}"
+    sys.path.insert(0, str(Path(path).parent))
+    spec = importlib.util.spec_from_file_location(name, path)
+    for finder in sys.meta_path:
+        if isinstance(finder, _OverridingFinder) and spec is not None:
+            spec = finder.override(spec) or spec
+    if spec is None or spec.loader is None:
+        raise LoadError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def load_target(target: Mapping[str, str]) -> Any:
+    """Return the object that `{"path", "module", "qualname"}` names; raises LoadError where the module lacks it."""
+    module = load_module(target["path"], target["module"])
+    return _attribute(module, target["qualname"], target["path"])
+
+
+def load_reference(reference: str, folder: str) -> Any:
+    """Return what "package.module:name" or "path/to/file.py:name" names; paths are relative to `folder`."""
+    where, _, qualname = reference.rpartition(":")
+    if where.endswith(".py"):
+        path = str(Path(folder, where))
+        return _attribute(load_module(path, ""), qualname, where)
+    return _attribute(importlib.import_module(where), qualname, where)
+
+
+def _attribute(module: ModuleType, qualname: str, where: str) -> Any:
+    try:
+        return reduce(getattr, qualname.split("."), module)
+    except AttributeError:
+        raise LoadError(f"{where} has no {qualname!r} once it is imported") from None
+
+
+def imported_files(roots: Iterable[str]) -> list[str]:
+    """Return the source files below `roots` that this process has imported, sorted.
+
+    What is installed below a root, in an environment inside the project say, does not count; a root may itself be
+    an installed package.
+    """
+    folders = [Path(root).resolve() for root in roots]
+    files = set()
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if isinstance(file, str) and file.endswith(".py"):
+            path = Path(file).resolve()
+            if any(is_below(path, folder) for folder in folders):
+                files.add(str(path))
+    return sorted(files)
+
+
+def is_below(path: Path, root: Path) -> bool:
+    """Whether a resolved path is `root` or belongs to it, packages installed below it left out."""
+    return path.is_relative_to(root) and _INSTALLED.isdisjoint(path.relative_to(root).parts)

@@ -1,0 +1,277 @@
+"""Take two versions of a callable through the same calls, from the same state, until all that was asked for has run."""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice, takewhile
+from typing import Any, cast
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from .differ import Equality, difference
+from .observe import Observation, globals_of, modules_of, observe, parameters_of
+from .trials import BASE, BATCHES, NO_NUMBERS, STATES, USUAL, StateChange, Trial, random_trials, visit
+from .versions import Version
+from .witness import Call, Maker, force_eager, fresh_callable
+
+MARK = "__dynalint_side__"
+_REPEATS = 3
+_LEAST_DRAWN = 4
+_FIRST_DRAWN = 8
+_MORE_DRAWN = 50
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One version of a callable: a maker of fresh ones, and a call that works or is meant to.
+
+    `again` imports the version anew, so that nothing in its modules remembers earlier calls.
+    """
+
+    version: Version
+    make: Maker
+    call: Call
+    again: Callable[[], Subject]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What differed and on which input. `raises` tells that the second version failed where the first did not.
+
+    `stable` is False where the first version differs from itself too when it is run again.
+    """
+
+    what: str
+    where: str
+    raises: bool
+    stable: bool = True
+
+
+@dataclass
+class Findings:
+    """What the calls showed. `worked` are trials that ran without an exception, for the compiler to be tried on.
+
+    `error` is the exception of the first call that raised one.
+    """
+
+    inputs: int = 0
+    returned: int = 0
+    difference: Difference | None = None
+    worked: list[Trial] = field(default_factory=list)
+    error: str = ""
+
+
+class Marks:
+    """Collects which marks of the marked version have run: (mark, truth) for tests, (mark, None) for statements."""
+
+    def __init__(self) -> None:
+        self.seen: set[tuple[int, bool | None]] = set()
+
+    def __call__(self, mark: int, *tested: Any) -> Any:
+        """Note that `mark` was passed; give back the value that was tested, unchanged."""
+        if not tested:
+            self.seen.add((mark, None))
+            return None
+        try:
+            self.seen.add((mark, bool(tested[0])))
+        except Exception:  # noqa: BLE001 - the branch itself is about to raise the same
+            self.seen.add((mark, None))
+        return tested[0]
+
+    def install(self) -> None:
+        """Make the marks known to all code: marked texts call a builtin."""
+        setattr(builtins, MARK, self)
+
+
+class Pair:
+    """Two fresh callables in the same state. What the first one holds in tensors, the second one starts with."""
+
+    def __init__(
+        self, one: Subject, other: Subject, equality: Equality, *, training: bool, change: StateChange | None = None
+    ) -> None:
+        self._subjects, self._equality, self._training = (one, other), equality, training
+        self._functions = (fresh(one, training=training), fresh(other, training=training))
+        _level(*self._functions, change)
+
+    def step(self, trial: Trial) -> tuple[str | None, Observation, Observation]:
+        """Run one trial on both; return what differs, if anything, and what was seen of each."""
+        seen = [
+            _observed(subject, function, trial, training=self._training)
+            for subject, function in zip(self._subjects, self._functions, strict=True)
+        ]
+        return difference(seen[0], seen[1], self._equality), seen[0], seen[1]
+
+
+def fresh(subject: Subject, *, training: bool) -> Callable[..., Any]:
+    """Make the callable of a version anew, in training mode or not."""
+    with subject.version.active():
+        function = fresh_callable(subject.make)
+    owner = getattr(function, "__self__", function)
+    if isinstance(owner, nn.Module):
+        owner.train(training)
+    return function
+
+
+def _level(one: Any, other: Any, change: StateChange | None) -> None:
+    """Copy the tensors of one callable's state to the other's, changed if asked for."""
+    sources, targets = _state_tensors(one), _state_tensors(other)
+    for name, source in sources.items():
+        target = targets.get(name)
+        with torch.no_grad():
+            if change is not None:
+                source.copy_(change.of(source))
+            if target is not None and (target.shape, target.dtype) == (source.shape, source.dtype):
+                target.copy_(source)
+
+
+def _state_tensors(function: Any) -> dict[str, torch.Tensor]:
+    owner = getattr(function, "__self__", function)
+    buffers = dict(owner.named_buffers()) if isinstance(owner, nn.Module) else {}
+    return {**parameters_of(function), **buffers}
+
+
+def _observed(subject: Subject, function: Callable[..., Any], trial: Trial, *, training: bool) -> Observation:
+    run, call = function, subject.call
+    if trial.method is not None:
+        run, call = _method(function, trial.method), ((), {})
+    with subject.version.active(), force_eager():
+        seen = observe(run, function, trial.of(call), trial.seed, training=training)
+        for module in subject.version.modules():
+            kept = globals_of(vars(module))
+            seen.state.update({f"global {module.__name__}.{name}": value for name, value in kept.items()})
+    return seen
+
+
+def _method(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Return the method of the first part of a callable that has the class, or a function that does nothing."""
+    cls, _, method = name.rpartition(".")
+    owner = getattr(function, "__self__", function)
+    for part in [owner, *(module for _, module in modules_of(function))]:
+        if any(base.__qualname__ == cls for base in type(part).__mro__):
+            found = getattr(part, method, None)
+            if callable(found) and _needs_nothing(found):
+                return cast("Callable[..., Any]", found)
+    return lambda: None
+
+
+def _needs_nothing(function: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(function).bind()
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class Search:
+    """When to look for further inputs, for how many seconds, and which methods to call in between."""
+
+    complete: Callable[[], bool]
+    seconds: float
+    methods: tuple[str, ...] = ()
+
+
+def run_side_by_side(one: Subject, other: Subject, equality: Equality, search: Search) -> Findings:
+    """Run both through the usual trials, then through others until the search is complete.
+
+    The first difference ends the run.
+    """
+    found = Findings()
+    for scene in _scenes(one, other, equality, search):
+        for trial in scene.trials:
+            differs, first, second = scene.pair.step(trial)
+            scene.done.append(trial)
+            found.inputs += 1
+            if trial.method is None and first.error is None:
+                found.returned += 1
+                if trial not in found.worked and scene.change is None:
+                    found.worked.append(trial)
+            elif first.error is not None and not found.error:
+                found.error = f"{first.error[0]}: {first.error[1]}".splitlines()[0]
+            if differs is not None:
+                raises = first.error is None and second.error is not None
+                found.difference = _explained(one, other, equality, scene, differs, raises=raises)
+                return found
+    return found
+
+
+@dataclass
+class _Scene:
+    """Trials for one pair. `change` says how its state was set, if it was."""
+
+    pair: Pair
+    trials: Iterable[Trial]
+    training: bool
+    change: StateChange | None = None
+    done: list[Trial] = field(default_factory=list)
+
+
+def _scenes(one: Subject, other: Subject, equality: Equality, search: Search) -> Iterator[_Scene]:
+    pairs = {training: Pair(one, other, equality, training=training) for training in (True, False)}
+
+    def both(trials: Callable[[], Iterable[Trial]]) -> Iterator[_Scene]:
+        return (_Scene(pair, trials(), training) for training, pair in pairs.items())
+
+    yield from both(lambda: (*[BASE] * _REPEATS, *USUAL, *BATCHES))
+    deadline = time.monotonic() + search.seconds
+    endless = random_trials()
+
+    def wanted() -> bool:
+        return not search.complete() and time.monotonic() < deadline
+
+    def drawn(most: int) -> Iterator[Trial]:
+        return takewhile(lambda _: wanted(), islice(endless, most))
+
+    for method in search.methods if wanted() else ():
+        yield from both(partial(_visits, method))
+    yield from both(lambda: islice(endless, _LEAST_DRAWN))
+    yield from both(lambda: drawn(_FIRST_DRAWN))
+    for change in STATES:
+        if wanted():
+            pair = Pair(one, other, equality, training=True, change=change)
+            yield _Scene(pair, (BASE, *USUAL[:5]), training=True, change=change)
+    yield from both(lambda: drawn(_MORE_DRAWN))
+    for training in (True, False):
+        yield _Scene(Pair(one, other, equality, training=training), NO_NUMBERS, training)
+
+
+def _visits(method: str) -> tuple[Trial, ...]:
+    return visit(method), BASE, USUAL[0]
+
+
+def _explained(
+    one: Subject, other: Subject, equality: Equality, scene: _Scene, differs: str, *, raises: bool
+) -> Difference:
+    """Find out whether the last trial alone shows the difference, and whether the first version agrees with itself."""
+    trial = scene.done[-1]
+    alone = _replay(one, other, equality, scene, [trial])
+    trials = [trial] if alone is not None else scene.done
+    stable = _replay(one.again(), one.again(), equality, scene, trials) is None
+    mode = "while training" if scene.training else "in evaluation, without gradients"
+    after = "" if alone is not None or len(trials) == 1 else f" after {len(trials) - 1} other calls"
+    state = f" with {scene.change.name}" if scene.change is not None else ""
+    shapes = "" if trial.method is not None else f" ({_shapes(trial.of(one.call))})"
+    where = f"{trial.name}{shapes}{state}{after}, {mode}"
+    return Difference(alone or differs, where, raises, stable)
+
+
+def _replay(one: Subject, other: Subject, equality: Equality, scene: _Scene, trials: list[Trial]) -> str | None:
+    pair = Pair(one, other, equality, training=scene.training, change=scene.change)
+    for trial in trials:
+        differs = pair.step(trial)[0]
+        if differs is not None:
+            return differs
+    return None
+
+
+def _shapes(call: Call) -> str:
+    tensors = [leaf for leaf in pytree.tree_leaves(call) if isinstance(leaf, torch.Tensor)]
+    words = [f"{str(leaf.dtype).removeprefix('torch.')}[{', '.join(map(str, leaf.shape))}]" for leaf in tensors[:4]]
+    return ", ".join(words) + (", ..." if len(tensors) > 4 else "") if words else "no tensors"

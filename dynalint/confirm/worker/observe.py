@@ -1,0 +1,250 @@
+"""Run one call and keep everything that a caller could notice of it.
+
+Observations hold live objects, not copies: compare two of them before either callable runs again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import random
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from .witness import Call
+
+ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
+_OWN_TO_MODULES = frozenset(vars(nn.Module()))
+PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
+DEEPEST = 12
+
+
+@dataclass
+class Observation:
+    """What one call did, by aspect, each under the words that name it in a report.
+
+    `error` is the type and message of the exception that ended it, None if it returned. `gradients` are those of the
+    inputs and parameters, `state` is all that the callable keeps, `effects` what went elsewhere.
+    """
+
+    error: tuple[str, str] | None = None
+    output: Any = None
+    inputs: Any = None
+    gradients: dict[str, torch.Tensor | None] = field(default_factory=dict)
+    state: dict[str, Any] = field(default_factory=dict)
+    keys: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    effects: dict[str, Any] = field(default_factory=dict)
+
+
+def observe(run: Callable[..., Any], owner: Any, call: Call, seed: int, *, training: bool) -> Observation:
+    """Run `run` on `call` and look at what it did; `owner` is the callable that keeps the state.
+
+    With `training` floating inputs require gradients and a backward pass of a weighted sum of the outputs follows;
+    without, everything runs under `no_grad`.
+    """
+    seen = Observation()
+    leaves, (args, kwargs) = _with_gradients(call, training=training)
+    for parameter in parameters_of(owner).values():
+        parameter.grad = None
+    _seed(seed)
+    with _watching(seen.effects), torch.set_grad_enabled(training):
+        try:
+            seen.output = run(*args, **kwargs)
+            loss = _loss(seen.output) if training else None
+            if loss is not None:
+                loss.backward()
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the code raises is what it does
+            seen.error = (type(error).__name__, ADDRESS.sub("0x", str(error)))
+    seen.effects["the random state of torch"] = torch.get_rng_state()
+    seen.effects["the random state of random"] = random.getstate()
+    if "numpy" in sys.modules:
+        seen.effects["the random state of NumPy"] = sys.modules["numpy"].random.get_state(legacy=False)
+    seen.inputs = {**dict(enumerate(args)), **kwargs}
+    seen.gradients = {f"input {position}": leaf.grad for position, leaf in enumerate(leaves)}
+    seen.gradients.update({name: parameter.grad for name, parameter in parameters_of(owner).items()})
+    seen.state = state_of(owner)
+    seen.keys = tuple(owner.state_dict()) if isinstance(owner, nn.Module) else ()
+    seen.aliases = tuple(_aliases(seen.output, seen.inputs, seen.state))
+    return seen
+
+
+def modules_of(owner: Any) -> Iterator[tuple[str, nn.Module]]:
+    """Yield the modules that a callable consists of, by name; itself has the empty name."""
+    for root in (owner, getattr(owner, "__self__", None)):
+        if isinstance(root, nn.Module):
+            yield from root.named_modules()
+
+
+def parameters_of(owner: Any) -> dict[str, nn.Parameter]:
+    """Return the parameters of a callable by name."""
+    return {
+        f"{prefix}.{name}".lstrip("."): parameter
+        for prefix, module in modules_of(owner)
+        for name, parameter in module._parameters.items()  # noqa: SLF001 - those of this module alone, shared ones too
+        if parameter is not None
+    }
+
+
+def state_of(owner: Any) -> dict[str, Any]:
+    """Return what a callable keeps between calls: parameters, buffers, attributes, class attributes, closures."""
+    state: dict[str, Any] = {}
+    for prefix, module in modules_of(owner):
+        own = {name: value for name, value in vars(module).items() if name not in _OWN_TO_MODULES}
+        own.update(module._parameters)  # noqa: SLF001
+        own.update(module._buffers)  # noqa: SLF001
+        own.update({"training": module.training})
+        for cls in type(module).__mro__:
+            if not cls.__module__.startswith(("torch.", "builtins")):
+                own.update(
+                    {f"{cls.__name__}.{name}": value for name, value in vars(cls).items() if _keepable(name, value)}
+                )
+        state.update({f"{prefix}.{name}".lstrip("."): value for name, value in own.items()})
+    holder = getattr(owner, "__self__", owner)
+    if not isinstance(holder, nn.Module) and hasattr(holder, "__dict__") and not isinstance(holder, type):
+        state.update(vars(holder))
+    function = getattr(owner, "__func__", owner)
+    for name, cell in zip(
+        getattr(getattr(function, "__code__", None), "co_freevars", ()),
+        getattr(function, "__closure__", None) or (),
+        strict=False,
+    ):
+        with contextlib.suppress(ValueError):
+            state[f"closure {name}"] = cell.cell_contents
+    return state
+
+
+def globals_of(namespace: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the plain values and containers among the globals of a module."""
+    return {name: value for name, value in namespace.items() if _keepable(name, value)}
+
+
+def _keepable(name: str, value: Any) -> bool:
+    kinds = (bool, int, float, complex, str, type(None), list, dict, set, tuple, torch.Tensor)
+    return not name.startswith("__") and isinstance(value, kinds)
+
+
+def _with_gradients(call: Call, *, training: bool) -> tuple[list[torch.Tensor], Call]:
+    """Have floating inputs collect gradients. The arguments are copies of those leaves: code may write to them."""
+    leaves: list[torch.Tensor] = []
+
+    def prepared(tensor: torch.Tensor) -> torch.Tensor:
+        if not training or not (tensor.is_floating_point() or tensor.is_complex()):
+            return tensor.detach().clone()
+        leaves.append(tensor.detach().clone().requires_grad_())
+        return leaves[-1].clone()
+
+    args, kwargs = pytree.tree_map_only(torch.Tensor, prepared, call)
+    return leaves, (tuple(args), kwargs)
+
+
+def _seed(seed: int) -> None:
+    torch.manual_seed(seed)
+    random.seed(seed)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(seed)
+
+
+@contextlib.contextmanager
+def _watching(effects: dict[str, Any]) -> Iterator[None]:
+    """Keep what is printed, logged and warned about, all of it: nothing is shown once only."""
+    out, err = io.StringIO(), io.StringIO()
+    records: list[tuple[str, str, str]] = []
+    root, handler = logging.getLogger(), logging.Handler()
+    # Torch itself logs every step of a compile.
+    handler.addFilter(lambda record: not record.name.startswith("torch."))
+    handler.emit = lambda record: records.append((record.name, record.levelname, _message(record)))  # type: ignore[method-assign]
+    level, always = root.level, torch.is_warn_always_enabled()
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG)
+    torch.set_warn_always(True)
+    try:
+        with (
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+            warnings.catch_warnings(record=True) as warned,
+        ):
+            warnings.simplefilter("always")
+            yield
+    finally:
+        torch.set_warn_always(always)
+        root.setLevel(level)
+        root.removeHandler(handler)
+        effects["printed text"] = out.getvalue()
+        effects["text on standard error"] = err.getvalue()
+        effects["log records"] = records
+        effects["warnings"] = [(item.category.__name__, ADDRESS.sub("0x", str(item.message))) for item in warned]
+
+
+def _message(record: logging.LogRecord) -> str:
+    try:
+        return ADDRESS.sub("0x", record.getMessage())
+    except Exception as error:  # noqa: BLE001 - as `logging` itself, which prints what is wrong and goes on
+        return f"{record.msg} ({type(error).__name__})"
+
+
+def _tensors(value: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield the tensors in a result with the path to each, those in objects that torch does not know included."""
+    seen: set[int] = set()
+
+    def walk(where: str, item: Any, depth: int) -> Iterator[tuple[str, torch.Tensor]]:
+        if isinstance(item, torch.Tensor):
+            yield where, item
+            return
+        if isinstance(item, PLAIN) or id(item) in seen or depth > DEEPEST:
+            return
+        seen.add(id(item))
+        if isinstance(item, Mapping):
+            children = [(f"{where}[{key!r}]", child) for key, child in item.items()]
+        elif isinstance(item, list | tuple | set | frozenset):
+            children = [(f"{where}[{position}]", child) for position, child in enumerate(item)]
+        elif isinstance(item, nn.Module | type) or callable(item):
+            return
+        else:
+            children = [(f"{where}.{name}", child) for name, child in getattr(item, "__dict__", {}).items()]
+        for path, child in children:
+            yield from walk(path, child, depth + 1)
+
+    return walk("", value, 0)
+
+
+def _loss(output: Any) -> torch.Tensor | None:
+    """A sum in which each element has a weight of its own: a plain sum hides errors that cancel out."""
+    terms = []
+    for _, tensor in _tensors(output):
+        if tensor.requires_grad:
+            real = torch.view_as_real(tensor) if tensor.is_complex() else tensor
+            weights = torch.cos(torch.arange(real.numel(), dtype=torch.float64) * 1.3 + 0.7)
+            terms.append((real * weights.reshape(real.shape).to(real.device, real.dtype)).sum())
+    return sum(terms[1:], terms[0]) if terms else None
+
+
+def _aliases(output: Any, inputs: Any, state: Mapping[str, Any]) -> Iterator[str]:
+    """Say which tensors of the output share memory with inputs, with state, or with one another."""
+    owners: dict[int, str] = {}
+    for where, tensor in [*_tensors(inputs), *((f" {name}", item) for name, item in state.items())]:
+        pointer = _memory(tensor) if isinstance(tensor, torch.Tensor) else None
+        if pointer is not None:
+            owners.setdefault(pointer, f"the input{where}" if not where.startswith(" ") else f"the attribute{where}")
+    for where, tensor in _tensors(output):
+        pointer = _memory(tensor)
+        if pointer in owners:
+            yield f"output{where} shares memory with {owners[pointer]}"
+        elif pointer is not None:
+            owners[pointer] = f"output{where}"
+
+
+def _memory(tensor: torch.Tensor) -> int | None:
+    try:
+        return tensor.untyped_storage().data_ptr() or None
+    except (RuntimeError, NotImplementedError):
+        return None

@@ -1,0 +1,165 @@
+"""The server: one process of the user's interpreter that has torch imported, and forks once for each request.
+
+It speaks JSON lines with dynalint through the standard streams it was started with and never imports user code itself.
+It says `{"hello": {...}}` first; then, for each request `{"id", "operation", "request", "limits", "device",
+"required", "search", "folders"}`, any number of `{"id", "kind", "value"}` and one `{"id", "end": {"outcome", ...}}`.
+
+An operation is `module:function` in this package or in one of the `folders`, which are added to the package's path
+(that is how verification of fixes brings its own); the function is called as `function(request, reply)`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import importlib.metadata
+import importlib.util
+import json
+import os
+import platform
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO, NoReturn
+
+from .wire import Reply, pack
+
+Message = dict[str, Any]
+
+
+def serve() -> None:
+    """Answer requests until the stream ends."""
+    requests, answers = _take_streams()
+    _say(answers, None, {"hello": _hello(sys.argv[1:])})
+    scratch = Path(tempfile.mkdtemp(prefix="dynalint-worker-"))
+    try:
+        namespaces: int | None = None
+        for line in requests:
+            message = json.loads(line)
+            if message.get("preload", True):
+                _preload()
+            if namespaces is None:
+                namespaces = _namespaces(scratch)
+            _answer(message, scratch, namespaces, partial(_say, answers, message["id"]))
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _take_streams() -> tuple[BinaryIO, BinaryIO]:
+    """Keep the standard streams for the protocol and leave /dev/null in their place."""
+    requests = os.fdopen(os.dup(0), "rb")
+    answers = os.fdopen(os.dup(1), "wb", buffering=0)
+    null = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1):
+        os.dup2(null, stream)
+    return requests, answers
+
+
+def _say(answers: BinaryIO, number: int | None, message: Message) -> None:
+    data = pack(message if number is None else {"id": number, **message})
+    while data:
+        data = data[answers.write(data) or 0 :]
+
+
+def _hello(search: list[str]) -> Message:
+    """Say who this is, without the seconds that importing torch takes."""
+    version = None
+    for distribution in importlib.metadata.distributions(name="torch", path=[*sys.path, *search]):
+        version = version or distribution.version
+    return {"python": platform.python_version(), "torch": version, "executable": sys.executable, "pid": os.getpid()}
+
+
+def _preload() -> None:
+    """Import torch, and have Dynamo compile something small, once for all the processes to be forked.
+
+    Where torch is found only by a search path of the project, each process imports it by itself, behind the walls.
+    """
+    if "torch" in sys.modules or importlib.util.find_spec("torch") is None:
+        return
+    with contextlib.suppress(Exception):
+        from . import warm  # noqa: F401
+    gc.collect()
+    gc.freeze()
+
+
+def _namespaces(scratch: Path) -> int:
+    if not hasattr(os, "fork"):
+        return 0
+    from .sandbox import usable_namespaces
+
+    return usable_namespaces(scratch)
+
+
+def _answer(message: Message, base: Path, namespaces: int, say: Callable[[Message], None]) -> None:
+    """Run one request to its end, in a process of its own where the system can fork, and say how it ended."""
+    job = partial(_run, message)
+    if not hasattr(os, "fork"):
+        say({"end": _run_here(job, say, required=message["required"])})
+        return
+    folder = Path(tempfile.mkdtemp(dir=base))
+    try:
+        supervisor = os.fork()
+        if supervisor == 0:
+            _supervise(job, message, folder, namespaces, say)
+        status = os.waitpid(supervisor, 0)[1]
+        if status:
+            say({"end": {"outcome": "supervisor", "status": status}})
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _supervise(
+    job: Callable[[Reply], None], message: Message, folder: Path, namespaces: int, say: Callable[[Message], None]
+) -> NoReturn:
+    """Be the supervisor of one request: say how it ended and end, with status 0 if that could be said."""
+    from .sandbox import Limits
+    from .supervisor import Cell, run_guarded
+
+    status = 1
+    try:
+        scratch, outside = folder / "scratch", folder / "outside"
+        scratch.mkdir()
+        outside.mkdir()
+        (outside / "witness").write_bytes(b"dynalint")
+        limits = Limits(**message["limits"])
+        cell = Cell(scratch, outside, limits, namespaces, message["device"], message["required"])
+        say({"end": run_guarded(job, cell, say)})
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def _run_here(job: Callable[[Reply], None], say: Callable[[Message], None], *, required: bool) -> Message:
+    """Run a request in this very process, where a system knows no fork: nothing encloses it."""
+    if required:
+        return {"outcome": "refused", "reason": "no sandbox for this system is known"}
+    try:
+        job(_Direct(say))
+    except BaseException as error:  # noqa: BLE001 - user code may raise anything
+        return {"outcome": "failed", "reason": f"{type(error).__name__}: {error}"}
+    return {"outcome": "done"}
+
+
+class _Direct(Reply):
+    """A reply that hands its messages on without a pipe."""
+
+    def __init__(self, say: Callable[[Message], None]) -> None:
+        super().__init__(-1, "")
+        self._say = say
+
+    def send(self, kind: str, value: Any) -> None:
+        self._say({"kind": kind, "value": value})
+
+
+def _run(message: Message, reply: Reply) -> None:
+    """Find the operation and call it; this is the first thing that happens behind the walls."""
+    sys.path.extend(entry for entry in message["search"] if entry not in sys.path)
+    package = sys.modules[__package__ or ""]
+    package.__path__.extend(folder for folder in message["folders"] if folder not in package.__path__)
+    module, _, function = message["operation"].partition(":")
+    operation = getattr(importlib.import_module(f"{__package__}.{module}"), function)
+    operation(message["request"], reply)

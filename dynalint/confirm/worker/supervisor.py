@@ -1,0 +1,264 @@
+"""Run one request in a process of its own, watch it, and say how it ended. Standard library only.
+
+The server forks a supervisor for each request; the supervisor forks the process that runs user code and stays outside
+the walls that process is put behind. It relays what comes through a private pipe, and only lines that begin with a
+token made for this request, so that user code that writes to whatever descriptors it finds forges nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import select
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from . import syscalls
+from .sandbox import MOST_PROCESSES, Limits, enclose, set_environment
+from .wire import Reply, unpack
+
+Message = dict[str, Any]
+Job = Callable[[Reply], None]
+
+_CHANNEL_CLOSED = 97
+_LONGEST_LINE = 1 << 26
+_CHUNK = 1 << 16
+_TICK = 0.05
+_MEMORY_TICK = 0.2
+_SHARES = 16
+# The kernel's own limit on processes does not hold for root, so the supervisor counts.
+_MOST_PROCESSES = 64
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Where and under which rules one request runs.
+
+    `namespaces` are the flags of `unshare` that work here. With `required`, user code is not run where the walls do
+    not hold; the outcome is then `refused`.
+    """
+
+    scratch: Path
+    outside: Path
+    limits: Limits
+    namespaces: int
+    device: str
+    required: bool
+
+
+def run_guarded(job: Job, cell: Cell, forward: Callable[[Message], None]) -> Message:
+    """Run `job` behind the walls, forward its messages, and return how it ended; called in the supervisor."""
+    with contextlib.suppress(OSError):
+        syscalls.adopt_orphans()
+    with contextlib.suppress(OSError, AttributeError):
+        # Root alone may do this, and for root alone the kernel does not limit the number of processes: the watch must
+        # get its turn however many there are.
+        os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))
+    if cell.namespaces:
+        syscalls.unshare(cell.namespaces)
+    with contextlib.suppress(OSError):
+        syscalls.die_with_parent(signal.SIGKILL)
+    token = secrets.token_hex(16)
+    source, sink = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(source)
+        _child(job, cell, Reply(sink, token))
+    os.close(sink)
+    try:
+        return _watch(child, source, token, cell.limits, forward)
+    finally:
+        _kill_all(child)
+        os.close(source)
+
+
+def _child(job: Job, cell: Cell, reply: Reply) -> NoReturn:
+    """Shut this process in, run the job, and end."""
+    status = 1
+    try:
+        os.setsid()
+        with contextlib.suppress(OSError):
+            syscalls.die_with_parent(signal.SIGKILL)
+        _only_descriptor(reply.descriptor)
+        enclosure = enclose(
+            cell.scratch, cell.outside, cell.limits, namespaces=bool(cell.namespaces), device=cell.device
+        )
+        set_environment(cell.scratch)
+        reply.send("sandbox", {"layers": list(enclosure.layers), "escape": enclosure.escape})
+        if cell.required and enclosure.escape is not None:
+            reply.send("refused", f"code could {enclosure.escape}")
+        else:
+            job(reply)
+            reply.send("done", True)
+        status = 0
+    except BaseException as error:  # noqa: BLE001 - user code may raise anything
+        status = _CHANNEL_CLOSED if reply.broken else _tell(reply, error)
+    finally:
+        os._exit(status)
+
+
+def _tell(reply: Reply, error: BaseException) -> int:
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    with contextlib.suppress(OSError):
+        reply.send("failed", f"{type(error).__name__}: {error}{place}")
+    return 1
+
+
+def _only_descriptor(keep: int) -> None:
+    """Leave this process /dev/null for the standard streams and `keep`, nothing else."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(null, stream)
+    limit = os.sysconf("SC_OPEN_MAX")
+    os.closerange(3, keep)
+    os.closerange(keep + 1, limit if 0 < limit < 1 << 20 else 1 << 16)
+    sys.stdin = os.fdopen(0, closefd=False)
+    sys.stdout, sys.stderr = (os.fdopen(stream, "w", closefd=False) for stream in (1, 2))
+
+
+def _watch(child: int, source: int, token: str, limits: Limits, forward: Callable[[Message], None]) -> Message:
+    """Relay messages until the process ends, its time is up or its memory is too much."""
+    deadline = time.monotonic() + limits.seconds
+    server = os.getppid()
+    # What the server had in memory already is no fault of this process.
+    allowed = limits.memory + _memory(_family(child), sys.maxsize)
+    threads = _threads_of_all()
+    next_look = 0.0
+    buffer = b""
+    ending: Message | None = None
+    while True:
+        chunk = b""
+        if select.select([source], [], [], _TICK)[0]:
+            chunk = os.read(source, _CHUNK)
+            *lines, buffer = (buffer + chunk).split(b"\n")
+            ending = _relay(lines, token, forward) or ending
+            if len(buffer) > _LONGEST_LINE:
+                buffer = b""
+            if not chunk:
+                time.sleep(_TICK / 10)
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            break
+        now = time.monotonic()
+        if now > deadline or os.getppid() != server:
+            return {"outcome": "timeout", "seconds": limits.seconds}
+        # One small file tells of a flood of processes long before the next look at all of them is due.
+        if now > next_look or _threads_of_all() > threads + MOST_PROCESSES:
+            next_look = now + _MEMORY_TICK
+            family = _family(child)
+            if len(family) > MOST_PROCESSES:
+                return {"outcome": "processes", "count": MOST_PROCESSES}
+            if _memory(family, allowed) > allowed:
+                return {"outcome": "memory", "bytes": limits.memory}
+    # What it left behind may still write; only without it does the pipe come to an end.
+    _kill_all(child)
+    while len(buffer) <= _LONGEST_LINE and (chunk := os.read(source, _CHUNK)):
+        buffer += chunk
+    return _relay(buffer.split(b"\n"), token, forward) or ending or _death(status)
+
+
+def _relay(lines: list[bytes], token: str, forward: Callable[[Message], None]) -> Message | None:
+    """Forward the genuine messages among `lines`; return how the request ended if one of them says so."""
+    ending: Message | None = None
+    for line in lines:
+        message = unpack(line, token)
+        if message is None:
+            continue
+        kind, value = message
+        if kind == "done":
+            ending = {"outcome": "done"}
+        elif kind in ("refused", "failed"):
+            ending = {"outcome": kind, "reason": str(value)}
+        else:
+            forward({"kind": kind, "value": value})
+    return ending
+
+
+def _death(status: int) -> Message:
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        if number in (signal.SIGXCPU, signal.SIGKILL):
+            # The kernel kills so at the hard limit of processor time, and when the machine's memory is out.
+            return {"outcome": "killed", "signal": signal.Signals(number).name}
+        name = signal.Signals(number).name if number in set(signal.Signals) else str(number)
+        return {"outcome": "signal", "signal": name}
+    code = os.WEXITSTATUS(status)
+    return {"outcome": "channel"} if code == _CHANNEL_CLOSED else {"outcome": "exit", "status": code}
+
+
+def _threads_of_all() -> int:
+    """Return how many threads the whole machine has, 0 where the system does not tell."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        return int(Path("/proc/loadavg").read_bytes().split()[3].partition(b"/")[2])
+    return 0
+
+
+def _family(root: int) -> dict[int, int]:
+    """Return the bytes resident in `root` and in each of its descendants, by process."""
+    parents: dict[int, list[int]] = {}
+    pages: dict[int, int] = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            fields = (entry / "stat").read_bytes().rpartition(b")")[2].split()
+            pages[int(entry.name)] = int(fields[21])
+            parents.setdefault(int(fields[1]), []).append(int(entry.name))
+    members = [root]
+    for process in members:
+        members += parents.pop(process, [])
+    unit = os.sysconf("SC_PAGE_SIZE")
+    return {process: pages.get(process, 0) * unit for process in members}
+
+
+def _memory(family: dict[int, int], enough: int) -> int:
+    """Return the bytes of memory that processes hold together; exact only from `enough` bytes on.
+
+    Forked processes share most of what they hold: where the cheap sum, which counts shared pages in each, is too
+    much, the largest are counted again by their share. That takes a while for each, and many are a flood of their own.
+    """
+    total = sum(family.values())
+    if total < enough or len(family) == 1:
+        return total
+    largest = sorted(family, key=lambda process: family[process], reverse=True)
+    return sum(_share(process, family[process]) for process in largest[:_SHARES])
+
+
+def _share(process: int, resident: int) -> int:
+    """Return the memory of a process with shared pages divided among those that share them."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        for line in Path(f"/proc/{process}/smaps_rollup").read_bytes().splitlines():
+            if line.startswith(b"Pss:"):
+                return int(line.split()[1]) * 1024
+    return resident
+
+
+def _kill_all(child: int) -> None:
+    """Kill the process group of `child` and whatever it left behind, and reap it."""
+    for _ in range(100):
+        with contextlib.suppress(OSError):
+            os.killpg(child, signal.SIGKILL)
+        for process in {child, *_children()}:
+            with contextlib.suppress(OSError):
+                os.kill(process, signal.SIGKILL)
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        time.sleep(0.01)
+
+
+def _children() -> list[int]:
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            if int((entry / "stat").read_bytes().rpartition(b")")[2].split()[1]) == os.getpid():
+                found.append(int(entry.name))
+    return found

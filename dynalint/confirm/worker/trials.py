@@ -1,0 +1,201 @@
+"""Other inputs like those of an example: signs, scales, zeros, masks, batch sizes, values that are no numbers.
+
+A trial changes the tensors of a call and leaves everything else. It is the same for the same seed, so that it can be
+made again for another copy of the code.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from .witness import Call
+
+Change = Callable[[torch.Tensor, torch.Generator], torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A change of all tensors of a call, in words and by kind of tensor. `seed` also seeds what the code draws.
+
+    `batch` is another size for the first dimension of the tensors that share it. With `method`, it is no call of the
+    target but one of a method without arguments, "Class.method", on the first part of it that has this class.
+    """
+
+    name: str
+    seed: int
+    floats: Change
+    ints: Change
+    bools: Change
+    batch: int | None = None
+    method: str | None = None
+
+    def of(self, call: Call) -> Call:
+        """Return the call with its tensors changed; no tensor of the given call is in it."""
+        leaves, layout = pytree.tree_flatten(call)
+        generator = torch.Generator().manual_seed(self.seed)
+        size = _batch_size(leaves)
+        changed = [self._leaf(leaf, generator, size) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+        args, kwargs = pytree.tree_unflatten(changed, layout)
+        return tuple(args), kwargs
+
+    def _leaf(self, leaf: torch.Tensor, generator: torch.Generator, size: int | None) -> torch.Tensor:
+        tensor = leaf.detach()
+        if tensor.is_floating_point() or tensor.is_complex():
+            tensor = self.floats(tensor, generator)
+        elif tensor.dtype is torch.bool:
+            tensor = self.bools(tensor, generator)
+        else:
+            tensor = self.ints(tensor, generator)
+        if size and self.batch is not None and tensor.dim() and tensor.shape[0] == size:
+            tensor = torch.cat([tensor] * -(-self.batch // size))[: self.batch]
+        tensor = tensor.to(leaf.device, leaf.dtype).detach().clone()
+        return tensor.requires_grad_() if leaf.requires_grad else tensor
+
+
+def _batch_size(leaves: list[Any]) -> int | None:
+    sizes = [leaf.shape[0] for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.dim()]
+    return sizes[0] if sizes else None
+
+
+def _same(tensor: torch.Tensor, _: torch.Generator) -> torch.Tensor:
+    return tensor
+
+
+def _normal(scale: float, shift: float = 0.0) -> Change:
+    def draw(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        return torch.randn(tensor.shape, generator=generator, dtype=torch.float32) * scale + shift
+
+    return draw
+
+
+def _filled(value: float) -> Change:
+    return lambda tensor, _: torch.full_like(tensor, value)
+
+
+def _scaled(factor: float) -> Change:
+    return lambda tensor, _: tensor * factor
+
+
+def _with_one(value: float) -> Change:
+    """The tensor with its middle element replaced."""
+
+    def put(tensor: torch.Tensor, _: torch.Generator) -> torch.Tensor:
+        result = tensor.clone().flatten()
+        result[result.numel() // 2 :][:1] = value
+        return result.reshape(tensor.shape)
+
+    return put
+
+
+def _drawn(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Integers within the range of the example's own, and from zero on: ids must stay valid."""
+    if not tensor.numel():
+        return tensor
+    low, high = min(0, int(tensor.min())), int(tensor.max())
+    return torch.randint(low, high + 1, tensor.shape, generator=generator)
+
+
+def _lowest(tensor: torch.Tensor, _: torch.Generator) -> torch.Tensor:
+    return torch.full_like(tensor, int(tensor.min())) if tensor.numel() else tensor
+
+
+def _highest(tensor: torch.Tensor, _: torch.Generator) -> torch.Tensor:
+    return torch.full_like(tensor, int(tensor.max())) if tensor.numel() else tensor
+
+
+def _coin(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    return torch.randint(0, 2, tensor.shape, generator=generator).bool()
+
+
+def _positive(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    return torch.randn(tensor.shape, generator=generator, dtype=torch.float32).abs() + 0.1
+
+
+def _negative(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    return -_positive(tensor, generator)
+
+
+BASE = Trial("the example's own inputs", 0, _same, _same, _same)
+
+USUAL: tuple[Trial, ...] = (
+    Trial("inputs negated", 1, _scaled(-1.0), _same, lambda tensor, _: ~tensor),
+    Trial("inputs all zero", 2, _filled(0.0), _filled(0), _filled(0)),
+    Trial("inputs all one", 3, _filled(1.0), _lowest, _filled(1)),
+    Trial("inputs all minus one", 4, _filled(-1.0), _highest, _filled(0)),
+    Trial("inputs drawn anew", 5, _normal(1.0), _drawn, _coin),
+    Trial("inputs positive", 6, _positive, _drawn, _filled(1)),
+    Trial("inputs negative", 7, _negative, _drawn, _filled(0)),
+    Trial("inputs a thousand times larger", 8, _scaled(1e3), _same, _same),
+    Trial("inputs a thousand times smaller", 9, _scaled(1e-3), _same, _same),
+)
+
+BATCHES: tuple[Trial, ...] = (
+    Trial("a batch of one", 10, _same, _same, _same, batch=1),
+    Trial("a batch of seven, drawn anew", 11, _normal(1.0), _drawn, _coin, batch=7),
+)
+
+# On callables of their own: state that has once been NaN may never show anything else.
+NO_NUMBERS: tuple[Trial, ...] = (
+    Trial("one element infinite", 12, _with_one(float("inf")), _same, _same),
+    Trial("one element NaN", 13, _with_one(float("nan")), _same, _same),
+    Trial("inputs all NaN", 14, _filled(float("nan")), _same, _same),
+)
+
+
+def visit(method: str) -> Trial:
+    """Return the trial that calls a method of the target or of a part of it."""
+    return Trial(f"a call of {method}()", 16, _same, _same, _same, method=method)
+
+
+def random_trials() -> Iterator[Trial]:
+    """Yield trials without end, each from another distribution, for the branches that the usual ones miss."""
+    seed = 100
+    while True:
+        choose = random.Random(seed)  # noqa: S311 - inputs for a comparison, no secrets
+        scale = choose.choice([0.01, 0.1, 1.0, 3.0, 10.0, 100.0])
+        shift = choose.choice([0.0, -1.0, 1.0, 0.5, -10.0, 10.0]) * choose.choice([1.0, scale])
+        bools = choose.choice([_coin, _filled(0), _filled(1)])
+        name = f"inputs drawn with mean {shift:g} and deviation {scale:g}"
+        yield Trial(name, seed, _normal(scale, shift), _drawn, bools)
+        seed += 1
+
+
+@dataclass(frozen=True)
+class StateChange:
+    """A change of all parameters and buffers, in words and by kind of tensor."""
+
+    name: str
+    floats: Callable[[torch.Tensor], torch.Tensor]
+    ints: Callable[[torch.Tensor], torch.Tensor]
+    bools: Callable[[torch.Tensor], torch.Tensor]
+
+    def of(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return the changed tensor, of the same dtype and on the same device."""
+        if tensor.is_floating_point() or tensor.is_complex():
+            changed = self.floats(tensor)
+        else:
+            changed = self.bools(tensor) if tensor.dtype is torch.bool else self.ints(tensor)
+        return changed.to(tensor.device, tensor.dtype)
+
+
+def _as_it_is(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor
+
+
+def _drawn_state(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.randn(tensor.shape, generator=torch.Generator().manual_seed(tensor.numel()))
+
+
+# Integers in buffers are mostly indices and counts: rarely worth changing, and then upwards.
+STATES: tuple[StateChange, ...] = (
+    StateChange("parameters negated", torch.neg, _as_it_is, torch.logical_not),
+    StateChange("parameters drawn anew", _drawn_state, _as_it_is, torch.ones_like),
+    StateChange("parameters ten times larger", lambda tensor: tensor * 10, lambda tensor: tensor + 1000, _as_it_is),
+    StateChange("parameters all zero", torch.zeros_like, torch.zeros_like, torch.zeros_like),
+)

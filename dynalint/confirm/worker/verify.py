@@ -1,0 +1,223 @@
+"""The operation behind each verified fix: the original and the rewritten code side by side, then under the compiler.
+
+    versions    several states of one project imported in one process
+    trials      inputs like those of an example, until every side of a branch has run
+    observe     one call and all that could be noticed of it
+    differ      how two such observations differ
+    lockstep    both versions through the same calls
+
+The request is one of `hearing` with `overrides` being the texts of the original, and besides:
+
+    marked      the texts of the original with marks in them (see `lockstep.Marks`)
+    rewritten   the texts after the fix
+    sides       what has to run: `[mark, truth]`, truth null for a statement
+    exact, numbers   what counts as equal (see `differ.Equality`)
+    methods     methods to call in between, as "Class.method", if no call has come by them
+    search_seconds   how long to look for further inputs
+
+Parts of the answer, in the order in which they are known:
+
+    text        how the target was built and called, in words
+    problem     why there is nothing more to come: `{"version", "phase", "message"}`
+    ran         `{"inputs", "returned", "error"}`, `seen` the sides that ran, `difference` null or what differed
+    compiled    what the compiler makes of the rewritten code: `breaks` in default mode, `failure` of fullgraph=True,
+                `recompiles` for inputs of the same shape with the `reason` of one, `differs` null or what compiled code
+                gets wrong; where there is any of these, what the original did in `breaks_before` and so on;
+                or a `problem`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+import torch
+from torch import _dynamo as dynamo
+from torch.utils import _pytree as pytree
+
+from . import witness
+from .differ import Equality, difference
+from .hearing import ProblemError
+from .hearing import _subject as subject_of
+from .lockstep import Findings, Marks, Search, Subject, fresh, run_side_by_side
+from .observe import PLAIN, observe
+from .records import Break, Failure, Run
+from .trials import BASE, USUAL, Trial
+from .variants import other_batch
+from .versions import Version
+from .wire import Reply
+
+_REPEATS = 3
+_OTHER_VALUES = 3
+
+
+class _Silent(Reply):
+    """A reply that hands nothing on, for the versions after the first."""
+
+    def __init__(self) -> None:
+        super().__init__(-1, "")
+
+    def send(self, kind: str, value: Any) -> None:
+        """Take no notice."""
+
+
+def verify(request: Mapping[str, Any], reply: Reply) -> None:
+    """Answer one request, see the top of the module."""
+    witness.hear_own_compiles()
+    marks = Marks()
+    marks.install()
+    plain = partial(_subject, request, request["overrides"])
+    try:
+        original = _guarded("original", lambda: _subject(request, request["marked"], reply))
+        rewritten = _guarded("rewritten", lambda: _alike(_subject(request, request["rewritten"]), original))
+    except _VersionProblemError as problem:
+        reply.part("problem", problem.told)
+        return
+    wanted = {(mark, truth) for mark, truth in request["sides"]}
+    equality = Equality(request["exact"], frozenset(request["numbers"]))
+    name = request["target"]["qualname"]
+    reply.stage(f"running {name} before and after the fix")
+    search = Search(lambda: wanted <= marks.seen, float(request["search_seconds"]), tuple(request["methods"]))
+    found = run_side_by_side(original, rewritten, equality, search)
+    reply.part("ran", {"inputs": found.inputs, "returned": found.returned, "error": found.error})
+    reply.part("seen", sorted([list(side) for side in marks.seen & wanted], key=str))
+    reply.part("difference", None if found.difference is None else asdict(found.difference))
+    if found.difference is None and found.returned:
+        reply.stage(f"running {name} under torch.compile after the fix")
+        reply.part("compiled", _compiled(rewritten, plain, found))
+
+
+class _VersionProblemError(Exception):
+    def __init__(self, version: str, problem: ProblemError) -> None:
+        super().__init__(str(problem))
+        self.told = {
+            "version": version,
+            "phase": problem.phase,
+            "message": _first_line(f"{problem.failure.type}: {problem.failure.message}"),
+        }
+
+
+def _guarded(version: str, make: Callable[[], Subject]) -> Subject:
+    try:
+        return make()
+    except ProblemError as problem:
+        raise _VersionProblemError(version, problem) from problem
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")
+
+
+def _subject(request: Mapping[str, Any], texts: Mapping[str, str], reply: Reply | None = None) -> Subject:
+    """Import one version and make the target ready to be called."""
+    version = Version(request["search"], request["roots"], texts)
+    with version.active():
+        found = subject_of(request, reply if reply is not None else _Silent())
+    if reply is not None:
+        reply.part("text", found.text)
+    return Subject(version, found.make, found.call, partial(_subject, request, texts))
+
+
+def _alike(subject: Subject, original: Subject) -> Subject:
+    """Have a version called with the very values that the original is called with.
+
+    Arguments of the project's own classes are kept: each version has its own classes.
+    """
+    theirs, layout = pytree.tree_flatten(original.call)
+    own, own_layout = pytree.tree_flatten(subject.call)
+    if all(isinstance(leaf, (torch.Tensor, *PLAIN)) for leaf in theirs):
+        call = original.call
+    elif str(layout) == str(own_layout):
+        leaves = [other if isinstance(other, torch.Tensor) else leaf for leaf, other in zip(own, theirs, strict=True)]
+        call = pytree.tree_unflatten(leaves, own_layout)
+    else:
+        call = subject.call
+    return Subject(subject.version, subject.make, call, subject.again)
+
+
+def _compiled(subject: Subject, plain: Callable[[], Subject], found: Findings) -> dict[str, Any]:
+    """Hear the witnesses on the rewritten code, and on the original where something is left to compare with."""
+    values = [trial for trial in found.worked if trial in USUAL][:_OTHER_VALUES]
+    trials = ([BASE] * _REPEATS if BASE in found.worked else []) + values
+    if not trials:
+        return {"problem": "no input of the example's own shape ran without an exception"}
+    same = [trial.of(subject.call) for trial in trials]
+    batch = other_batch(subject.call)
+    with subject.version.active():
+        calls = same if batch is None or witness.eager_run(subject.make, [batch]).error else [*same, batch]
+        default = witness.default_run(subject.make, calls)
+        whole = witness.fullgraph_run(subject.make, calls)
+    answer: dict[str, Any] = {
+        "breaks": [_broken(one) for one in default.breaks],
+        "breaks_before": [],
+        "failure": None if whole.error is None else _failed(whole.error),
+        "recompiles": len(_needless(default, len(same))),
+        "recompiled_before": None,
+        "reason": next((_guard(str(one.recompile)) for one in _needless(default, len(same))), ""),
+        "differs": _compiles_wrong(subject, trials),
+        "differed_before": None,
+    }
+    if answer["breaks"] or answer["recompiles"] or answer["differs"]:
+        before = plain()
+        with before.version.active():
+            run = witness.default_run(before.make, [trial.of(before.call) for trial in trials])
+        answer["breaks_before"] = [_broken(one) for one in run.breaks]
+        answer["recompiled_before"] = len(_needless(run, len(same)))
+        answer["differed_before"] = _compiles_wrong(before, trials)
+    return answer
+
+
+def _broken(one: Break) -> dict[str, Any]:
+    frames = [{"file": frame.file, "line": frame.line} for frame in one.stack]
+    return {"frames": frames, "gb": one.gb, "effect": one.effect, "reason": _first_line(one.gb_type or one.reason)}
+
+
+def _failed(one: Failure) -> dict[str, Any]:
+    frames = [{"file": frame.file, "line": frame.line} for frame in one.stack]
+    return {"frames": frames, "gb": one.gb, "reason": _first_line(one.gb_type or f"{one.type}: {one.message}")}
+
+
+def _guard(reason: str) -> str:
+    """Return the guard that failed, without the place in torch's own words that follows it."""
+    return _first_line(reason).partition("  #")[0].strip()
+
+
+def _needless(run: Run, same: int) -> list[Any]:
+    """The recompiles for calls of the same shapes as before."""
+    return [one for one in run.recompiles if one.call < same]
+
+
+def _compiles_wrong(subject: Subject, trials: Sequence[Trial]) -> str | None:
+    """Compare compiled code (`aot_eager`) with the code itself, gradients and state included.
+
+    Both are imported anew for that: neither sees what the other left in a global or the environment.
+    """
+    for training in (True, False):
+        pair = _alike(subject.again(), subject), _alike(subject.again(), subject)
+        found = _compare_backend(*pair, trials, training=training)
+        if found is not None:
+            return f"{found} ({'while training' if training else 'in evaluation'}, with aot_eager)"
+    return None
+
+
+def _compare_backend(plain: Subject, other: Subject, trials: Sequence[Trial], *, training: bool) -> str | None:
+    dynamo.reset()
+    try:
+        function = fresh(plain, training=training)
+        compiled_function = fresh(other, training=training)
+        compiled = witness.user_compile(compiled_function, backend="aot_eager")
+        for seed, trial in enumerate(trials):
+            with plain.version.active(), witness.force_eager():
+                expected = observe(function, function, trial.of(plain.call), seed, training=training)
+            if expected.error is not None:
+                return None
+            with other.version.active():
+                seen = observe(compiled, compiled_function, trial.of(other.call), seed, training=training)
+            found = difference(expected, seen, Equality(compiled=True))
+            if found is not None:
+                return found
+    finally:
+        dynamo.reset()
+    return None

@@ -1,0 +1,109 @@
+"""Several states of one project imported side by side in one process. Standard library only.
+
+Each version has its own copies of the project's modules and its own environment variables; everything installed is
+shared. A version's modules stand in `sys.modules` only while it is active, so its code must run under `active()`: it
+may import more as it goes.
+"""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+
+from .loading import is_below, prepare
+
+
+class Version:
+    """The project with some of its files replaced by other texts.
+
+    `search` goes to the front of `sys.path`; `overrides` maps absolute paths to texts. Modules below `search` and
+    `roots`, and those of the packages that hold overridden files, belong to the version.
+    """
+
+    def __init__(self, search: Iterable[str], roots: Iterable[str], overrides: Mapping[str, str]) -> None:
+        self._search = tuple(search)
+        self._overrides = dict(overrides)
+        folders = {Path(folder).resolve() for folder in (*self._search, *roots)}
+        self._folders = frozenset(folders | {_package_folder(Path(path).resolve()) for path in overrides})
+        self._modules: dict[str, ModuleType] = {}
+        self._path: list[str] | None = None
+        self._environment: dict[str, str] | None = None
+        self._owns_file: dict[str, bool] = {}
+        self._depth = 0
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Have this version's modules in place; may be entered again while it is active, not while another one is."""
+        if self._depth:
+            yield
+            return
+        path, finders, environment = sys.path[:], sys.meta_path[:], dict(os.environ)
+        others = self._owned()
+        for name in others:
+            del sys.modules[name]
+        sys.modules.update(self._modules)
+        # What its code has put on the path and into the environment so far is part of a version.
+        sys.path[:] = self._path or path
+        _set_environment(environment if self._environment is None else self._environment)
+        prepare(self._search, self._overrides)
+        for file, text in self._overrides.items():
+            linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+        self._depth = 1
+        try:
+            yield
+        finally:
+            self._depth = 0
+            self._modules = self._owned()
+            for name in self._modules:
+                del sys.modules[name]
+            sys.modules.update(others)
+            self._path, self._environment = sys.path[:], dict(os.environ)
+            sys.path[:], sys.meta_path[:] = path, finders
+            _set_environment(environment)
+
+    def modules(self) -> Iterator[ModuleType]:
+        """Yield the modules of the files that this version overrides, as far as they have been imported."""
+        files = {str(Path(path).resolve()) for path in self._overrides}
+        for module in [*self._modules.values(), *(self._owned().values() if self._depth else ())]:
+            file = getattr(module, "__file__", None)
+            if isinstance(file, str) and str(Path(file).resolve()) in files:
+                yield module
+
+    def _owned(self) -> dict[str, ModuleType]:
+        """The modules in place now that belong to this version, by name."""
+        return {
+            name: module
+            for name, module in list(sys.modules.items())
+            if isinstance(file := getattr(module, "__file__", None), str) and self._owns(file)
+        }
+
+    def _owns(self, file: str) -> bool:
+        # Asked for every module at every switch of versions, and slow to find out.
+        known = self._owns_file.get(file)
+        if known is None:
+            path = Path(file).resolve()
+            known = self._owns_file[file] = any(is_below(path, folder) for folder in self._folders)
+        return known
+
+
+def _set_environment(wanted: Mapping[str, str]) -> None:
+    for name in os.environ.keys() - wanted.keys():
+        del os.environ[name]
+    for name, value in wanted.items():
+        if os.environ.get(name) != value:
+            os.environ[name] = value
+
+
+def _package_folder(path: Path) -> Path:
+    """Return the top folder of the package that holds a file, or the file itself where it is in none."""
+    folder = path.parent
+    if not (folder / "__init__.py").is_file():
+        return path
+    while (folder.parent / "__init__.py").is_file():
+        folder = folder.parent
+    return folder

@@ -1,0 +1,110 @@
+"""From what the static side found to findings with evidence: which code to run, and what to make of the answers."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from dynalint.analysis.index import FunctionInfo
+from dynalint.analysis.source import SourceFile, read_source
+from dynalint.catalogue import catalogue
+from dynalint.config import Settings
+from dynalint.confirm import ConfirmOptions, Target, WorkerError, confirm
+from dynalint.findings import Finding
+from dynalint.fix import Linted
+from dynalint.fix.verify import WorkerVerifier
+from dynalint.lint import LintResult, Workspace
+from dynalint.suppress import read_suppressions
+
+Progress = Callable[[int, int, str], None]
+
+_MEBIBYTE = 1 << 20
+
+
+def confirmed(
+    workspace: Workspace, result: LintResult, progress: Progress | None
+) -> tuple[tuple[Linted, ...], tuple[str, ...]]:
+    """Run what the findings are about, and return them with evidence, refuted ones among them.
+
+    What only running showed is added. The second value are sentences about what could not be done at all.
+    """
+    before = {one.finding.sort_key: one for one in result.linted}
+    options = confirm_options(workspace, result.analysis.project.roots)
+    try:
+        findings = confirm([one.finding for one in result.linted], targets(workspace, result), options, progress)
+    except WorkerError as fault:
+        return result.linted, (str(fault),)
+    files = {workspace.shown(file.path): file for file in result.analysis.files}
+    linted = []
+    for finding in findings:
+        known = before.get(finding.sort_key)
+        if known is not None:
+            linted.append(replace(known, finding=finding))
+        else:
+            linted.extend(_discovered(finding, files, workspace))
+    return tuple(sorted(linted, key=lambda one: one.finding.sort_key)), ()
+
+
+def verifier(workspace: Workspace, result: LintResult, progress: Progress | None) -> WorkerVerifier:
+    """Return what runs fixes against the original, on the code that confirming would run."""
+    options = confirm_options(workspace, result.analysis.project.roots)
+    return WorkerVerifier(options, targets(workspace, result), progress)
+
+
+def targets(workspace: Workspace, result: LintResult) -> tuple[Target, ...]:
+    """Return what to run: the compiled roots, and what the user has declared an example for in the files checked."""
+    found = dict.fromkeys(_importable(result.analysis.roots))
+    checked = {file.path for file in result.analysis.files}
+    for name in workspace.settings.examples:
+        where, _, qualname = name.rpartition(":")
+        module = result.analysis.project.find_module(where)
+        if module is not None and module.file.path in checked:
+            found[Target(module.file.path, module.name, qualname)] = None
+    return tuple(found)
+
+
+def confirm_options(workspace: Workspace, search: Iterable[Path]) -> ConfirmOptions:
+    """Return how code is to be run, by the settings; `search` are the folders that its imports start from."""
+    settings = workspace.settings
+    return ConfirmOptions(
+        mode="always" if settings.confirm == "always" else "auto",
+        python=settings.python or Path(sys.executable),
+        timeout=settings.timeout,
+        memory=settings.memory * _MEBIBYTE,
+        device=settings.device,
+        examples=settings.examples,
+        project=settings.root,
+        directory=workspace.directory,
+        search=_search(search, settings),
+        roots=workspace.named,
+        overrides=workspace.texts,
+        cache=settings.cache_directory,
+        jobs=settings.jobs,
+    )
+
+
+def _search(folders: Iterable[Path], settings: Settings) -> tuple[Path, ...]:
+    # The configuration's own folder comes last: declared examples are imported from there.
+    return tuple(dict.fromkeys([*folders, settings.root]))
+
+
+def _importable(roots: Iterable[FunctionInfo]) -> Iterator[Target]:
+    """Yield the roots that have a name by which they can be imported: a model by its class."""
+    for function in roots:
+        qualname = function.qualname
+        if function.owner is not None and function.name == "forward":
+            qualname = function.owner.qualname
+        if all(part.isidentifier() for part in qualname.split(".")) and function.parent is None:
+            yield Target(function.file.path, function.module.name, qualname)
+
+
+def _discovered(finding: Finding, files: dict[str, SourceFile], workspace: Workspace) -> Iterator[Linted]:
+    """Yield what only running showed, if its code is on for the file and no comment silences it."""
+    path = workspace.directory / finding.path
+    if finding.code not in workspace.enabled(path):
+        return
+    file = files.get(finding.path) or read_source(path)
+    if read_suppressions(file).apply([finding], set()):
+        yield Linted(replace(finding, url=catalogue()[finding.code].url), file)

@@ -1,0 +1,194 @@
+"""Which files to check: paths, `.gitignore`, excludes.
+
+The files come in a fixed order whatever the order of the paths, and each once. Links to directories are not followed,
+so a link back up is no loop.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from pathspec import GitIgnoreSpec
+
+from dynalint.config import Settings, show_path
+from dynalint.errors import UsageError
+
+SettingsFor = Callable[[Path], Settings]
+
+
+@dataclass(frozen=True, slots=True)
+class Discovered:
+    """The files to check, absolute and sorted.
+
+    `notes` are sentences about named paths that are not among them, `failures` about what could not be read.
+    """
+
+    files: tuple[Path, ...]
+    notes: tuple[str, ...] = ()
+    failures: tuple[str, ...] = ()
+
+
+def discover(paths: Sequence[Path], settings_for: SettingsFor, *, force_exclude: bool = False) -> Discovered:
+    """Find the Python files in `paths`, which are absolute files and directories.
+
+    A file that is named is taken whatever its suffix and even if it is excluded, unless `force_exclude` is set. In a
+    directory that is named although a pattern excludes it, that pattern does not count. `settings_for` gives the
+    settings for the files of a directory.
+
+    Raises:
+        UsageError: a path that does not exist.
+    """
+    walk = _Walk(settings_for)
+    for path in sorted({Path(os.path.normpath(path)) for path in paths}):
+        if path.is_dir():
+            walk.directory(path)
+        elif path.exists():
+            walk.named_file(path, force_exclude=force_exclude)
+        else:
+            raise UsageError(f"{show_path(path, Path.cwd())}: no such file or directory.")
+    files = sorted(_without_aliases(walk.files, walk.linked), key=lambda file: file.parts)
+    return Discovered(tuple(files), tuple(walk.notes), tuple(walk.failures))
+
+
+def is_excluded(path: Path, settings_for: SettingsFor) -> bool:
+    """Tell whether the settings exclude the file at the absolute `path`; whether git ignores it does not count."""
+    return _covers(_excludes(settings_for(path.parent), path.parent, asked_for=False), path)
+
+
+@dataclass(frozen=True, slots=True)
+class _Patterns:
+    """Compiled patterns of one source, relative to the directory `base`."""
+
+    base: Path
+    spec: GitIgnoreSpec
+
+    def verdict(self, path: Path, *, directory: bool) -> bool | None:
+        """Tell whether `path` is to be passed over; None where the patterns say nothing about it."""
+        try:
+            relative = path.relative_to(self.base).as_posix()
+        except ValueError:
+            return None
+        return self.spec.check_file(f"{relative}/" if directory else relative).include
+
+
+class _Walk:
+    def __init__(self, settings_for: SettingsFor) -> None:
+        self.settings_for = settings_for
+        self.files: dict[Path, None] = {}
+        self.linked: set[Path] = set()
+        self.notes: list[str] = []
+        self.failures: list[str] = []
+
+    def named_file(self, path: Path, *, force_exclude: bool) -> None:
+        shown = show_path(path, Path.cwd())
+        if path.suffix == ".ipynb":
+            self.notes.append(f"{shown}: notebooks are not read yet; export the code to a .py file to check it.")
+        elif path.suffix == ".pyi":
+            self.notes.append(f"{shown}: passed over, a stub holds no code that runs.")
+        elif not force_exclude or not is_excluded(path, self.settings_for):
+            self.add(path, linked=path.resolve() != path)
+
+    def directory(self, root: Path) -> None:
+        linked = root.resolve() != root
+        pending = [(root, _outer_gitignores(root))]
+        while pending:
+            directory, gitignores = pending.pop()
+            settings = self.settings_for(directory)
+            excludes = _excludes(settings, root)
+            if settings.respect_gitignore:
+                gitignores = (*gitignores, *_gitignore(directory / ".gitignore", directory, None))
+            for entry in self.entries(directory):
+                path = directory / entry.name
+                is_directory = entry.is_dir(follow_symlinks=False)
+                if not is_directory and not (entry.name.endswith(".py") and entry.is_file()):
+                    continue
+                if _covers(excludes, path, directory=is_directory):
+                    continue
+                if settings.respect_gitignore and _ignored(gitignores, path, directory=is_directory):
+                    continue
+                if not is_directory:
+                    self.add(path, linked=linked or entry.is_symlink())
+                elif not (path / "pyvenv.cfg").exists():  # a virtual environment, whatever it is called
+                    pending.append((path, gitignores))
+
+    def entries(self, directory: Path) -> list[os.DirEntry[str]]:
+        try:
+            with os.scandir(directory) as found:
+                return list(found)
+        except OSError as fault:
+            shown = show_path(directory, Path.cwd())
+            self.failures.append(f"{shown}: cannot read the directory: {fault.strerror or fault}.")
+            return []
+
+    def add(self, path: Path, *, linked: bool) -> None:
+        self.files[path] = None
+        if linked:
+            self.linked.add(path)
+
+
+def _covers(patterns: Iterable[_Patterns], path: Path, *, directory: bool = False) -> bool:
+    return any(entry.verdict(path, directory=directory) for entry in patterns)
+
+
+def _ignored(gitignores: Sequence[_Patterns], path: Path, *, directory: bool) -> bool:
+    # As in git, the deepest file that has something to say decides.
+    verdicts = (entry.verdict(path, directory=directory) for entry in reversed(gitignores))
+    return next((verdict for verdict in verdicts if verdict is not None), False)
+
+
+@cache
+def _compile(lines: tuple[str, ...], asked_for: str | None) -> GitIgnoreSpec:
+    """Compile patterns, less those that cover the directory `asked_for` (relative to their base)."""
+    if asked_for is not None:
+        lines = tuple(line for line in lines if not GitIgnoreSpec.from_lines([line]).match_file(f"{asked_for}/"))
+    return GitIgnoreSpec.from_lines(lines)
+
+
+def _excludes(settings: Settings, root: Path, *, asked_for: bool = True) -> list[_Patterns]:
+    """Return the patterns of the settings for what is below `root`.
+
+    Those that cover `root` itself are left out if it was asked for.
+    """
+    by_base: dict[Path, list[str]] = {}
+    for glob in (*settings.exclude, *settings.extend_exclude):
+        # Outside the directory of the patterns they hold from the directory that was named.
+        by_base.setdefault(glob.base if root.is_relative_to(glob.base) else root, []).append(glob.pattern)
+    return [
+        _Patterns(base, _compile(tuple(lines), root.relative_to(base).as_posix() if asked_for else None))
+        for base, lines in by_base.items()
+    ]
+
+
+def _outer_gitignores(root: Path) -> tuple[_Patterns, ...]:
+    """Return what the `.gitignore` files above `root`, up to the top of its repository, say about what is in it."""
+    top = next((parent for parent in (root, *root.parents) if (parent / ".git").exists()), None)
+    if top is None:
+        return ()
+    outer = _gitignore(top / ".git" / "info" / "exclude", top, root)
+    for parent in reversed(root.parents):
+        if parent.is_relative_to(top):
+            outer += _gitignore(parent / ".gitignore", parent, root)
+    return outer
+
+
+def _gitignore(file: Path, base: Path, root: Path | None) -> tuple[_Patterns, ...]:
+    try:
+        lines = tuple(file.read_text(encoding="utf-8", errors="replace").splitlines())
+    except OSError:
+        return ()
+    return (_Patterns(base, _compile(lines, None if root is None else root.relative_to(base).as_posix())),)
+
+
+def _without_aliases(files: Iterable[Path], linked: set[Path]) -> Iterator[Path]:
+    """Yield the files, less those that are another name, by a link, of one that is yielded."""
+    real = {file for file in files if file not in linked}
+    yield from real
+    for file in sorted(linked):
+        target = file.resolve()
+        if target not in real:
+            real.add(target)
+            yield file

@@ -1,0 +1,123 @@
+"""The way of a run: discover, lint, confirm. The command line and the Python interface both come in here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dynalint.analysis.source import SourceFile, parse_source
+from dynalint.config import Configuration
+from dynalint.discover import Discovered, discover, is_excluded
+from dynalint.findings import Finding
+from dynalint.fix import FixOptions, FixResult, Linted, fix_findings
+from dynalint.lint import Linter, LintResult, Workspace, unreadable
+from dynalint.rules import all_rules
+
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What a run came to: findings in order, refuted ones among them, each with its file and its rewrite.
+
+    `failures` are sentences about what dynalint itself could not cope with; each names a file.
+    """
+
+    linted: tuple[Linted, ...]
+    linter: Linter
+    lint: LintResult
+    failures: tuple[str, ...] = ()
+
+    def reported(self, *, refuted: bool = False) -> tuple[Finding, ...]:
+        """Return the findings to report; those that Dynamo refuted only if asked for."""
+        findings = (one.finding for one in self.linted)
+        return tuple(finding for finding in findings if refuted or finding.evidence.status != "refuted")
+
+    def lines(self) -> dict[str, tuple[str, ...]]:
+        """Return the lines of every file with findings, by the path that findings have."""
+        files = {one.finding.path: one.file for one in self.linted}
+        return {path: lines_of(file) for path, file in files.items()}
+
+
+def absolute(path: Path, directory: Path) -> Path:
+    """Return a path as the engine has it: absolute, and below `directory` if it is, by whatever links it is named."""
+    path = Path(os.path.normpath(directory / path.expanduser()))
+    if not path.is_relative_to(directory):
+        real = path.resolve()
+        return real if real.is_relative_to(directory) else path
+    return path
+
+
+def open_workspace(
+    paths: Sequence[Path], configuration: Configuration, directory: Path
+) -> tuple[Workspace, Discovered]:
+    """Find the files to check in `paths`, or in what the configuration includes, else in the working directory.
+
+    Raises:
+        UsageError: a path that does not exist.
+        ConfigError: a configuration file that cannot be used.
+    """
+    named = [absolute(path, directory) for path in paths]
+    settings = configuration.for_run(named)
+    wanted = tuple(named) or settings.include or (directory,)
+    found = discover(wanted, configuration.for_directory, force_exclude=settings.force_exclude)
+    return Workspace(found.files, configuration, settings, directory, wanted), found
+
+
+def text_workspace(path: Path, data: bytes, configuration: Configuration, directory: Path) -> Workspace:
+    """Return a workspace of one file that holds `data`, whatever stands on the disk under its name.
+
+    Raises:
+        ConfigError: a configuration file that cannot be used.
+    """
+    path = absolute(path, directory)
+    settings = configuration.for_file(path)
+    if settings.force_exclude and is_excluded(path, configuration.for_directory):
+        return Workspace((), configuration, settings, directory)
+    file = parse_source(path, data)
+    if file.error is not None and not file.text:
+        return Workspace((), configuration, settings, directory, unreadable=file)
+    return Workspace((path,), configuration, settings, directory, (path,), {path: file.text})
+
+
+def check(workspace: Workspace, progress: Progress | None = None) -> Checked:
+    """Lint the files of a workspace, and confirm what is found if the settings say so.
+
+    `progress` is told how much is done, how much there is, and what is going on; it may be called from any thread.
+    """
+    linter = Linter(workspace, all_rules())
+    result = linter.lint()
+    linted, failures = result.linted, result.failures
+    if workspace.settings.confirm != "never":
+        from dynalint.confirming import confirmed
+
+        linted, failed = confirmed(workspace, result, progress)
+        failures += failed
+    return Checked((*unreadable(workspace), *linted), linter, result, failures)
+
+
+def fix(
+    workspace: Workspace, checked: Checked, *, verify: bool, progress: Progress | None = None
+) -> tuple[FixResult, tuple[str, ...]]:
+    """Fix in memory what can be fixed of what was found, and say what could not be done at all.
+
+    Fixes are run against the original if `verify` is set and the settings let code be run.
+    """
+    options = FixOptions(unsafe=workspace.settings.unsafe_fixes)
+    if not verify or workspace.settings.confirm == "never" or not any(one.rewrite for one in checked.linted):
+        return fix_findings(checked.linted, checked.linter, options), ()
+    from dynalint.confirm import WorkerError
+    from dynalint.confirming import verifier
+
+    try:
+        with verifier(workspace, checked.lint, progress) as run:
+            return fix_findings(checked.linted, checked.linter, options, run), ()
+    except WorkerError as fault:
+        return fix_findings(checked.linted, checked.linter, options), (str(fault),)
+
+
+def lines_of(file: SourceFile) -> tuple[str, ...]:
+    """Return the lines of a file without their endings."""
+    return tuple(file.line(number) for number in range(1, len(file.line_starts) + 1))

@@ -1,0 +1,148 @@
+"""What dynalint has to say: findings, the evidence for them and the fixes on offer.
+
+Everything here is plain immutable data without a tree node or a tensor in it, so that it can be cached, sent to an
+editor and printed by any reporter. Reporters know this module and nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+Category = Literal["graph-break", "recompile", "miscompile", "advice", "error"]
+Severity = Literal["error", "warning", "info"]
+Status = Literal["static", "confirmed", "refuted", "unreached", "unconfirmed"]
+Safety = Literal["safe", "conditional", "unsafe", "suggestion"]
+
+CATEGORIES: tuple[Category, ...] = ("graph-break", "recompile", "miscompile", "advice", "error")
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Replace the text from (`line`, `column`) up to (`end_line`, `end_column`) by `content`.
+
+    Lines and columns are 1-based, columns count characters, the end is exclusive. `path` is None for the file of the
+    finding itself, else the file to change, relative to the working directory.
+    """
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    content: str
+    path: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the edit as the contract words it; `path` appears only where it is another file."""
+        record = asdict(self)
+        if self.path is None:
+            del record["path"]
+        return record
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """A rewrite that would remove a finding, or the reason why there is none (`declined`).
+
+    `verified` is True where a run has shown the rewrite equal to the original, False where it showed a difference,
+    None where it was not run.
+    """
+
+    title: str
+    safety: Safety
+    conditions: tuple[str, ...] = ()
+    edits: tuple[Edit, ...] = ()
+    verified: bool | None = None
+    declined: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fix as the contract words it."""
+        return {
+            "title": self.title,
+            "safety": self.safety,
+            "conditions": list(self.conditions),
+            "verified": self.verified,
+            "edits": [edit.to_json() for edit in self.edits],
+            "declined": self.declined,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a run showed of a finding. `fullgraph` and `recompiles` are None where nothing was run.
+
+    `gb` is Dynamo's own id for the break that was seen, `torch` the release it was seen on.
+    """
+
+    status: Status = "static"
+    detail: str = ""
+    gb: str | None = None
+    torch: str | None = None
+    fullgraph: Literal["passes", "breaks"] | None = None
+    recompiles: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the evidence as the contract words it."""
+        return asdict(self)
+
+
+STATIC = Evidence()
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line that keeps a model from compiling, in the terms of the contract.
+
+    Lines and columns are 1-based, columns count characters, the end is exclusive; `path` is relative to the working
+    directory with "/" on every system. `region` is the chain of calls from a compiled root to `function`.
+    """
+
+    path: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    code: str
+    name: str
+    category: Category
+    severity: Severity
+    message: str
+    help: str = ""
+    url: str = ""
+    function: str = ""
+    region: tuple[str, ...] = ()
+    gb: tuple[str, ...] = ()
+    evidence: Evidence = field(default=STATIC)
+    fix: Fix | None = None
+
+    @property
+    def sort_key(self) -> tuple[str, int, int, str, int, int, str]:
+        """The order of every report: by place, then by code."""
+        return (self.path, self.line, self.column, self.code, self.end_line, self.end_column, self.message)
+
+    @property
+    def fixable(self) -> bool:
+        """Whether a fix with edits is on offer."""
+        return self.fix is not None and self.fix.declined is None and bool(self.fix.edits)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the finding as the contract words it, ready for `json.dumps`."""
+        return {
+            "path": self.path,
+            "line": self.line,
+            "column": self.column,
+            "end_line": self.end_line,
+            "end_column": self.end_column,
+            "code": self.code,
+            "name": self.name,
+            "url": self.url,
+            "category": self.category,
+            "severity": self.severity,
+            "message": self.message,
+            "help": self.help,
+            "function": self.function,
+            "region": list(self.region),
+            "gb": list(self.gb),
+            "evidence": self.evidence.to_json(),
+            "fix": None if self.fix is None else self.fix.to_json(),
+        }

@@ -1,0 +1,207 @@
+"""From a rule's rewrite to changed text: whole rewrites or none, and not a character outside of them.
+
+Offsets count characters of `SourceFile.text`, as in `Replacement`. New lines get the line ending that the file uses.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from dynalint.analysis.source import SourceFile
+from dynalint.findings import Edit
+from dynalint.fix.imports import EditError, bound_name, import_place
+from dynalint.rules import Rewrite
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Replace the characters from offset `start` up to `end` by `content`.
+
+    `shared` marks an import that several rewrites may ask for at the same place, and that is then added once.
+    """
+
+    start: int
+    end: int
+    content: str
+    shared: bool = False
+
+    @property
+    def inserts_lines(self) -> bool:
+        """Whether it adds whole lines and takes nothing away."""
+        return self.start == self.end and "\n" in self.content.replace("\r", "\n")
+
+
+Plan = Mapping[Path, tuple[Change, ...]]
+"""Everything one rewrite changes: sorted changes that do not overlap, by file."""
+
+
+def plan_of(rewrite: Rewrite) -> Plan:
+    """Return the changes of a rewrite, added imports included.
+
+    Raises:
+        EditError: its replacements overlap, change nothing, reach outside the text, hold a character that the file's
+            encoding lacks, or need a name that the file uses for something else.
+    """
+    files: dict[Path, SourceFile] = {}
+    changes: dict[Path, list[Change]] = {}
+    for replacement in rewrite.replacements:
+        file = replacement.file
+        files.setdefault(file.path, file)
+        if not 0 <= replacement.start <= replacement.end <= len(file.text):
+            raise EditError("its edits reach outside the file")
+        content = _own_newlines(replacement.content, file)
+        _check_encodable(content, file)
+        changes.setdefault(file.path, []).append(Change(replacement.start, replacement.end, content))
+    for path, wanted in changes.items():
+        for statement in rewrite.imports:
+            if len(files) == 1 or any(_mentions(change.content, statement) for change in wanted):
+                place = import_place(files[path], statement)
+                if place is not None:
+                    changes[path] = [*changes[path], Change(place[0], place[0], place[1], shared=True)]
+        changes[path] = _in_order(changes[path])
+        if any(left.end > right.start for left, right in pairwise(changes[path])):
+            raise EditError("its edits overlap each other")
+    if all(replaced(files[path].text, plan) == files[path].text for path, plan in changes.items()):
+        raise EditError("its edits change nothing")
+    return {path: tuple(plan) for path, plan in changes.items()}
+
+
+def collide(left: Change, right: Change) -> bool:
+    """Whether two changes of one text touch; the same import twice does not, nor do whole lines put at one place."""
+    if left == right:
+        return not left.shared
+    if left.start == right.start and left.inserts_lines and right.inserts_lines:
+        return False
+    return left.start <= right.end and right.start <= left.end
+
+
+def merged(plans: Iterable[Plan]) -> dict[Path, tuple[Change, ...]]:
+    """Return the changes of several plans that fit together, sorted, each shared one once."""
+    changes: dict[Path, list[Change]] = {}
+    for plan in plans:
+        for path, wanted in plan.items():
+            known = changes.setdefault(path, [])
+            known += [change for change in wanted if not (change.shared and change in known)]
+    return {path: tuple(_in_order(wanted)) for path, wanted in changes.items()}
+
+
+class Accepted:
+    """The plans chosen so far in a round, and whether another one fits beside them."""
+
+    def __init__(self) -> None:
+        self._changes: dict[Path, list[Change]] = {}
+
+    def add(self, plan: Plan) -> bool:
+        """Take in a plan if none of its changes touches one that is here already; say whether it was taken."""
+        for path, wanted in plan.items():
+            known = self._changes.get(path, ())
+            if any(collide(mine, other) for mine in known for other in wanted):
+                return False
+        for path, wanted in plan.items():
+            self._changes.setdefault(path, []).extend(wanted)
+        return True
+
+
+def replaced(text: str, changes: Sequence[Change]) -> str:
+    """Return `text` with sorted changes made."""
+    pieces: list[str] = []
+    position = 0
+    for change in changes:
+        pieces += [text[position : change.start], change.content]
+        position = change.end
+    return "".join([*pieces, text[position:]])
+
+
+class Moves:
+    """Where the characters of a text stand after sorted changes were made to it."""
+
+    def __init__(self, changes: Sequence[Change]) -> None:
+        self._changes = changes
+        self._starts = [change.start for change in changes]
+        self._ends = [change.end for change in changes]
+        self._shifts = [0]
+        for change in changes:
+            self._shifts.append(self._shifts[-1] + len(change.content) - (change.end - change.start))
+
+    def inside(self, offset: int) -> int | None:
+        """Return the index of the change that replaces the character at `offset`; None if it stays."""
+        index = bisect_right(self._starts, offset) - 1
+        while index >= 0 and self._starts[index] == self._ends[index]:
+            index -= 1
+        return index if index >= 0 and offset < self._ends[index] else None
+
+    def moved(self, offset: int) -> int:
+        """Return the new offset of the character at `offset`; for one that is replaced, where its new text begins."""
+        index = self.inside(offset)
+        if index is not None:
+            return self._starts[index] + self._shifts[index]
+        return offset + self._shifts[bisect_right(self._ends, offset)]
+
+    def new_span(self, index: int) -> tuple[int, int]:
+        """Return the start and end of the content of change `index` in the new text."""
+        start = self._starts[index] + self._shifts[index]
+        return start, start + len(self._changes[index].content)
+
+    def written_by(self, offset: int) -> int | None:
+        """Return the index of the change whose content holds the character at `offset` of the new text."""
+        for index in range(len(self._changes)):
+            start, end = self.new_span(index)
+            if start <= offset < end:
+                return index
+        return None
+
+
+def to_edits(rewrite: Rewrite, file: SourceFile, name: Callable[[SourceFile], str]) -> tuple[Edit, ...]:
+    """Return a rewrite as line and column edits, for a finding in `file`; `name` words the path of another file.
+
+    Raises EditError where the rewrite cannot be carried out.
+    """
+    files = {replacement.file.path: replacement.file for replacement in rewrite.replacements}
+    edits: list[Edit] = []
+    for path, changes in sorted(plan_of(rewrite).items(), key=lambda item: (item[0] != file.path, item[0])):
+        source = files[path]
+        for change in changes:
+            place = (*source.position(change.start), *source.position(change.end))
+            edits.append(Edit(*place, change.content, None if path == file.path else name(source)))
+    return tuple(edits)
+
+
+def from_edits(file: SourceFile, edits: Iterable[Edit]) -> str:
+    """Return the text of `file` with the given edits made; edits of other files are passed over."""
+    changes = [
+        Change(
+            file.line_starts[edit.line - 1] + edit.column - 1,
+            file.line_starts[edit.end_line - 1] + edit.end_column - 1,
+            edit.content,
+        )
+        for edit in edits
+        if edit.path is None
+    ]
+    return replaced(file.text, _in_order(changes))
+
+
+def _in_order(changes: Iterable[Change]) -> list[Change]:
+    """Sort by place alone and stably: lines that go to the same place stay in the order they were given."""
+    return sorted(changes, key=lambda change: (change.start, change.end))
+
+
+def _own_newlines(content: str, file: SourceFile) -> str:
+    return content if file.newline == "\n" else re.sub(r"(?<!\r)\n", file.newline, content)
+
+
+def _check_encodable(content: str, file: SourceFile) -> None:
+    try:
+        content.encode(file.encoding)
+    except UnicodeEncodeError as fault:
+        character = content[fault.start]
+        raise EditError(f"the new code holds {character!r}, which the file's encoding {file.encoding} lacks") from None
+
+
+def _mentions(content: str, statement: str) -> bool:
+    """Whether new code uses the name that an import statement binds."""
+    return re.search(rf"(?<![\w.]){re.escape(bound_name(statement))}\b", content) is not None

@@ -1,0 +1,329 @@
+"""The rounds of fixing: which rewrites are applied, in memory, until nothing more can be done.
+
+A round takes the rewrites that do not overlap, applies them, parses the result, lints it again and runs it against
+what it was. What makes trouble is taken out alone; the rest stays. The next round starts from the new text.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from dynalint.analysis.source import SourceFile
+from dynalint.findings import Finding, Safety
+from dynalint.fix.edits import Accepted, merged, plan_of, replaced
+from dynalint.fix.imports import EditError
+from dynalint.fix.model import ChangedFile, Fixed, FixResult, Linted, Linter, Proof, Refused, Unit, Verifier
+from dynalint.fix.recheck import ONLY_BY_RUNNING, Item, carried, count_codes, offset_of, recheck
+from dynalint.rules import Replacement
+
+MOST_ROUNDS = 10
+_CAUTION: Sequence[Safety] = ("safe", "conditional", "unsafe", "suggestion")
+
+
+@dataclass(frozen=True, slots=True)
+class FixOptions:
+    """What may be fixed: `fixable` says so by code, `unsafe` lets unsafe fixes in."""
+
+    unsafe: bool = False
+    fixable: Callable[[str], bool] = field(default=lambda _code: True)
+
+
+def fix_findings(
+    linted: Sequence[Linted], lint: Linter, options: FixOptions, verify: Verifier | None = None
+) -> FixResult:
+    """Fix what can be fixed of `linted`, in memory; `verify` is None where nothing may be run."""
+    return _Rounds(linted, lint, options, verify).result()
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """What came of applying some units to the state of a round.
+
+    `blamed` are the units at fault. Where it cannot be told whose fault it is, `trouble` says what is wrong and
+    `suspects` whose it may be.
+    """
+
+    texts: Mapping[Path, str] = field(default_factory=dict)
+    items: tuple[Item, ...] = ()
+    blamed: Mapping[Unit, str] = field(default_factory=dict)
+    trouble: str | None = None
+    suspects: tuple[Unit, ...] = ()
+    proofs: Mapping[Unit, Proof] = field(default_factory=dict)
+
+    @property
+    def sound(self) -> bool:
+        return not self.blamed and self.trouble is None
+
+
+class _Rounds:
+    def __init__(self, linted: Sequence[Linted], lint: Linter, options: FixOptions, verify: Verifier | None) -> None:
+        self._lint, self._options, self._verify = lint, options, verify
+        self._items = tuple(
+            Item(one, one.finding, _never(one)) for one in linted if one.finding.code not in ONLY_BY_RUNNING
+        )
+        self._seen_running = tuple(one for one in linted if one.finding.code in ONLY_BY_RUNNING)
+        self._texts: dict[Path, str] = {}
+        self._sources: dict[Path, SourceFile] = {}
+        self._fixed: list[tuple[Unit, Proof | None, tuple[Finding, ...]]] = []
+        self._refused: dict[Finding, Refused] = {}
+        self._blocked: set[Finding] = set()
+        self._fixed_along: list[Finding] = []
+        self._notes: list[str] = []
+        self._trials: dict[frozenset[Unit], _Trial] = {}
+        self._run()
+
+    def _run(self) -> None:
+        # Fixes cannot undo each other for ever: a round that is taken removes findings and brings none, so that no
+        # text comes twice.
+        rounds = 0
+        while units := self._offered():
+            self._trials.clear()
+            accepted = self._settle((), units)
+            if not accepted:
+                continue  # each unit offered is blocked now; what waited for them has its turn
+            if rounds == MOST_ROUNDS:
+                codes = count_codes(linted.finding for unit in accepted for linted in unit.linted)
+                self._notes.append(f"there is still something to fix after {rounds} rounds ({codes}): run it again")
+                return
+            rounds += 1
+            self._take(accepted, self._trials[frozenset(accepted)])
+
+    def _offered(self) -> tuple[Unit, ...]:
+        """Return the units that this round tries: in order of place, those that touch an earlier one left out."""
+        groups: dict[tuple[object, ...], list[tuple[Item, Unit]]] = {}
+        for item in self._items:
+            unit = self._unit(item)
+            if unit is not None:
+                key = tuple(sorted(((path, changes) for path, changes in unit.plan.items()), key=lambda one: one[0]))
+                groups.setdefault(key, []).append((item, unit))
+        units = [_united([unit for _, unit in group]) for group in groups.values()]
+        units.sort(key=lambda unit: min((str(path), changes[0].start) for path, changes in unit.plan.items()))
+        accepted = Accepted()
+        return tuple(unit for unit in units if accepted.add(unit.plan))
+
+    def _unit(self, item: Item) -> Unit | None:
+        """Return what an item offers to be applied now; a refusal is noted down."""
+        rewrite = item.linted.rewrite
+        if rewrite is None or not self._options.fixable(item.linted.finding.code):
+            return None
+        if item.origin in self._blocked:
+            return None
+        if item.blocked is not None:
+            self._refused.setdefault(item.origin, Refused(item.origin, item.blocked))
+            return None
+        refusal = self._not_allowed(rewrite.safety, rewrite.conditions)
+        if refusal is not None:
+            self._refused.setdefault(item.origin, Refused(item.origin, refusal[0], unlock=refusal[1]))
+            return None
+        try:
+            self._check_sources(rewrite.replacements)
+            plan = plan_of(rewrite)
+        except EditError as fault:
+            self._refused.setdefault(item.origin, Refused(item.origin, str(fault)))
+            return None
+        sources = {replacement.file.path: replacement.file for replacement in rewrite.replacements}
+        return Unit((item.linted,), plan, rewrite.title, rewrite.safety, rewrite.conditions, sources)
+
+    def _not_allowed(self, safety: Safety, conditions: tuple[str, ...]) -> tuple[str, str | None] | None:
+        """Why a fix is not tried at all, with the option that would let it; None if it is."""
+        terms = "; ".join(conditions)
+        if safety == "suggestion":
+            return "it is a suggestion, to be carried out by hand", None
+        if safety == "unsafe" and not self._options.unsafe:
+            return f"it is unsafe ({terms})" if terms else "it is unsafe", "--unsafe-fixes"
+        if safety == "conditional" and self._verify is None:
+            return f"it is exact only if {terms}, which only running it can show", None
+        return None
+
+    def _check_sources(self, replacements: Sequence[Replacement]) -> None:
+        """Remember each file as it was first read, and make sure that the rewrite was made for the text at hand."""
+        for file in (replacement.file for replacement in replacements):
+            source = self._sources.setdefault(file.path, file)
+            if file.text != self._texts.get(file.path, source.text):
+                raise EditError("its edits were made for another state of the file")
+            if source.data is not None and source.encode(source.text) != source.data:
+                raise EditError(f"the file's encoding {source.encoding} does not keep its bytes")
+
+    def _settle(self, accepted: tuple[Unit, ...], candidates: tuple[Unit, ...]) -> tuple[Unit, ...]:
+        """Return the most units that stand together: `accepted`, which do, and those of `candidates` that join them."""
+        units = accepted + candidates
+        trial = self._trial(units)
+        if trial.sound:
+            return units
+        if trial.blamed:
+            for unit, reason in trial.blamed.items():
+                self._block(unit, reason, trial.proofs.get(unit))
+            left = tuple(unit for unit in accepted if unit not in trial.blamed)
+            return self._settle(left, tuple(unit for unit in candidates if unit not in trial.blamed))
+        suspects = tuple(unit for unit in candidates if unit in trial.suspects) or candidates or accepted
+        others = tuple(unit for unit in candidates if unit not in suspects)
+        if others:
+            return self._settle(self._settle(accepted, others), suspects)
+        if len(suspects) == 1:
+            self._block(suspects[0], trial.trouble or "", trial.proofs.get(suspects[0]))
+            return self._settle((), tuple(unit for unit in accepted if unit not in suspects))
+        base = () if suspects == accepted else accepted
+        middle = len(suspects) // 2
+        return self._settle(self._settle(base, suspects[:middle]), suspects[middle:])
+
+    def _trial(self, units: tuple[Unit, ...]) -> _Trial:
+        key = frozenset(units)
+        if key not in self._trials:
+            self._trials[key] = self._tried(units) if units else _Trial(self._texts, self._items)
+        return self._trials[key]
+
+    def _tried(self, units: tuple[Unit, ...]) -> _Trial:
+        """Apply units, then parse, lint and run the result, up to the first of these that finds fault."""
+        changes = merged(unit.plan for unit in units)
+        texts = {path: replaced(self._text(path), wanted) for path, wanted in changes.items()}
+        for path, text in texts.items():
+            fault = _parse_fault(self._sources[path], text)
+            if fault is not None:
+                suspects = tuple(unit for unit in units if path in unit.plan)
+                return _Trial(trouble=f"the code does not parse afterwards: {fault}", suspects=suspects)
+        texts = {**self._texts, **texts}
+        after = self._lint(texts)
+        for linted in after:
+            if linted.file.text != texts.get(linted.file.path, linted.file.text):
+                suspects = tuple(unit for unit in units if linted.file.path in unit.plan)
+                return _Trial(trouble="the changed file cannot be checked again", suspects=suspects)
+        check = recheck(self._items, after, units, changes)
+        if check.blamed or check.trouble is not None:
+            return _Trial(blamed=check.blamed, trouble=check.trouble, suspects=units)
+        trial = _Trial(texts, check.items)
+        return trial if self._verify is None else self._verified(trial, units, self._verify)
+
+    def _verified(self, trial: _Trial, units: tuple[Unit, ...], verify: Verifier) -> _Trial:
+        proofs = verify(self._texts, trial.texts, units)
+        trial = replace(trial, proofs=proofs)
+        refuted = tuple(unit for unit in units if _refuted(unit, proofs[unit]))
+        if len(refuted) > 1:
+            return replace(
+                trial, trouble=f"running it showed a difference: {proofs[refuted[0]].detail}", suspects=refuted
+            )
+        blamed = {unit: reason for unit in units if (reason := _refusal(unit, proofs[unit])) is not None}
+        return replace(trial, blamed=blamed)
+
+    def _block(self, unit: Unit, reason: str, proof: Proof | None) -> None:
+        refuted = proof is not None and proof.outcome == "refuted"
+        for finding in self._origins(unit):
+            self._blocked.add(finding)
+            self._refused[finding] = Refused(finding, reason, refuted)
+
+    def _origins(self, unit: Unit) -> tuple[Finding, ...]:
+        members = {id(linted) for linted in unit.linted}
+        return tuple(item.origin for item in self._items if id(item.linted) in members)
+
+    def _take(self, accepted: tuple[Unit, ...], trial: _Trial) -> None:
+        gone = {item.origin for item in self._items} - {item.origin for item in trial.items}
+        for unit in accepted:
+            findings = self._origins(unit)
+            gone.difference_update(findings)
+            self._fixed.append((unit, trial.proofs.get(unit), findings))
+        self._fixed_along += sorted(gone, key=lambda finding: finding.sort_key)
+        changes = merged(unit.plan for unit in accepted)
+        moved = (carried(one, changes.get(one.file.path, ()), trial.texts) for one in self._seen_running)
+        self._seen_running = tuple(one for one in moved if one is not None)
+        self._texts = dict(trial.texts)
+        self._items = trial.items
+
+    def _text(self, path: Path) -> str:
+        return self._texts.get(path, self._sources[path].text)
+
+    def result(self) -> FixResult:
+        """Return what the rounds came to."""
+        by_path: dict[Path, list[Finding]] = {}
+        groups: list[set[Path]] = []
+        for unit, _, findings in self._fixed:
+            for path in unit.plan:
+                by_path.setdefault(path, []).extend(findings)
+            joined = [group for group in groups if group & unit.plan.keys()]
+            groups = [group for group in groups if group not in joined]
+            groups.append(set(unit.plan).union(*joined))
+        files = tuple(
+            ChangedFile(self._sources[path], text, tuple(dict.fromkeys(by_path.get(path, ()))))
+            for path, text in sorted(self._texts.items())
+            if text != self._sources[path].text
+        )
+        changed = {file.source.path for file in files}
+        fixed = [Fixed(_with_proof(finding, proof), proof) for _, proof, found in self._fixed for finding in found]
+        fixed += [Fixed(finding, None) for finding in self._fixed_along]
+        gone = {finding for *_, findings in self._fixed for finding in findings}.union(self._fixed_along)
+        refused = [refused for finding, refused in self._refused.items() if finding not in gone]
+        return FixResult(
+            files=files,
+            groups=tuple(sorted(tuple(sorted(group & changed)) for group in groups if group & changed)),
+            fixed=tuple(sorted(fixed, key=lambda fixed: fixed.finding.sort_key)),
+            refused=tuple(sorted(refused, key=lambda refused: refused.finding.sort_key)),
+            remaining=tuple(
+                sorted(
+                    [*map(self._left, self._items), *(one.finding for one in self._seen_running)],
+                    key=lambda finding: finding.sort_key,
+                )
+            ),
+            notes=tuple(self._notes),
+        )
+
+    def _left(self, item: Item) -> Finding:
+        """Return a finding that stays, with what running its fix has shown."""
+        finding, refused = item.linted.finding, self._refused.get(item.origin)
+        if finding.fix is None or refused is None or refused.unlock is not None:
+            return finding
+        verified = False if refused.refuted else finding.fix.verified
+        return replace(finding, fix=replace(finding.fix, verified=verified, declined=refused.reason))
+
+
+def _never(linted: Linted) -> str | None:
+    """Why a finding must not be fixed whatever its rule offers; None if it may."""
+    return "Dynamo traces this place whole" if linted.finding.evidence.status == "refuted" else None
+
+
+def _united(units: Sequence[Unit]) -> Unit:
+    """Join units that make the same changes, with all their conditions and the most cautious safety."""
+    safety = max((unit.safety for unit in units), key=_CAUTION.index)
+    linted = tuple(sorted((one for unit in units for one in unit.linted), key=offset_of))
+    conditions = tuple(dict.fromkeys(condition for unit in units for condition in unit.conditions))
+    first = units[0]
+    return Unit(linted, first.plan, first.title, safety, conditions, first.sources)
+
+
+def _refuted(unit: Unit, proof: Proof) -> bool:
+    """Whether a proof speaks against applying a unit.
+
+    An unsafe fix changes something by nature, and the user has asked for it: a difference is told, not refused, unless
+    the new code fails where the old one ran.
+    """
+    return proof.outcome == "refuted" and (unit.safety != "unsafe" or proof.raises)
+
+
+def _refusal(unit: Unit, proof: Proof) -> str | None:
+    """Why a unit is not applied after it was run; None if it is."""
+    if _refuted(unit, proof):
+        return f"running it showed a difference: {proof.detail}"
+    if proof.outcome == "unverifiable" and unit.safety == "conditional":
+        return f"it is exact only if {'; '.join(unit.conditions)}, and that could not be shown: {proof.detail}"
+    if proof.outcome == "unverifiable" and unit.safety == "unsafe":
+        return f"it is unsafe and could not be run: {proof.detail} (`--no-verify` applies it all the same)"
+    return None
+
+
+def _with_proof(finding: Finding, proof: Proof | None) -> Finding:
+    if finding.fix is None or proof is None or proof.outcome == "unverifiable":
+        return finding
+    return replace(finding, fix=replace(finding.fix, verified=proof.outcome == "proven"))
+
+
+def _parse_fault(source: SourceFile, text: str) -> str | None:
+    """Compile a file as it would be written; say what Python has against it."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(source.encode(text), str(source.path), "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as fault:
+        return f"{fault.msg} (line {fault.lineno})" if isinstance(fault, SyntaxError) else str(fault)
+    except (RecursionError, MemoryError):
+        return "it is nested too deeply for Python"
+    return None

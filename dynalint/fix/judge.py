@@ -1,0 +1,62 @@
+"""What the compiler's behaviour after a fix says about the fix."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dynalint.fix.verify import Case
+
+
+def judge_compiled(case: Case, compiled: Mapping[str, Any], name: str) -> None:
+    """Refute a case whose fix leaves or brings a break, a recompile or a wrong result; note what else is left.
+
+    `compiled` is the part of the answer of `equivalence.verify` under that name. What is no worse than it was, and not
+    what the fix is for, is somebody else's: other findings stay until their own fixes.
+    """
+    categories = {linted.finding.category for linted in case.unit.linted}
+    if "problem" in compiled:
+        case.notes.append(compiled["problem"])
+        return
+    for trouble in _troubles(case, compiled):
+        case.refute(f"{name}: {trouble}")
+        return
+    recompiles, before = compiled["recompiles"], compiled["recompiled_before"] or 0
+    if compiled["differed_before"] and not compiled["differs"]:
+        case.notes.append("compiled, it is right now")  # and may well have to compile more often for that
+    elif recompiles > before or (recompiles and recompiles == before and "recompile" in categories):
+        case.refute(f"{name} recompiles afterwards for inputs like those before ({compiled['reason']})")
+    elif compiled["differs"] and (not compiled["differed_before"] or "miscompile" in categories):
+        case.refute(f"{name} computes something else when it is compiled: {compiled['differs']}")
+    elif compiled["failure"] is not None or compiled["breaks"]:
+        case.notes.append("it breaks elsewhere still")
+    else:
+        case.notes.append("one graph")
+
+
+def _troubles(case: Case, compiled: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what Dynamo still says about the changed lines."""
+    meant = {gb for linted in case.unit.linted for gb in linted.finding.gb}
+    before = [one["gb"] for one in compiled["breaks_before"] if _stands_in(one, case.old_lines)]
+    hidden = any(one["effect"] != "split" for one in compiled["breaks_before"])
+    after = [one for one in compiled["breaks"] if _stands_in(one, case.new_lines)]
+    for one in after:
+        count = sum(other["gb"] == one["gb"] for other in after)
+        left = one["gb"] in meant and count >= before.count(one["gb"])
+        brought = one["gb"] not in before and not hidden
+        if left or brought:
+            yield f"Dynamo {'still ' if left else ''}breaks on the new code ({one['reason']})"
+    failure = compiled["failure"]
+    if failure is not None and not compiled["breaks"] and _stands_in(failure, case.new_lines):
+        yield f"fullgraph=True fails on the new code ({failure['reason']})"
+
+
+def _stands_in(place: Mapping[str, Any], lines: Mapping[str, set[int]]) -> bool:
+    """Whether the innermost frame in any of the changed files is on a changed line."""
+    for frame in reversed(place["frames"]):
+        known = lines.get(os.path.realpath(frame["file"]))
+        if known is not None:
+            return frame["line"] in known
+    return False

@@ -1,0 +1,166 @@
+"""Is the code better after a fix? The findings before and after, told apart through the edits between them.
+
+A finding outside the changed text must be where it was, moved by the edits before it. Inside the text that a unit
+wrote, there may be no more findings of a code than the text it replaced had, less those that the unit removes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from dynalint.findings import Finding
+from dynalint.fix.edits import Change, Moves
+from dynalint.fix.model import Linted, Unit
+
+# Codes of what only a run shows: linting again says nothing about them.
+ONLY_BY_RUNNING = frozenset({"DYN001", "DYN002"})
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A finding in the state that a round starts from.
+
+    `origin` is the finding of the first state that it goes back to, itself if there is none. `blocked` says why its
+    fix must not be applied, if so.
+    """
+
+    linted: Linted
+    origin: Finding
+    blocked: str | None = None
+
+    @property
+    def start(self) -> int:
+        """Offset of the finding in its file."""
+        return offset_of(self.linted)
+
+
+@dataclass(frozen=True, slots=True)
+class Recheck:
+    """`blamed` units with reasons; `trouble` that could be the doing of any unit; the items of the new state."""
+
+    blamed: Mapping[Unit, str]
+    trouble: str | None
+    items: tuple[Item, ...]
+
+
+def offset_of(linted: Linted) -> int:
+    """Return the offset at which a finding starts."""
+    starts = linted.file.line_starts
+    line = min(max(linted.finding.line, 1), len(starts))
+    return starts[line - 1] + linted.finding.column - 1
+
+
+def recheck(
+    before: Sequence[Item], after: Sequence[Linted], units: Sequence[Unit], changes: Mapping[Path, tuple[Change, ...]]
+) -> Recheck:
+    """Compare the findings before and after `units` were applied, which together make `changes`."""
+    places = _Places(units, changes)
+    removed_by = {id(linted): unit for unit in units for linted in unit.linted}
+    allowed: defaultdict[Hashable, list[Item]] = defaultdict(list)
+    owners: dict[Hashable, Unit] = {}
+    for item in before:
+        key = places.before(item)
+        if id(item.linted) in removed_by:
+            owners[key] = removed_by[id(item.linted)]
+        else:
+            allowed[key].append(item)
+    found: defaultdict[Hashable, list[Linted]] = defaultdict(list)
+    for linted in after:
+        found[places.after(linted)].append(linted)
+
+    blamed: dict[Unit, str] = {}
+    trouble: str | None = None
+    for key, present in found.items():
+        if len(present) <= len(allowed[key]):
+            continue
+        extra = max(present, key=offset_of).finding
+        owner = places.owner(key) or owners.get(key)
+        still = owner is not None and extra.code in {linted.finding.code for linted in owner.linted}
+        reason = (
+            "the finding is still there afterwards"
+            if still
+            else f"it brings a new finding: {extra.path}:{extra.line}: {extra.code} {extra.message}"
+        )
+        if owner is None and len(units) == 1:
+            owner = units[0]
+        if owner is None:
+            trouble = reason
+        else:
+            blamed.setdefault(owner, reason)
+    items = [item for key, present in found.items() for item in _carried(allowed[key], present)]
+    return Recheck(blamed, trouble, tuple(sorted(items, key=lambda item: item.linted.finding.sort_key)))
+
+
+class _Places:
+    """Names each finding by its place in the new text: by offset, or by the unit in whose new text it stands."""
+
+    def __init__(self, units: Sequence[Unit], changes: Mapping[Path, tuple[Change, ...]]) -> None:
+        self._units = units
+        self._moves = {path: Moves(wanted) for path, wanted in changes.items()}
+        self._writers = {path: [self._writer(path, change) for change in wanted] for path, wanted in changes.items()}
+
+    def _writer(self, path: Path, change: Change) -> int:
+        return next(i for i, unit in enumerate(self._units) if any(change is own for own in unit.plan.get(path, ())))
+
+    def before(self, item: Item) -> Hashable:
+        path, code = item.linted.file.path, item.linted.finding.code
+        moves = self._moves.get(path)
+        if moves is None:
+            return (path, code, item.start)
+        index = moves.inside(item.start)
+        return (path, code, moves.moved(item.start)) if index is None else (self._writers[path][index], code)
+
+    def after(self, linted: Linted) -> Hashable:
+        path, code, start = linted.file.path, linted.finding.code, offset_of(linted)
+        moves = self._moves.get(path)
+        index = None if moves is None else moves.written_by(start)
+        return (path, code, start) if index is None else (self._writers[path][index], code)
+
+    def owner(self, key: Hashable) -> Unit | None:
+        """The unit in whose text a key lies, if in any."""
+        return self._units[key[0]] if isinstance(key, tuple) and isinstance(key[0], int) else None
+
+
+def _carried(known: Sequence[Item], present: Sequence[Linted]) -> Iterable[Item]:
+    """Carry what is known of findings over to what they have become: evidence, origin, and what blocks them."""
+    known = sorted(known, key=lambda item: item.start)
+    present = sorted(present, key=offset_of)
+    if len(known) != len(present):
+        # Some went with the code around them; which ones is not known. What may be blocked stays blocked.
+        blocked = next((item.blocked for item in known if item.blocked), None)
+        refuted = any(item.linted.finding.evidence.status == "refuted" for item in known)
+        reason = blocked or ("it may be a place that Dynamo traces whole" if refuted else None)
+        return [Item(linted, item.origin, reason) for item, linted in zip(known, present, strict=False)]
+    return [
+        Item(
+            replace(linted, finding=replace(linted.finding, evidence=item.linted.finding.evidence)),
+            item.origin,
+            item.blocked,
+        )
+        for item, linted in zip(known, present, strict=True)
+    ]
+
+
+def carried(linted: Linted, changes: Sequence[Change], texts: Mapping[Path, str]) -> Linted | None:
+    """Return a finding where `changes` have moved it to; None if they have replaced the code it stood in."""
+    if not changes:
+        return linted
+    moves, start = Moves(changes), offset_of(linted)
+    if moves.inside(start) is not None:
+        return None
+    finding = linted.finding
+    file = replace(linted.file, text=texts[linted.file.path], tree=None, data=None)
+    line, column = file.position(moves.moved(start))
+    end_line = finding.end_line + line - finding.line
+    end_column = finding.end_column + (column - finding.column if finding.end_line == finding.line else 0)
+    moved = replace(finding, line=line, column=column, end_line=end_line, end_column=end_column)
+    return replace(linted, finding=moved, file=file)
+
+
+def count_codes(findings: Iterable[Finding]) -> str:
+    """Return codes with their counts for a sentence: "DYN101, DYN401 (2)"."""
+    counts = Counter(finding.code for finding in findings)
+    return ", ".join(code if count == 1 else f"{code} ({count})" for code, count in sorted(counts.items()))

@@ -1,0 +1,162 @@
+"""Which parts of the changed code have to run before a fix counts as tried, and text that tells when they do.
+
+A *mark* is a call put around the test of a branch, or before a simple statement, on the line where it stands. It gives
+the test back unchanged and notes what it was, so that the marked text does what the original does.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from dynalint.analysis.source import SourceFile
+from dynalint.fix.edits import Change, Moves
+
+# Known to the worker as `lockstep.MARK`.
+MARK = "__dynalint_side__"
+
+Key = tuple[int, bool | None]
+_Span = tuple[int, int]
+_SIMPLE = (
+    ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Return, ast.Raise, ast.Delete, ast.Pass, ast.Assert,
+    ast.Break, ast.Continue,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """Something that has to run: `key` is how it is reported, `line` and `words` say what it is.
+
+    `function` is the qualified name of the function that holds it, empty outside of any.
+    """
+
+    key: Key
+    line: int
+    words: str
+    function: str
+
+
+def sides_of(
+    file: SourceFile, new: SourceFile, changes: Sequence[Change], own: Sequence[Change], first: int
+) -> tuple[list[Side], list[tuple[int, int, str]]]:
+    """Return what has to run for `own`, a part of all `changes` that lead from `file` to `new`, and the insertions.
+
+    Insertions are (offset, rank, text): of those at one offset the lower rank comes first. Marks count up from
+    `first`. A test that is still a test in the new code is no changed branch.
+    """
+    if file.tree is None or new.tree is None:
+        return [], []
+    moves = Moves(changes)
+    new_spans = [moves.new_span(index) for index, change in enumerate(changes) if any(change is one for one in own)]
+    kept = {ast.dump(test) for test in _tests(new, new_spans)}
+    sides: list[Side] = []
+    insertions: list[tuple[int, int, str]] = []
+    mark = first
+    for statement in _simple_statements(file, [(change.start, change.end) for change in own]):
+        start, end = file.span(statement)
+        sides.append(Side((mark, None), statement.lineno, "the statement", _function_at(file.tree, statement)))
+        insertions.append((start, -2 * len(file.text), f"{MARK}({mark}); "))
+        mark += 1
+    for test in _tests(file, [(change.start, change.end) for change in own]):
+        if ast.dump(test) in kept:
+            continue
+        start, end = file.span(test)
+        function, words = _function_at(file.tree, test), f"the side of `{_short(file, test)}` that"
+        sides.append(Side((mark, True), test.lineno, f"{words} holds", function))
+        sides.append(Side((mark, False), test.lineno, f"{words} does not hold", function))
+        # Of several at one place, the outer opens first and closes last.
+        insertions += [(start, start - end, f"{MARK}({mark}, ("), (end, end - start - len(file.text), "))")]
+        mark += 1
+    return sides, insertions
+
+
+def inserted(text: str, insertions: Iterable[tuple[int, int, str]]) -> str:
+    """Return `text` with all insertions made."""
+    pieces: list[str] = []
+    position = 0
+    for offset, _, content in sorted(insertions, key=lambda one: one[:2]):
+        pieces += [text[position:offset], content]
+        position = offset
+    return "".join([*pieces, text[position:]])
+
+
+def _touch(span: _Span, spans: Sequence[_Span]) -> bool:
+    """Whether a node lies in, around or across one of the changed spans; a span without length is a place."""
+    start, end = span
+    return any((left < end and start < right) or (left == right and start <= left < end) for left, right in spans)
+
+
+def _simple_statements(file: SourceFile, spans: Sequence[_Span]) -> Iterator[ast.stmt]:
+    for node in _walk(file.tree):
+        for block in ("body", "orelse", "finalbody"):
+            statements = getattr(node, block, None)
+            if not isinstance(statements, list):
+                continue
+            for position, statement in enumerate(statements):
+                docstring = position == 0 and _is_text(statement)
+                if isinstance(statement, _SIMPLE) and not docstring and _touch(file.span(statement), spans):
+                    yield statement
+
+
+def _is_text(statement: ast.AST) -> bool:
+    return (
+        isinstance(statement, ast.Expr)
+        and isinstance(statement.value, ast.Constant)
+        and isinstance(statement.value.value, str)
+    )
+
+
+def _tests(file: SourceFile, spans: Sequence[_Span]) -> Iterator[ast.expr]:
+    """Yield the expressions whose truth decides what runs next."""
+    found: dict[_Span, ast.expr] = {}
+    for node in _walk(file.tree):
+        tests: list[ast.expr] = []
+        if isinstance(node, ast.If | ast.While | ast.IfExp | ast.Assert):
+            tests = [node.test]
+        elif isinstance(node, ast.BoolOp):
+            tests = node.values[:-1]
+        elif isinstance(node, ast.comprehension):
+            tests = node.ifs
+        for test in map(_bare, tests):
+            if _touch(file.span(test), spans):
+                found.setdefault(file.span(test), test)
+    yield from found.values()
+
+
+def _bare(test: ast.expr) -> ast.expr:
+    """Take off each `not`: it makes no other branch."""
+    while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        test = test.operand
+    return test
+
+
+def _walk(tree: ast.AST | None) -> Iterator[ast.AST]:
+    """Yield all nodes but those in f-strings, whose places are not known before Python 3.12."""
+    pending = [tree] if tree is not None else []
+    while pending:
+        node = pending.pop()
+        yield node
+        if not isinstance(node, ast.JoinedStr):
+            pending.extend(ast.iter_child_nodes(node))
+
+
+def _function_at(tree: ast.AST, wanted: ast.stmt | ast.expr) -> str:
+    """Return the qualified name of the innermost function around a node."""
+    found, prefix, node = "", "", tree
+    while True:
+        for child in ast.iter_child_nodes(node):
+            first, last = getattr(child, "lineno", 0), getattr(child, "end_lineno", 0) or 0
+            if first <= wanted.lineno <= last and child is not wanted:
+                node = child
+                break
+        else:
+            return found
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            prefix = f"{prefix}.{node.name}".lstrip(".")
+            found = prefix if not isinstance(node, ast.ClassDef) else found
+
+
+def _short(file: SourceFile, node: ast.expr) -> str:
+    text = " ".join(file.segment(node).split())
+    return text if len(text) <= 50 else f"{text[:47]}..."

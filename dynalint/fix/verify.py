@@ -1,0 +1,299 @@
+"""Prove fixes by running them: the original and the rewritten code side by side, in the worker.
+
+A unit is tried on the compiled roots that reach it, from the nearest one outwards, until everything in the code that it
+changes has run. Units that change the same root are tried together.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from dynalint.analysis.source import SourceFile, parse_source
+from dynalint.confirm.client import Answer, Worker, WorkerOptions
+from dynalint.confirm.options import ConfirmOptions, Target
+from dynalint.fix.edits import Change, Moves, merged
+from dynalint.fix.judge import judge_compiled
+from dynalint.fix.model import Proof, Unit
+from dynalint.fix.sides import Key, Side, inserted, sides_of
+
+Progress = Callable[[int, int, str], None]
+_MOST_TARGETS = 3
+_WORKER_FAULTS = frozenset({"supervisor", "lost"})
+
+
+@dataclass(eq=False)
+class Case:
+    """One unit while it is tried: what has to run, what has run, and what came of it.
+
+    `old_lines` and `new_lines` are the changed lines by resolved path, before and after.
+    """
+
+    unit: Unit
+    sides: dict[Key, Side] = field(default_factory=dict)
+    old_lines: dict[str, set[int]] = field(default_factory=dict)
+    new_lines: dict[str, set[int]] = field(default_factory=dict)
+    targets: list[Target] = field(default_factory=list)
+    seen: set[Key] = field(default_factory=set)
+    inputs: int = 0
+    obstacles: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    proof: Proof | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing more has to be tried."""
+        return self.proof is not None or (self.inputs > 0 and self.seen >= self.sides.keys())
+
+    def refute(self, detail: str, *, raises: bool = False) -> None:
+        """Settle the case: a difference was seen."""
+        self.proof = Proof("refuted", detail, self.inputs, len(self.sides), len(self.seen), raises)
+
+    def outcome(self) -> Proof:
+        """Return what was shown, once all targets have been tried."""
+        if self.proof is not None:
+            return self.proof
+        counts = (self.inputs, len(self.sides), len(self.seen))
+        if self.complete:
+            ran = f"{counts[2]} of {counts[1]} sides and statements ran" if self.sides else "all of it ran"
+            return Proof("proven", "; ".join([f"equal on {self.inputs} inputs, {ran}", *self.notes]), *counts)
+        if self.inputs:
+            missing = next(side for key, side in sorted(self.sides.items(), key=str) if key not in self.seen)
+            detail = f"on none of {self.inputs} inputs did {missing.words} on line {missing.line} run"
+            return Proof("unverifiable", detail, *counts)
+        return Proof("unverifiable", self.obstacles[0] if self.obstacles else "no compiled root reaches it", *counts)
+
+
+class WorkerVerifier:
+    """Verifies fixes in a worker that is started when it is first needed; a context manager that ends it.
+
+    `roots` are the compiled roots that can be run. Raises WorkerError where the interpreter cannot be started.
+    """
+
+    def __init__(self, options: ConfirmOptions, roots: Iterable[Target], progress: Progress | None = None) -> None:
+        self._options = options
+        self._roots = tuple(roots)
+        self._progress = progress
+        self._worker: Worker | None = None
+        self._obstacle: str | None = None
+
+    def __enter__(self) -> WorkerVerifier:  # noqa: PYI034 - typing.Self is not in Python 3.10
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._worker is not None:
+            self._worker.close()
+            self._worker = None
+
+    def __call__(
+        self, before: Mapping[Path, str], after: Mapping[Path, str], units: Sequence[Unit]
+    ) -> dict[Unit, Proof]:
+        """Return a proof for each unit; together they lead from `before` to `after`."""
+        comparison = _Comparison(before, after, units)
+        for case in comparison.cases:
+            if comparison.same_code(case.unit):
+                case.proof = Proof("proven", "the code is the same but for comments and layout")
+            case.targets = self._targets(case.unit)
+        while not self._obstacle:
+            target = next((case.targets[0] for case in comparison.cases if not case.complete and case.targets), None)
+            if target is None:
+                break
+            cases = [case for case in comparison.cases if target in case.targets]
+            self._try(target, [case for case in cases if not case.complete], comparison)
+            for case in cases:
+                case.targets.remove(target)
+        for case in comparison.cases:
+            case.obstacles += [self._obstacle] if self._obstacle else []
+        return {case.unit: case.outcome() for case in comparison.cases}
+
+    def _targets(self, unit: Unit) -> list[Target]:
+        """Return the roots that reach a unit: those with a declared example first, then the nearest."""
+        names: list[str] = []
+        for linted in unit.linted:
+            chain = [linted.finding.function, *reversed(linted.finding.region)]
+            names += [name for one in chain if one for name in (one, one.rpartition(".")[0])]
+        paths = {os.path.realpath(path) for path in unit.plan}
+
+        def rank(target: Target) -> tuple[bool, int, bool, Target]:
+            own = os.path.realpath(target.path) in paths
+            return self._options.example_for(target) is None, names.index(target.qualname), not own, target
+
+        return sorted((target for target in self._roots if target.qualname in names), key=rank)[:_MOST_TARGETS]
+
+    def _try(self, target: Target, cases: Sequence[Case], comparison: _Comparison) -> None:
+        """Run one root before and after, and note what that says about each case."""
+        if self._progress is not None:
+            self._progress(sum(case.complete for case in comparison.cases), len(comparison.cases), target.name)
+        answer = self._ask(target, cases, comparison)
+        if answer is None:
+            return
+        problem = answer.parts.get("problem")
+        if problem is not None and problem["version"] == "rewritten":
+            for case in cases:
+                case.refute(f"{target.name} no longer runs: {problem['message']}", raises=True)
+            return
+        obstacle = _obstacle(answer, target)
+        seen = {(mark, truth) for mark, truth in answer.parts.get("seen", ())}
+        touched = [case for case in cases if not case.sides or seen & case.sides.keys()] or list(cases)
+        difference = answer.parts.get("difference")
+        for case in touched:
+            if difference is not None and difference["stable"]:
+                what = f"{target.name}: {difference['what']}, with {difference['where']}"
+                case.refute(what, raises=difference["raises"])
+            elif obstacle is not None:
+                case.obstacles.append(obstacle)
+            else:
+                case.seen |= seen & case.sides.keys()
+                case.inputs += answer.parts["ran"]["inputs"]
+                judge_compiled(case, answer.parts["compiled"], target.name)
+
+    def _ask(self, target: Target, cases: Sequence[Case], comparison: _Comparison) -> Answer | None:
+        if self._worker is None:
+            self._worker = Worker(
+                WorkerOptions(
+                    python=self._options.python,
+                    search=tuple(map(str, self._options.search)),
+                    seconds=self._options.timeout,
+                    memory=self._options.memory,
+                    device=self._options.device,
+                    required=self._options.mode != "always",
+                    cwd=self._options.project,
+                )
+            )
+        if self._worker.hello.torch is None:
+            self._obstacle = f"torch is not installed for {self._options.python}"
+            return None
+        request = self._request(target, cases, comparison)
+        answer = self._worker.ask("verify:verify", request)
+        if answer.outcome in _WORKER_FAULTS:
+            # No fault of the code: a machine under strain, say. The worker is started again for this.
+            answer = self._worker.ask("verify:verify", request)
+        if answer.outcome == "refused":
+            self._obstacle = f"no sandbox holds on this system ({answer.ending['reason']})"
+            return None
+        return answer
+
+    def _request(self, target: Target, cases: Sequence[Case], comparison: _Comparison) -> dict[str, Any]:
+        options = self._options
+        given = {os.path.realpath(path): text for path, text in options.overrides.items()}
+        return {
+            "name": target.path.name,
+            "target": {"path": os.path.realpath(target.path), "module": target.module, "qualname": target.qualname},
+            "example": options.example_for(target),
+            "folder": str(options.project),
+            "search": [str(folder) for folder in options.search],
+            "roots": [str(root) for root in options.own_roots()],
+            "overrides": {**given, **comparison.before},
+            "marked": {**given, **comparison.marked(cases)},
+            "rewritten": {**given, **comparison.after},
+            "sides": [list(key) for case in cases for key in sorted(case.sides, key=str)],
+            "exact": all(case.unit.exact for case in cases),
+            "numbers": sorted({name for case in cases for name in case.unit.new_buffers}),
+            "methods": _methods(cases),
+            "device": options.device,
+            "seconds": options.timeout,
+            "search_seconds": options.timeout / 4,
+        }
+
+
+class _Comparison:
+    """Two states of the project and the units between them, each with what has to run. Paths are resolved."""
+
+    def __init__(self, before: Mapping[Path, str], after: Mapping[Path, str], units: Sequence[Unit]) -> None:
+        self._changes = merged(unit.plan for unit in units)
+        self._old = {path: _parsed(path, before.get(path, _text_of(path, units))) for path in self._changes}
+        self._new = {path: _parsed(path, after[path]) for path in self._changes}
+        self._insertions: dict[Case, dict[Path, list[tuple[int, int, str]]]] = {}
+        self.before = {os.path.realpath(path): text for path, text in before.items()}
+        self.before.update({os.path.realpath(path): file.text for path, file in self._old.items()})
+        self.after = {os.path.realpath(path): text for path, text in after.items()}
+        self.cases: list[Case] = []
+        mark = 0
+        for unit in units:
+            case = Case(unit)
+            self._insertions[case] = {}
+            for path, own in unit.plan.items():
+                sides, insertions = sides_of(self._old[path], self._new[path], self._changes[path], own, mark)
+                mark += len({side.key[0] for side in sides})
+                case.sides.update({side.key: side for side in sides})
+                self._insertions[case][path] = insertions
+                case.old_lines[os.path.realpath(path)] = _old_lines(self._old[path], own)
+                case.new_lines[os.path.realpath(path)] = _new_lines(self._new[path], self._changes[path], own)
+            self.cases.append(case)
+
+    def marked(self, cases: Sequence[Case]) -> dict[str, str]:
+        """Return the texts before, with the marks of these cases."""
+        texts = dict(self.before)
+        for path, file in self._old.items():
+            insertions = [one for case in cases for one in self._insertions[case].get(path, ())]
+            texts[os.path.realpath(path)] = inserted(file.text, insertions)
+        return texts
+
+    def same_code(self, unit: Unit) -> bool:
+        """Whether the files that a unit changes hold the same code before and after."""
+        return all(
+            ast.dump(old.tree) == ast.dump(new.tree)
+            for path in unit.plan
+            if (old := self._old[path]).tree is not None and (new := self._new[path]).tree is not None
+        )
+
+
+def _text_of(path: Path, units: Sequence[Unit]) -> str:
+    """The text that units were made for, of a file that no earlier round has changed."""
+    return next(unit.sources[path].text for unit in units if path in unit.plan)
+
+
+def _parsed(path: Path, text: str) -> SourceFile:
+    # A byte-order mark, so that no encoding declared in the text is taken for that of these bytes.
+    return parse_source(path, b"\xef\xbb\xbf" + text.encode("utf-8", "replace"))
+
+
+def _old_lines(file: SourceFile, own: Sequence[Change]) -> set[int]:
+    return {line for change in own for line in _lines(file, change.start, change.end)}
+
+
+def _new_lines(file: SourceFile, changes: Sequence[Change], own: Sequence[Change]) -> set[int]:
+    moves = Moves(changes)
+    spans = [moves.new_span(index) for index, change in enumerate(changes) if any(change is one for one in own)]
+    return {line for start, end in spans for line in _lines(file, start, end)}
+
+
+def _lines(file: SourceFile, start: int, end: int) -> range:
+    last = max(start, end - 1)
+    return range(file.position(start)[0], file.position(last)[0] + 1)
+
+
+def _methods(cases: Sequence[Case]) -> list[str]:
+    """Return the methods that hold changed code and that a call of the target may never come by, such as `reset`."""
+    known = {linted.finding.function for case in cases for linted in case.unit.linted}
+    names = {side.function for case in cases for side in case.sides.values()} - known
+    return sorted(name for name in names if "." in name and not name.endswith((".__init__", ".forward")))
+
+
+def _obstacle(answer: Answer, target: Target) -> str | None:
+    """Say why an answer shows nothing about equality; None if it does."""
+    parts, ending = answer.parts, answer.ending
+    if "problem" in parts:
+        return f"{target.name} cannot be run: {parts['problem']['message']}"
+    if parts.get("difference") is not None:
+        return f"{target.name} gives other results in every run ({parts['difference']['what']})"
+    if "ran" in parts and not parts["ran"]["returned"]:
+        return f"{target.name} raises {parts['ran']['error']} on every input"
+    if answer.done:
+        return None
+    how = {
+        "timeout": f"it took longer than {ending.get('seconds', 0):g} seconds",
+        "memory": "it took too much memory",
+        "processes": "it started too many processes",
+        "exit": f"it ended the process with status {ending.get('status')}",
+        "signal": f"it was ended by {ending.get('signal')}",
+        "failed": str(ending.get("reason")),
+    }.get(answer.outcome, f"the worker ended ({answer.outcome})")
+    return f"{target.name} could not be run to its end: {how} while {answer.stage}"

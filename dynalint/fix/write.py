@@ -1,0 +1,167 @@
+"""Writing files whole or not at all, and only over what was read.
+
+A new file is written beside the old one, flushed to the disk and then takes its name in one step, so that whoever
+reads or is killed meanwhile sees the old content or the new, never a part.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dynalint.errors import DynalintError
+
+
+class WriteError(DynalintError):
+    """A file that was not written; the text is one sentence that names it and says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Put `after` in place of `before` at `path`. `name` is the path as the user knows it."""
+
+    path: Path
+    name: str
+    before: bytes
+    after: bytes
+
+
+def write_together(writes: Sequence[Write]) -> None:
+    """Replace several files, all or none.
+
+    Each new content stands complete on the disk before the first file is replaced. A failure between two replacements
+    puts the old contents back.
+
+    Raises:
+        WriteError: nothing was written; the text says which file was in the way and why.
+    """
+    staged: list[tuple[Write, Path, Path]] = []
+    done: list[Write] = []
+    try:
+        for write in writes:
+            target = _target(write)
+            staged.append((write, target, _stage(write, target, write.after)))
+        for write, target, temporary in staged:
+            _check_unchanged(write, target)
+            _replace(write, temporary, target)
+            done.append(write)
+    except BaseException:
+        for write in reversed(done):
+            _put_back(write)
+        raise
+    finally:
+        for _, _, temporary in staged:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+
+
+def write_groups(groups: Sequence[Sequence[Path]], writes: Mapping[Path, Write]) -> tuple[set[Path], list[str]]:
+    """Write each group of files together; return the paths that were written and a sentence for each failed group."""
+    written: set[Path] = set()
+    failures: list[str] = []
+    for group in groups:
+        try:
+            write_together([writes[path] for path in group])
+        except WriteError as fault:
+            others = [writes[path].name for path in group if not str(fault).startswith(writes[path].name)]
+            along = f"; {', '.join(others)} not written either, as the fix changes them together" if others else ""
+            failures.append(f"{fault}{along}")
+        else:
+            written.update(group)
+    return written, failures
+
+
+def _target(write: Write) -> Path:
+    """Return the file to replace, links followed, after a look at whether that can be done."""
+    try:
+        target = write.path.resolve(strict=True)
+        state = target.stat()
+    except FileNotFoundError:
+        raise WriteError(f"{write.name}: not fixed: the file is gone") from None
+    except (OSError, RuntimeError) as fault:
+        raise WriteError(f"{write.name}: not fixed: {_reason(fault)}") from None
+    if not stat.S_ISREG(state.st_mode):
+        raise WriteError(f"{write.name}: not fixed: it is not a regular file")
+    # Replacing needs no right to write to the file itself, so ask: read-only is meant to be a protection.
+    if not state.st_mode & 0o222 or not os.access(target, os.W_OK):
+        raise WriteError(f"{write.name}: not fixed: the file is read-only")
+    _check_unchanged(write, target)
+    return target
+
+
+def _check_unchanged(write: Write, target: Path) -> None:
+    try:
+        current = target.read_bytes()
+    except FileNotFoundError:
+        raise WriteError(f"{write.name}: not fixed: the file is gone") from None
+    except OSError as fault:
+        raise WriteError(f"{write.name}: not fixed: {_reason(fault)}") from None
+    if current != write.before:
+        raise WriteError(f"{write.name}: not fixed: the file was changed while dynalint ran; run it again")
+
+
+def _stage(write: Write, target: Path, data: bytes) -> Path:
+    """Write `data` to a new file beside `target`, with its mode and owner."""
+    temporary: Path | None = None
+    try:
+        state = target.stat()
+        descriptor, name = tempfile.mkstemp(prefix=".dynalint-", suffix=".tmp", dir=target.parent)
+        temporary = Path(name)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            if hasattr(os, "fchown") and (state.st_uid, state.st_gid) != _owner(file.fileno()):
+                os.fchown(file.fileno(), state.st_uid, state.st_gid)
+            if hasattr(os, "fchmod"):
+                os.fchmod(file.fileno(), stat.S_IMODE(state.st_mode))
+            os.fsync(file.fileno())
+    except OSError as fault:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+        raise WriteError(f"{write.name}: not fixed: cannot write beside it: {_reason(fault)}") from None
+    except BaseException:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+        raise
+    return temporary
+
+
+def _owner(descriptor: int) -> tuple[int, int]:
+    state = os.fstat(descriptor)
+    return state.st_uid, state.st_gid
+
+
+def _replace(write: Write, temporary: Path, target: Path) -> None:
+    try:
+        temporary.replace(target)
+    except OSError as fault:
+        raise WriteError(f"{write.name}: not fixed: {_reason(fault)}") from None
+    if hasattr(os, "O_DIRECTORY"):
+        # So that the new name survives a power cut too; some file systems cannot.
+        with contextlib.suppress(OSError):
+            folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+
+
+def _put_back(write: Write) -> None:
+    """Undo one replacement; where even that fails, say so, since half of a fix is on the disk."""
+    target = write.path.resolve()
+    try:
+        if target.read_bytes() == write.after:
+            _replace(write, _stage(write, target, write.before), target)
+    except (OSError, WriteError) as fault:
+        raise WriteError(
+            f"{write.name}: half of a fix of several files is written and cannot be undone: {fault}"
+        ) from None
+
+
+def _reason(fault: BaseException) -> str:
+    return str(getattr(fault, "strerror", None) or fault)

@@ -1,0 +1,285 @@
+"""From files to findings without running anything: analysis, rules, selection, suppressions, fixes on offer."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from dynalint.analysis import Analysis, AnalysisOptions, analyze
+from dynalint.analysis.events import Call, Event
+from dynalint.analysis.run import with_deep_stack
+from dynalint.analysis.source import SourceFile
+from dynalint.catalogue import catalogue
+from dynalint.config import OPTIONS, Configuration, Settings, show_path
+from dynalint.findings import Finding, Fix
+from dynalint.fix import EditError, Linted, to_edits
+from dynalint.releases import holds
+from dynalint.rules import Declined, Rewrite, Rule, Violation
+from dynalint.suppress import UNUSED_CODE, Suppression, Suppressions, read_suppressions, unused
+
+SYNTAX_CODE = "DYN901"
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """What a run works on: the files to check (absolute, sorted), their settings, and those of the run.
+
+    `named` are the paths that were asked for. `texts` stands in for the content of files; `directory` is what shown
+    paths are relative to. `unreadable` is a text that was to be checked and could not be decoded.
+    """
+
+    files: tuple[Path, ...]
+    configuration: Configuration
+    settings: Settings
+    directory: Path
+    named: tuple[Path, ...] = ()
+    texts: Mapping[Path, str] = field(default_factory=dict)
+    unreadable: SourceFile | None = None
+
+    def shown(self, path: Path) -> str:
+        """Return the path of a file as findings have it."""
+        return show_path(path, self.directory)
+
+    def enabled(self, path: Path) -> frozenset[str]:
+        """Return the codes that are on for a file."""
+        return self.configuration.for_file(path).selection.enabled_for(path)
+
+    def fixable(self, path: Path) -> frozenset[str]:
+        """Return the codes whose findings in a file may be fixed."""
+        return self.configuration.for_file(path).selection.fixable
+
+
+@dataclass(frozen=True, slots=True)
+class LintResult:
+    """The findings with their rewrites, in order, and what led to them.
+
+    `failures` are sentences about what dynalint itself could not cope with; each names a file.
+    """
+
+    linted: tuple[Linted, ...]
+    analysis: Analysis
+    suppressions: Mapping[Path, Suppressions]
+    failures: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """A violation with the rule that found it and the event that it is the answer to."""
+
+    rule: Rule
+    event: Event
+    violation: Violation
+
+
+class RuleSet:
+    """Rules that run together, by the events and calls they want."""
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        self._by_event: dict[type[Event], list[Rule]] = defaultdict(list)
+        self._by_call: dict[str, list[Rule]] = defaultdict(list)
+        self._by_prefix: dict[str, list[Rule]] = defaultdict(list)
+        for rule in rules:
+            for kind in rule.events:
+                self._by_event[kind].append(rule)
+            for name in rule.calls:
+                if name.endswith(".*"):
+                    self._by_prefix[name[:-1]].append(rule)
+                else:
+                    self._by_call[name].append(rule)
+
+    def watched(self, callee: str) -> str | None:
+        """Return the dotted name of a callee if any rule watches its calls."""
+        return callee if next(self._watching(callee), None) is not None else None
+
+    def interested(self, event: Event) -> Iterator[Rule]:
+        """Yield the rules that want an event, each once."""
+        if isinstance(event, Call):
+            yield from dict.fromkeys(self._watching(event.callee))
+        else:
+            yield from self._by_event.get(type(event), ())
+
+    def _watching(self, callee: str) -> Iterator[Rule]:
+        yield from self._by_call.get(callee, ())
+        for prefix, rules in self._by_prefix.items():
+            if callee.startswith(prefix):
+                yield from rules
+
+
+def find(
+    analysis: Analysis,
+    rules: RuleSet,
+    wanted: Callable[[Rule, SourceFile], bool],
+    failed: Callable[[Rule, Event, Exception], None],
+) -> Iterator[Flag]:
+    """Yield what the rules find, event by event; a rule that fails on an event costs only its answer to it."""
+    for event in analysis.events:
+        for rule in rules.interested(event):
+            if not wanted(rule, event.function.file):
+                continue
+            try:
+                violations = list(rule.check(event, analysis.project))
+            except Exception as fault:  # noqa: BLE001 - whatever it is, it costs that rule's answer only
+                failed(rule, event, fault)
+                continue
+            yield from (Flag(rule, event, violation) for violation in violations)
+
+
+class Linter:
+    """Lints the files of a workspace as one project, as often as asked, each time with some texts replaced."""
+
+    def __init__(self, workspace: Workspace, rules: Sequence[Rule]) -> None:
+        self._workspace = workspace
+        rules = [rule for rule in rules if holds(rule.torch, workspace.settings.torch)]
+        self._rules = RuleSet(rules)
+        self._ran = frozenset(rule.code for rule in rules) | {SYNTAX_CODE, UNUSED_CODE}
+        settings = workspace.settings
+        self._options = AnalysisOptions(
+            roots=settings.roots,
+            search=_search_folders(settings),
+            rule_options={key: settings.value(key) for key in OPTIONS},
+        )
+
+    def __call__(self, texts: Mapping[Path, str]) -> tuple[Linted, ...]:
+        """Lint with some texts replaced; the form that fixing wants."""
+        return self.lint(texts).linted
+
+    def lint(self, texts: Mapping[Path, str] | None = None) -> LintResult:
+        """Lint the files, those of `texts` (by absolute path) as if they held that text."""
+        overrides = {**self._workspace.texts, **(texts or {})}
+        analysis = analyze(self._workspace.files, self._options, overrides=overrides, watched=self._rules.watched)
+        return with_deep_stack(lambda: _Pass(self._workspace, self._rules, self._ran, analysis).result())
+
+
+class _Pass:
+    """One look at all files: from events to findings that are selected, not silenced, and have their fixes."""
+
+    def __init__(self, workspace: Workspace, rules: RuleSet, ran: frozenset[str], analysis: Analysis) -> None:
+        self._workspace, self._rules, self._ran, self._analysis = workspace, rules, ran, analysis
+        self._enabled = {file.path: workspace.enabled(file.path) for file in analysis.files}
+        self._suppressions: dict[Path, Suppressions] = {}
+        self._failures = [
+            f"{workspace.shown(failure.path)}: cannot analyse {failure.function}: {failure.fault}"
+            for failure in analysis.failures
+        ]
+
+    def result(self) -> LintResult:
+        flags: dict[Path, list[Flag]] = defaultdict(list)
+        for flag in find(self._analysis, self._rules, self._wanted, self._failed):
+            flags[flag.event.function.file.path].append(flag)
+        linted = [one for file in self._analysis.files for one in self._file(file, flags[file.path])]
+        linted.sort(key=lambda one: one.finding.sort_key)
+        return LintResult(tuple(linted), self._analysis, self._suppressions, tuple(dict.fromkeys(self._failures)))
+
+    def _file(self, file: SourceFile, flags: Sequence[Flag]) -> Iterator[Linted]:
+        shown, enabled = self._workspace.shown(file.path), self._enabled[file.path]
+        if file.error is not None:
+            yield from _syntax_error(file, shown, enabled)
+            return
+        suppressions = self._suppressions[file.path] = read_suppressions(file)
+        found = {finding.sort_key: (finding, flag) for flag in flags for finding in [_finding(flag, shown)]}
+        used: set[tuple[Suppression, str]] = set()
+        for finding in suppressions.apply([finding for finding, _ in found.values()], used):
+            yield self._offering(finding, file, self._answer(found[finding.sort_key][1]))
+        if UNUSED_CODE in enabled:
+            dead = list(unused(suppressions, file, shown, used, self._ran & enabled, catalogue()))
+            rewrites = {finding.sort_key: rewrite for finding, rewrite in dead}
+            for finding in suppressions.apply([finding for finding, _ in dead], used):
+                yield self._offering(finding, file, rewrites[finding.sort_key])
+
+    def _offering(self, finding: Finding, file: SourceFile, answer: Rewrite | Declined | None) -> Linted:
+        """Return a finding with its URL and the fix that a rewrite comes to, unless its code may not be fixed."""
+        finding = replace(finding, url=catalogue()[finding.code].url)
+        if answer is None or finding.code not in self._workspace.fixable(file.path):
+            return Linted(finding, file)
+        if isinstance(answer, Declined):
+            return Linted(replace(finding, fix=_declined(answer.reason)), file)
+        try:
+            edits = to_edits(answer, file, lambda other: self._workspace.shown(other.path))
+        except EditError as fault:
+            return Linted(replace(finding, fix=_declined(str(fault))), file)
+        fix = Fix(answer.title, answer.safety, conditions=answer.conditions, edits=edits)
+        return Linted(replace(finding, fix=fix), file, answer)
+
+    def _answer(self, flag: Flag) -> Rewrite | Declined | None:
+        try:
+            return flag.rule.fix(flag.event, flag.violation, self._analysis.project)
+        except Exception as fault:  # noqa: BLE001 - the finding stands without its fix
+            self._failed(flag.rule, flag.event, fault)
+            return None
+
+    def _wanted(self, rule: Rule, file: SourceFile) -> bool:
+        return rule.code in self._enabled[file.path]
+
+    def _failed(self, rule: Rule, event: Event, fault: Exception) -> None:
+        place = f"{self._workspace.shown(event.function.file.path)}:{event.node.lineno}"
+        self._failures.append(f"{place}: {rule.code} failed: {type(fault).__name__}: {fault}")
+
+
+def _finding(flag: Flag, shown: str) -> Finding:
+    rule, event, violation = flag.rule, flag.event, flag.violation
+    start, end = _range(event.function.file, violation.node)
+    return Finding(
+        shown,
+        *event.function.file.position(start),
+        *event.function.file.position(end),
+        code=rule.code,
+        name=rule.name,
+        category=violation.category or rule.category,
+        severity=violation.severity or rule.severity,
+        message=violation.message,
+        help=violation.help,
+        function=event.function.qualname,
+        region=event.function.chain,
+        gb=violation.gb or rule.gb,
+    )
+
+
+def _range(file: SourceFile, node: ast.expr | ast.stmt) -> tuple[int, int]:
+    """Return the offsets of a node; of a compound statement, those of its header's first line."""
+    start, end = file.span(node)
+    if not isinstance(node, ast.stmt) or not hasattr(node, "body"):
+        return start, end
+    rest = file.line(node.lineno)[file.position(start)[1] - 1 :]
+    return start, min(end, start + len(rest.rstrip()))
+
+
+def unreadable(workspace: Workspace) -> Iterator[Linted]:
+    """Yield the finding for the text of a workspace that could not be decoded, if there is one."""
+    file = workspace.unreadable
+    if file is not None:
+        yield from _syntax_error(file, workspace.shown(file.path), workspace.enabled(file.path))
+
+
+def _syntax_error(file: SourceFile, shown: str, enabled: Collection[str]) -> Iterator[Linted]:
+    fault = file.error
+    if fault is None or SYNTAX_CODE not in enabled:
+        return
+    entry = catalogue()[SYNTAX_CODE]
+    finding = Finding(
+        shown,
+        fault.line,
+        fault.column,
+        fault.line,
+        fault.column + 1,
+        code=entry.code,
+        name=entry.name,
+        category=entry.category,
+        severity=entry.severity,
+        message=" ".join(fault.message.split()),
+        url=entry.url,
+    )
+    yield Linted(finding, file)
+
+
+def _declined(reason: str) -> Fix:
+    return Fix("No fix is offered", "suggestion", declined=reason)
+
+
+def _search_folders(settings: Settings) -> tuple[Path, ...]:
+    """Return where absolute imports of the project may start from beside the packages of the checked files."""
+    if settings.config_file is None:
+        return ()
+    return tuple(folder for folder in (settings.root, settings.root / "src") if folder.is_dir())

@@ -1,0 +1,59 @@
+"""Releases of torch and ranges of them, as far as rules and settings need them."""
+
+from __future__ import annotations
+
+import re
+
+# Those that dynalint supports, oldest first. What a range in the settings means is judged by these.
+SUPPORTED = ("2.6", "2.7", "2.8", "2.9", "2.10", "2.11", "2.12", "2.13")
+
+_CLAUSE = re.compile(r"(==|!=|<=|>=|<|>|~=)?\s*(\d+(?:\.\d+)*)")
+_Version = tuple[int, ...]
+
+
+def holds(rule_range: str, wanted: str | None) -> bool:
+    """Tell whether a rule for the releases `rule_range` speaks about any that `wanted` names.
+
+    Both are version specifiers, such as ">=2.6,<2.14"; a bare version names itself, an empty range all releases.
+    Without `wanted` the newest supported release is judged by.
+    """
+    if not rule_range:
+        return True
+    return any(_contains(rule_range, version) for version in _named(wanted))
+
+
+def _named(wanted: str | None) -> list[_Version]:
+    if wanted is None:
+        return [_version(SUPPORTED[-1])]
+    bare = _CLAUSE.fullmatch(wanted)
+    if bare is not None and bare[1] in (None, "=="):
+        return [_version(bare[2])]
+    return [version for version in map(_version, SUPPORTED) if _contains(wanted, version)]
+
+
+def _contains(versions: str, version: _Version) -> bool:
+    return all(_satisfies(version, clause[1] or "==", _version(clause[2])) for clause in _CLAUSE.finditer(versions))
+
+
+def _satisfies(version: _Version, operator: str, bound: _Version) -> bool:
+    # Compared to as many parts as the bound has, "2.13" stands for 2.13.0, 2.13.1 and so on.
+    cut = (*version, *[0] * len(bound))[: len(bound)]
+    match operator:
+        case "==":
+            return cut == bound
+        case "!=":
+            return cut != bound
+        case "<=":
+            return cut <= bound
+        case ">=":
+            return cut >= bound
+        case "<":
+            return cut < bound
+        case ">":
+            return cut > bound
+        case _:  # "~=2.6" is 2.6 or newer, and below 3
+            return cut >= bound and cut[:-1] == bound[:-1]
+
+
+def _version(text: str) -> _Version:
+    return tuple(int(part) for part in text.split("."))

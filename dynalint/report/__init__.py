@@ -1,0 +1,32 @@
+"""Formats: pure functions from findings to text. Each stands in a module of its own, imported when it is asked for."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from dynalint.report.model import Report
+from dynalint.report.style import Style
+
+__all__ = ["FORMATS", "Report", "Style", "render", "render_statistics"]
+
+FORMATS = {
+    "full": ("full", "render"),
+    "concise": ("concise", "render"),
+    "json": ("json", "render"),
+    "json-lines": ("json", "render_lines"),
+    "github": ("github", "render"),
+}
+
+
+def render(form: str, report: Report, style: Style) -> str:
+    """Return the report in the format `form`, one of `FORMATS`; only formats for people use `style`."""
+    module, function = FORMATS[form]
+    text: str = getattr(import_module(f"dynalint.report.{module}"), function)(report, style)
+    return text
+
+
+def render_statistics(form: str, report: Report, style: Style) -> str:
+    """Return the findings counted by rule, as JSON if the format `form` is, else as a table."""
+    from dynalint.report import statistics
+
+    return statistics.render_json(report) if form.startswith("json") else statistics.render(report, style)

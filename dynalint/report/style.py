@@ -1,0 +1,62 @@
+"""How text looks on a terminal: colours, the width of characters, characters that must not be printed."""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+
+SEVERITY_COLOURS = {"error": "red", "warning": "yellow", "info": "cyan"}
+
+_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """Colours text with ANSI sequences, or leaves it as it is where `color` is False."""
+
+    color: bool = False
+
+    def paint(self, text: str, *looks: str) -> str:
+        """Return `text` in the given looks, such as "bold" and "red"."""
+        if not self.color or not text:
+            return text
+        return f"\x1b[{';'.join(_CODES[look] for look in looks)}m{text}\x1b[0m"
+
+
+def visible(text: str) -> str:
+    """Return `text` in one line without characters that act on a terminal or reorder what is read."""
+    return "".join(_visible(character) for character in text)
+
+
+def cells(line: str) -> list[str]:
+    """Return what to print for each character of a line of code; a tab fills up to the next multiple of four."""
+    printed: list[str] = []
+    column = 0
+    for character in line:
+        cell = " " * (4 - column % 4) if character == "\t" else _visible(character)
+        column += width(cell)
+        printed.append(cell)
+    return printed
+
+
+def width(text: str) -> int:
+    """Return how many columns a terminal takes for `text`."""
+    if text.isascii():
+        return len(text)
+    return sum(_character_width(character) for character in text)
+
+
+def _character_width(character: str) -> int:
+    if unicodedata.combining(character) or unicodedata.category(character) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def _visible(character: str) -> str:
+    code = ord(character)
+    if code < 0x20:
+        return chr(0x2400 + code)
+    if character.isprintable() or (character.isspace() and code not in (0x2028, 0x2029, 0x85)):
+        return character
+    # Among them DEL, the C1 controls, the marks that switch the direction of text, and lone surrogates.
+    return "\N{REPLACEMENT CHARACTER}"

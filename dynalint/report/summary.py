@@ -1,0 +1,34 @@
+"""The last line of the formats for people."""
+
+from __future__ import annotations
+
+from dynalint.report.model import Report
+from dynalint.report.style import Style
+
+
+def summary(report: Report, style: Style) -> str:
+    """Return one line that counts the findings, those confirmed, refuted and fixable; nothing if it is not wanted."""
+    if report.quiet:
+        return ""
+    total = len(report.findings)
+    confirmed = sum(finding.evidence.status == "confirmed" for finding in report.findings)
+    fixable = sum(report.applies(finding) for finding in report.findings)
+    unsafe = sum(
+        finding.fixable and finding.fix is not None and finding.fix.safety == "unsafe" and not report.applies(finding)
+        for finding in report.findings
+    )
+    counts = []
+    if confirmed:
+        counts.append(f"{confirmed} confirmed")
+    if report.refuted:
+        counts.append(f"{report.refuted} refuted hidden")
+    fixes = []
+    if fixable:
+        fixes.append(f"{fixable} fixable with `dynalint fix --apply`")
+    if unsafe:
+        fixes.append(f"{unsafe} {'more ' if fixable else ''}with `--unsafe-fixes`")
+    said = "; ".join(part for part in (", ".join(counts), ", ".join(fixes)) if part)
+    details = f" ({said})" if said else ""
+    if not total:
+        return f"{style.paint('All checks passed!', 'green')}{details}\n"
+    return f"Found {total} finding{'s' if total > 1 else ''}{details}.\n"

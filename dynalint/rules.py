@@ -1,0 +1,189 @@
+"""The rule API: what a rule file declares, and how the rules are found.
+
+A rule is one class in one file. Its docstring is its documentation, its `examples` are its proof: the test suite runs
+every one of them under Dynamo. A rule sees events (what the analysis knows happens in a region) and answers with
+violations; asked for a fix, it answers with a rewrite or with the reason why there is none.
+"""
+
+from __future__ import annotations
+
+import ast
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from pkgutil import walk_packages
+from types import ModuleType
+from typing import TYPE_CHECKING, ClassVar, Literal, get_origin
+
+from dynalint.errors import DynalintError
+from dynalint.findings import Category, Safety, Severity
+
+if TYPE_CHECKING:
+    from dynalint.analysis.events import Event
+    from dynalint.analysis.project import Project
+    from dynalint.analysis.source import SourceFile
+
+DOCS_URL = "https://github.com/dynalint/dynalint/blob/main/docs/rules/"
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """Code that proves a rule, with what is needed to run it.
+
+    `code` is a whole module, imports included. Lines that must be flagged end in a comment `# DYNxxx` (several codes
+    separated by spaces); a look-alike that must stay silent has none. `target` is an expression in the module's
+    namespace that gives the callable, built anew for each run; `inputs` an expression (with `torch` and the module's
+    names in scope) that gives a list of argument tuples, one call each, which together drive every branch.
+
+    `fixed` is the module after the fix, exactly; `declined` a part of the sentence that refuses one. `shows` says what
+    a run must show: by default what the rule's category says for flagged code and "clean" for silent code. `gb` are
+    the ids that a break may carry, by default those of the rule. `exact` is False for a rewrite that is equal only up
+    to rounding. `options` are settings that the example needs, such as `{"print-fix": "remove"}`. `torch` is the range
+    of releases that the example holds for.
+    """
+
+    name: str
+    code: str
+    target: str = "Model()"
+    inputs: str = "[(torch.randn(4, 8),), (-torch.ones(4, 8),), (torch.ones(4, 8),)]"
+    fixed: str | None = None
+    declined: str | None = None
+    shows: Literal["graph-break", "recompile", "miscompile", "clean"] | None = None
+    gb: tuple[str, ...] = ()
+    exact: bool = True
+    options: dict[str, object] = field(default_factory=dict)
+    torch: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A rule's answer to an event: the node to flag and a declarative sentence with code in backticks.
+
+    `category`, `severity`, `gb` and `help` stand for those of the rule where they are None or empty.
+    """
+
+    node: ast.expr | ast.stmt
+    message: str
+    help: str = ""
+    category: Category | None = None
+    severity: Severity | None = None
+    gb: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """Replace the characters from offset `start` up to `end` of the text of `file` by `content`."""
+
+    file: SourceFile
+    start: int
+    end: int
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """A fix: `title` is an imperative sentence, `replacements` do not overlap.
+
+    `safety` as in the contract: "safe" is exact for every input, "conditional" is exact if the named `conditions` hold
+    (which verification must show before it is applied), "unsafe" changes something by nature and its conditions say
+    what, "suggestion" is never applied. `imports` are import statements the new code needs at the top of the file,
+    such as "import torch"; ones that are there already are not added again.
+    """
+
+    title: str
+    safety: Safety
+    replacements: tuple[Replacement, ...]
+    conditions: tuple[str, ...] = ()
+    imports: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Declined:
+    """No fix is offered: one sentence with the reason and the nearest thing that a person can do by hand."""
+
+    reason: str
+
+
+class Rule(ABC):
+    """Base of all rules.
+
+    `code` and `name` identify it ("DYN101", "branch-on-tensor"); `summary` is one line. `gb` are Dynamo's ids for the
+    breaks it stands for. `events` are the types of events it wants; for `Call` events, `calls` are the dotted names it
+    watches ("builtins.print", "Tensor.item"; a trailing ".*" watches all names below). `torch` is the range of
+    releases the rule holds for, as a version specifier ("" for all that dynalint supports).
+    """
+
+    code: ClassVar[str]
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    category: ClassVar[Category] = "graph-break"
+    severity: ClassVar[Severity] = "error"
+    gb: ClassVar[tuple[str, ...]] = ()
+    events: ClassVar[tuple[type[Event], ...]] = ()
+    calls: ClassVar[frozenset[str]] = frozenset()
+    torch: ClassVar[str] = ""
+    examples: ClassVar[tuple[Example, ...]] = ()
+
+    @abstractmethod
+    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+        """Yield what is wrong with `event`, which is of one of the types in `events`."""
+
+    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+        """Return the rewrite that removes `violation`, why there is none, or None where a rule has no fix at all."""
+        return None
+
+    @classmethod
+    def documentation(cls) -> str:
+        """Return the rule's documentation: its docstring, without indentation."""
+        import inspect
+
+        return inspect.getdoc(cls) or ""
+
+
+@cache
+def all_rules() -> tuple[Rule, ...]:
+    """Return one instance of every rule, by code.
+
+    Rules are the subclasses of `Rule` defined in the packages and modules that the entry-point group `dynalint.rules`
+    names, so that others can bring their own.
+
+    Raises:
+        DynalintError: a rule pack cannot be imported, or two rules carry the same code or name.
+    """
+    names = {"dynalint_rules"} | {point.value for point in entry_points(group="dynalint.rules")}
+    found: dict[type[Rule], None] = {}
+    for name in sorted(names):
+        for module in _modules(name):
+            for value in vars(module).values():
+                # Until Python 3.11 an alias such as `tuple[int, ...]` passes for a class.
+                is_class = isinstance(value, type) and get_origin(value) is None
+                if (
+                    is_class
+                    and issubclass(value, Rule)
+                    and value.__module__ == module.__name__
+                    and hasattr(value, "code")
+                ):
+                    found[value] = None
+    rules = sorted((kind() for kind in found), key=lambda rule: rule.code)
+    for label in ("code", "name"):
+        seen: dict[str, Rule] = {}
+        for rule in rules:
+            other = seen.setdefault(getattr(rule, label), rule)
+            if other is not rule:
+                packs = f"{type(other).__module__} and {type(rule).__module__}"
+                text = f"{packs} both carry the {label} {getattr(rule, label)}: uninstall one of the rule packs"
+                raise DynalintError(text)
+    return tuple(rules)
+
+
+def _modules(name: str) -> Iterator[ModuleType]:
+    try:
+        package = import_module(name)
+        yield package
+        for info in walk_packages(getattr(package, "__path__", ()), prefix=f"{name}."):
+            yield import_module(info.name)
+    except Exception as fault:
+        raise DynalintError(f"cannot load the rules of {name}: {type(fault).__name__}: {fault}") from fault

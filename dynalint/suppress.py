@@ -1,0 +1,289 @@
+"""Comments that silence findings: `# dynalint: ignore[DYN101] -- reason`, `# dynalint: ignore-file[DYN4]`, `# noqa`.
+
+They are found in the tokens of a file, so what merely looks like one inside a string counts for nothing. A comment at
+the end of a line covers that line, and the whole statement (the header of a compound one) if it stands at its end; a
+comment on a line of its own covers the next statement.
+"""
+
+from __future__ import annotations
+
+import re
+import tokenize
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from dynalint.analysis.source import SourceFile
+from dynalint.config import nearest
+from dynalint.findings import Finding
+from dynalint.rules import Replacement, Rewrite
+
+UNUSED_CODE = "DYN902"
+UNUSED_NAME = "unused-suppression"
+
+_HINT = re.compile(r"dynalint:|noqa", re.IGNORECASE)
+# A further comment in the same comment, as in `# dynalint: ignore[DYN101]  # type: ignore`, ends the reason.
+_NATIVE = re.compile(
+    r"#\s*dynalint:\s*(?P<word>[\w-]*)\s*(?:\[(?P<codes>[^\]]*)\])?(?P<rest>(?:(?!\s+#(?:\s|noqa)).)*)"
+)
+_NOQA = re.compile(
+    r"#\s*noqa(?:\s*:\s*(?P<codes>[A-Z]+[0-9]+(?:[\s,]+[A-Z]+[0-9]+)*)|(?!\s*:|\w))",
+    re.IGNORECASE,
+)
+_WORDS = ("ignore", "ignore-file")
+_NO_CODE = frozenset(
+    {tokenize.NL, tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING, tokenize.ENDMARKER}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Suppression:
+    """One comment that silences findings.
+
+    `codes` are codes and prefixes as written, empty for a `noqa` that covers everything; `first_line` to `last_line`
+    are the lines that it covers. The comment spans `column` to `end_column` of `line`, and the list of codes between
+    the brackets `codes_column` to `codes_end` (1-based, in characters, end exclusive). `fault` says what is wrong with
+    one that silences nothing.
+    """
+
+    kind: Literal["ignore", "ignore-file", "noqa"]
+    codes: tuple[str, ...]
+    first_line: int
+    last_line: int
+    line: int
+    column: int
+    end_column: int
+    codes_column: int = 0
+    codes_end: int = 0
+    reason: str = ""
+    fault: str = ""
+
+    def silencing(self, finding: Finding, last_line: int) -> str | None:
+        """Return the code by which it silences a finding that reaches to `last_line`; "" by none in particular."""
+        covered = self.kind == "ignore-file" or (self.first_line <= last_line and finding.line <= self.last_line)
+        if self.fault or not covered or (finding.code == UNUSED_CODE and self.kind != "ignore-file"):
+            return None
+        if not self.codes:
+            return ""
+        return next((code for code in self.codes if finding.code.startswith(code)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """The logical lines of a file, in order: first and last line, and the last line less decorators."""
+
+    starts: list[int] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    header_ends: list[int] = field(default_factory=list)
+    code_lines: list[int] = field(default_factory=list)
+
+    def around(self, line: int) -> tuple[int, int] | None:
+        """Return the first and the last line of the logical line that holds `line`."""
+        index = bisect_left(self.ends, line)
+        if index < len(self.ends) and self.starts[index] <= line:
+            return self.starts[index], self.ends[index]
+        return None
+
+    def after(self, line: int) -> tuple[int, int]:
+        """Return the lines of the first statement below `line`, a decorated one with its header."""
+        index = bisect_right(self.starts, line)
+        if index < len(self.starts):
+            return self.starts[index], self.header_ends[index]
+        return line, line
+
+    def covered(self, line: int, *, alone: bool) -> tuple[int, int]:
+        """Return the lines that a comment on `line` covers; `alone` tells that no code stands before it there."""
+        statement = self.around(line)
+        if alone and statement is None:
+            return self.after(line)
+        if alone:
+            index = bisect_right(self.code_lines, line)
+            line = self.code_lines[index] if index < len(self.code_lines) else line
+            return line, line
+        return statement if statement is not None and statement[1] == line else (line, line)
+
+
+@dataclass(frozen=True, slots=True)
+class Suppressions:
+    """All comments of one file that silence findings, in order."""
+
+    entries: tuple[Suppression, ...] = ()
+    layout: _Layout = field(default_factory=_Layout, repr=False)
+
+    def silencing(self, finding: Finding) -> list[tuple[Suppression, str]]:
+        """Return the suppressions of a finding, each with the code by which it silences it."""
+        if not self.entries:
+            return []
+        statement = self.layout.around(finding.line)
+        last_line = finding.line if statement is None else min(finding.end_line, statement[1])
+        found = [(entry, entry.silencing(finding, last_line)) for entry in self.entries]
+        return [(entry, code) for entry, code in found if code is not None]
+
+    def apply(self, findings: Iterable[Finding], used: set[tuple[Suppression, str]]) -> list[Finding]:
+        """Return the findings that nothing silences; add to `used` what has silenced the others."""
+        kept = []
+        for finding in findings:
+            silencing = self.silencing(finding)
+            used.update(silencing)
+            if not silencing:
+                kept.append(finding)
+        return kept
+
+
+def read_suppressions(file: SourceFile) -> Suppressions:
+    """Return the suppressions of a file; one that cannot be tokenized has none."""
+    if file.tree is None or not _HINT.search(file.text):
+        return Suppressions()
+    starts = file.line_starts
+    lines = iter([file.text[start:end] for start, end in zip(starts, [*starts[1:], None], strict=True)])
+    try:
+        tokens = list(tokenize.generate_tokens(lambda: next(lines, "")))
+    except (tokenize.TokenError, SyntaxError):
+        return Suppressions()
+    layout = _lay_out(tokens)
+    entries: list[Suppression] = []
+    for token in tokens:
+        if token.type == tokenize.COMMENT and _HINT.search(token.string):
+            line, column = token.start
+            alone = not file.line(line)[:column].strip()
+            entries.extend(_native(token.string, line, column, layout.covered(line, alone=alone)))
+            # A noqa on a line of its own covers only that line, as other linters have it, and so nothing.
+            entries.extend(
+                _noqa(token.string, line, column, (line, line) if alone else layout.covered(line, alone=False))
+            )
+    return Suppressions(tuple(entries), layout)
+
+
+def unused(
+    suppressions: Suppressions,
+    file: SourceFile,
+    shown: str,
+    used: Collection[tuple[Suppression, str]],
+    ran: Collection[str],
+    known: Collection[str],
+) -> Iterator[tuple[Finding, Rewrite | None]]:
+    """Yield a finding for each comment that silences nothing, in part or whole, and what takes that out of it.
+
+    `shown` is the path for the findings, `used` what has silenced something, `ran` the codes of the rules that ran on
+    the file (of others nobody knows), `known` those of all rules. A `noqa` belongs to other linters too and is let be.
+    """
+    for entry in suppressions.entries:
+        if entry.kind == "noqa":
+            continue
+        codes = () if entry.fault else entry.codes
+        idle = [code for code in codes if (entry, code) not in used and _all_ran(code, ran, known)]
+        unknown = [code for code in codes if not any(name.startswith(code) for name in known)]
+        if not (entry.fault or idle or unknown):
+            continue
+        finding = Finding(
+            path=shown,
+            line=entry.line,
+            column=entry.column,
+            end_line=entry.line,
+            end_column=entry.end_column,
+            code=UNUSED_CODE,
+            name=UNUSED_NAME,
+            category="advice",
+            severity="warning",
+            message=entry.fault or _message(idle, unknown, known),
+        )
+        yield finding, _removal(entry, [*idle, *unknown], file) if idle or unknown else None
+
+
+def _all_ran(code: str, ran: Collection[str], known: Collection[str]) -> bool:
+    meant = [name for name in known if name.startswith(code)]
+    return bool(meant) and all(name in ran for name in meant)
+
+
+def _message(idle: Sequence[str], unknown: Sequence[str], known: Collection[str]) -> str:
+    parts = []
+    if idle:
+        parts.append(f"Unused suppression: no {_listed(idle)} here")
+    parts.extend(f"No rule has the code or prefix `{code}`{nearest(code, sorted(known))}" for code in unknown)
+    return "; ".join(parts)
+
+
+def _listed(codes: Sequence[str]) -> str:
+    quoted = [f"`{code}`" for code in codes]
+    return " or ".join([", ".join(quoted[:-1]), quoted[-1]] if len(quoted) > 1 else quoted)
+
+
+def _removal(entry: Suppression, dead: Collection[str], file: SourceFile) -> Rewrite:
+    """Return the rewrite that takes the dead codes out of a comment, and the comment if none is left."""
+    alive = [code for code in entry.codes if code not in dead]
+    text = file.line(entry.line)
+    start, end, content = entry.column - 1, entry.end_column - 1, ""
+    title = "Remove the comment"
+    if alive:
+        title = "Remove the codes that silence nothing"
+        start, end, content = entry.codes_column - 1, entry.codes_end - 1, ", ".join(alive)
+    elif text[end:].strip():  # another comment follows and takes its place
+        end = len(text) - len(text[end:].lstrip())
+    else:
+        start, end = len(text[:start].rstrip()), len(text)
+    first = file.line_starts[entry.line - 1]
+    last_line = entry.line == len(file.line_starts)
+    whole_line = not content and start == 0 and end == len(text) and not last_line
+    stop = file.line_starts[entry.line] if whole_line else first + end
+    return Rewrite(title, "safe", (Replacement(file, first + start, stop, content),))
+
+
+def _lay_out(tokens: Sequence[tokenize.TokenInfo]) -> _Layout:
+    layout = _Layout()
+    decorators: list[bool] = []
+    start = 0
+    for token in tokens:
+        if token.type == tokenize.NEWLINE:
+            layout.ends.append(token.start[0])
+            start = 0
+        elif token.type not in _NO_CODE:
+            if not start:
+                start = token.start[0]
+                layout.starts.append(start)
+                decorators.append(token.string == "@")
+            if not layout.code_lines or layout.code_lines[-1] != token.start[0]:
+                layout.code_lines.append(token.start[0])
+    header_ends = list(layout.ends)
+    for index in range(len(header_ends) - 2, -1, -1):
+        if decorators[index]:
+            header_ends[index] = header_ends[index + 1]
+    layout.header_ends.extend(header_ends)
+    return layout
+
+
+def _native(comment: str, line: int, column: int, covered: tuple[int, int]) -> Iterator[Suppression]:
+    for match in _NATIVE.finditer(comment):
+        word, listed = match["word"], match["codes"]
+        codes = tuple(dict.fromkeys(code.strip() for code in (listed or "").split(",") if code.strip()))
+        fault = ""
+        if word not in _WORDS:
+            fault = f"`dynalint: {word}` silences nothing{nearest(word, _WORDS)}"
+        elif not codes:
+            fault = f"`dynalint: {word}` names no code; write `{word}[DYN101]` with the codes to silence"
+        end = match.start() + len(match[0].rstrip())
+        yield Suppression(
+            "ignore-file" if word == "ignore-file" else "ignore",
+            codes,
+            *covered,
+            line=line,
+            column=column + match.start() + 1,
+            end_column=column + end + 1,
+            codes_column=column + match.start("codes") + 1,
+            codes_end=column + match.end("codes") + 1,
+            reason=match["rest"].strip().removeprefix("--").strip(),
+            fault=fault,
+        )
+
+
+def _noqa(comment: str, line: int, column: int, covered: tuple[int, int]) -> Iterator[Suppression]:
+    for match in _NOQA.finditer(comment):
+        codes = tuple(code.upper() for code in re.split(r"[\s,]+", match["codes"] or "") if code)
+        yield Suppression(
+            "noqa",
+            codes,
+            *covered,
+            line=line,
+            column=column + match.start() + 1,
+            end_column=column + match.end() + 1,
+        )

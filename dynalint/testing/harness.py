@@ -1,0 +1,204 @@
+"""Prove a rule by its examples: what it says statically, what its fix makes of them, what Dynamo does with them.
+
+Each check raises AssertionError with a sentence that says which claim of which example does not hold, and what was
+seen instead. The static checks need no torch; those that run code do, and fail without it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from dynalint.findings import CATEGORIES
+from dynalint.fix.imports import EditError
+from dynalint.rules import Rule
+from dynalint.testing.cases import Case
+from dynalint.testing.static import Study
+
+if TYPE_CHECKING:
+    from dynalint.testing import running
+
+HEADINGS = (
+    "## What it flags",
+    "## Why",
+    "## Example",
+    "## How it is rewritten",
+    "## When the rewrite is not exact",
+    "## How Dynamo words it",
+    "## References",
+)
+"""What the documentation of every rule is made of, in this order."""
+
+
+class Proof:
+    """The proof of one case against `rules`, which are all the rules that may speak up in its code."""
+
+    def __init__(self, case: Case, rules: Sequence[Rule]) -> None:
+        self.case = case
+        self.study = Study(case, rules)
+        self.ran = False
+        """Whether the code of the case has really been run under Dynamo."""
+
+    def prove(self) -> None:
+        """Check everything that the example claims."""
+        self.prove_findings()
+        self.prove_fix()
+        self.prove_run()
+
+    def prove_findings(self) -> None:
+        """Check that the findings stand exactly at the marked lines, with the marked codes and no others."""
+        case = self.case
+        found = {(one.line, one.code): one for one in self.study.found}
+        wanted = {(line, code) for line, codes in case.marks.items() for code in codes}
+        faults = [
+            f"nothing finds {code} at line {line}: `{case.line(line)}`" for line, code in sorted(wanted - set(found))
+        ]
+        for line, code in sorted(set(found) - wanted):
+            message = found[line, code].flag.violation.message
+            faults.append(f"{code} is found at line {line}, which is not marked so: `{case.line(line)}` ({message})")
+        self._assert_none(faults)
+
+    def prove_fix(self) -> None:
+        """Check that the rule rewrites the example into exactly what it claims, or declines in the words it claims."""
+        case, study = self.case, self.study
+        offered = [one for one in study.own if one.rewrite is not None]
+        if case.example.declined is not None:
+            self._assert_none([f"line {one.line}: a fix is offered, which should be declined" for one in offered])
+            if not study.declined:
+                self._fail("the fix should be declined with a reason, but there is no answer")
+            wrong = [reason for reason in study.declined if case.example.declined not in reason]
+            self._assert_none(
+                f"the fix is declined with {reason!r}, without {case.example.declined!r}" for reason in wrong
+            )
+        elif case.fixed is not None:
+            self._assert_none(f"the fix is declined: {reason}" for reason in study.declined)
+            text = self._fixed()
+            if text != case.fixed:
+                self._fail("the fix gives something else than `fixed`:\n" + _diff(case.fixed, text))
+            allowed = {code for codes in case.marks.values() for code in codes} - {case.rule.code}
+            left = [one for one in study.find(text) if one.code not in allowed]
+            self._assert_none(
+                f"after the fix {one.code} is found at line {one.line} ({one.flag.violation.message})" for one in left
+            )
+        elif offered:
+            self._fail("the fix rewrites it, but the example has no `fixed`:\n" + _diff(case.code, self._fixed()))
+
+    def prove_run(self) -> None:
+        """Check under Dynamo that flagged code does what the rule says, that silent code does not, and the rewrite."""
+        try:
+            from dynalint.testing import running
+        except ImportError as fault:
+            self._fail(f"it cannot be run: {fault}")
+        case = self.case
+        program = running.Program(case.code, case.example.target, case.example.inputs)
+        self.ran = program.heard.run.compiles != ()
+        shows = case.example.shows or (self._category() if case.flagged else "clean")
+        if shows == "clean":
+            self._assert_none(f"it should be silent, but {fault}" for fault in [running.unclean(program)] if fault)
+            if case.rule.category == "miscompile":
+                wrong = running.miscompiled(program)
+                self._assert_none([f"it should be right, but compiled it is not: {wrong}"] if wrong else [])
+        elif shows == "graph-break":
+            self._prove_breaks(program)
+        elif shows == "recompile":
+            heard = program.heard
+            if not heard.grows:
+                totals = ", ".join(map(str, heard.rounds))
+                self._fail(
+                    f"it should recompile again and again, but the graphs after each round of calls are {totals}"
+                )
+        elif shows == "miscompile" and running.miscompiled(program) is None:
+            self._fail("it should go wrong when compiled, but equals eager code in values, gradients and state")
+        if case.fixed is not None:
+            self._prove_rewrite(program, running.Program(case.fixed, case.example.target, case.example.inputs))
+
+    def _prove_breaks(self, program: running.Program) -> None:
+        from dynalint.testing import running
+
+        case = self.case
+        breaks = program.heard.breaks
+        allowed = {*case.example.gb} or {*case.rule.gb}
+        told = "; ".join(dict.fromkeys(running.told(program, found) for found in breaks)) or "none"
+        faults = []
+        for line in case.lines:
+            here = [found for found in breaks if running.line_in(program, found) == line]
+            if not here:
+                faults.append(f"Dynamo does not break at line {line}: `{case.line(line)}` (its breaks: {told})")
+            elif not any({found.gb, *found.secondary} & allowed for found in here):
+                ids = ", ".join(sorted({found.gb or "no id" for found in here}))
+                faults.append(f"the break at line {line} is {ids}, not {' or '.join(sorted(allowed))}")
+        self._assert_none(faults)
+
+    def _prove_rewrite(self, original: running.Program, fixed: running.Program) -> None:
+        from dynalint.testing import running
+
+        fault = running.unclean(fixed) or running.recompiling(fixed)
+        self._assert_none([f"the rewritten code is not clean: {fault}"] if fault else [])
+        unsafe = any(one.rewrite is not None and one.rewrite.safety == "unsafe" for one in self.study.own)
+        exact = self.case.example.exact
+        fault = running.rewritten_differently(original, fixed, exact=exact, by_nature=unsafe)
+        self._assert_none([f"the rewritten code differs: {fault}"] if fault else [])
+
+    def _category(self) -> str:
+        """The category of what the rule finds here; a violation may have another one than its rule."""
+        own = [one.flag.violation.category for one in self.study.own]
+        return next((category for category in own if category), self.case.rule.category)
+
+    def _fixed(self) -> str:
+        try:
+            return self.study.fixed
+        except EditError as fault:
+            self._fail(f"the rewrite cannot be carried out: {fault}")
+
+    def _assert_none(self, faults: Iterable[str]) -> None:
+        listed = list(faults)
+        if listed:
+            self._fail("\n  ".join(listed))
+
+    def _fail(self, text: str) -> NoReturn:
+        rule = self.case.rule
+        raise AssertionError(f"{rule.code} {rule.name}, example {self.case.example.name!r}:\n  {text}")
+
+
+def rule_faults(rule: Rule) -> list[str]:
+    """Return what a rule file lacks: documentation, examples, known ids of breaks."""
+    text = rule.documentation()
+    headings = tuple(line for line in text.splitlines() if line.startswith("## "))
+    faults = []
+    if headings != HEADINGS:
+        faults.append(f"its documentation has the headings {list(headings)}, not {list(HEADINGS)}")
+    faults += [f"nothing stands below {heading!r}" for heading in HEADINGS if re.search(rf"{heading}\s*(##|\Z)", text)]
+    if not re.fullmatch(r"[a-z]+(-[a-z0-9]+)+", rule.name):
+        faults.append(f"its name {rule.name!r} is not made of lower-case words with hyphens")
+    if rule.category not in CATEGORIES:
+        faults.append(f"its category {rule.category!r} is none of {', '.join(CATEGORIES)}")
+    cases = [Case(rule, example) for example in rule.examples]
+    if not any(case.flagged for case in cases):
+        faults.append("it has no example that it flags")
+    if all(case.flagged for case in cases):
+        faults.append("it has no example that stays silent")
+    names = [example.name for example in rule.examples]
+    faults += [
+        f"two examples are called {name!r}" for name in sorted({name for name in names if names.count(name) > 1})
+    ]
+    ids = {*rule.gb, *(gb for example in rule.examples for gb in example.gb)}
+    faults += [f"torch has no break with the id {gb}" for gb in sorted(ids - _known_ids())]
+    if rule.category == "graph-break" and not ids:
+        faults.append("it names no id of the break that it stands for")
+    return faults
+
+
+def _known_ids() -> set[str]:
+    import torch._dynamo as dynamo
+
+    registry = Path(str(dynamo.__file__)).with_name("graph_break_registry.json")
+    return set(json.loads(registry.read_text(encoding="utf-8")))
+
+
+def _diff(wanted: str, seen: str) -> str:
+    lines = difflib.unified_diff(wanted.splitlines(), seen.splitlines(), "wanted", "given", lineterm="")
+    return "\n".join(lines)

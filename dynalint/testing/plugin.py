@@ -1,0 +1,126 @@
+"""The pytest plugin: proves the examples of rules, and counts how many of them really ran under Dynamo.
+
+A rule pack is tested in full by
+
+    import pytest
+
+    def test_documentation(dynalint_rule):
+        assert not rule_faults(dynalint_rule)
+
+    def test_findings(dynalint_proof):
+        dynalint_proof.prove_findings()
+
+    def test_fix(dynalint_proof):
+        dynalint_proof.prove_fix()
+
+    @pytest.mark.runs_dynamo
+    def test_run(dynalint_proof):
+        dynalint_proof.prove_run()
+
+The ini setting `dynalint_rules` names the packages whose rules are meant; without it, all that are installed. Tests of
+a `dynalint_proof` with the mark `runs_dynamo` set a floor: if one of them ends without Dynamo having compiled
+anything, because it was skipped or torch is missing, the whole session fails.
+"""
+
+# ruff: noqa: D103 - pytest documents its hooks
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dynalint.rules import Rule
+    from dynalint.testing.harness import Proof
+
+_MARK = "runs_dynamo"
+_COUNTED = "dynalint_counted"
+_PROPERTY = "dynalint_ran"
+
+
+class _Floor:
+    """How many tests had to run code under Dynamo, and how many did. With xdist this counts in the main process."""
+
+    def __init__(self) -> None:
+        self.wanted: set[str] = set()
+        self.ran: set[str] = set()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if _COUNTED in report.keywords:
+            self.wanted.add(report.nodeid)
+            if any(name == _PROPERTY for name, _ in report.user_properties):
+                self.ran.add(report.nodeid)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        if self.wanted - self.ran and not exitstatus:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        if self.wanted:
+            told = f"{len(self.ran)} of {len(self.wanted)} examples ran under Dynamo"
+            short = self.wanted - self.ran
+            terminalreporter.line(f"dynalint: {told}", red=bool(short), green=not short)
+            for name in sorted(short)[:10]:
+                terminalreporter.line(f"  did not run: {name}", red=True)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addini(
+        "dynalint_rules", "packages of rules to prove (default: all that are installed)", type="args", default=[]
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", f"{_MARK}: must prove its example under Dynamo, or the session fails")
+    config.addinivalue_line("markers", f"{_COUNTED}: set by dynalint on such tests")
+    if not hasattr(config, "workerinput"):  # in a worker of xdist the main process counts
+        config.pluginmanager.register(_Floor(), "dynalint-floor")
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if item.get_closest_marker(_MARK) is not None and "dynalint_proof" in getattr(item, "fixturenames", ()):
+        item.add_marker(_COUNTED)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    wanted = {"dynalint_rule", "dynalint_proof"} & set(metafunc.fixturenames)
+    if not wanted:
+        return
+    from dynalint.testing.cases import cases_of
+
+    rules = _rules(metafunc.config)
+    if "dynalint_rule" in wanted:
+        metafunc.parametrize("dynalint_rule", rules, ids=[rule.code for rule in rules])
+    if "dynalint_proof" in wanted:
+        cases = cases_of(rules)
+        metafunc.parametrize("dynalint_proof", cases, ids=[case.name for case in cases], indirect=True)
+
+
+@pytest.fixture
+def dynalint_proof(request: pytest.FixtureRequest) -> Iterator[Proof]:
+    """The proof of one example of one rule, against all rules there are."""
+    from dynalint.rules import all_rules
+    from dynalint.testing.harness import Proof
+
+    # Torch's structured trace: records without a text, which pytest would show by the hundred.
+    logging.getLogger("torch.__trace").propagate = False
+    proof = Proof(request.param, all_rules())
+    yield proof
+    if proof.ran:
+        request.node.user_properties.append((_PROPERTY, True))
+
+
+def _rules(config: pytest.Config) -> list[Rule]:
+    from dynalint.rules import all_rules
+
+    packages = tuple(config.getini("dynalint_rules"))
+    return [
+        rule
+        for rule in all_rules()
+        if not packages or any(f"{type(rule).__module__}.".startswith(f"{package}.") for package in packages)
+    ]

@@ -1,0 +1,260 @@
+"""Run an example under Dynamo and say in words what does not hold. Needs torch."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import math
+import sys
+import types
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import count
+from typing import Any
+
+import torch
+from torch import _dynamo as dynamo
+from torch.utils import _pytree as pytree
+
+from dynalint.confirm.worker import witness
+from dynalint.confirm.worker.compare import compare
+from dynalint.confirm.worker.differ import Equality, difference
+from dynalint.confirm.worker.observe import Observation, globals_of, observe
+from dynalint.confirm.worker.records import Break, Run
+
+_FEWEST_CALLS = 10
+"""More than the eight graphs after which Dynamo gives up: what still grows then never settles."""
+
+_COMPILED = Equality(compiled=True)
+_numbers = count()
+
+
+@dataclass(frozen=True)
+class Heard:
+    """What Dynamo did in default mode with the calls that eager code takes, round after round.
+
+    `breaks` includes those of calls that raise in eager code. `rounds` are the graphs after each round of all calls.
+    """
+
+    run: Run
+    breaks: tuple[Break, ...]
+    rounds: tuple[int, ...]
+
+    @property
+    def grows(self) -> bool:
+        """Whether Dynamo compiled again and again: still in the last round, or until it gave up."""
+        return bool(self.run.limit_hit) or (len(self.rounds) > 1 and self.rounds[-1] > self.rounds[-2])
+
+
+class Program:
+    """The module of an example, run from text: makes the callable and the calls that the example gives."""
+
+    def __init__(self, code: str, target: str, inputs: str) -> None:
+        self.file = f"<dynalint example {next(_numbers)}>"
+        self.code, self._target, self._inputs = code, target, inputs
+        self._module = ""
+        # Dynamo and inspect read source lines by file name; an entry without a time stamp needs no file.
+        linecache.cache[self.file] = (len(code), None, code.splitlines(keepends=True), self.file)
+
+    def make(self) -> Callable[..., Any]:
+        """Execute the module anew, from the same seeds, and return its callable without its `torch.compile`."""
+        return witness.fresh_callable(self._made)
+
+    def _made(self) -> Callable[..., Any]:
+        sys.modules.pop(self._module, None)
+        self._module = f"dynalint_example_{next(_numbers)}"
+        # Dynamo looks up the globals of a function by the name of its module.
+        module = sys.modules[self._module] = types.ModuleType(self._module)
+        module.__file__ = self.file
+        self._execute(module)
+        made: Callable[..., Any] = eval(self._target, vars(module))  # noqa: S307 - the rule's own code
+        if isinstance(made, torch.nn.Module):
+            made._compiled_call_impl = None  # noqa: SLF001 - what `module.compile()` leaves
+        return made
+
+    @cached_property
+    def calls(self) -> list[witness.Call]:
+        """The calls of the example, arguments and no keywords."""
+        torch.manual_seed(0)
+        module = types.ModuleType("dynalint_example_inputs")
+        self._execute(module)
+        given = eval(self._inputs, {**vars(module), "torch": torch})  # noqa: S307
+        return [(call if isinstance(call, tuple) else (call,), {}) for call in given]
+
+    @property
+    def fine(self) -> list[witness.Call]:
+        """The calls that return in eager code."""
+        return [call for call, raises in zip(self.calls, self._raises, strict=True) if not raises]
+
+    @property
+    def raising(self) -> list[witness.Call]:
+        """The calls on which eager code raises."""
+        return [call for call, raises in zip(self.calls, self._raises, strict=True) if raises]
+
+    @cached_property
+    def heard(self) -> Heard:
+        """What Dynamo does with the calls in default mode: enough rounds of them to tell growth from settling."""
+        size = len(self.fine)
+        rounds = max(3, math.ceil(_FEWEST_CALLS / size)) if size else 0
+        run = witness.default_run(self.make, self.fine * rounds)
+        breaks = list(run.breaks)
+        for call in self.raising:
+            breaks += witness.default_run(self.make, [call]).breaks
+        return Heard(run, tuple(breaks), run.graphs[size - 1 :: size] if size else ())
+
+    @property
+    def globals(self) -> dict[str, Any]:
+        """The plain values among the globals of the module made last."""
+        return globals_of(vars(sys.modules[self._module]))
+
+    def twin(self) -> Program:
+        """The same program again, with a state of its own."""
+        return Program(self.code, self._target, self._inputs)
+
+    @cached_property
+    def _raises(self) -> list[bool]:
+        return [witness.eager_run(self.make, [call]).error is not None for call in self.calls]
+
+    def _execute(self, module: types.ModuleType) -> None:
+        exec(compile(self.code, self.file, "exec"), vars(module))  # noqa: S102
+
+
+def unclean(program: Program) -> str | None:
+    """Say what keeps a program from being traced whole and for good, in a clause; None if nothing does."""
+    heard = program.heard
+    if heard.breaks:
+        return f"Dynamo breaks: {told(program, heard.breaks[0])}"
+    if heard.run.error is not None:
+        return f"the compiled code raises {heard.run.error.type}: {heard.run.error.message}"
+    if heard.rounds and heard.rounds[-1] == 0:
+        return "Dynamo compiled no graph at all"
+    if heard.grows:
+        return f"Dynamo compiles again on repeated calls: {_reason(heard.run)}"
+    return _unclean_fullgraph(program)
+
+
+def recompiling(program: Program) -> str | None:
+    """Say how a program recompiles on calls that it has seen before, even once; None if it does not."""
+    heard = program.heard
+    if heard.rounds and heard.rounds[-1] > heard.rounds[0]:
+        return f"Dynamo compiles again on repeated calls: {_reason(heard.run)}"
+    return None
+
+
+def miscompiled(program: Program) -> str | None:
+    """Say what compiled code gets wrong over three calls, in a clause; None if it equals eager code."""
+    calls = program.fine * math.ceil(3 / max(1, len(program.fine)))
+    found = compare(program.make, calls)
+    if not found.same:
+        return f"call {found.call + 1}: {found.what}: {found.detail}"
+    return None if found.stable else "it gives other values in every run, so nothing can be compared"
+
+
+def rewritten_differently(original: Program, fixed: Program, *, exact: bool, by_nature: bool) -> str | None:
+    """Say in what a rewrite differs from the original, or compiled from itself, in a clause; None if in nothing.
+
+    Both run the same calls, at least three, with gradients and without. `exact` asks for the same numbers.
+    `by_nature` allows what an unsafe rewrite may change: tensors for numbers, other exceptions, other text.
+    """
+    calls = original.calls * math.ceil(3 / len(original.calls))
+    equality = Equality(exact=exact, numbers=_new_buffers(original.code, fixed.code))
+    for training in (True, False):
+        mode = "training" if training else "inference"
+        for number, (before, after) in enumerate(_side_by_side(original, fixed, calls, training=training), start=1):
+            if by_nature:
+                _allow(before, after)
+            found = difference(before, after, equality)
+            if found:
+                return f"{mode}, call {number}: {found}"
+        pairs = _side_by_side(fixed, fixed.twin(), calls, backend="aot_eager", training=training)
+        for number, (eager, compiled) in enumerate(pairs, start=1):
+            found = difference(eager, compiled, _COMPILED)
+            if found:
+                return f"compiled, {mode}, call {number}: {found}"
+    return None
+
+
+def line_in(program: Program, found: Break) -> int | None:
+    """Return the line of the program that a break belongs to: that of its innermost frame there."""
+    return next((frame.line for frame in reversed(found.stack) if frame.file == program.file), None)
+
+
+def told(program: Program, found: Break) -> str:
+    """Return a break in words: id, kind and place."""
+    line = line_in(program, found)
+    return f"{found.gb or 'no id'} ({found.gb_type}){'' if line is None else f' at line {line}'}"
+
+
+def _side_by_side(
+    left: Program, right: Program, calls: Sequence[witness.Call], *, training: bool, backend: str | None = None
+) -> Iterator[tuple[Observation, Observation]]:
+    """Yield what two programs do, call by call; the second one compiled where a backend is given."""
+    dynamo.reset()
+    one, other = left.make(), right.make()
+    run = other if backend is None else witness.user_compile(other, backend=backend)
+    try:
+        for seed, call in enumerate(calls):
+            with witness.force_eager():
+                before = observe(one, one, call, seed, training=training)
+            with witness.force_eager() if backend is None else nullcontext():
+                after = observe(run, other, call, seed, training=training)
+            before.state.update(left.globals)
+            after.state.update(right.globals)
+            yield before, after
+    finally:
+        dynamo.reset()
+
+
+def _allow(before: Observation, after: Observation) -> None:
+    """Take out of two observations what an unsafe rewrite may change."""
+    if before.error is not None and after.error is not None:
+        after.error = before.error
+    for seen in (before, after):
+        seen.output = pytree.tree_map_only(torch.Tensor, _number, seen.output)
+        seen.state = {
+            name: value.detach() if isinstance(value, torch.Tensor) else value for name, value in seen.state.items()
+        }
+        seen.effects.clear()
+        seen.aliases = ()
+
+
+def _number(tensor: torch.Tensor) -> Any:
+    return tensor.item() if tensor.dim() == 0 else tensor
+
+
+def _new_buffers(code: str, fixed: str) -> frozenset[str]:
+    """The names of buffers that a rewrite has introduced: numbers that have become tensors."""
+    return _buffers(fixed) - _buffers(code)
+
+
+def _buffers(code: str) -> frozenset[str]:
+    return frozenset(
+        node.args[0].value
+        for node in ast.walk(ast.parse(code))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "register_buffer"
+        and node.args
+        and isinstance(node.args[0], ast.Constant)
+        and isinstance(node.args[0].value, str)
+    )
+
+
+def _reason(run: Run) -> str:
+    reasons = [attempt.recompile.strip() for attempt in run.recompiles if attempt.recompile]
+    return reasons[-1].splitlines()[0] if reasons else "Dynamo gave no reason"
+
+
+def _unclean_fullgraph(program: Program) -> str | None:
+    run = witness.fullgraph_run(program.make, program.fine * 2)
+    if run.error is not None:
+        return f"fullgraph=True raises {run.error.type}: {run.error.gb_type or run.error.message}"
+    for call in program.raising:
+        error = witness.fullgraph_run(program.make, [call]).error
+        if error is None:
+            return "with fullgraph=True nothing is raised where eager code raises"
+        if error.gb_type:
+            return f"fullgraph=True raises {error.type}: {error.gb_type}"
+    return None

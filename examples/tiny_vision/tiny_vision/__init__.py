@@ -1,0 +1,1 @@
+"""Small image classifiers, three of which `torch.compile` cannot keep in one graph."""

@@ -1,0 +1,1 @@
+"""What several rules need to write a rewrite. No rules here."""

@@ -1,0 +1,228 @@
+"""Taking apart the branches of an `if`: the chain of tests, the assignments, what a branch returns."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dynalint_rules._shared.names import kind_of_name
+from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.truth import is_tensor_test
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """`name = value`, or `name = name + written` for an augmented one with `operator`, whose `value` is the sum."""
+
+    name: str
+    value: ast.expr
+    statement: ast.stmt
+    operator: ast.operator | None = None
+
+    @property
+    def written(self) -> ast.expr:
+        """The expression that stands in the file."""
+        return self.value.right if self.operator is not None and isinstance(self.value, ast.BinOp) else self.value
+
+
+@dataclass(frozen=True)
+class Block:
+    """One way through the `if`: its assignments in order, then what it returns (None where it goes on)."""
+
+    assignments: tuple[Assignment, ...]
+    result: ast.expr | None
+    statements: tuple[ast.stmt, ...]
+
+    @property
+    def values(self) -> list[ast.expr]:
+        """The expressions that are evaluated in it, in order."""
+        values = [assignment.written for assignment in self.assignments]
+        return values if self.result is None else [*values, self.result]
+
+
+@dataclass(frozen=True)
+class Chain:
+    """An `if` with its `elif`s: `tests` in order, one more block than tests, and the last statement that it takes in.
+
+    `head` is the first of it; with `nested` that is an `elif` of an outer `if` which stays as it is.
+    """
+
+    head: ast.If
+    tests: tuple[ast.expr, ...]
+    blocks: tuple[Block, ...]
+    last: ast.stmt
+    nested: bool
+
+    @property
+    def returns(self) -> bool:
+        """Whether every way returns."""
+        return self.blocks[0].result is not None
+
+
+def chain_of(scope: Scope, statement: ast.If) -> Chain:
+    """Return the chain that an `if` or `elif` on a tensor belongs to.
+
+    Raises:
+        Refusal: its branches hold more than assignments to names and a `return`.
+    """
+    head = statement
+    while True:
+        parent = scope.parents.get(head)
+        if not (isinstance(parent, ast.If) and is_elif(scope, head) and is_tensor_test(scope, parent.test)):
+            break
+        head = parent
+    tests, bodies = [head.test], [head.body]
+    current = head
+    while len(current.orelse) == 1 and isinstance(current.orelse[0], ast.If) and is_elif(scope, current.orelse[0]):
+        current = current.orelse[0]
+        if not is_tensor_test(scope, current.test):
+            raise Refusal(
+                f"{scope.quote(current.test)} in an `elif` is no tensor; test it first, in an `if` around this one"
+            )
+        tests.append(current.test)
+        bodies.append(current.body)
+    bodies.append(current.orelse)
+    return _chain(scope, head, tests, bodies)
+
+
+def _chain(scope: Scope, head: ast.If, tests: list[ast.expr], bodies: list[list[ast.stmt]]) -> Chain:
+    last: ast.stmt = head
+    nested = is_elif(scope, head)
+    leaving = [isinstance(body[-1], ast.Return) if body else False for body in bodies]
+    if any(leaving) and not leaving[-1] and not bodies[-1] and not nested:
+        following = _next_statement(scope, head)
+        if isinstance(following, ast.Return) and all(leaving[:-1]):
+            bodies[-1] = [following]
+            last = following
+            leaving[-1] = True
+    blocks = tuple(_block(scope, body) for body in bodies)
+    if any(leaving) and not all(leaving):
+        raise Refusal(
+            "one side returns and the other goes on; give both sides one result under a name and return it at the end"
+        )
+    return Chain(head, tuple(tests), blocks, last, nested)
+
+
+def split_test(scope: Scope, statement: ast.If) -> tuple[str | None, ast.expr]:
+    """Split `if flag and tensor:` into the text of the Python part, which keeps its `if`, and the tensor part.
+
+    The first is None where there is no such part, and in an `elif`, which has no place for it.
+    """
+    test = statement.test
+    if not (isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)):
+        return None, test
+    count = next((i for i, value in enumerate(test.values) if is_tensor_test(scope, value)), len(test.values))
+    if count in (0, len(test.values)) or is_elif(scope, statement):
+        return None, test
+    start, end = scope.file.span(test.values[0])[0], scope.file.span(test.values[count - 1])[1]
+    rest = test.values[count:]
+    tensors = rest[0] if len(rest) == 1 else ast.copy_location(ast.BoolOp(test.op, rest), rest[0])
+    return scope.file.text[start:end], tensors
+
+
+def is_elif(scope: Scope, statement: ast.stmt) -> bool:
+    """Whether an `if` is written as `elif`."""
+    start, _ = scope.file.span(statement)
+    return scope.file.text.startswith("elif", start)
+
+
+def _next_statement(scope: Scope, statement: ast.stmt) -> ast.stmt | None:
+    parent = scope.parents.get(statement)
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(parent, name, None)
+        if isinstance(block, list) and statement in block:
+            index = block.index(statement) + 1
+            return block[index] if index < len(block) else None
+    return None
+
+
+def _block(scope: Scope, body: Sequence[ast.stmt]) -> Block:
+    assignments: list[Assignment] = []
+    result: ast.expr | None = None
+    for statement in body:
+        if isinstance(statement, ast.Return):
+            if statement.value is None or (isinstance(statement.value, ast.Constant) and statement.value.value is None):
+                raise Refusal(
+                    "one side returns None; return a tensor on both sides, or decide outside the compiled code"
+                )
+            result = statement.value
+            break
+        if not _is_empty(statement):
+            assignments.append(_assignment(scope, statement))
+    return Block(tuple(assignments), result, tuple(body))
+
+
+def _is_empty(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Pass) or (
+        isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+    )
+
+
+def _assignment(scope: Scope, statement: ast.stmt) -> Assignment:
+    if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+        target: ast.expr = statement.targets[0]
+        if isinstance(target, ast.Name):
+            return Assignment(target.id, statement.value, statement)
+    elif isinstance(statement, ast.AugAssign):
+        target = statement.target
+        if isinstance(target, ast.Name):
+            return Assignment(target.id, _sum(scope, target.id, statement), statement, statement.op)
+    elif (
+        isinstance(statement, ast.AnnAssign) and statement.value is not None and isinstance(statement.target, ast.Name)
+    ):
+        return Assignment(statement.target.id, statement.value, statement)
+    raise Refusal(_why_not(scope, statement))
+
+
+def _sum(scope: Scope, name: str, statement: ast.AugAssign) -> ast.expr:
+    """What an augmented assignment gives, as an expression of its own."""
+    old = ast.copy_location(ast.Name(name, ast.Load()), statement)
+    result = ast.copy_location(ast.BinOp(old, statement.op, statement.value), statement)
+    scope.kinds[old] = scope.kinds[result] = kind_of_name(scope, name, statement)
+    return result
+
+
+def _why_not(scope: Scope, statement: ast.stmt) -> str:
+    """Say why a statement cannot stand in a branch that becomes an expression."""
+    shown = scope.quote(statement)
+    if isinstance(statement, ast.Assign | ast.AugAssign | ast.AnnAssign):
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        if any(isinstance(target, ast.Attribute) for target in targets):
+            return (
+                f"a branch stores state, {shown}; compute the new value with `torch.where` and store it on every call"
+            )
+        if any(isinstance(target, ast.Subscript) for target in targets):
+            return f"a branch changes something in place, {shown}; build the new value with `torch.where` instead"
+        return f"a branch assigns to several targets at once, {shown}; assign them one by one"
+    if isinstance(statement, ast.Raise):
+        return "a branch raises; check with `torch._assert_async` apart from the branch"
+    if isinstance(statement, ast.Break):
+        return "a branch leaves the loop; run a fixed number of rounds and keep a `done` mask for `torch.where`"
+    if isinstance(statement, ast.Continue):
+        return (
+            "a branch goes on with the next round; compute the rest of the round always and choose with `torch.where`"
+        )
+    if isinstance(statement, ast.If):
+        if is_tensor_test(scope, statement.test):
+            return f"a branch holds another `if`, on {scope.quote(statement.test)}; rewrite that one first"
+        return f"a branch holds an `if` on the Python value {scope.quote(statement.test)}; decide that before this test"
+    if isinstance(statement, ast.For | ast.While | ast.With | ast.Try | ast.AsyncFor | ast.AsyncWith | ast.Match):
+        keyword = type(statement).__name__.lower().removeprefix("async")
+        return f"a branch holds a `{keyword}` statement; move the branch into a function that returns a tensor"
+    if isinstance(statement, ast.Expr):
+        return (
+            f"a branch runs {shown} for its effect, which must not happen on the other side; move it out of the branch"
+        )
+    return f"a branch holds {shown}, which is more than an assignment; choose with `torch.where` by hand"
+
+
+def is_temporary(scope: Scope, assignment: Assignment, block: Block) -> bool:
+    """Whether a name is used inside one block only, so that assigning it always disturbs nobody."""
+    inside = {id(node) for statement in block.statements for node in ast.walk(statement)}
+    for node in ast.walk(scope.function.node):
+        if isinstance(node, ast.Global | ast.Nonlocal) and assignment.name in node.names:
+            return False
+        if isinstance(node, ast.Name) and node.id == assignment.name and id(node) not in inside:
+            return False
+    return True

@@ -1,0 +1,164 @@
+"""Rewriting checks of a tensor's data, `assert` and guards that raise, into forms that Dynamo keeps in the graph."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+
+from dynalint.rules import Replacement, Rewrite
+from dynalint_rules._shared.blocks import is_elif, split_test
+from dynalint_rules._shared.effects import effects_of
+from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.text import call, comments, held_together, indentation, inner_indentation
+from dynalint_rules._shared.truth import COMPARISONS, is_plain_tensor, is_tensor_test, operand_text, truth_of
+
+_PREFIX = re.compile(r"(?i)^(r?)f(r?)(?=['\"])")
+
+
+def is_constant_message(node: ast.expr | None) -> bool:
+    """Whether the compiler makes one constant string of a message, or there is none."""
+    if node is None:
+        return True
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return is_constant_message(node.left) and is_constant_message(node.right)
+    if isinstance(node, ast.JoinedStr):
+        return all(isinstance(part, ast.Constant) for part in node.values)
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def rewrite_guard(scope: Scope, statement: ast.If) -> Rewrite:
+    """Return the rewrite of `if test: raise Error("message")` into `torch._assert_async`.
+
+    Raises:
+        Refusal: the statement does more, or its message is not constant.
+    """
+    raising = statement.body[0]
+    if statement.orelse or is_elif(scope, statement) or len(statement.body) > 1 or not isinstance(raising, ast.Raise):
+        raise Refusal(
+            "the branch does more than raise; check apart from it with `torch._assert_async`, "
+            "then choose the rest with `torch.where`"
+        )
+    python, test = split_test(scope, statement)
+    truth = truth_of(scope, test).negated
+    indent = indentation(scope.file, statement.lineno) if python is None else inner_indentation(scope.file, statement)
+    text = call(
+        f"{scope.torch}._assert_async",
+        [truth.text, _raised_message(scope, raising)],
+        column=len(indent),
+        indent=indent,
+        newline=scope.file.newline,
+    )
+    if python is not None:
+        text = f"if {python}:{scope.file.newline}{indent}{text}"
+    error = scope.text(raising.exc.func) if isinstance(raising.exc, ast.Call) else "the error"
+    instead = "" if error == "RuntimeError" else f" instead of {error}"
+    changes = f"a failing check raises RuntimeError{instead}, on a GPU only when the device is next waited for"
+    return _unsafe(
+        scope,
+        "Check on the device with `torch._assert_async`",
+        statement,
+        [text],
+        [statement.test, raising],
+        [changes, *truth.conditions],
+    )
+
+
+def _raised_message(scope: Scope, raising: ast.Raise) -> str:
+    given = raising.exc
+    if not isinstance(given, ast.Call) or len(given.args) != 1 or given.keywords:
+        raise Refusal(
+            "the exception carries no message; raise it with one that is constant, "
+            "which `torch._assert_async` can then show"
+        )
+    return _constant(scope, given.args[0])
+
+
+def _constant(scope: Scope, node: ast.expr) -> str:
+    if not is_constant_message(node):
+        raise Refusal(
+            f"the message {scope.quote(node)} is put together when the check fails, "
+            "and a graph holds only constant ones; make it constant first"
+        )
+    return scope.text(node)
+
+
+def rewrite_assert(scope: Scope, statement: ast.Assert) -> Rewrite:
+    """Return the rewrite of an `assert` into assertions of one tensor each, with a constant message.
+
+    Raises:
+        Refusal: its test is mixed in a way that has no such form, or its message cannot be made constant.
+    """
+    changes = ["a failing assertion raises RuntimeError instead of AssertionError when compiled"]
+    tests = _tests(scope, statement.test, changes)
+    message = "" if statement.msg is None else f", {_message(scope, statement.msg, changes)}"
+    lines = [f"assert {held_together(test)}{message}" for test in tests]
+    title = "Assert one tensor at a time" if len(lines) > 1 else "Assert in a form that Dynamo keeps in the graph"
+    copied = [statement.test, *([statement.msg] if statement.msg is not None else [])]
+    return _unsafe(scope, title, statement, lines, copied, changes)
+
+
+def _tests(scope: Scope, test: ast.expr, changes: list[str]) -> list[str]:
+    """The tests to be asserted one after the other, which asserts them all as `and` does."""
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+        return [text for value in test.values for text in _tests(scope, value, changes)]
+    if isinstance(test, ast.Compare) and len(test.ops) > 1 and is_tensor_test(scope, test):
+        values = [test.left, *test.comparators]
+        effects_of(scope, values[1:-1])
+        return [
+            f"{operand_text(scope, left)} {COMPARISONS[type(operator)]} {operand_text(scope, right)}"
+            for operator, left, right in zip(test.ops, values, values[1:], strict=False)
+            if type(operator) in COMPARISONS
+        ]
+    if is_plain_tensor(scope, test) or not is_tensor_test(scope, test):
+        return [scope.text(test)]
+    truth = truth_of(scope, test)
+    changes += truth.conditions
+    return [truth.text]
+
+
+def _message(scope: Scope, node: ast.expr, changes: list[str]) -> str:
+    """The code of a constant message that says what `node` says, as far as that is possible."""
+    if is_constant_message(node):
+        return scope.text(node)
+    if isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords and is_constant_message(node.args[0]):
+        changes.append(f"the assertion carries the text instead of {scope.quote(node)}")
+        return scope.text(node.args[0])
+    plain = _PREFIX.sub(r"\1\2", scope.text(node), count=1) if isinstance(node, ast.JoinedStr) else ""
+    if not plain or "{{" in plain or "}}" in plain or not _is_literal(plain):
+        return _constant(scope, node)
+    changes.append("the message shows the names of its values in braces instead of the values")
+    return plain
+
+
+def _is_literal(text: str) -> bool:
+    try:
+        return isinstance(ast.literal_eval(text), str)
+    except (SyntaxError, ValueError):
+        return False
+
+
+def _unsafe(
+    scope: Scope,
+    title: str,
+    statement: ast.stmt,
+    lines: Sequence[str],
+    copied: Sequence[ast.expr | ast.stmt],
+    changes: Sequence[str],
+) -> Rewrite:
+    """Return a rewrite of a statement into others, with its comments above them."""
+    file = scope.file
+    start, end = file.span(statement)
+    found = comments(file, start, end)
+    if found is None:
+        raise Refusal("the check cannot be taken apart as text; rewrite it by hand")
+    spans = [file.span(node) for node in copied]
+    loose = [comment for offset, comment in found if not any(left <= offset < right for left, right in spans)]
+    own_line = not file.text[file.line_starts[statement.lineno - 1] : start].strip()
+    if len(loose) + len(lines) > 1 and not own_line:
+        raise Refusal("the check shares its line with other code; give it a line of its own first")
+    step = f"{file.newline}{indentation(file, statement.lineno)}"
+    text = step.join([*loose, *lines])
+    return Rewrite(
+        title, "unsafe", (Replacement(file, start, end, text),), tuple(dict.fromkeys(changes)), scope.imports
+    )

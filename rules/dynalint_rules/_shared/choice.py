@@ -1,0 +1,170 @@
+"""`torch.where` in the place of one conditional expression, and the parts that an `if` statement shares with it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from dynalint.analysis import kinds as k
+from dynalint.findings import Safety
+from dynalint.rules import Replacement, Rewrite
+from dynalint_rules._shared.domain import Guarded, guarded_operands
+from dynalint_rules._shared.effects import effects_of, is_pure
+from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
+from dynalint_rules._shared.sides import (
+    Side,
+    alias_conditions,
+    gradient_conditions,
+    number_conditions,
+    reads_of,
+    tensor_conditions,
+    uses_of,
+)
+from dynalint_rules._shared.sizes import refuse_other_sizes
+from dynalint_rules._shared.text import call, indentation
+from dynalint_rules._shared.truth import Truth, truth_of
+
+TITLE = "Compute both sides and choose with `torch.where`"
+
+_LONGEST_REPEATED_TEST = 40
+# The guard of an operand on the first side and on the last: its own value there, a harmless one elsewhere.
+GUARD_ORDERS = ("{operand}, {safe}", "{safe}, {operand}")
+
+
+def rewrite_conditional_expression(scope: Scope, node: ast.IfExp) -> Rewrite:
+    """Return the rewrite of `one if test else other`.
+
+    Raises:
+        Refusal: it would not do the same.
+    """
+    truth = truth_of(scope, node.test)
+    effects = effects_of(scope, [node.body, node.orelse])
+    sides = [Side(value, scope.kind(value)) for value in (node.body, node.orelse)]
+    conditions = list(truth.conditions)
+    if all(k.is_number(side.kind) for side in sides):
+        conditions += number_conditions(scope, sides, _uses_of_expression(scope, node))
+    else:
+        require_tensors(scope, sides)
+        refuse_other_sizes(scope, sides)
+        conditions += tensor_conditions(scope, sides)
+        conditions += alias_conditions(scope, sides, _target(scope, node), node)
+        conditions += gradient_conditions([reads_of(scope, side, node) for side in sides], effects.layers)
+    start, end = _without_parentheses(scope, node, *scope.file.span(node))
+    line, column = scope.file.position(start)
+    last_line, last_column = scope.file.position(end)
+    text = call(
+        f"{scope.torch}.where",
+        [truth.without_dimensions, *_guarded_sides(scope, node, truth)],
+        column=column - 1,
+        indent=indentation(scope.file, line),
+        newline=scope.file.newline,
+        after=len(scope.file.line(last_line)) - last_column + 1,
+    )
+    return finished(scope, TITLE, Replacement(scope.file, start, end, text), conditions)
+
+
+def finished(scope: Scope, title: str, replacement: Replacement, conditions: Sequence[str]) -> Rewrite:
+    """Return a rewrite that is exact for every input, or under conditions if there are any."""
+    unique = tuple(dict.fromkeys(conditions))
+    safety: Safety = "conditional" if unique else "safe"
+    return Rewrite(title, safety, (replacement,), unique, scope.imports)
+
+
+def rendered(scope: Scope, node: ast.expr, guards: Sequence[Guarded], guard: str) -> str:
+    """Return the text of an expression, under the names that `scope.renamed` has for some of its own.
+
+    Each of the operands in `guards` is fed through `guard`, which has slots for the `operand` and what is `safe`.
+    """
+    if node in scope.renamed:
+        return scope.renamed[node]
+    inside = {one.node: one for one in guards if one.node is not node and _contains(node, one.node)}
+    changed = [*inside, *(child for child in ast.walk(node) if isinstance(child, ast.Name) and child in scope.renamed)]
+    start, end = scope.file.span(node)
+    text, position = "", start
+    for child in sorted(dict.fromkeys(changed), key=lambda one: (scope.file.span(one)[0], -scope.file.span(one)[1])):
+        own_start, own_end = scope.file.span(child)
+        if own_start < position:
+            continue  # inside of one that is written already
+        inner = rendered(scope, child, guards, guard)
+        operand = guard.format(operand=inner, safe=inside[child].safe) if child in inside else inner
+        text += scope.file.text[position:own_start] + operand
+        position = own_end
+    return text + scope.file.text[position:end]
+
+
+def _contains(outer: ast.AST, inner: ast.AST) -> bool:
+    return any(child is inner for child in ast.walk(outer))
+
+
+def require_tensors(scope: Scope, sides: Sequence[Side]) -> None:
+    """Make sure that every side gives a tensor.
+
+    Raises:
+        Refusal: one does not, or it is not known.
+    """
+    for side in sides:
+        if as_tensor(side.kind) is None:
+            raise Refusal(_why_no_tensor(scope, side))
+
+
+def _why_no_tensor(scope: Scope, side: Side) -> str:
+    kind = side.kind
+    shown = scope.quote(side.node) if side.node is not None else f"`{side.name}`"
+    if k.NONE in kind.members:
+        given = "gives None" if kind == k.NONE else f"gives {shown}, which may be None"
+        return f"one side {given}; give a tensor on both sides, of zeros where there is nothing"
+    if isinstance(kind, k.Tensor):
+        return f"{shown} is a NumPy array; make it a tensor, then choose with `torch.where`"
+    if k.is_number(kind):
+        return f"one side gives the number {shown}, the other a tensor; use `torch.full_like` of the tensor"
+    if isinstance(kind, k.Value):
+        return f"one side gives the Python value {shown}; compute what depends on it on both sides instead"
+    if isinstance(kind, k.Unknown | k.Nothing):
+        return f"dynalint cannot tell that {shown} is a tensor; if it is, choose with `torch.where` by hand"
+    return f"{shown} is not a single tensor; choose with `torch.where` for each tensor in it"
+
+
+def _guarded_sides(scope: Scope, node: ast.IfExp, truth: Truth) -> list[str]:
+    sides = (node.body, node.orelse)
+    guards = [guarded_operands(scope, value) for value in sides]
+    test = truth.without_dimensions
+    if any(guards) and (len(test) > _LONGEST_REPEATED_TEST or not is_pure(scope, node.test)):
+        raise Refusal(
+            "a side is not defined for all inputs and the test is too long to repeat; give the test a name first"
+        )
+    return [
+        rendered(scope, value, own, f"{scope.torch}.where({escaped(test)}, {order})")
+        for value, own, order in zip(sides, guards, GUARD_ORDERS, strict=True)
+    ]
+
+
+def escaped(text: str) -> str:
+    """Return `text` for use in a format string."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def _target(scope: Scope, node: ast.expr) -> str | None:
+    """The name that an expression is assigned to, if to a single one."""
+    parent = scope.parents.get(node)
+    if isinstance(parent, ast.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0], ast.Name):
+        return parent.targets[0].id
+    return None
+
+
+def _uses_of_expression(scope: Scope, node: ast.IfExp) -> list[ast.expr]:
+    """The places that read what a conditional expression gives."""
+    name, parent = _target(scope, node), scope.parents.get(node)
+    return [node] if name is None or parent is None else uses_of(scope, name, parent)
+
+
+def _without_parentheses(scope: Scope, node: ast.IfExp, start: int, end: int) -> tuple[int, int]:
+    """Take in the parentheses right around the expression, if they are there for it alone."""
+    text = scope.file.text
+    around = text[start - 1 : start] == "(" and text[end : end + 1] == ")"
+    if around and isinstance(
+        scope.parents.get(node), ast.BinOp | ast.UnaryOp | ast.Assign | ast.Return | ast.Attribute
+    ):
+        before = text[start - 2 : start - 1]
+        if not before.isalnum() and before not in ("_", ")", "]"):
+            return start - 1, end + 1
+    return start, end

@@ -1,0 +1,47 @@
+"""One rewrite for all that a tensor can decide: a branch, a guard, an assertion."""
+
+from __future__ import annotations
+
+import ast
+
+from dynalint.analysis.events import Event
+from dynalint.analysis.project import Project
+from dynalint.rules import Declined, Rewrite
+from dynalint_rules._shared.checks import rewrite_assert, rewrite_guard
+from dynalint_rules._shared.choice import rewrite_conditional_expression
+from dynalint_rules._shared.decision import decision_of, is_guard
+from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.where import rewrite_if
+
+_LOOP = (
+    "how many rounds are enough is not in the code; run a fixed number of them with `torch.where` in the body, "
+    "or keep the loop outside the compiled code"
+)
+_FILTER = (
+    "the condition decides how many elements there are, and tensors need a size known beforehand; "
+    "keep all elements and give those that do not count a weight of zero with `torch.where`"
+)
+_MATCH = (
+    "a `match` on a tensor has no form in tensor operations; write it as `if` and `elif`, "
+    "or decide outside the compiled code"
+)
+
+
+def rewrite_decision(event: Event, operand: ast.expr, project: Project, *, value: str) -> Rewrite | Declined:
+    """Return the rewrite of what `operand`, at which `event` stands, decides, or why there is none.
+
+    `value` is the sentence that declines where it decides nothing but is used as a value.
+    """
+    try:
+        scope = Scope.of(event, project)
+        decision = decision_of(scope.parents, operand)
+        node = decision.node
+        if isinstance(node, ast.If):
+            return rewrite_guard(scope, node) if is_guard(node) else rewrite_if(scope, node)
+        if decision.form == "ifexp" and isinstance(node, ast.IfExp):
+            return rewrite_conditional_expression(scope, node)
+        if decision.form == "assert" and isinstance(node, ast.Assert):
+            return rewrite_assert(scope, node)
+    except Refusal as refusal:
+        return Declined(str(refusal))
+    return Declined({"while": _LOOP, "comprehension": _FILTER, "match": _MATCH}.get(decision.form, value))

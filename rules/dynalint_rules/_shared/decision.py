@@ -1,0 +1,140 @@
+"""What asks for the truth of a tensor: the `if`, `while`, `assert` or operator that an operand belongs to."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from dynalint.analysis.events import Branch, Event
+from dynalint.analysis.kinds import UNKNOWN, Kind, Tensor, Value, only_tensor
+from dynalint.analysis.project import Project
+
+# How many names are followed to what they were assigned.
+_DEEPEST = 2
+
+DecisionForm = Literal["if", "while", "ifexp", "assert", "comprehension", "match", "value"]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The decision that an operand takes part in.
+
+    `test` is the whole expression that is decided on, `node` what decides on it (None where the test is a value).
+    `asked` tells that `node` itself asks for the operand's truth: not `a`, but `b` in `assert a and b`.
+    """
+
+    form: DecisionForm
+    test: ast.expr
+    node: ast.AST | None
+    asked: bool
+
+
+def decision_of(parents: Mapping[ast.AST, ast.AST], operand: ast.expr) -> Decision:
+    """Return the decision that `operand` takes part in, through `and`, `or`, `not` and conditional expressions."""
+    current = operand
+    asked = True
+    while True:
+        parent = parents.get(current)
+        if isinstance(parent, ast.BoolOp):
+            asked = asked and parent.values[-1] is current
+        elif isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.Not):
+            asked = False
+        elif not (isinstance(parent, ast.IfExp) and parent.test is not current):
+            return _decided(parent, current, asked)
+        current = parent
+
+
+def _decided(parent: ast.AST | None, test: ast.expr, asked: bool) -> Decision:
+    if isinstance(parent, ast.If):
+        return Decision("if", test, parent, asked)
+    if isinstance(parent, ast.While):
+        return Decision("while", test, parent, asked)
+    if isinstance(parent, ast.IfExp):
+        return Decision("ifexp", test, parent, asked)
+    if isinstance(parent, ast.Assert) and parent.test is test:
+        return Decision("assert", test, parent, asked)
+    if isinstance(parent, ast.comprehension) and test in parent.ifs:
+        return Decision("comprehension", test, parent, asked)
+    if isinstance(parent, ast.match_case | ast.Match):
+        return Decision("match", test, parent, asked)
+    return Decision("value", test, parent, asked)
+
+
+def is_guard(statement: ast.AST | None) -> bool:
+    """Whether a statement is an `if` with a side that ends in `raise`."""
+    return isinstance(statement, ast.If) and any(
+        isinstance(block[-1], ast.Raise) for block in (statement.body, statement.orelse) if block
+    )
+
+
+def asks_tensor(event: Branch, project: Project) -> bool:
+    """Whether an event asks a tensor for its truth, on some way at least.
+
+    A bool beside the tensor is fine where it is plain which way gives which: `found = False`, set to a tensor under
+    some condition, or `self.training and t > 0`. Otherwise it only tells that too little is known, as a number or a
+    list beside the tensor does.
+    """
+    if only_tensor(event.kind) is not None:
+        return True
+    others = [member for member in event.kind.members if not isinstance(member, Tensor)]
+    known = all(isinstance(other, Value) and other.type in ("none", "bool") for other in others)
+    if not known or len(others) == len(event.kind.members) or not isinstance(event.node, ast.expr):
+        return False
+    return _gives_tensor(event.node, event.function.node, project.kinds(event.function), _DEEPEST)
+
+
+def _gives_tensor(node: ast.expr, function: ast.AST, kinds: Mapping[ast.AST, Kind], depth: int) -> bool:
+    """Whether an expression is certainly a tensor on some way through it."""
+    if only_tensor(kinds.get(node, UNKNOWN)) is not None:
+        return True
+    parts: list[ast.expr] = []
+    if isinstance(node, ast.BoolOp):
+        parts = node.values
+    elif isinstance(node, ast.IfExp):
+        parts = [node.body, node.orelse]
+    elif isinstance(node, ast.Compare) and len(node.ops) > 1:
+        parts = [node.left, *node.comparators]
+    elif isinstance(node, ast.Name) and depth:
+        assigned = (one for one in ast.walk(function) if isinstance(one, ast.Assign))
+        parts = [one.value for one in assigned if any(_is_name(target, node.id) for target in one.targets)]
+    elif isinstance(node, ast.Call):
+        return True
+    return any(_gives_tensor(part, function, kinds, depth - isinstance(node, ast.Name)) for part in parts)
+
+
+def _is_name(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def thing(kind: Kind) -> str:
+    """Return what a tensor is called in a message."""
+    tensor = only_tensor(kind)
+    origin = tensor.origin if tensor is not None else None
+    return {"buffer": "a buffer", "parameter": "a parameter"}.get(origin or "", "a tensor")
+
+
+def tested_value(operand: ast.expr, decision: Decision) -> ast.expr:
+    """Return what to flag: the operand, or for the subject of a `match` the first value that it is compared with."""
+    if isinstance(decision.node, ast.Match):
+        for case in decision.node.cases:
+            for child in ast.walk(case.pattern):
+                if isinstance(child, ast.MatchValue):
+                    return child.value
+    return operand
+
+
+def in_loop(parents: Mapping[ast.AST, ast.AST], statement: ast.AST) -> bool:
+    """Whether a statement stands in the body of a loop: a break there makes Dynamo give up the whole function."""
+    current, parent = statement, parents.get(statement)
+    while parent is not None and not isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        if isinstance(parent, ast.For | ast.AsyncFor | ast.While) and current in parent.body:
+            return True
+        current, parent = parent, parents.get(parent)
+    return False
+
+
+def operand_of(event: Event) -> ast.expr | None:
+    """Return the expression that an event stands at, None if it stands at a statement."""
+    return event.node if isinstance(event.node, ast.expr) else None

@@ -1,0 +1,32 @@
+"""The module around the lines that an example is about."""
+
+from __future__ import annotations
+
+from textwrap import dedent, indent
+
+_STEP = "    "
+
+
+def forward(
+    body: str, *, head: str = "", init: str = "self.fc = nn.Linear(8, 8)", arguments: str = "x: torch.Tensor"
+) -> str:
+    """Return a module with a class `Model` whose `forward` has this body.
+
+    `head` stands after the imports of torch, `init` in the constructor, `arguments` are those of `forward` after
+    `self`. The texts may be indented as suits the place that they are written in.
+    """
+    start = "import torch\nfrom torch import nn\n"
+    head = _lines(head)
+    if head:
+        # Imports go with the other imports, anything else stands apart from them.
+        start = head + start if head.startswith(("import ", "from ")) and "\n\n" not in head else f"{start}\n{head}"
+    return (
+        f"{start}\n\nclass Model(nn.Module):\n"
+        f"{_STEP}def __init__(self):\n{_STEP * 2}super().__init__()\n{indent(_lines(init), _STEP * 2)}\n"
+        f"{_STEP}def forward(self, {arguments}):\n{indent(_lines(body), _STEP * 2)}"
+    )
+
+
+def _lines(text: str) -> str:
+    stripped = dedent(text).strip("\n").rstrip()
+    return f"{stripped}\n" if stripped else ""

@@ -1,0 +1,294 @@
+"""Whether state that one call leaves to the next settles, or differs on every call.
+
+Dynamo bakes Python values into the compiled code and guards on them. A flag or a cycle of a few values comes to rest
+after a few graphs; a value that is new on every call costs one graph a call, until Dynamo gives up.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.events import ContainerChange, InplaceChange, StateChange
+from dynalint.analysis.index import ClassInfo, FunctionInfo, walk_function
+from dynalint.analysis.kinds import Kind
+from dynalint.analysis.project import Project
+
+LIMIT = 8
+"""Graphs that Dynamo compiles for one function before it gives up: `torch._dynamo.config.recompile_limit`."""
+
+Change = StateChange | ContainerChange
+
+_COUNTING = (ast.Add, ast.Sub)
+_SHRINKING = frozenset({"pop", "popleft", "popitem", "clear", "remove", "discard"})
+_SPECIALISED = frozenset({"attribute", "class", "global"})
+
+
+def is_counter(event: StateChange, project: Project) -> bool:
+    """Whether a Python int gets another value on every call, and another graph for each."""
+    return (
+        event.reads_old
+        and not event.fresh
+        and _is_int(event.old)
+        and _is_int(event.new)
+        and _counts(event, project)
+        and is_specialised(event, project)
+        and not settles(event, project)
+    )
+
+
+def is_specialised(event: StateChange, project: Project) -> bool:
+    """Whether Dynamo bakes in an int that lives there.
+
+    It does so for what a module, a class or a global holds. An int in a closure, in an argument or its default, or in
+    an object whose own method was compiled becomes a symbol after one more graph.
+    """
+    if event.home.type not in _SPECIALISED:
+        return False
+    return event.home.type != "attribute" or is_held(event.function, project, compiled=False)
+
+
+def is_held(method: FunctionInfo, project: Project, *, compiled: bool) -> bool:
+    """Whether `self` in a method is there before the call: a module, or an object that a module or a global holds.
+
+    An object that was passed in or made in the call is not. `compiled` is the answer for one whose own method was
+    compiled: it is there, and to Dynamo it is an argument.
+    """
+    seen: set[FunctionInfo] = set()
+    while method.owner is not None and not project.is_module_class(method.owner):
+        caller = method.caller
+        if caller is None or caller in seen:
+            return compiled and caller is None
+        seen.add(caller)
+        receivers = [_root(function.value) for function in _methods_called(caller.node) if function.attr == method.name]
+        own = _first_parameter(caller)
+        if any(name in caller.module.bindings and name not in caller.locals for name in receivers):
+            return True
+        if own is None or own not in receivers:
+            return False
+        method = caller
+    return True
+
+
+def _methods_called(function: ast.AST) -> Iterator[ast.Attribute]:
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            yield node.func
+
+
+def _root(node: ast.expr) -> str:
+    """The variable that an expression such as `self.stats[0].inner` begins with."""
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _first_parameter(function: FunctionInfo) -> str | None:
+    arguments = [*function.node.args.posonlyargs, *function.node.args.args]
+    return arguments[0].arg if function.owner is not None and arguments else None
+
+
+def settles(event: Change, project: Project) -> bool:
+    """Whether something around the change, or elsewhere in the region, keeps the state from growing for ever."""
+    return _runs_a_few_times(event, project) or any(
+        _ends_growth(statement, function, event, project) for function, statement in _other_changes(event, project)
+    )
+
+
+def sets_elsewhere(event: Change | InplaceChange, project: Project) -> bool:
+    """Whether another statement of the region sets the state to something of its own."""
+    return any(True for _ in _other_changes(event, project))
+
+
+def state_name(event: Change | InplaceChange) -> str:
+    """Return the last name that leads to the state: "n" for `self.stats.n`, "stats" for `self.stats["n"]`."""
+    return event.home.name.partition("[")[0].rpartition(".")[2]
+
+
+def same(left: ast.expr, right: ast.expr) -> bool:
+    """Whether two expressions are written alike, whichever of them is stored to."""
+    return type(left) is type(right) and ast.unparse(left) == ast.unparse(right)
+
+
+def reached_functions(project: Project, name: str) -> Iterator[FunctionInfo]:
+    """Yield the functions that some compiled root reaches, in files that mention `name`; constructors are none."""
+    for module in list(project.modules.values()):
+        if name in module.file.text:
+            for function in module.functions:
+                if function.reached and function.name != "__init__":
+                    yield function
+
+
+def related(left: ClassInfo | None, right: ClassInfo | None, project: Project) -> bool:
+    """Whether `self` may be the same object in methods of two classes; unknown counts as yes."""
+    return left is None or right is None or left in project.mro(right) or right in project.mro(left)
+
+
+def names(node: ast.AST, name: str) -> bool:
+    """Whether an expression is an attribute or a variable called `name`, or an item of one."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return (isinstance(node, ast.Attribute) and node.attr == name) or (isinstance(node, ast.Name) and node.id == name)
+
+
+def mentions(node: ast.AST, name: str) -> bool:
+    """Whether an attribute or a variable called `name` stands anywhere in a node."""
+    return any(names(part, name) for part in ast.walk(node))
+
+
+def _is_int(kind: Kind) -> bool:
+    members = [member for member in kind.members if member != k.NONE]
+    return bool(members) and all(isinstance(member, k.Value) and member.type == "int" for member in members)
+
+
+def _counts(event: StateChange, project: Project) -> bool:
+    """Whether the new value is the old one plus or minus something, taken modulo nothing small."""
+    statement = event.statement
+    if isinstance(statement, ast.AugAssign):
+        return isinstance(statement.op, _COUNTING) and not _is_zero(statement.value)
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return False
+    value, target = statement.value, statement.targets[0]
+    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mod):
+        period = _int_value(value.right, event.function, project)
+        return period is not None and period > LIMIT and _is_step(value.left, target)
+    return _is_step(value, target)
+
+
+def _is_step(value: ast.expr, target: ast.expr) -> bool:
+    if not isinstance(value, ast.BinOp) or not isinstance(value.op, _COUNTING):
+        return False
+    if same(value.left, target):
+        return not _is_zero(value.right)
+    return isinstance(value.op, ast.Add) and same(value.right, target) and not _is_zero(value.left)
+
+
+def _is_zero(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value == 0
+
+
+def _int_value(node: ast.expr, function: FunctionInfo, project: Project) -> int | None:
+    """The value of an int expression where it is known."""
+    kind = k.constant(node.value) if isinstance(node, ast.Constant) else project.kinds(function).get(node)
+    if isinstance(kind, k.Value) and type(kind.constant) is int:
+        return kind.constant
+    return _default_of(node, function, project)
+
+
+def _default_of(node: ast.expr, function: FunctionInfo, project: Project) -> int | None:
+    """The default of the constructor's parameter that `self.name` is set to."""
+    if not isinstance(node, ast.Attribute) or function.owner is None:
+        return None
+    for cls in project.mro(function.owner):
+        for method, statement in cls.stores.get(node.attr, ()):
+            if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Name):
+                arguments = method.node.args
+                named = [*arguments.posonlyargs, *arguments.args]
+                defaults = dict(zip([one.arg for one in reversed(named)], reversed(arguments.defaults), strict=False))
+                default = defaults.get(statement.value.id)
+                if isinstance(default, ast.Constant) and type(default.value) is int:
+                    return default.value
+    return None
+
+
+def _runs_a_few_times(event: Change, project: Project) -> bool:
+    """Whether a test around the change closes itself: by a bound on the state, or by a flag that its block sets."""
+    for test, block in _tests_around(event.statement, event.function, project):
+        if isinstance(event, ContainerChange) and _asks(test, state_name(event)):
+            return True
+        if any(isinstance(node, ast.In | ast.NotIn) for node in ast.walk(test)):
+            return True  # once for every key, and the same calls bring the same keys
+        if _compares_with(test, event, event.function, project, most=LIMIT) or _closes(test, block, event.statement):
+            return True
+    return False
+
+
+def _tests_around(
+    statement: ast.stmt, function: FunctionInfo, project: Project
+) -> Iterator[tuple[ast.expr, list[ast.stmt]]]:
+    """Yield the tests of the `if`s and `while`s around a statement, each with the block that holds the statement."""
+    parents = project.parents(function)
+    inner: ast.AST = statement
+    outer = parents.get(inner)
+    while outer is not None and outer is not function.node:
+        if isinstance(outer, ast.If | ast.While):
+            yield outer.test, outer.body if inner in outer.body else outer.orelse
+        inner, outer = outer, parents.get(outer)
+
+
+def _asks(test: ast.expr, name: str) -> bool:
+    """Whether a test asks for the size or the content of a container: `len(xs) < n`, `key not in xs`, `not xs`."""
+    return any(
+        isinstance(node, ast.Compare | ast.UnaryOp | ast.Call) and mentions(node, name) for node in ast.walk(test)
+    ) or names(test, name)
+
+
+def _compares_with(test: ast.expr, event: Change, function: FunctionInfo, project: Project, *, most: int) -> bool:
+    """Whether a test compares the state itself with a number that is known to be at most `most`."""
+    name = state_name(event)
+    for node in ast.walk(test):
+        if isinstance(node, ast.Compare):
+            parts = [node.left, *node.comparators]
+            values = [_int_value(part, function, project) for part in parts if not names(part, name)]
+            if len(values) < len(parts) and any(value is not None and abs(value) <= most for value in values):
+                return True
+    return False
+
+
+def _closes(test: ast.expr, block: list[ast.stmt], change: ast.stmt) -> bool:
+    """Whether a block gives a new value to something that its test asks for, such as `self.ready`."""
+    asked = {ast.unparse(node) for node in ast.walk(test) if isinstance(node, ast.Attribute | ast.Name)}
+    return any(
+        ast.unparse(target) in asked
+        for statement in block
+        if statement is not change and isinstance(statement, ast.Assign)
+        for target in statement.targets
+    )
+
+
+def _other_changes(event: Change | InplaceChange, project: Project) -> Iterator[tuple[FunctionInfo, ast.stmt]]:
+    """Yield the other statements of the region that set or shrink the state."""
+    name = state_name(event)
+    sort = ast.Attribute if event.home.type in ("attribute", "class") or "." in event.home.name else ast.Name
+    for function in reached_functions(project, name):
+        if related(function.owner, event.function.owner, project):
+            for node in walk_function(function.node):
+                if isinstance(node, ast.stmt) and node is not event.statement and _sets(node, name, sort):
+                    yield function, node
+
+
+def _sets(statement: ast.stmt, name: str, sort: type[ast.expr]) -> bool:
+    """Whether a statement sets or shrinks the attribute, or the variable, called `name`."""
+
+    def named(node: ast.expr) -> bool:
+        while isinstance(node, ast.Subscript):
+            node = node.value
+        return isinstance(node, sort) and names(node, name)
+
+    if isinstance(statement, ast.Assign):
+        if any(named(target) for target in statement.targets):
+            return not mentions(statement.value, name)
+    elif isinstance(statement, ast.Delete):
+        return any(named(target) for target in statement.targets)
+    return any(
+        isinstance(part, ast.Call)
+        and isinstance(part.func, ast.Attribute)
+        and part.func.attr in _SHRINKING
+        and named(part.func.value)
+        for child in ast.iter_child_nodes(statement)
+        if isinstance(child, ast.expr)
+        for part in ast.walk(child)
+    )
+
+
+def _ends_growth(statement: ast.stmt, function: FunctionInfo, event: Change, project: Project) -> bool:
+    """Whether a reset comes soon enough; one that waits for a number may come after hundreds of calls."""
+    if isinstance(event, ContainerChange):
+        return True
+    waits = [
+        test
+        for test, _ in _tests_around(statement, function, project)
+        if any(isinstance(node, ast.Compare) and mentions(node, state_name(event)) for node in ast.walk(test))
+    ]
+    return not waits or any(_compares_with(test, event, function, project, most=LIMIT) for test in waits)

@@ -1,0 +1,205 @@
+"""Statements that are kept for eager code and left out while compiling, and statements that are taken out."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Callable
+
+from dynalint.analysis.events import Call
+from dynalint.findings import Safety
+from dynalint.rules import Replacement, Rewrite
+from dynalint_rules._shared.effects import is_pure
+from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.text import indentation
+
+
+def guarded(
+    scope: Scope,
+    event: Call,
+    title: str,
+    *,
+    alike: Callable[[ast.Call], bool] | None = None,
+    safety: Safety = "safe",
+    conditions: tuple[str, ...] = (),
+) -> Rewrite:
+    """Put the statement of a call behind `if not torch.compiler.is_compiling():`.
+
+    Neighbours whose calls are `alike` go behind the same guard, with the comments between them.
+
+    Raises:
+        Refusal: the value of the call is used, its arguments have effects of their own, or it shares its line.
+    """
+    statement = own_statement(scope, event)
+    _check_arguments(scope, event.node)
+    run = _neighbours(scope, statement, alike) if alike is not None else [statement]
+    file = scope.file
+    (start, _), (_, end) = file.span(run[0]), file.span(run[-1])
+    if _follows(scope, end):
+        raise _shares_line(scope, statement)
+    indent = indentation(file, statement.lineno)
+    opening = f"if not {scope.torch}.compiler.is_compiling():"
+    step = _step(scope)
+    if not _begins_line(scope, run[0]):
+        # `if verbose: print(x)` becomes a block of its own.
+        start, indent = _after_colon(scope, statement)
+        opening = f"{file.newline}{indent}{opening}"
+    body = _indented(file.text[start:end].lstrip(), step)
+    content = f"{opening}{file.newline}{indent}{step}{body}"
+    replacement = Replacement(file, start, end, content)
+    return Rewrite(title, safety, (replacement,), conditions, imports=scope.imports)
+
+
+def removed(scope: Scope, event: Call, title: str, safety: Safety, conditions: tuple[str, ...] = ()) -> Rewrite:
+    """Take the statement of a call out, and its line with it where nothing else stands there.
+
+    Raises:
+        Refusal: the value of the call is used, its arguments have effects of their own, or it shares its line.
+    """
+    statement = own_statement(scope, event)
+    _check_arguments(scope, event.node)
+    file, content = scope.file, ""
+    start, end = file.span(statement)
+    before = _text_before(scope, start)
+    if len(_block(scope, statement)) == 1:
+        content = "pass"
+    elif before.rstrip().endswith(";"):
+        start = start - len(before) + len(before.rstrip().rstrip(";").rstrip())
+    elif before.strip() or _follows(scope, end):
+        raise _shares_line(scope, statement)
+    else:
+        start, end = start - len(before), _next_line(scope, end)
+    return Rewrite(title, safety, (Replacement(file, start, end, content),), conditions)
+
+
+def own_statement(scope: Scope, event: Call) -> ast.Expr:
+    """Return the statement that consists of the call of `event` alone.
+
+    Raises:
+        Refusal: the call is part of an expression.
+    """
+    statement = scope.parents.get(event.node)
+    if isinstance(statement, ast.Expr):
+        return statement
+    shown = scope.quote(event.node)
+    if isinstance(scope.function.node, ast.Lambda):
+        raise Refusal(f"{shown} stands in a lambda, which has no place for a guard; write the lambda as a function")
+    raise Refusal(f"{shown} is part of a larger expression; make it a statement of its own, then it can be guarded")
+
+
+def _check_arguments(scope: Scope, call: ast.Call) -> None:
+    """Refuse arguments that do more than give a value: they would no longer do it in a compiled run."""
+    for argument in [*call.args, *(keyword.value for keyword in call.keywords)]:
+        inner = argument.value if isinstance(argument, ast.Starred) else argument
+        if not is_pure(scope, inner):
+            raise Refusal(
+                f"evaluating {scope.quote(argument)} may have an effect of its own, which would be left out as well; "
+                "assign it to a variable first"
+            )
+
+
+def _neighbours(scope: Scope, statement: ast.Expr, alike: Callable[[ast.Call], bool]) -> list[ast.stmt]:
+    """Return the statements around `statement` that may go behind the same guard, `statement` among them."""
+
+    def fits(one: ast.stmt) -> bool:
+        if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Call) and alike(one.value)):
+            return False
+        try:
+            _check_arguments(scope, one.value)
+        except Refusal:
+            return False
+        return _begins_line(scope, one) and not _follows(scope, scope.file.span(one)[1])
+
+    block = _block(scope, statement)
+    first = last = block.index(statement)
+    if not fits(statement):
+        return [statement]
+    while first > 0 and fits(block[first - 1]):
+        first -= 1
+    while last + 1 < len(block) and fits(block[last + 1]):
+        last += 1
+    return block[first : last + 1]
+
+
+def _block(scope: Scope, statement: ast.stmt) -> list[ast.stmt]:
+    parent = scope.parents[statement]
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(parent, name, None)
+        if isinstance(block, list) and statement in block:
+            return block
+    return [statement]
+
+
+def _after_colon(scope: Scope, statement: ast.stmt) -> tuple[int, str]:
+    """Return where a body on the line of its header begins, and the indentation of a body on lines of its own.
+
+    Raises:
+        Refusal: other statements stand on the line.
+    """
+    start, _ = scope.file.span(statement)
+    before = _text_before(scope, start)
+    if not before.rstrip().endswith(":") or len(_block(scope, statement)) > 1:
+        raise _shares_line(scope, statement)
+    return start - len(before) + len(before.rstrip()), indentation(scope.file, statement.lineno) + _step(scope)
+
+
+def _shares_line(scope: Scope, statement: ast.stmt) -> Refusal:
+    return Refusal(f"{scope.quote(statement)} shares its line with another statement; put it on a line of its own")
+
+
+def _begins_line(scope: Scope, statement: ast.stmt) -> bool:
+    return not _text_before(scope, scope.file.span(statement)[0]).strip()
+
+
+def _text_before(scope: Scope, offset: int) -> str:
+    line, _ = scope.file.position(offset)
+    return scope.file.text[scope.file.line_starts[line - 1] : offset]
+
+
+def _line_end(scope: Scope, offset: int) -> int:
+    line, _ = scope.file.position(offset)
+    return scope.file.line_starts[line - 1] + len(scope.file.line(line))
+
+
+def _next_line(scope: Scope, offset: int) -> int:
+    starts = scope.file.line_starts
+    line, _ = scope.file.position(offset)
+    return starts[line] if line < len(starts) else len(scope.file.text)
+
+
+def _follows(scope: Scope, offset: int) -> bool:
+    """Whether another statement follows on the line."""
+    return scope.file.text[offset : _line_end(scope, offset)].lstrip().startswith(";")
+
+
+def _step(scope: Scope) -> str:
+    """Return one step of indentation as the function has it."""
+    node, first = scope.function.node, scope.function.statements[0]
+    if first.lineno > node.lineno:
+        own, inner = indentation(scope.file, node.lineno), indentation(scope.file, first.lineno)
+        if inner.startswith(own) and inner != own:
+            return inner[len(own) :]
+    return "    "
+
+
+def _indented(text: str, step: str) -> str:
+    """Indent all lines but the first, save for those that begin inside a string."""
+    inside: set[int] = set()
+    opened: list[int] = []
+    lines = text.replace("\r\n", "\n").replace("\r", "\n")
+    for token in tokenize.generate_tokens(io.StringIO(f"{lines}\n").readline):
+        name = tokenize.tok_name[token.type]
+        if name == "STRING":
+            inside.update(range(token.start[0] + 1, token.end[0] + 1))
+        elif name in ("FSTRING_START", "TSTRING_START"):
+            opened.append(token.start[0])
+        elif name in ("FSTRING_END", "TSTRING_END"):
+            inside.update(range(opened.pop() + 1, token.end[0] + 1))
+    # As the tokenizer counts lines: `str.splitlines` would split at form feeds as well.
+    parts = re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text)
+    return "".join(
+        part if number == 1 or number in inside or not part.strip() else step + part
+        for number, part in enumerate(parts, start=1)
+    )

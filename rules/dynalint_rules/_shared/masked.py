@@ -1,0 +1,168 @@
+"""Dropping a test that only spares work: `if mask.any(): x[mask] = 0` does nothing without a selected element."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+
+from dynalint.analysis import kinds as k
+from dynalint.rules import Replacement, Rewrite
+from dynalint_rules._shared.blocks import is_elif, split_test
+from dynalint_rules._shared.choice import finished
+from dynalint_rules._shared.effects import effects_of
+from dynalint_rules._shared.names import is_own
+from dynalint_rules._shared.scope import Scope
+from dynalint_rules._shared.sides import FINITE, NO_RAISE, SAME_FORM
+from dynalint_rules._shared.text import comments, indentation, inner_indentation
+
+# Methods that give a mask with the same elements selected, in another shape.
+_RESHAPING = frozenset({"unsqueeze", "expand", "expand_as", "view", "view_as", "reshape", "contiguous", "bool"})
+
+
+def rewrite_masked(scope: Scope, statement: ast.If) -> Rewrite | None:
+    """Return the rewrite that drops the test of an `if`, None if its body does anything without a selected element.
+
+    Raises:
+        Refusal: one of its values must not be computed on every call.
+    """
+    if statement.orelse or is_elif(scope, statement):
+        return None
+    python, test = split_test(scope, statement)
+    mask = _mask_of(scope, test)
+    if mask is None:
+        return None
+    body = _Body(scope, mask)
+    if not all(body.does_nothing_unselected(one) for one in statement.body):
+        return None
+    effects_of(scope, body.values)
+    file = scope.file
+    own, inner = indentation(file, statement.lineno), inner_indentation(file, statement)
+    indent = own if python is None else inner
+    (start, end), newline = file.span(statement), file.newline
+    found = comments(file, start, end)
+    if found is None:
+        return None
+    spans = [file.span(one) for one in statement.body]
+    loose = [text for offset, text in found if not any(left <= offset < right for left, right in spans)]
+    lines = [*loose, *(scope.text(one).replace(newline + inner, newline + indent) for one in statement.body)]
+    text = f"{newline}{indent}".join(lines)
+    if python is not None:
+        text = f"if {python}:{newline}{indent}{text}"
+    title = "Drop the test, without which nothing changes either"
+    return finished(scope, title, Replacement(file, start, end, text), body.conditions)
+
+
+def _mask_of(scope: Scope, test: ast.expr) -> ast.expr | None:
+    """The mask of which a test asks whether it selects anything: `m.any()`, `torch.any(m)`, `m.sum() > 0`."""
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Gt | ast.NotEq):
+        bound = test.comparators[0]
+        summed = isinstance(bound, ast.Constant) and bound.value == 0 and type(bound.value) is int
+        mask = _reduced(scope, test.left, "sum") if summed else None
+        return mask if mask is not None and _is_bool(scope, mask) else None
+    return _reduced(scope, test, "any")
+
+
+def _reduced(scope: Scope, node: ast.expr, name: str) -> ast.expr | None:
+    """The tensor that a call reduces as a whole by the method or function `name`."""
+    if not isinstance(node, ast.Call) or node.keywords:
+        return None
+    callee = scope.kind(node.func)
+    if isinstance(callee, k.Method) and callee.name == name and not node.args and isinstance(node.func, ast.Attribute):
+        return node.func.value if scope.tensor(node.func.value) is not None else None
+    if isinstance(callee, k.External) and callee.name == f"torch.{name}" and len(node.args) == 1:
+        return node.args[0]
+    return None
+
+
+def _is_bool(scope: Scope, node: ast.expr) -> bool:
+    tensor = scope.tensor(node)
+    return tensor is not None and tensor.dtype == "bool"
+
+
+@dataclass
+class _Body:
+    """Statements that write where `mask` selects; `values` are the expressions that they would always compute."""
+
+    scope: Scope
+    mask: ast.expr
+    values: list[ast.expr] = field(default_factory=list)
+    conditions: list[str] = field(default_factory=list)
+
+    def does_nothing_unselected(self, statement: ast.stmt) -> bool:
+        """Whether a statement changes nothing where the mask selects nothing."""
+        if isinstance(statement, ast.Expr):
+            return self._fills_in_place(statement.value)
+        if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+            return False
+        target, value = statement.targets[0], statement.value
+        if isinstance(target, ast.Subscript):
+            known = _is_bool(self.scope, self.mask) and self._selects(target.slice)
+            return known and self._is_number(value) and self._may_be_written(target.value)
+        return isinstance(target, ast.Name) and not self._reads_mask(target.id) and self._keeps(target.id, value)
+
+    def _fills_in_place(self, value: ast.expr) -> bool:
+        """`x.masked_fill_(mask, 0)`."""
+        if not (isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute)):
+            return False
+        fills = value.func.attr == "masked_fill_" and len(value.args) == 2 and self._selects(value.args[0])
+        return fills and self._is_number(value.args[1]) and self._may_be_written(value.func.value)
+
+    def _may_be_written(self, base: ast.expr) -> bool:
+        while isinstance(base, ast.Subscript):
+            base = base.value
+        if not isinstance(base, ast.Name) or self.scope.tensor(base) is None:
+            return False
+        if not is_own(self.scope, base.id):
+            self.conditions.append(f"`{base.id}` may be written to, even where nothing is selected")
+        return True
+
+    def _keeps(self, name: str, value: ast.expr) -> bool:
+        """`x = x.masked_fill(mask, 0)` and `x = torch.where(mask, y, x)`."""
+        if not isinstance(value, ast.Call) or value.keywords:
+            return False
+        callee = self.scope.kind(value.func)
+        if isinstance(callee, k.Method) and isinstance(value.func, ast.Attribute):
+            owner = value.func.value
+            fits = callee.name == "masked_fill" and len(value.args) == 2 and self._is_number(value.args[1])
+            kept = fits and isinstance(owner, ast.Name) and owner.id == name
+        else:
+            fits = isinstance(callee, k.External) and callee.name == "torch.where" and len(value.args) == 3
+            kept = fits and isinstance(value.args[2], ast.Name) and value.args[2].id == name
+            if kept:
+                self.values.append(value.args[1])
+                number = self._is_number(value.args[1])
+                self.conditions += [SAME_FORM] if number else [SAME_FORM, NO_RAISE, FINITE]
+        if not (kept and self._selects(value.args[0])):
+            return False
+        self.conditions.append(f"the mask is not larger than `{name}`")
+        if not is_own(self.scope, name):
+            self.conditions.append(f"nothing relies on getting the very tensor `{name}` rather than an equal copy")
+        return True
+
+    def _selects(self, node: ast.expr) -> bool:
+        """Whether an index or argument is the mask, in whatever shape."""
+        while ast.dump(node) != ast.dump(self.mask):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _RESHAPING:
+                self.values += node.args
+                node = node.func.value
+            elif isinstance(node, ast.Subscript) and _adds_dimensions(node.slice):
+                node = node.value
+            else:
+                return False
+        return True
+
+    def _is_number(self, node: ast.expr) -> bool:
+        return k.is_number(self.scope.kind(node))
+
+    def _reads_mask(self, name: str) -> bool:
+        return any(isinstance(node, ast.Name) and node.id == name for node in ast.walk(self.mask))
+
+
+def _adds_dimensions(index: ast.expr) -> bool:
+    """Whether an index only adds dimensions, as `[..., None]` does."""
+    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    return all(
+        (isinstance(part, ast.Constant) and part.value in (None, ...))
+        or (isinstance(part, ast.Slice) and part.lower is part.upper is part.step is None)
+        for part in parts
+    )

@@ -1,0 +1,227 @@
+"""What becomes of a local name in its function: where it is read, whether its tensor is its own, whether it changes."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.index import walk_function
+from dynalint.analysis.kinds import NOTHING, Kind, join
+from dynalint_rules._shared.scope import Scope
+
+# Methods that return their own tensor, or one that shares its memory, at least for some arguments.
+_VIEWS = frozenset(
+    "alias as_strided broadcast_to chunk contiguous cpu cuda detach diagonal double expand expand_as "
+    "flatten float half bfloat16 bool int long imag movedim moveaxis narrow permute ravel real reshape "
+    "reshape_as requires_grad_ select split squeeze swapaxes swapdims t tensor_split to transpose type "
+    "type_as unbind unflatten unfold unsqueeze values view view_as view_as_real view_as_complex dropout".split()
+)
+
+# Layers that may return their argument, or a view of it.
+_MAY_PASS_ON = ("Identity", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "Flatten", "Unflatten", "Sequential")
+
+
+def loads(scope: Scope, name: str) -> Iterator[ast.Name]:
+    """Yield every place of the function, nested functions included, that reads `name`."""
+    for node in ast.walk(scope.function.node):
+        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load):
+            yield node
+
+
+def within(node: ast.AST, outer: ast.AST, scope: Scope) -> bool:
+    """Whether `node` is `outer` or stands inside it."""
+    current: ast.AST | None = node
+    while current is not None:
+        if current is outer:
+            return True
+        current = scope.parents.get(current)
+    return False
+
+
+def kind_of_name(scope: Scope, name: str, around: ast.stmt) -> Kind:
+    """Return the kind that `name` has at `around`, as its readers see it; `NOTHING` if nobody reads it.
+
+    What is read after the statement is the join of what it leaves and what was there before, so it says most.
+    """
+    found: Kind = NOTHING
+    for node in loads(scope, name):
+        known = scope.kinds.get(node)
+        if known is not None and (node.lineno > (around.end_lineno or 0) or within(node, around, scope)):
+            found = join(found, known)
+    return found
+
+
+def is_bound_before(scope: Scope, name: str, statement: ast.stmt) -> bool:
+    """Whether `name` has a value on every way to `statement`."""
+    arguments = scope.function.node.args
+    named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    if any(argument.arg == name for argument in named):
+        return True
+    current: ast.AST = statement
+    while current is not scope.function.node:
+        parent = scope.parents.get(current)
+        if parent is None:
+            return False
+        for block in ("body", "orelse", "finalbody"):
+            statements = getattr(parent, block, ())
+            earlier = (
+                statements[: statements.index(current)]
+                if isinstance(statements, list) and current in statements
+                else ()
+            )
+            if any(_always_binds(one, name) for one in earlier):
+                return True
+        if isinstance(parent, ast.For) and _has_target(parent.target, name) and current in parent.body:
+            return True
+        current = parent
+    return False
+
+
+def _always_binds(statement: ast.stmt, name: str) -> bool:
+    if isinstance(statement, ast.Assign):
+        return any(_has_target(target, name) for target in statement.targets)
+    if isinstance(statement, ast.AnnAssign):
+        return statement.value is not None and _has_target(statement.target, name)
+    if isinstance(statement, ast.AugAssign):
+        return _has_target(statement.target, name)
+    if isinstance(statement, ast.If) and statement.orelse:
+        return all(any(_always_binds(one, name) for one in block) for block in (statement.body, statement.orelse))
+    if isinstance(statement, ast.With):
+        return any(_always_binds(one, name) for one in statement.body)
+    return False
+
+
+def _has_target(target: ast.expr, name: str) -> bool:
+    if isinstance(target, ast.Name):
+        return target.id == name
+    if isinstance(target, ast.Tuple | ast.List):
+        return any(_has_target(element, name) for element in target.elts)
+    return isinstance(target, ast.Starred) and _has_target(target.value, name)
+
+
+def changed_in_place(scope: Scope, name: str, outside: ast.AST | None = None) -> ast.AST | None:
+    """Return a place of the function where the tensor under `name` is changed in place, None if there is none.
+
+    Places inside `outside` do not count.
+    """
+    for node in walk_function(scope.function.node):
+        if outside is not None and within(node, outside, scope):
+            continue
+        if isinstance(node, ast.AugAssign):
+            target: ast.expr = node.target
+            if isinstance(target, ast.Name) and target.id == name and k.is_number(kind_of_name(scope, name, node)):
+                continue
+            while isinstance(target, ast.Subscript):
+                target = target.value
+            if isinstance(target, ast.Name) and target.id == name:
+                return node
+        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
+            base = node.value
+            while isinstance(base, ast.Subscript | ast.Attribute):
+                base = base.value
+            if isinstance(base, ast.Name) and base.id == name:
+                return node
+        elif isinstance(node, ast.Call) and _changes(node, name):
+            return node
+    return None
+
+
+def _changes(node: ast.Call, name: str) -> bool:
+    """Whether a call is of a method of `name` that works in place, or writes into `name` as `out`."""
+    function = node.func
+    if isinstance(function, ast.Attribute) and function.attr.endswith("_") and not function.attr.endswith("__"):
+        owner = function.value
+        while isinstance(owner, ast.Subscript | ast.Attribute | ast.Call):
+            owner = owner.func if isinstance(owner, ast.Call) else owner.value
+        first = node.args[0] if node.args else None
+        if any(isinstance(one, ast.Name) and one.id == name for one in (owner, first)):
+            return True
+    return any(
+        keyword.arg == "out" and isinstance(keyword.value, ast.Name) and keyword.value.id == name
+        for keyword in node.keywords
+    )
+
+
+def is_own(scope: Scope, name: str) -> bool:
+    """Whether `name` always holds a tensor made in this function that nothing else refers to.
+
+    For such a tensor it makes no difference whether a branch keeps it or puts an equal copy in its place.
+    """
+    arguments = scope.function.node.args
+    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
+    if any(argument is not None and argument.arg == name for argument in every):
+        return False
+    stores = 0
+    for node in ast.walk(scope.function.node):
+        if isinstance(node, ast.Name) and node.id == name:
+            parent = scope.parents.get(node)
+            if isinstance(node.ctx, ast.Load):
+                if not _is_read_only(scope, node, parent):
+                    return False
+            elif (
+                isinstance(parent, ast.Assign) and parent.targets == [node] and makes_tensor(scope, parent.value, name)
+            ):
+                stores += 1
+            elif not isinstance(parent, ast.AugAssign):
+                return False
+    return stores > 0
+
+
+def makes_tensor(scope: Scope, value: ast.expr, own: str = "") -> bool:
+    """Whether an expression gives a tensor that did not exist before; the name `own` counts as one."""
+    if isinstance(value, ast.Name):
+        return value.id == own
+    if isinstance(value, ast.BinOp | ast.Compare):
+        return scope.tensor(value) is not None
+    if isinstance(value, ast.UnaryOp):
+        return not isinstance(value.op, ast.UAdd) and scope.tensor(value) is not None
+    if isinstance(value, ast.Call) and scope.tensor(value) is not None:
+        callee = scope.kind(value.func)
+        if isinstance(callee, k.Object):
+            return callee.type.startswith("torch.nn.") and not callee.type.endswith(_MAY_PASS_ON)
+        name = callee.name if isinstance(callee, k.Method | k.External) else ""
+        last = name.rpartition(".")[2]
+        known = isinstance(callee, k.Method) or name.startswith("torch.")
+        return (
+            known
+            and last not in _VIEWS
+            and not last.endswith("_")
+            and not name.startswith("torch.nn.functional.dropout")
+        )
+    return False
+
+
+def _is_read_only(scope: Scope, node: ast.Name, parent: ast.AST | None) -> bool:
+    """Whether this use of a tensor neither keeps a reference to it nor makes a view of it."""
+    if isinstance(parent, ast.BinOp | ast.Compare | ast.UnaryOp | ast.Return):
+        return True
+    if isinstance(parent, ast.If | ast.IfExp | ast.While):
+        return parent.test is node
+    if isinstance(parent, ast.Attribute):
+        use = scope.parents.get(parent)
+        if isinstance(use, ast.Call) and use.func is parent:
+            return parent.attr not in _VIEWS
+        return parent.attr in ("shape", "dtype", "device", "ndim", "requires_grad")
+    if isinstance(parent, ast.Call) and node in parent.args:
+        return makes_tensor(scope, parent)
+    return False
+
+
+def only_value(scope: Scope, name: str, outside: ast.AST) -> ast.expr | None:
+    """Return the expression that a local name gets its value from, None if it is a parameter or has several.
+
+    What is assigned inside `outside` does not count.
+    """
+    arguments = scope.function.node.args
+    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
+    inside = {id(node) for node in ast.walk(outside)}
+    stores = [
+        node
+        for node in ast.walk(scope.function.node)
+        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store) and id(node) not in inside
+    ]
+    if len(stores) != 1 or any(argument is not None and argument.arg == name for argument in every):
+        return None
+    parent = scope.parents.get(stores[0])
+    return parent.value if isinstance(parent, ast.Assign) and parent.targets == stores else None

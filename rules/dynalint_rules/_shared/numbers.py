@@ -1,0 +1,364 @@
+"""What becomes of the uses of a number read out of a tensor when it stays a 0-dim tensor instead.
+
+A number and a 0-dim tensor of the same value give the same results in arithmetic with other tensors, as long as the
+dtype comes out the same. They do not in a test, as an index, as a size, in a store or in a call of unknown code; there
+the rewrite is refused.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.index import walk_function
+from dynalint.findings import Safety
+from dynalint_rules._shared.names import kind_of_name
+from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
+from dynalint_rules._shared.text import atom
+
+_ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod)
+_ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
+# Their result shares no memory with the tensor they are called on.
+_FRESH = frozenset(
+    "sum mean prod max min amax amin norm std var median mode argmax argmin any all count_nonzero logsumexp nansum "
+    "nanmean abs exp log sqrt square pow add sub mul div".split()
+)
+# Where a function of torch takes a 0-dim tensor as well as a number: positions (without a receiver) and keywords.
+_TAKES_EITHER: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
+    "torch.full": ((1,), ("fill_value",)),
+    "torch.where": ((1, 2), ("input", "other")),
+    "torch.masked_fill": ((2,), ("value",)),
+    "Tensor.masked_fill": ((1,), ("value",)),
+    "Tensor.masked_fill_": ((1,), ("value",)),
+    "Tensor.fill_": ((0,), ("value",)),
+    "Tensor.where": ((1,), ("other",)),
+    **{f"torch.{name}": ((1,), ("other",)) for name in ("add", "sub", "mul", "div")},
+    **{f"Tensor.{name}": ((0,), ("other",)) for name in ("add", "sub", "mul", "div", "add_", "sub_", "mul_", "div_")},
+}
+_SHOWS = ("builtins.print", "logging.", "warnings.")
+_CLAMPS = frozenset({"torch.clamp", "torch.clip", "Tensor.clamp", "Tensor.clip", "Tensor.clamp_", "Tensor.clip_"})
+
+
+@dataclass
+class Flow:
+    """What keeping the tensor asks for (`conditions`) and what it changes by nature (`changes`), one clause each."""
+
+    conditions: dict[str, None] = field(default_factory=dict)
+    changes: dict[str, None] = field(default_factory=dict)
+
+    @property
+    def safety(self) -> Safety:
+        """How far the rewrite may be trusted."""
+        return "unsafe" if self.changes else "conditional"
+
+    @property
+    def clauses(self) -> tuple[str, ...]:
+        """Everything to be named with the fix, what it changes first."""
+        return (*self.changes, *self.conditions)
+
+
+@dataclass(frozen=True)
+class Detached:
+    """`text` reads a tensor as a 0-dim tensor without gradient; `conditions` say when that is the number's value."""
+
+    text: str
+    conditions: tuple[str, ...]
+
+
+def detached(scope: Scope, source: ast.expr, text: str | None = None) -> Detached:
+    """Return what stands for the number in the one element of `source`; `text` is that of the source if it has one.
+
+    Raises:
+        Refusal: `source` is no torch tensor.
+    """
+    tensor = k.only_tensor(scope.kind(source))
+    shown = scope.quote(source)
+    if tensor is None or tensor.array:
+        raise Refusal(f"{shown} is a NumPy array, which has no `.detach()`; compute with tensors instead")
+    text = f"{atom(source, scope.text(source)) if text is None else text}.detach()"
+    conditions = [f"{shown} is on the CPU or on the device of what it meets"]
+    if not _is_fresh(scope, source):
+        # A number is a copy; a detached tensor shares memory and would follow later changes in place.
+        text += ".clone()"
+    if tensor.rank is None:
+        conditions.insert(0, f"{shown} has no dimensions")
+    elif tensor.rank > 0:
+        text += ".reshape(())"
+    return Detached(text, tuple(conditions))
+
+
+def _is_fresh(scope: Scope, node: ast.expr) -> bool:
+    if isinstance(node, ast.BinOp | ast.Compare):
+        return True
+    if isinstance(node, ast.Call):
+        return callee(scope, node).rpartition(".")[2] in _FRESH
+    return False
+
+
+def callee(scope: Scope, node: ast.Call) -> str:
+    """Return the dotted name of what a call calls, as events have it: "torch.full", "Tensor.item"; "" if unknown."""
+    kind = scope.kind(node.func)
+    if isinstance(kind, k.External):
+        return str(scope.project.api.canonical(kind.name))
+    if isinstance(kind, k.Method):
+        owner = k.only_tensor(kind.receiver)
+        if owner is not None:
+            return f"Tensor.{kind.name}"
+        if isinstance(kind.receiver, k.Object):
+            return f"{kind.receiver.type}.{kind.name}"
+    return ""
+
+
+def flow_of(scope: Scope, node: ast.expr, dtype: k.DType | None) -> Flow:
+    """Follow the number that `node` gives to all its uses, as if it were a 0-dim tensor of that class of dtypes.
+
+    Raises:
+        Refusal: at least one of the uses takes no tensor, or nothing is known of it.
+    """
+    follower = _Follower(scope)
+    follower.climb(node, dtype)
+    return follower.flow
+
+
+@dataclass
+class _Follower:
+    scope: Scope
+    flow: Flow = field(default_factory=Flow)
+    names: set[str] = field(default_factory=set)
+
+    def climb(self, node: ast.expr, dtype: k.DType | None) -> None:
+        """Judge the one use that stands around `node`, and those that this leads to."""
+        parent = self.scope.parents[node]
+        if isinstance(parent, ast.keyword):
+            parent = self.scope.parents[parent]
+        if isinstance(parent, ast.BinOp):
+            self._operation(parent, node, dtype)
+        elif isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.USub | ast.UAdd):
+            self.climb(parent, dtype)
+        elif isinstance(parent, ast.AugAssign) and node is parent.value:
+            self._in_place(parent, node, dtype)
+        elif isinstance(parent, ast.Compare):
+            self._comparison(parent, node, dtype)
+        elif isinstance(parent, ast.Call):
+            self._argument(parent, node, dtype)
+        elif isinstance(parent, ast.FormattedValue) and parent.conversion == -1 and parent.value is node:
+            self._formatted(parent)
+        elif isinstance(parent, ast.Assign | ast.AnnAssign | ast.Tuple | ast.List | ast.Dict | ast.Return):
+            self._result(parent, node, dtype)
+        else:
+            self._refuse(parent, node)
+
+    def _formatted(self, part: ast.FormattedValue) -> None:
+        """A 0-dim tensor formats as its number does, but who prints the text has ended the graph already."""
+        text = self.scope.parents.get(part)
+        call = self.scope.parents.get(text) if text is not None else None
+        if isinstance(call, ast.Call) and callee(self.scope, call).startswith(_SHOWS):
+            shown = self.scope.quote(part.value)
+            raise Refusal(f"{shown} is only shown; put the statement behind `if not torch.compiler.is_compiling():`")
+
+    def _operation(self, operation: ast.BinOp, node: ast.expr, dtype: k.DType | None) -> None:
+        other = operation.right if node is operation.left else operation.left
+        kind = self.scope.kind(other)
+        shown = self.scope.quote(operation)
+        if not isinstance(operation.op, _ARITHMETIC):
+            raise Refusal(f"{shown} does not come out the same with a tensor; write that step with tensors by hand")
+        tensor = as_tensor(kind)
+        if tensor is not None:
+            self._meet(tensor, dtype, operation)
+        elif k.is_number(kind):
+            integral = dtype == "int" and all(isinstance(one, k.Value) and one.type == "int" for one in kind.members)
+            defined = isinstance(operation.op, ast.Add | ast.Sub | ast.Mult) or (
+                isinstance(operation.op, ast.FloorDiv | ast.Mod) and other is operation.right and _is_nonzero(kind)
+            )
+            if not (integral and defined):
+                clause = f"{shown} is computed in the precision of the tensor, and gives inf or nan where Python raises"
+                self.flow.changes[clause] = None
+                floats = any(isinstance(one, k.Value) and one.type == "float" for one in kind.members)
+                dtype = "float" if floats or isinstance(operation.op, ast.Div) else dtype
+            self.climb(operation, dtype)
+        else:
+            raise Refusal(f"dynalint does not know what {self.scope.quote(other)} in {shown} is; rewrite it by hand")
+
+    def _in_place(self, statement: ast.AugAssign, node: ast.expr, dtype: k.DType | None) -> None:
+        target = statement.target
+        kind = kind_of_name(self.scope, target.id, statement) if isinstance(target, ast.Name) else k.UNKNOWN
+        tensor = as_tensor(kind)
+        if tensor is None or not isinstance(statement.op, _ARITHMETIC):
+            shown = self.scope.quote(statement)
+            raise Refusal(f"{shown} sums up numbers; start from a tensor and sum up tensors by hand")
+        self._meet(tensor, dtype, node)
+
+    def _comparison(self, comparison: ast.Compare, node: ast.expr, dtype: k.DType | None) -> None:
+        other = comparison.comparators[0] if node is comparison.left else comparison.left
+        tensor = as_tensor(self.scope.kind(other))
+        shown = self.scope.quote(comparison)
+        if len(comparison.ops) > 1 or not isinstance(comparison.ops[0], _ORDER) or tensor is None:
+            raise Refusal(
+                f"{shown} decides something in Python, which a tensor cannot do in one graph; "
+                "select with `torch.where` by hand"
+            )
+        self._meet(tensor, dtype, comparison)
+
+    def _argument(self, call: ast.Call, node: ast.expr, dtype: k.DType | None) -> None:
+        name = callee(self.scope, call)
+        position = next((at for at, argument in enumerate(call.args) if argument is node), None)
+        keyword = next((one.arg for one in call.keywords if one.value is node), None)
+        if name in ("builtins.max", "builtins.min") and position is not None and len(call.args) > 1:
+            self._extreme(call, node, position, dtype)
+        elif name == "builtins.abs":
+            self.climb(call, dtype)
+        elif name in _CLAMPS and self._is_one_bound(call, name, node):
+            self._meet_argument(call, name, dtype)
+        elif name in _TAKES_EITHER:
+            positions, keywords = _TAKES_EITHER[name]
+            if position not in positions and keyword not in keywords:
+                self._refuse(call, node)
+            if name != "torch.full":  # its result has the default dtype either way
+                self._meet_argument(call, name, dtype)
+        else:
+            self._refuse(call, node)
+
+    def _meet_argument(self, call: ast.Call, name: str, dtype: k.DType | None) -> None:
+        subject = call.args[0] if name.startswith("torch.") and call.args else None
+        if isinstance(call.func, ast.Attribute) and name.startswith("Tensor."):
+            subject = call.func.value
+        if name in ("torch.where", "Tensor.where"):
+            subject = None  # what decides is the other branch
+        self._meet(as_tensor(self.scope.kind(subject)) if subject is not None else None, dtype, call)
+
+    def _is_one_bound(self, call: ast.Call, name: str, node: ast.expr) -> bool:
+        """Whether a clamp has no other bound than `node`: a number and a tensor do not go together."""
+        bounds = [*call.args[1 if name.startswith("torch.") else 0 :], *(one.value for one in call.keywords)]
+        return all(one is node or (isinstance(one, ast.Constant) and one.value is None) for one in bounds)
+
+    def _extreme(self, call: ast.Call, node: ast.expr, position: int, dtype: k.DType | None) -> None:
+        others = [self.scope.kind(argument) for argument in call.args if argument is not node]
+        if call.keywords or not all(k.is_number(kind) for kind in others):
+            self._refuse(call, node)
+        if dtype == "float" and position > 0:
+            self.flow.conditions[f"{self.scope.quote(node)} is never NaN"] = None
+        types = {one.type for kind in others for one in kind.members if isinstance(one, k.Value)}
+        self.climb(call, dtype if dtype == "float" or types <= {"int"} else None)
+
+    def _result(self, parent: ast.AST, node: ast.expr, dtype: k.DType | None) -> None:
+        """The number is given a name, or returned, maybe as part of a tuple, list or dict."""
+        outer = self.scope.parents.get(parent)
+        if isinstance(parent, ast.Tuple) and isinstance(outer, ast.Assign) and outer.value is parent:
+            target = outer.targets[0]
+            if len(outer.targets) == 1 and isinstance(target, ast.Tuple) and len(target.elts) == len(parent.elts):
+                self._follow_name(target.elts[parent.elts.index(node)], outer, dtype)
+                return
+        if isinstance(parent, ast.Assign) and len(parent.targets) == 1:
+            self._follow_name(parent.targets[0], parent, dtype)
+        elif isinstance(parent, ast.AnnAssign):
+            self._follow_name(parent.target, parent, dtype)
+        elif isinstance(parent, ast.Return) or (isinstance(parent, ast.expr) and self._is_returned(parent)):
+            self._returned(node)
+        else:
+            self._refuse(parent, node)
+
+    def _is_returned(self, node: ast.expr) -> bool:
+        parent = self.scope.parents.get(node)
+        if isinstance(parent, ast.Return):
+            return True
+        return isinstance(parent, ast.Tuple | ast.List | ast.Dict) and self._is_returned(parent)
+
+    def _returned(self, node: ast.expr) -> None:
+        caller = self.scope.function.caller
+        if caller is not None:
+            shown = self.scope.quote(node)
+            raise Refusal(f"{shown} is returned to `{caller.qualname}`, which may need a number; change both by hand")
+        self.flow.changes["the caller receives a 0-dim tensor instead of a number"] = None
+
+    def _follow_name(self, target: ast.expr, statement: ast.stmt, dtype: k.DType | None) -> None:
+        if not isinstance(target, ast.Name):
+            raise Refusal(
+                f"{self.scope.quote(target)} keeps the number after this statement; "
+                "store the tensor's `.detach()` by hand if every reader takes a tensor"
+            )
+        name = target.id
+        uses = list(_uses(self.scope, name))
+        stores = [use for use in uses if not isinstance(use.ctx, ast.Load)]
+        if stores != [target] or name not in self.scope.function.locals or name in _parameters(self.scope):
+            raise Refusal(f"`{name}` is set at more than one place; give this value a name of its own first")
+        own = set(walk_function(self.scope.function.node))
+        if any(use not in own for use in uses):
+            raise Refusal(f"`{name}` is used in a nested function; pass it there as a tensor by hand")
+        loads = [use for use in uses if use is not target]
+        if not loads:
+            raise Refusal(f"`{name}` is never used; delete {self.scope.quote(statement)}")
+        if name not in self.names:
+            self.names.add(name)
+            for use in loads:
+                self.climb(use, dtype)
+
+    def _meet(self, tensor: k.Tensor | None, dtype: k.DType | None, where: ast.expr) -> None:
+        """Note what must hold for the dtype of the result to stay, when a number meets a tensor.
+
+        A number never changes the dtype within its category. A 0-dim tensor does not either, unless the other one has
+        no dimensions too; and in a higher category it brings a dtype of its own, a number the default dtype.
+        """
+        ranks = ("bool", "int", "float", "complex")
+        if tensor is not None and tensor.dtype is not None and dtype is not None:
+            by_category = ranks.index(dtype) - ranks.index(tensor.dtype)
+            if by_category <= 0 and (tensor.rank or (by_category < 0 and dtype in ("bool", "int"))):
+                return
+        self.flow.conditions[f"the dtype of {self.scope.quote(where)} stays the same"] = None
+
+    def _refuse(self, parent: ast.AST, node: ast.expr) -> None:
+        quote, shown = self.scope.quote, self.scope.quote(node)
+        if isinstance(parent, ast.Subscript | ast.Slice):
+            reason = f"{shown} is an index or a slice bound; use `index_select`, or a mask over the whole dimension"
+        elif isinstance(parent, ast.If | ast.While | ast.IfExp | ast.BoolOp | ast.Assert) or _is_not(parent):
+            reason = f"{shown} decides a branch, which a tensor cannot do in one graph; use `torch.where` by hand"
+        elif isinstance(parent, ast.Call) and callee(self.scope, parent).startswith(_SHOWS):
+            reason = f"{shown} is only shown; put the statement behind `if not torch.compiler.is_compiling():`"
+        elif isinstance(parent, ast.Call):
+            reason = f"{quote(parent)} takes {shown} as a number; pass it the tensor's `.detach()` if a tensor would do"
+        elif isinstance(parent, ast.Expr):
+            reason = f"the value of {shown} is not used; delete the statement"
+        elif isinstance(parent, ast.expr | ast.stmt):
+            reason = f"{quote(parent)} needs {shown} as a number; read it after the compiled function has returned"
+        else:
+            reason = f"{shown} is needed as a number; read it after the compiled function has returned"
+        raise Refusal(reason)
+
+
+def tail(scope: Scope, call: ast.Call, method: str) -> tuple[int, int]:
+    """Return the offsets of `.method()` at the end of a method call without arguments.
+
+    Raises:
+        Refusal: a comment or a line break stands in between.
+    """
+    start, end = scope.file.span(call)
+    match = re.search(rf"\.{method}\(\s*\)$", scope.file.text[start:end])
+    if match is None:
+        raise Refusal(f"the call of `.{method}()` is spread over lines; put it on one line first")
+    return start + match.start(), end
+
+
+def with_conditions(flow: Flow, found: Detached) -> Flow:
+    """Return `flow` with the conditions of the detached tensor added."""
+    return replace(flow, conditions={**dict.fromkeys(found.conditions), **flow.conditions})
+
+
+def _uses(scope: Scope, name: str) -> Iterator[ast.Name]:
+    for node in ast.walk(scope.function.node):
+        if isinstance(node, ast.Name) and node.id == name:
+            yield node
+
+
+def _parameters(scope: Scope) -> set[str]:
+    return {node.arg for node in ast.walk(scope.function.node.args) if isinstance(node, ast.arg)}
+
+
+def _is_nonzero(kind: k.Kind) -> bool:
+    """Whether a number is known, and not zero."""
+    return isinstance(kind, k.Value) and kind.constant is not k.MISSING and bool(kind.constant)
+
+
+def _is_not(node: ast.AST) -> bool:
+    return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)

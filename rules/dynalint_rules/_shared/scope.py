@@ -1,0 +1,119 @@
+"""What a rewrite works in: one function, the kinds of its expressions, and the name that torch has there."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from dynalint.analysis.events import Event
+from dynalint.analysis.index import FunctionInfo, Import, ModuleInfo
+from dynalint.analysis.kinds import UNKNOWN, Kind, Tensor
+from dynalint.analysis.project import Project
+from dynalint.analysis.source import SourceFile
+
+_LONGEST_QUOTE = 60
+
+
+class Refusal(Exception):  # noqa: N818 -- no error: the answer that there is no rewrite
+    """A rewrite is not possible; the text is the sentence that says why and what to do by hand."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """One function to be rewritten.
+
+    `kinds` and `parents` are by node, as the project gives them; a rewrite may add kinds for nodes of its own.
+    `torch` is the name under which the function can reach the module torch, `imports` what must be imported for it.
+    `renamed` are reads of names for which a rewrite has put other names.
+    """
+
+    project: Project
+    function: FunctionInfo
+    kinds: dict[ast.AST, Kind]
+    parents: Mapping[ast.AST, ast.AST]
+    torch: str
+    imports: tuple[str, ...]
+    renamed: dict[ast.AST, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, event: Event, project: Project) -> Scope:
+        """Return the scope of an event.
+
+        Raises:
+            Refusal: there is no name by which the function could reach torch.
+        """
+        function = event.function
+        name, imports = torch_name(function)
+        return cls(project, function, dict(project.kinds(function)), project.parents(function), name, imports)
+
+    @property
+    def file(self) -> SourceFile:
+        """The file that holds the function."""
+        return self.function.file
+
+    def kind(self, node: ast.AST) -> Kind:
+        """Return the kind of an expression."""
+        return self.kinds.get(node, UNKNOWN)
+
+    def tensor(self, node: ast.AST) -> Tensor | None:
+        """Return the kind of an expression that is certainly a torch tensor, else None."""
+        return as_tensor(self.kind(node))
+
+    def text(self, node: ast.expr | ast.stmt) -> str:
+        """Return the text of a node as it stands in the file."""
+        return self.file.segment(node)
+
+    def quote(self, node: ast.expr | ast.stmt) -> str:
+        """Return the text of a node for a sentence: in backticks, on one line, cut if it is long."""
+        return quote(self.file, node)
+
+    def fresh_name(self, stem: str, others: Iterable[str] = ()) -> str:
+        """Return `stem`, or `stem` with a number, as a name that means nothing here and is none of `others`."""
+        taken = {node.id for node in ast.walk(self.function.node) if isinstance(node, ast.Name)}
+        taken |= self.function.locals | self.function.module.bindings.keys() | set(dir(builtins)) | set(others)
+        name, number = stem, 2
+        while name in taken:
+            name, number = f"{stem}_{number}", number + 1
+        return name
+
+
+def as_tensor(kind: Kind) -> Tensor | None:
+    """Return the torch tensor that `kind` certainly is, else None: not for None, not for a NumPy array."""
+    return kind if isinstance(kind, Tensor) and not kind.array else None
+
+
+def quote(file: SourceFile, node: ast.expr | ast.stmt) -> str:
+    """Return the text of a node for a sentence: in backticks, on one line, cut if it is long."""
+    text = " ".join(file.segment(node).split())
+    if len(text) > _LONGEST_QUOTE:
+        text = f"{text[: _LONGEST_QUOTE - 4].rstrip()} ..."
+    return f"`{text}`"
+
+
+def torch_name(function: FunctionInfo) -> tuple[str, tuple[str, ...]]:
+    """Return the name by which `function` reaches the module torch, and the imports needed for it.
+
+    Raises:
+        Refusal: the file does not import torch, and the name `torch` is taken.
+    """
+    for name, binding in function.module.bindings.items():
+        if binding == Import("torch", None) and not _shadowed(name, function):
+            return name, ()
+    if _is_taken("torch", function.module) or _shadowed("torch", function):
+        raise Refusal("the name `torch` means something else here; import torch under a name of its own first")
+    return "torch", ("import torch",)
+
+
+def _shadowed(name: str, function: FunctionInfo) -> bool:
+    inner: FunctionInfo | None = function
+    while inner is not None:
+        if name in inner.locals:
+            return True
+        inner = inner.parent
+    return False
+
+
+def _is_taken(name: str, module: ModuleInfo) -> bool:
+    return name in module.bindings and module.bindings[name] != Import("torch", None)

@@ -1,0 +1,79 @@
+"""Text of the file that is rewritten: indentation, comments, calls that fit their line."""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+from collections.abc import Sequence
+
+from dynalint.analysis.source import SourceFile
+
+WIDTH = 120
+"""Columns that a line of new code may take before it is wrapped."""
+
+_ATOMS = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.List, ast.Dict, ast.Set, ast.ListComp)
+
+
+def indentation(file: SourceFile, number: int) -> str:
+    """Return the white space that a line begins with."""
+    line = file.line(number)
+    return line[: len(line) - len(line.lstrip(" \t\f"))]
+
+
+def inner_indentation(file: SourceFile, statement: ast.If) -> str:
+    """Return the indentation of the body of a statement; one step more than its own where the body has no line."""
+    own = indentation(file, statement.lineno)
+    first = statement.body[0]
+    if first.lineno > statement.lineno and indentation(file, first.lineno).startswith(own):
+        return indentation(file, first.lineno)
+    return own + ("\t" if own.endswith("\t") else "    ")
+
+
+def comments(file: SourceFile, start: int, end: int) -> list[tuple[int, str]] | None:
+    """Return the comments between two offsets, each with its offset; None if the text cannot be split into tokens."""
+    first_line, _ = file.position(start)
+    base = file.line_starts[first_line - 1]
+    # The tokenizer counts "\r" as a line ending only in "\r\n", so the other endings are made equal first.
+    text = file.text[base:end].replace("\r\n", " \n").replace("\r", "\n")
+    starts = [0, *(index + 1 for index, character in enumerate(text) if character == "\n")]
+    found = []
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.COMMENT:
+                offset = base + starts[token.start[0] - 1] + token.start[1]
+                if offset >= start:
+                    found.append((offset, token.string.rstrip()))
+    except (tokenize.TokenError, IndentationError, SyntaxError):
+        return None
+    return found
+
+
+def atom(node: ast.expr, text: str) -> str:
+    """Return the text of an expression so that an operator or a method may follow it."""
+    return text if isinstance(node, _ATOMS) else f"({text})"
+
+
+def call(name: str, arguments: Sequence[str], *, column: int, indent: str, newline: str, after: int = 0) -> str:
+    """Return `name(arguments)`, on one line if it fits, else with one argument a line.
+
+    `column` is where it starts, `indent` the indentation of the statement that it stands in, `after` the number of
+    characters that follow it on its line.
+    """
+    flat = f"{name}({', '.join(arguments)})"
+    if column + len(flat) + after <= WIDTH and "\n" not in flat and "\r" not in flat:
+        return flat
+    step = indent + ("\t" if indent.endswith("\t") else "    ")
+    lines = "".join(f"{step}{argument},{newline}" for argument in arguments)
+    return f"{name}({newline}{lines}{indent})"
+
+
+def held_together(text: str) -> str:
+    """Put an expression that goes over several lines in parentheses, unless some of its own hold it together."""
+    if "\n" not in text and "\r" not in text:
+        return text
+    try:
+        ast.parse(text.replace("\r\n", "\n").replace("\r", "\n"))
+    except SyntaxError:
+        return f"({text})"
+    return text

@@ -1,0 +1,183 @@
+"""Where an attribute of a module is used in the project, and whose attribute each use is."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.index import ClassInfo, FunctionInfo, ModuleInfo
+from dynalint.analysis.kinds import UNKNOWN, Kind
+from dynalint.analysis.project import Project
+from dynalint.analysis.source import SourceFile
+from dynalint_rules._shared.scope import Refusal, quote
+
+_BY_NAME = frozenset({"getattr", "setattr", "hasattr", "delattr", "attrgetter", "__getattr__", "__setattr__"})
+_HOOKS = ("__setattr__", "__getattribute__", "__delattr__", "__slots__")
+
+
+@dataclass(frozen=True)
+class Use:
+    """One `owner.name` in the code: `node` in `function`, or at the top level of the file where that is None."""
+
+    file: SourceFile
+    function: FunctionInfo | None
+    node: ast.Attribute
+    project: Project
+
+    @property
+    def place(self) -> str:
+        """File and line for a sentence."""
+        return f"{self.file.path.name}:{self.node.lineno}"
+
+    @property
+    def stored(self) -> bool:
+        """Whether it is assigned to or deleted."""
+        return not isinstance(self.node.ctx, ast.Load)
+
+    def parent(self, node: ast.AST) -> ast.AST | None:
+        """Return the parent of a node of the function."""
+        return None if self.function is None else self.project.parents(self.function).get(node)
+
+    def statement(self) -> ast.stmt | None:
+        """Return the statement that the use stands in."""
+        node: ast.AST | None = self.node
+        while node is not None and not isinstance(node, ast.stmt):
+            node = self.parent(node)
+        return node
+
+    def kind(self, node: ast.expr) -> Kind:
+        """Return the kind of an expression of the function."""
+        return UNKNOWN if self.function is None else self.project.kinds(self.function).get(node, UNKNOWN)
+
+    def quote(self, node: ast.expr | ast.stmt) -> str:
+        """Return code for a sentence."""
+        return quote(self.file, node)
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """An attribute `name` of the instances of `cls`, and of all classes that inherit from it."""
+
+    cls: ClassInfo
+    name: str
+    project: Project
+
+    @property
+    def family(self) -> list[ClassInfo]:
+        """The classes whose `self` may have the attribute: `cls`, what it inherits from, what inherits from it."""
+        heirs = [one for one in self.project.all_classes if self.cls in self.project.mro(one)]
+        return list(dict.fromkeys([*self.project.mro(self.cls), *heirs]))
+
+    def uses(self) -> list[Use]:
+        """Return the uses on `self` in methods of the family.
+
+        Raises:
+            Refusal: the attribute is, or may be, used from outside, by name, or by way of special methods.
+        """
+        family = self.family
+        self._refuse_hooks(family)
+        own: list[Use] = []
+        for file, function, node in self.project.attribute_uses(self.name):
+            use = Use(file, function, node, self.project)
+            if self._is_called(use):
+                continue
+            owner = _self_class(function, node.value)
+            if owner is not None:
+                if owner in family:
+                    own.append(use)
+            elif self._may_be_ours(use, family):
+                verb = "sets" if use.stored else "reads"
+                raise Refusal(
+                    f"{use.place} {verb} {use.quote(node)} from outside the class and would get a tensor; "
+                    f"change that place by hand together with the class"
+                )
+        return own
+
+    def _is_called(self, use: Use) -> bool:
+        """Whether it is `x.step()`: a number cannot be called, so this is the attribute of something else."""
+        parent = use.parent(use.node)
+        if parent is None and use.function is None:
+            calls = (node for node in ast.walk(_tree(use.file)) if isinstance(node, ast.Call))
+            return any(call.func is use.node for call in calls)
+        return isinstance(parent, ast.Call) and parent.func is use.node
+
+    def _may_be_ours(self, use: Use, family: list[ClassInfo]) -> bool:
+        kind = use.kind(use.node.value) if use.function is not None else self._kind_at_top(use)
+        return any(self._holds(member, family) for member in kind.members)
+
+    def _kind_at_top(self, use: Use) -> Kind:
+        module = next((one for one in self.project.modules.values() if one.file is use.file), None)
+        if module is None or self.project.interpreter is None:
+            return UNKNOWN
+        return self.project.interpreter.in_scope(use.node.value, module, None)
+
+    def _holds(self, kind: Kind, family: list[ClassInfo]) -> bool:
+        """Whether a value of this kind may be an instance, or a class, of the family."""
+        if isinstance(kind, k.Instance | k.Class):
+            return kind.cls in family
+        return isinstance(kind, k.Unknown | k.Nothing)
+
+    def _refuse_hooks(self, family: list[ClassInfo]) -> None:
+        for module in list(self.project.modules.values()):
+            if self.name in module.file.text:
+                for place in _by_name(module, self.name):
+                    raise Refusal(
+                        f"{module.file.path.name}:{place.lineno} uses the attribute by its name as text; "
+                        "change that place by hand together with the class"
+                    )
+        for cls in family:
+            for hook in _HOOKS:
+                if hook in cls.methods or hook in cls.body:
+                    raise Refusal(f"`{cls.name}` defines `{hook}`, which may treat a buffer in a way of its own")
+            if self.name in cls.body or self.name in cls.methods:
+                raise Refusal(f"the class body of `{cls.name}` defines `{self.name}` too; remove it there first")
+            for node in ast.walk(cls.node):
+                if _stores_by_name(node):
+                    raise Refusal(f"`{cls.name}` sets attributes by computed names; change the class by hand")
+
+
+def _tree(file: SourceFile) -> ast.Module:
+    assert file.tree is not None
+    return file.tree
+
+
+def _self_class(function: FunctionInfo | None, owner: ast.expr) -> ClassInfo | None:
+    """The class whose `self` an expression is, in a method or in a function nested in one."""
+    if not isinstance(owner, ast.Name):
+        return None
+    while function is not None:
+        if function.owner is not None:
+            return function.owner if self_name(function) == owner.id else None
+        if owner.id in function.locals:
+            return None
+        function = function.parent
+    return None
+
+
+def self_name(function: FunctionInfo) -> str | None:
+    """Return the name of the first parameter of a method."""
+    arguments = [*function.node.args.posonlyargs, *function.node.args.args]
+    return arguments[0].arg if arguments else None
+
+
+def _by_name(module: ModuleInfo, name: str) -> Iterator[ast.Call | ast.Subscript]:
+    """Yield calls such as `getattr(model, "name")`, and `vars(model)["name"]`."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Call):
+            function = node.func
+            called = function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")
+            if called in _BY_NAME and any(isinstance(arg, ast.Constant) and arg.value == name for arg in node.args):
+                yield node
+        elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and node.slice.value == name:
+            owner = ast.unparse(node.value)
+            if "__dict__" in owner or "vars(" in owner:
+                yield node
+
+
+def _stores_by_name(node: ast.AST) -> bool:
+    """Whether a node is `setattr(self, computed, value)` or a change of `self.__dict__`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("setattr", "delattr"):
+        return len(node.args) > 1 and not isinstance(node.args[1], ast.Constant)
+    return isinstance(node, ast.Attribute) and node.attr == "__dict__" and isinstance(node.value, ast.Name)

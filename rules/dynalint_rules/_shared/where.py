@@ -1,0 +1,276 @@
+"""Rewriting a branch on a tensor into `torch.where`: both sides are computed, and the test chooses."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from dynalint.analysis import kinds as k
+from dynalint.rules import Replacement, Rewrite
+from dynalint_rules._shared.blocks import Assignment, Block, Chain, chain_of, split_test
+from dynalint_rules._shared.choice import (
+    TITLE,
+    escaped,
+    finished,
+    rendered,
+    require_tensors,
+)
+from dynalint_rules._shared.domain import Guarded, guarded_operands
+from dynalint_rules._shared.effects import effects_of
+from dynalint_rules._shared.masked import rewrite_masked
+from dynalint_rules._shared.names import is_bound_before, is_own, kind_of_name
+from dynalint_rules._shared.rows import Plan, plan_of
+from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.sides import (
+    Side,
+    alias_conditions,
+    gradient_conditions,
+    number_conditions,
+    reads_of,
+    tensor_conditions,
+    uses_of,
+)
+from dynalint_rules._shared.sizes import refuse_other_sizes
+from dynalint_rules._shared.text import call, comments, held_together, indentation, inner_indentation
+from dynalint_rules._shared.truth import Truth, truth_of
+
+_OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**", ast.MatMult: "@"}
+
+
+def rewrite_if(scope: Scope, statement: ast.If) -> Rewrite:
+    """Return the rewrite of the whole chain that an `if` or `elif` belongs to.
+
+    Raises:
+        Refusal: it would not do the same.
+    """
+    masked = rewrite_masked(scope, statement)
+    if masked is not None:
+        return masked
+    python, test = split_test(scope, statement)
+    if python is not None and (statement.orelse or isinstance(statement.body[-1], ast.Return)):
+        raise Refusal(f"`{python}` is no tensor and decides together with one; test it in an `if` of its own")
+    chain = chain_of(scope, statement)
+    truths = [truth_of(scope, one) for one in ([test] if python is not None else chain.tests)]
+    writer = _Writer(scope, chain, python)
+    writer.write(truths)
+    return writer.finish(python)
+
+
+@dataclass
+class _Writer:
+    """Writes the statements that take the place of one chain of `if` and `elif`.
+
+    `lines` are these statements, `tests` the code of each test, `copied` the expressions taken over as they stand,
+    comments included.
+    """
+
+    scope: Scope
+    chain: Chain
+    python: str | None
+    lines: list[str] = field(default_factory=list)
+    tests: list[str] = field(default_factory=list)
+    conditions: list[str] = field(default_factory=list)
+    copied: list[ast.expr] = field(default_factory=list)
+    guards: list[list[Guarded]] = field(default_factory=list)
+    plan: Plan = field(default_factory=Plan)
+
+    def write(self, truths: Sequence[Truth]) -> None:
+        """Write everything.
+
+        Raises:
+            Refusal: the rewritten code would not do the same.
+        """
+        chain = self.chain
+        layers = self._layers()
+        self.plan = plan_of(self.scope, chain)
+        self.guards = [self._guards(block) for block in chain.blocks]
+        statements = len(self.plan.rows) + len(self.plan.temporaries)
+        results = [block.result for block in chain.blocks if block.result is not None]
+        bind = statements + _choices(results) > 1 or any(self.guards)
+        self._name_tests(truths, bind=bind)
+        self.copied += chain.tests
+        self._write_rows()
+        if not self.plan.rows and not self.plan.temporaries and not results:
+            raise Refusal("neither side does anything; delete the test")
+        if results:
+            self.lines.append(f"return {self._result(results, len('return '))}")
+        self.conditions += [text for truth in truths for text in truth.conditions]
+        self.conditions += gradient_conditions([self._reads(block) for block in chain.blocks], layers)
+
+    def _layers(self) -> dict[str, None]:
+        """Make sure that every block, and every test but the first, may always be evaluated; return layers called."""
+        effects_of(self.scope, self.chain.tests[1:])
+        values = [value for block in self.chain.blocks for value in block.values]
+        return effects_of(self.scope, values).layers
+
+    def _guards(self, block: Block) -> list[Guarded]:
+        return [guarded for value in block.values for guarded in guarded_operands(self.scope, value)]
+
+    def _name_tests(self, truths: Sequence[Truth], *, bind: bool) -> None:
+        """Find the code of each test; one that is needed more than once, or must not move, is given a name first."""
+        assigned = {assignment.name for block in self.chain.blocks for assignment in block.assignments}
+        for truth in truths:
+            text = truth.without_dimensions
+            if bind and not (text.isidentifier() and text not in assigned):
+                name = self.scope.fresh_name("condition", self.tests)
+                self.lines.append(f"{name} = {held_together(text)}")
+                text = name
+            self.tests.append(text)
+
+    def _write_rows(self) -> None:
+        """Write the assignments; those of names that one block alone uses come as they come in their block."""
+        waiting = [list(block.assignments) for block in self.chain.blocks]
+        for name, values in self.plan.rows:
+            for index, assignment in enumerate(values):
+                if assignment is not None:
+                    self._write_temporaries(waiting[index], assignment, index)
+            self._write_choice(name, values)
+        for index, rest in enumerate(waiting):
+            self._write_temporaries(rest, None, index)
+
+    def _write_temporaries(self, waiting: list[Assignment], until: Assignment | None, index: int) -> None:
+        while waiting:
+            assignment = waiting.pop(0)
+            if assignment is until:
+                return
+            name = self.plan.temporaries[assignment.statement]
+            self.lines.append(f"{name} = {held_together(self._value(assignment, index))}")
+
+    def _write_choice(self, name: str, values: list[Assignment | None]) -> None:
+        scope, head = self.scope, self.chain.head
+        sides: list[Side] = []
+        texts: list[str] = []
+        for index, assignment in enumerate(values):
+            if assignment is not None:
+                sides.append(Side(assignment.value, scope.kind(assignment.value)))
+                texts.append(self._value(assignment, index))
+            elif is_bound_before(scope, name, head):
+                sides.append(Side(None, kind_of_name(scope, name, head), name))
+                texts.append(name)
+            else:
+                raise Refusal(f"`{name}` gets a value on one side only; give it one before the test")
+        if len(set(texts)) == 1:
+            self.lines.append(f"{name} = {held_together(texts[0])}")
+            return
+        if all(side.node is not None and k.is_number(side.kind) for side in sides):
+            self.conditions += number_conditions(scope, sides, uses_of(scope, name, head))
+        else:
+            self._require_tensors(sides, name)
+        self.lines.append(f"{name} = {self._where(texts, len(name) + 3)}")
+
+    def _require_tensors(self, sides: Sequence[Side], target: str | None) -> None:
+        require_tensors(self.scope, sides)
+        refuse_other_sizes(self.scope, sides)
+        self.conditions += tensor_conditions(self.scope, sides)
+        self.conditions += alias_conditions(self.scope, sides, target, self.chain.head)
+
+    def _value(self, assignment: Assignment, index: int) -> str:
+        scope, written = self.scope, assignment.written
+        self.copied.append(written)
+        text = self._rendered(written, index)
+        if assignment.operator is None:
+            return text
+        number = k.is_number(kind_of_name(scope, assignment.name, assignment.statement))
+        if not number and not is_own(scope, assignment.name):
+            raise Refusal(
+                f"{scope.quote(assignment.statement)} changes the tensor in place, for whoever else holds it too; "
+                f"if nobody does, write it as `{assignment.name} = ...`"
+            )
+        operator = _OPERATORS.get(type(assignment.operator))
+        if operator is None:
+            raise Refusal(f"{scope.quote(assignment.statement)} works in place; write it as an assignment first")
+        simple = isinstance(written, ast.Name | ast.Constant | ast.Attribute | ast.Call | ast.Subscript)
+        old = assignment.name
+        if isinstance(assignment.value, ast.BinOp):
+            old = scope.renamed.get(assignment.value.left, old)
+        return f"{old} {operator} {text if simple else f'({text})'}"
+
+    def _rendered(self, node: ast.expr, index: int) -> str:
+        """The text of an expression of block `index`, with its guarded operands harmless where it is not taken."""
+        where = f"{self.scope.torch}.where"
+        guard = (
+            "{operand}" if index == len(self.tests) else f"{where}({escaped(self.tests[index])}, {{operand}}, {{safe}})"
+        )
+        for test in reversed(self.tests[:index]):
+            guard = f"{where}({escaped(test)}, {{safe}}, {guard})"
+        return rendered(self.scope, node, self.guards[index], guard)
+
+    def _result(self, results: list[ast.expr], column: int) -> str:
+        """The value to return: chosen as a whole, or one by one where all sides write out tuples of one length."""
+        scope = self.scope
+        self.copied += results
+        texts = [self._rendered(result, index) for index, result in enumerate(results)]
+        if len(set(texts)) == 1:
+            return texts[0]
+        rows = [result.elts for result in results if isinstance(result, ast.Tuple)]
+        if len(rows) == len(results) and len({len(row) for row in rows}) == 1:
+            inner = column + (column > len("return "))
+            parts = [self._result(list(cells), inner) for cells in zip(*rows, strict=True)]
+            text = ", ".join(parts) + ("," if len(parts) == 1 else "")
+            return text if column == len("return ") else f"({text})"
+        self._require_tensors([Side(result, scope.kind(result)) for result in results], None)
+        return self._where(texts, column)
+
+    def _where(self, texts: list[str], column: int) -> str:
+        """`torch.where`, nested once for each test after the first."""
+        value = texts[-1]
+        for test, text in zip(reversed(self.tests), reversed(texts[:-1]), strict=True):
+            value = call(
+                f"{self.scope.torch}.where",
+                [test, text, value],
+                column=len(self._indent) + column,
+                indent=self._indent,
+                newline=self.scope.file.newline,
+            )
+        return value
+
+    @property
+    def _indent(self) -> str:
+        """The indentation of the new statements."""
+        if self.python is not None or self.chain.nested:
+            return inner_indentation(self.scope.file, self.chain.head)
+        return indentation(self.scope.file, self.chain.head.lineno)
+
+    def _reads(self, block: Block) -> set[str]:
+        """The tensors with gradients that the names chosen, or what is returned, come from in one block."""
+        scope, head = self.scope, self.chain.head
+        sides = [Side(assignment.value, scope.kind(assignment.value)) for assignment in block.assignments]
+        assigned = {assignment.name for assignment in block.assignments}
+        if block.result is not None:
+            sides.append(Side(block.result, scope.kind(block.result)))
+        for name, _ in [] if block.result is not None else self.plan.rows:
+            if name not in assigned:
+                sides.append(Side(None, kind_of_name(scope, name, head), name))
+        found: set[str] = set()
+        known: set[str] = set()
+        for side, assignment in itertools.zip_longest(sides, block.assignments):
+            found |= reads_of(scope, side, head) - known
+            known |= {assignment.name} if assignment is not None else set()
+        return found
+
+    def finish(self, python: str | None) -> Rewrite:
+        """Return the rewrite, with the comments of the branches above the new statements."""
+        file, head = self.scope.file, self.chain.head
+        start, end = file.span(head)[0], file.span(self.chain.last)[1]
+        found = comments(file, start, end)
+        if found is None:
+            raise Refusal("the branch cannot be taken apart as text; choose with `torch.where` by hand")
+        spans = [file.span(node) for node in self.copied]
+        loose = [text for offset, text in found if not any(left <= offset < right for left, right in spans)]
+        step = f"{file.newline}{self._indent}"
+        body = step.join([*loose, *self.lines])
+        if python is not None:
+            body = f"if {python}:{step}{body}"
+        elif self.chain.nested:
+            body = f"else:{step}{body}"
+        return finished(self.scope, TITLE, Replacement(file, start, end, body), self.conditions)
+
+
+def _choices(results: Sequence[ast.expr]) -> int:
+    """How often the test is needed to choose between results."""
+    rows = [result.elts if isinstance(result, ast.Tuple) else [result] for result in results]
+    if len({len(row) for row in rows}) != 1:
+        return int(bool(rows))
+    return sum(len({ast.dump(cell) for cell in cells}) > 1 for cells in zip(*rows, strict=True))

@@ -1,0 +1,242 @@
+"""DYN107: `torch.equal`, `torch.allclose` and `torch.is_nonzero`, which return a Python bool."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dynalint.analysis.events import Call, Event
+from dynalint.analysis.project import Project
+from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
+from dynalint_rules._shared.decide import rewrite_decision
+from dynalint_rules._shared.examples import forward
+
+_INSTEAD = {
+    "equal": "(a == b).all()",
+    "allclose": "torch.isclose(a, b).all()",
+    "is_nonzero": "t != 0",
+}
+
+
+class TensorComparisonCall(Rule):
+    """A function that turns tensors into one Python bool has to read their data.
+
+    ## What it flags
+
+    Calls of `torch.equal`, `torch.allclose` and `torch.is_nonzero` and of the methods of the same names, whatever
+    becomes of the result.
+
+    Not flagged are `torch.isclose`, `torch.eq` and `==`, which return tensors, and `torch.is_tensor`, which looks at
+    no data.
+
+    ## Why
+
+    The result is a Python bool, so it has to be known before the code goes on. Dynamo breaks the graph at the call,
+    even if nothing branches on the result, and the processor waits for the device.
+
+    ## Example
+
+    ```python
+    def forward(self, x, previous):
+        if torch.allclose(x, previous):
+            return previous
+        return x
+    ```
+
+    Use instead:
+
+    ```python
+    def forward(self, x, previous):
+        return torch.where(torch.isclose(x, previous).all(), previous, x)
+    ```
+
+    ## How it is rewritten
+
+    In the test of an `if` or conditional expression, together with the branch (see DYN101): `torch.equal(a, b)` becomes
+    `(a == b).all()`, `torch.allclose(a, b)` becomes `torch.isclose(a, b).all()`, which is how it is defined, and
+    `torch.is_nonzero(t)` becomes `t != 0`. In a guard or an `assert`, as DYN105 and DYN104. As a value it is left: a
+    tensor would take the place of a bool.
+
+    ## When the rewrite is not exact
+
+    As for DYN101. `torch.equal` is False for tensors of different shapes, where `==` compares them as far as they
+    broadcast, or raises; that the shapes are the same has to be shown by running it.
+
+    ## How Dynamo words it
+
+    GB0033, "Data dependent operator": "Operator `aten.equal.default` has a non-Tensor output whose value is dependent
+    on the data of Tensor inputs."
+
+    ## References
+
+    - https://docs.pytorch.org/docs/stable/generated/torch.equal.html
+    - https://docs.pytorch.org/docs/stable/generated/torch.allclose.html
+    - https://docs.pytorch.org/docs/stable/generated/torch.isclose.html
+    - https://meta-pytorch.github.io/compile-graph-break-site/gb/gb0033.html
+    """
+
+    code = "DYN107"
+    name = "tensor-comparison-call"
+    summary = "Comparison of tensors that returns a Python bool"
+    gb = ("GB0033",)
+    events = (Call,)
+    calls = frozenset(f"{owner}.{name}" for owner in ("torch", "Tensor") for name in _INSTEAD)
+
+    examples = (
+        Example(
+            "equal",
+            forward(
+                """
+                h = self.fc(x)
+                if torch.equal(x, y):  # DYN107
+                    h = h * 2
+                return h
+                """,
+                arguments="x: torch.Tensor, y: torch.Tensor",
+            ),
+            inputs="[(torch.randn(4, 8), torch.randn(4, 8)), (torch.ones(4, 8), torch.ones(4, 8))]",
+            fixed=forward(
+                """
+                h = self.fc(x)
+                h = torch.where((x == y).all(), h * 2, h)
+                return h
+                """,
+                arguments="x: torch.Tensor, y: torch.Tensor",
+            ),
+        ),
+        Example(
+            "allclose",
+            forward(
+                "return x * 2 if torch.allclose(x, y, atol=1e-3) else x - 1  # DYN107",
+                arguments="x: torch.Tensor, y: torch.Tensor",
+            ),
+            inputs="[(torch.randn(4, 8), torch.randn(4, 8)), (torch.ones(4, 8), torch.ones(4, 8))]",
+            fixed=forward(
+                "return torch.where(torch.isclose(x, y, atol=1e-3).all(), x * 2, x - 1)",
+                arguments="x: torch.Tensor, y: torch.Tensor",
+            ),
+        ),
+        Example(
+            "is_nonzero",
+            forward("""
+                if torch.is_nonzero(x.sum()):  # DYN107
+                    return x * 2
+                return x - 1
+            """),
+            inputs="[(torch.ones(4, 8),), (torch.zeros(4, 8),)]",
+            fixed=forward("""
+                return torch.where(x.sum() != 0, x * 2, x - 1)
+            """),
+        ),
+        Example(
+            "method, negated",
+            forward(
+                """
+                if not x.equal(y) and x.sum() > 0:  # DYN107 DYN101
+                    return x * 2
+                return x - 1
+                """,
+                arguments="x: torch.Tensor, y: torch.Tensor",
+            ),
+            inputs="[(torch.ones(4, 8), torch.randn(4, 8)), (torch.ones(4, 8), torch.ones(4, 8))]",
+            fixed=forward(
+                """
+                return torch.where((~(x == y).all()) & (x.sum() > 0), x * 2, x - 1)
+                """,
+                arguments="x: torch.Tensor, y: torch.Tensor",
+            ),
+        ),
+        Example(
+            "asserted",
+            forward("""
+                assert torch.allclose(x, x + 1e-9), "differs"  # DYN107
+                return self.fc(x)
+            """),
+            fixed=forward("""
+                assert torch.isclose(x, x + 1e-9).all(), "differs"
+                return self.fc(x)
+            """),
+        ),
+        Example(
+            "guard",
+            forward(
+                """
+                if not torch.equal(x, y):  # DYN107
+                    raise ValueError("differs")
+                return self.fc(x)
+                """,
+                arguments="x: torch.Tensor, y: torch.Tensor",
+            ),
+            inputs="[(torch.ones(4, 8), torch.randn(4, 8)), (torch.ones(4, 8), torch.ones(4, 8))]",
+            fixed=forward(
+                """
+                torch._assert_async((x == y).all(), "differs")
+                return self.fc(x)
+                """,
+                arguments="x: torch.Tensor, y: torch.Tensor",
+            ),
+        ),
+        Example(
+            "as a value",
+            forward("return x * 2, torch.equal(x, x + 1)  # DYN107"),
+            declined="is a Python bool",
+        ),
+        Example(
+            "method, as a value",
+            forward("""
+                same = x.allclose(x * 2)  # DYN107
+                return x * 2, same
+            """),
+            declined="is a Python bool",
+        ),
+        Example(
+            "in a loop",
+            forward("""
+                for _ in range(3):
+                    y = x / 2
+                    if torch.allclose(x, y):  # DYN107
+                        break
+                    x = y
+                return x
+            """),
+            declined="leaves the loop",
+        ),
+        Example(
+            "while",
+            forward("""
+                while not torch.allclose(x, x / 2, atol=0.1):  # DYN107
+                    x = x / 2
+                return x
+            """),
+            declined="how many rounds",
+        ),
+        Example(
+            "comparisons that give tensors",
+            forward("""
+                same = torch.isclose(x, x * 2).all() & (x == x).all() & torch.eq(x, x).any()
+                return x * same
+            """),
+        ),
+        Example(
+            "questions about the tensor itself",
+            forward("""
+                if torch.is_tensor(x) and torch.is_floating_point(x) and x.shape == (x + 1).shape:
+                    x = x * 2
+                return x
+            """),
+        ),
+    )
+
+    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+        """Flag every call."""
+        if isinstance(event, Call):
+            name = event.callee.rpartition(".")[2]
+            message = f"`{name}` reads a Python bool out of the data of tensors"
+            yield Violation(event.node, message, help=f"Use `{_INSTEAD[name]}`, which is a tensor.")
+
+    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+        """Compare with tensor operations, together with what is decided by it."""
+        if not isinstance(event, Call):
+            return None
+        instead = _INSTEAD[event.callee.rpartition(".")[2]]
+        value = f"its result is a Python bool, which its readers may need; use `{instead}` if a tensor will do"
+        return rewrite_decision(event, event.node, project, value=value)

@@ -1,0 +1,1 @@
+"""DYN4xx: text, files, clocks, random numbers and other effects beyond the result."""

@@ -1,0 +1,125 @@
+"""DYN409: the state of torch's random generators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dynalint.analysis.events import Call, Event
+from dynalint.analysis.project import Project
+from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
+from dynalint_rules._shared.examples import forward
+from dynalint_rules._shared.exits import leads_to_raise
+
+_STATE = "manual_seed get_rng_state set_rng_state initial_seed".split()
+
+
+class GeneratorState(Rule):
+    """Seed a random generator of torch, make one, or read or set its state, while a model runs.
+
+    ## What it flags
+    `torch.manual_seed`, `torch.cuda.manual_seed`, `torch.get_rng_state`, `torch.set_rng_state`, `torch.initial_seed`,
+    `torch.random.fork_rng` and `torch.Generator(...)` in code that is compiled. Not flagged: drawing (`torch.rand`,
+    `F.dropout`), which is traced, and seeding in code that is not compiled.
+
+    ## Why
+    A graph draws from the default generator in an order of its own. Dynamo ends the graph where code sets or asks for
+    the generator's state, so that both sides of it see the same.
+
+    ## Example
+    ```python
+    def forward(self, x):
+        torch.manual_seed(0)
+        return x + torch.rand(8)
+    ```
+
+    Use instead:
+    ```python
+    torch.manual_seed(0)
+    model(x)
+    ```
+
+    ## How it is rewritten
+    It is not. Noise that is the same in every call can be drawn once, in `__init__`, and kept in a buffer.
+
+    ## When the rewrite is not exact
+    Seeding before the call instead of within it changes what is drawn before that point in the call.
+
+    ## How Dynamo words it
+    GB0007: `Attempted to call function marked as skipped`, GB0208: `torch.* op returned non-Tensor`, GB0363: `An
+    opaque object was created in the middle of the program`, GB7650: `torch.Generator method`.
+
+    ## References
+    - https://docs.pytorch.org/docs/stable/notes/randomness.html
+    - https://docs.pytorch.org/docs/stable/compile/programming_model.graph_breaks_index.html
+    """
+
+    code = "DYN409"
+    name = "generator-state"
+    summary = "seeding a random generator or handling its state ends the graph"
+    gb = ("GB0007", "GB0208", "GB0363", "GB7650")
+    events = (Call,)
+    calls = frozenset(
+        {
+            *(f"torch.{name}" for name in _STATE),
+            *(f"torch.random.{name}" for name in (*_STATE, "fork_rng")),
+            *(f"torch.cuda.{name}" for name in ("manual_seed", "manual_seed_all")),
+            *(f"torch.cuda.random.{name}" for name in ("manual_seed", "manual_seed_all")),
+            "torch.Generator",
+            "torch._C.Generator",
+            "torch.Generator.manual_seed",
+            "torch.Generator.seed",
+        }
+    )
+
+    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+        """Flag the call wherever it stands."""
+        if isinstance(event, Call) and not leads_to_raise(event, project):
+            yield Violation(
+                event.node,
+                f"`{event.callee}()` handles the state of a random generator, which ends the graph",
+                help="seed before the call of the compiled function, or keep fixed noise in a buffer",
+            )
+
+    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+        """Decline: where to seed is for a person to say."""
+        return Declined(
+            "seeding elsewhere changes what is drawn; seed before the call of the compiled function, or draw fixed "
+            "noise once in `__init__` and keep it in a buffer"
+        )
+
+    examples = (
+        Example(
+            name="seed",
+            code=forward("""
+                h = self.fc(x)
+                torch.manual_seed(0)  # DYN409
+                return h + torch.rand(8)
+            """),
+            declined="seed before the call",
+        ),
+        Example(
+            name="generator",
+            code=forward("""
+                h = self.fc(x)
+                generator = torch.Generator()  # DYN409
+                return h, generator is None
+            """),
+        ),
+        Example(
+            name="saved-state",
+            code=forward("""
+                h = self.fc(x)
+                state = torch.get_rng_state()  # DYN409
+                return h, state
+            """),
+        ),
+        Example(
+            name="drawing",
+            code=forward("return self.fc(x) + torch.rand(8) + torch.rand_like(x)"),
+        ),
+        Example(
+            name="seeded-outside",
+            code=forward("return self.fc(x) + torch.rand(8)")
+            + "\n\ndef step(model, x):\n    torch.manual_seed(0)\n    return model(x)\n",
+        ),
+    )

@@ -1,0 +1,239 @@
+"""DYN402: a call of `logging` or of a logger."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from dynalint.analysis.events import Call, Event
+from dynalint.analysis.project import Project
+from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
+from dynalint_rules._shared.examples import forward
+from dynalint_rules._shared.exits import leads_to_raise
+from dynalint_rules._shared.guard import guarded
+from dynalint_rules._shared.numbers import callee
+from dynalint_rules._shared.scope import Refusal, Scope
+
+_LEVELS = "debug info warning warn error exception critical fatal log".split()
+_LOGGER = "logging.Logger."
+
+
+class LogCall(Rule):
+    """Log while a model runs.
+
+    ## What it flags
+    Any method of a logger (`logger.info(...)`, `self.logger.isEnabledFor(...)`, `logger.warning_once(...)`), the
+    functions of `logging` (`logging.info(...)`, `logging.basicConfig(...)`) and `logging.getLogger(...)`, in code that
+    is compiled. A message below the logger's level counts too. Not flagged: `logger.name` and `logging.DEBUG`, logging
+    in code that is not compiled or behind `if not torch.compiler.is_compiling():`, and logging on the way to a
+    `raise`.
+
+    ## Why
+    A log record cannot be part of a graph. Dynamo does not ask for the level: it ends the graph at `logger.debug(...)`
+    of a logger that is set to WARNING as well.
+
+    ## Example
+    ```python
+    def forward(self, x):
+        logger.debug("input %s", x.shape)
+        return self.fc(x)
+    ```
+
+    Use instead:
+    ```python
+    def forward(self, x):
+        if not torch.compiler.is_compiling():
+            logger.debug("input %s", x.shape)
+        return self.fc(x)
+    ```
+
+    ## How it is rewritten
+    A statement that logs is put behind `if not torch.compiler.is_compiling():`, together with those right beside it.
+    Declined where the call is part of an expression (`logger.isEnabledFor`, `logging.getLogger`), where it shares its
+    line with another statement, and where its arguments may do more than give a value.
+
+    ## When the rewrite is not exact
+    The guard is `safe`: eager code logs as before for every input, and outputs, gradients and state of a compiled run
+    are the same. A compiled run no longer logs. To have Dynamo itself drop the calls, leave the code as it is and put
+    the methods into `torch._dynamo.config.ignore_logging_functions`.
+
+    ## How Dynamo words it
+    GB0291: `logging.Logger method not supported for non-export cases`. The functions of `logging` give GB4841:
+    `Unsupported python_type() call`, `logging.getLogger` GB6215: `Unresolved GetAttrVariable comparison`,
+    `logging.basicConfig` GB0156: `Unsupported method call`.
+
+    ## References
+    - https://docs.pytorch.org/docs/stable/compile/programming_model.graph_breaks_index.html
+    - https://docs.pytorch.org/docs/stable/generated/torch.compiler.is_compiling.html
+    """
+
+    code = "DYN402"
+    name = "log-call"
+    summary = "a call of a logger ends the graph, whatever its level"
+    gb = ("GB0291", "GB4841", "GB6215", "GB0156")
+    events = (Call,)
+    calls = frozenset(
+        {f"{_LOGGER}*", "logging.getLogger", "logging.basicConfig", *(f"logging.{name}" for name in _LEVELS)}
+    )
+
+    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+        """Flag the call wherever it stands."""
+        if isinstance(event, Call) and not leads_to_raise(event, project):
+            method = event.callee.rpartition(".")[2]
+            name = f"logger.{method}" if event.callee.startswith(_LOGGER) else event.callee
+            yield Violation(
+                event.node,
+                f"`{name}()` ends the graph, whatever the level of the logger",
+                help="make the logger where the module is made, and log only in eager code: "
+                "`if not torch.compiler.is_compiling():`",
+            )
+
+    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+        """Log in eager code only."""
+        if not isinstance(event, Call):
+            return None
+        if event.callee == "logging.getLogger":
+            return Declined(
+                "the logger is needed where it is made; make it once, at the top of the module or in `__init__`"
+            )
+        try:
+            scope = Scope.of(event, project)
+            title = "Log only in eager code; a compiled run logs nothing"
+            return guarded(scope, event, title, alike=lambda call: _logs(scope, call))
+        except Refusal as refusal:
+            return Declined(str(refusal))
+
+    examples = (
+        Example(
+            name="logger",
+            code=forward(
+                """
+                logger.info("input %s", x.shape)  # DYN402
+                return self.fc(x)
+                """,
+                head='import logging\n\nlogger = logging.getLogger("dynalint.example")\n',
+            ),
+            fixed=forward(
+                """
+                if not torch.compiler.is_compiling():
+                    logger.info("input %s", x.shape)
+                return self.fc(x)
+                """,
+                head='import logging\n\nlogger = logging.getLogger("dynalint.example")\n',
+            ),
+        ),
+        Example(
+            name="disabled-level-on-an-attribute",
+            code=forward(
+                """
+                h = self.fc(x)
+                self.logger.debug("hidden %s", h)  # DYN402
+                return h + 1
+                """,
+                head="import logging",
+                init="""
+                self.fc = nn.Linear(8, 8)
+                self.logger = logging.getLogger("dynalint.example")
+                """,
+            ),
+            fixed=forward(
+                """
+                h = self.fc(x)
+                if not torch.compiler.is_compiling():
+                    self.logger.debug("hidden %s", h)
+                return h + 1
+                """,
+                head="import logging",
+                init="""
+                self.fc = nn.Linear(8, 8)
+                self.logger = logging.getLogger("dynalint.example")
+                """,
+            ),
+        ),
+        Example(
+            name="several-in-a-row",
+            code=forward(
+                """
+                h = self.fc(x)
+                logging.debug("in %s", x.shape)  # DYN402
+                logging.debug("out %s", h.shape)  # DYN402
+                return h
+                """,
+                head="import logging",
+            ),
+            fixed=forward(
+                """
+                h = self.fc(x)
+                if not torch.compiler.is_compiling():
+                    logging.debug("in %s", x.shape)
+                    logging.debug("out %s", h.shape)
+                return h
+                """,
+                head="import logging",
+            ),
+        ),
+        Example(
+            name="level-asked-first",
+            code=forward(
+                """
+                h = self.fc(x)
+                if logger.isEnabledFor(logging.DEBUG):  # DYN402
+                    h = h + 0
+                return h
+                """,
+                head='import logging\n\nlogger = logging.getLogger("dynalint.example")\n',
+            ),
+            declined="is part of a larger expression",
+        ),
+        Example(
+            name="logger-made-on-every-call",
+            code=forward(
+                """
+                log = logging.getLogger("dynalint.example")  # DYN402
+                return self.fc(x), log.name
+                """,
+                head="import logging",
+            ),
+            declined="make it once",
+        ),
+        Example(
+            name="attributes-of-a-logger",
+            code=forward(
+                """
+                return self.fc(x), logger.name, logging.getLevelName(logging.DEBUG)
+                """,
+                head='import logging\n\nlogger = logging.getLogger("dynalint.example")\n',
+            ),
+        ),
+        Example(
+            name="not-a-logger",
+            code=forward(
+                """
+                self.log.info(x)
+                return self.fc(x)
+                """,
+                head="""
+                class Notes:
+                    def info(self, value):
+                        return value
+                """,
+                init="self.fc, self.log = nn.Linear(8, 8), Notes()",
+            ),
+        ),
+        Example(
+            name="behind-a-guard",
+            code=forward(
+                """
+                if not torch.compiler.is_compiling():
+                    logger.info("input %s", x.shape)
+                return self.fc(x)
+                """,
+                head='import logging\n\nlogger = logging.getLogger("dynalint.example")\n',
+            ),
+        ),
+    )
+
+
+def _logs(scope: Scope, call: ast.Call) -> bool:
+    name = callee(scope, call)
+    return name.startswith(_LOGGER) or name in {f"logging.{level}" for level in _LEVELS}

@@ -1,0 +1,252 @@
+"""DYN407: Python's `random`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.events import Call, Event
+from dynalint.analysis.project import Project
+from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
+from dynalint_rules._shared.examples import forward
+from dynalint_rules._shared.exits import leads_to_raise
+from dynalint_rules._shared.numbers import callee, flow_of
+from dynalint_rules._shared.scope import Refusal, Scope
+
+_UNTRACED = (
+    "random gauss choice choices sample shuffle seed getrandbits getstate setstate normalvariate betavariate "
+    "expovariate triangular lognormvariate vonmisesvariate gammavariate paretovariate weibullvariate "
+    "randbytes binomialvariate"
+).split()
+_TRACED = ("uniform", "randint", "randrange")
+
+
+class PythonRandom(Rule):
+    """Draw random numbers with Python's `random` while a model runs.
+
+    ## What it flags
+    `random.random`, `random.gauss`, `random.choice`, `random.sample`, `random.shuffle`, `random.seed` and the others
+    in code that is compiled. Of `random.uniform`, `random.randint` and `random.randrange`, which Dynamo traces, it
+    flags the uses that it does not: a test (`if random.uniform(0, 1) < p`), arithmetic with other numbers, an index, a
+    `range`. Not flagged: drawing in code that is not compiled, and a number drawn by those three that only meets
+    tensors.
+
+    ## Why
+    The number must be another one in each call. Dynamo has handlers for three of the functions, which make the number
+    an input of the graph; for all others it ends the graph, draws, and begins a second one. A graph input cannot
+    decide a branch in Python either, so a layer that is skipped at random breaks whichever function draws.
+
+    ## Example
+    ```python
+    def forward(self, x):
+        return x * random.random()
+    ```
+
+    Use instead:
+    ```python
+    def forward(self, x):
+        return x * random.uniform(0.0, 1.0)
+    ```
+
+    ## How it is rewritten
+    `random.random()` becomes `random.uniform(0.0, 1.0)`, which draws the same number from the same stream, where every
+    use of it meets a tensor. Declined where the number is tested, combined with other numbers or used as an index or a
+    size, and for the other functions, which have no traced form that draws from the same stream.
+
+    ## When the rewrite is not exact
+    Eager code gives the same numbers. Compiled code takes a number of `random.uniform` for a tensor of dtype float64,
+    so with tensors of whole numbers, and with tensors without dimensions, the dtype of the result may differ: the fix
+    is `safe` where all tensors are known to be floating and to have dimensions, else `conditional`.
+
+    ## How Dynamo words it
+    GB0007: `Attempted to call function marked as skipped`. Uses of a traced number give GB0170: `Data-dependent
+    branching`, GB0213: `unimplemented builtin op on tensor arguments`, GB0033, GB0124 or GB0178.
+
+    ## References
+    - https://docs.pytorch.org/docs/stable/compile/programming_model.graph_breaks_index.html
+    - https://docs.python.org/3/library/random.html
+    """
+
+    code = "DYN407"
+    name = "python-random"
+    summary = "random numbers of Python's `random` end the graph, or decide a branch"
+    gb = ("GB0007", "GB0170", "GB0213", "GB0033", "GB0124", "GB0178", "GB4841")
+    events = (Call,)
+    calls = frozenset(f"random.{name}" for name in (*_UNTRACED, *_TRACED))
+
+    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+        """Flag the call, or for the traced functions the use of the number that is not traced."""
+        if not isinstance(event, Call) or leads_to_raise(event, project):
+            return
+        if event.callee.rpartition(".")[2] not in _TRACED:
+            yield Violation(
+                event.node,
+                f"`{event.callee}()` ends the graph",
+                help="draw with `torch.rand` in the graph, or draw outside and pass the number as an argument",
+            )
+            return
+        for node in _untraced_uses(event, project):
+            yield Violation(
+                node,
+                f"a number drawn by `{event.callee}()` decides something in Python here, which ends the graph",
+                help="draw outside of the compiled function, or select with `torch.where`",
+            )
+
+    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+        """Draw with `random.uniform`, where that is traced."""
+        if not isinstance(event, Call):
+            return None
+        if event.callee != "random.random":
+            return Declined(
+                "no traced function draws the same numbers; draw outside of the compiled function and pass the result "
+                "as an argument, or use torch's generator"
+            )
+        try:
+            return _uniform(Scope.of(event, project), event)
+        except Refusal as refusal:
+            return Declined(str(refusal))
+
+    examples = (
+        Example(
+            name="scale",
+            code=forward("return self.fc(x) * random.random()  # DYN407", head="import random"),
+            fixed=forward("return self.fc(x) * random.uniform(0.0, 1.0)", head="import random"),
+        ),
+        Example(
+            name="imported-by-name",
+            code=forward(
+                """
+                threshold = random()  # DYN407
+                h = self.fc(x)
+                return torch.where(h > threshold, h, threshold)
+                """,
+                head="from random import random",
+            ),
+            declined="`random` is imported by its name",
+        ),
+        Example(
+            name="combined-with-numbers",
+            code=forward("return self.fc(x) * (1.0 - random.random())  # DYN407", head="import random"),
+            declined="is combined with other numbers",
+        ),
+        Example(
+            name="skipped-layer",
+            code=forward(
+                """
+                if random.random() < 0.5:  # DYN407
+                    x = self.fc(x)
+                return x + 1
+                """,
+                head="import random",
+            ),
+            declined="decides something in Python",
+        ),
+        Example(
+            name="skipped-layer-by-uniform",
+            code=forward(
+                """
+                if random.uniform(0, 1) < 0.5:  # DYN407
+                    x = self.fc(x)
+                return x + 1
+                """,
+                head="import random",
+            ),
+            declined="no traced function",
+        ),
+        Example(
+            name="tested-later",
+            code=forward(
+                """
+                probability = random.uniform(0, 1)
+                h = self.fc(x)
+                if self.training and probability < 0.5:  # DYN407
+                    h = h * 2
+                return h + 1
+                """,
+                head="import random",
+            ),
+        ),
+        Example(
+            name="choice",
+            code=forward(
+                """
+                factor = random.choice([1.0, 2.0])  # DYN407
+                return self.fc(x) * factor
+                """,
+                head="import random",
+            ),
+            declined="no traced function",
+        ),
+        Example(
+            name="traced-numbers",
+            code=forward(
+                """
+                shift = random.randint(0, 3)
+                return self.fc(x) * random.uniform(0.5, 1.5) + shift
+                """,
+                head="import random",
+            ),
+        ),
+        Example(
+            name="drawn-outside",
+            code=forward("return self.fc(x) * scale", head="import random", arguments="x: torch.Tensor, scale: float")
+            + "\n\ndef step(model, x):\n    return model(x, random.random())\n",
+            inputs="[(torch.randn(4, 8), 0.5), (torch.randn(4, 8), 0.25)]",
+        ),
+    )
+
+
+def _uniform(scope: Scope, event: Call) -> Rewrite:
+    """Replace `random.random()` by `random.uniform(0.0, 1.0)`."""
+    flow = flow_of(scope, event.node, "float")
+    if any("precision" in change for change in flow.changes):
+        raise Refusal(
+            "the number is combined with other numbers, which Dynamo does not trace either; "
+            "draw it in that range with `random.uniform(low, high)`, or use `torch.rand`"
+        )
+    name = event.node.func
+    if not isinstance(name, ast.Attribute):
+        raise Refusal("`random` is imported by its name; import the module and call `random.uniform(0.0, 1.0)`")
+    start, end = scope.file.span(event.node)
+    content = f"{scope.text(name.value)}.uniform(0.0, 1.0)"
+    title = "Draw with `random.uniform`, which is traced and gives the same number"
+    conditions = tuple(flow.conditions)
+    replacement = Replacement(scope.file, start, end, content)
+    return Rewrite(title, "conditional" if conditions else "safe", (replacement,), conditions)
+
+
+def _untraced_uses(event: Call, project: Project) -> Iterator[ast.expr]:
+    """Yield the places where a number that Dynamo traces is used as it cannot trace it."""
+    try:
+        scope = Scope.of(event, project)
+    except Refusal:
+        return
+    if _is_untraced(scope, event.node):
+        yield event.node
+    parent = scope.parents.get(event.node)
+    if isinstance(parent, ast.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0], ast.Name):
+        name = parent.targets[0].id
+        uses = [node for node in ast.walk(event.function.node) if isinstance(node, ast.Name) and node.id == name]
+        if sum(isinstance(node.ctx, ast.Store) for node in uses) == 1:
+            yield from (node for node in uses if isinstance(node.ctx, ast.Load) and _is_untraced(scope, node))
+
+
+def _is_untraced(scope: Scope, node: ast.expr) -> bool:
+    """Whether a traced number is tested, computed with, or counts something right where `node` stands."""
+    parent = scope.parents.get(node)
+    if isinstance(parent, ast.If | ast.While | ast.IfExp | ast.Assert):
+        return node is parent.test
+    if isinstance(parent, ast.BoolOp) or (isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.Not)):
+        return True
+    if isinstance(parent, ast.Compare):
+        others = [one for one in (parent.left, *parent.comparators) if one is not node]
+        return all(k.is_number(scope.kind(one)) for one in others) and _is_untraced(scope, parent)
+    if isinstance(parent, ast.BinOp):
+        other = parent.right if node is parent.left else parent.left
+        return k.is_number(scope.kind(other))
+    if isinstance(parent, ast.Slice):
+        return True
+    if isinstance(parent, ast.Subscript):
+        return node is parent.slice
+    return isinstance(parent, ast.Call) and node in parent.args and callee(scope, parent) == "builtins.range"

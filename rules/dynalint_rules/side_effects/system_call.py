@@ -1,0 +1,190 @@
+"""DYN411: the interpreter, the process and the operating system."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dynalint.analysis.events import Call, Event
+from dynalint.analysis.project import Project
+from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
+from dynalint_rules._shared.examples import forward
+from dynalint_rules._shared.exits import leads_to_raise
+from dynalint_rules._shared.guard import guarded
+from dynalint_rules._shared.scope import Refusal, Scope
+
+_CALLS: dict[str, str] = {
+    "gc": "collect disable enable get_objects",
+    "uuid": "uuid1 uuid4",
+    "secrets": "token_hex token_bytes token_urlsafe randbelow choice",
+    "os": "getpid getppid cpu_count urandom uname times putenv kill getloadavg",
+    "os.environ": "update",
+    "threading": "Lock RLock Event Condition Semaphore Thread get_ident current_thread",
+    "subprocess": "run Popen call check_call check_output",
+    "socket": "gethostname socket",
+    "signal": "alarm signal",
+    "atexit": "register",
+    "hashlib": "md5 sha1 sha256 sha512 new",
+    "inspect": "stack currentframe",
+    "traceback": "print_stack print_exc format_stack",
+    "sys": "_getframe getsizeof getrefcount",
+    "getpass": "getuser",
+    "torch": "set_num_threads get_num_threads",
+    "torch.cuda": "memory_allocated max_memory_allocated memory_reserved max_memory_reserved device_count",
+    "torch.cuda.memory": "memory_allocated max_memory_allocated memory_reserved max_memory_reserved",
+}
+# Statements that change no value that code can see.
+_HOUSEKEEPING = ("gc.collect", "gc.disable", "gc.enable", "traceback.print_stack", "traceback.print_exc")
+
+
+class SystemCall(Rule):
+    """Ask or change the interpreter, the process or the operating system while a model runs.
+
+    ## What it flags
+    `gc.collect()`, `uuid.uuid4()`, `os.getpid()`, `os.environ.update(...)`, `threading.Lock()`, `subprocess.run(...)`,
+    `inspect.stack()`, `hashlib`, `torch.cuda.memory_allocated()` and their like in code that is compiled. Not flagged:
+    `torch.cuda.empty_cache()` and `torch.cuda.is_available()`, which are traced, `os.environ.get`, which is guarded,
+    and the same calls in code that is not compiled.
+
+    ## Why
+    What these give or do is not part of the tensors that a graph computes with. Dynamo ends the graph at the call.
+
+    ## Example
+    ```python
+    def forward(self, x):
+        h = self.fc(x)
+        gc.collect()
+        return torch.relu(h)
+    ```
+
+    Use instead:
+    ```python
+    def forward(self, x):
+        h = self.fc(x)
+        if not torch.compiler.is_compiling():
+            gc.collect()
+        return torch.relu(h)
+    ```
+
+    ## How it is rewritten
+    Statements that collect garbage or show a stack are put behind `if not torch.compiler.is_compiling():`. The others
+    are declined, because code may depend on what they give or do.
+
+    ## When the rewrite is not exact
+    The guard is `safe`: eager code does as before for every input, and outputs, gradients and state of a compiled run
+    are the same. A compiled run no longer collects garbage at that point, and shows no stack.
+
+    ## How Dynamo words it
+    GB0007: `Attempted to call function marked as skipped`, GB0208: `torch.* op returned non-Tensor`, GB0008:
+    `Attempted to inline function marked as skipped`.
+
+    ## References
+    - https://docs.pytorch.org/docs/stable/compile/programming_model.graph_breaks_index.html
+    """
+
+    code = "DYN411"
+    name = "system-call"
+    summary = "asking or changing the interpreter or the operating system ends the graph"
+    gb = ("GB0007", "GB0208", "GB0008", "GB0156", "GB0147", "GB0059")
+    events = (Call,)
+    calls = frozenset(f"{owner}.{name}" for owner, names in _CALLS.items() for name in names.split())
+
+    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+        """Flag the call wherever it stands."""
+        if isinstance(event, Call) and not leads_to_raise(event, project):
+            yield Violation(
+                event.node,
+                f"`{event.callee}()` reaches outside of the graph, which ends there",
+                help="do it before or after the call of the compiled function",
+            )
+
+    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+        """Keep house in eager code only."""
+        if not isinstance(event, Call):
+            return None
+        if event.callee not in _HOUSEKEEPING:
+            return Declined(
+                "code may depend on what this gives or does; do it before the call of the compiled function"
+            )
+        try:
+            title = f"Call `{event.callee}()` only in eager code"
+            return guarded(Scope.of(event, project), event, title)
+        except Refusal as refusal:
+            return Declined(str(refusal))
+
+    examples = (
+        Example(
+            name="garbage",
+            code=forward(
+                """
+                h = self.fc(x)
+                gc.collect()  # DYN411
+                return torch.relu(h)
+                """,
+                head="import gc",
+            ),
+            fixed=forward(
+                """
+                h = self.fc(x)
+                if not torch.compiler.is_compiling():
+                    gc.collect()
+                return torch.relu(h)
+                """,
+                head="import gc",
+            ),
+        ),
+        Example(
+            name="identifier",
+            code=forward(
+                """
+                h = self.fc(x)
+                label = uuid.uuid4()  # DYN411
+                return h, label is None
+                """,
+                head="import uuid",
+            ),
+            declined="code may depend on",
+        ),
+        Example(
+            name="environment",
+            code=forward(
+                """
+                h = self.fc(x)
+                os.environ.update(DYNALINT_EXAMPLE="1")  # DYN411
+                return h + 1
+                """,
+                head="import os",
+            ),
+        ),
+        Example(
+            name="process",
+            code=forward(
+                """
+                h = self.fc(x)
+                return h + 1, os.getpid() > 0  # DYN411
+                """,
+                head="import os",
+            ),
+        ),
+        Example(
+            name="traced-calls",
+            code=forward(
+                """
+                torch.cuda.empty_cache()
+                scale = 2.0 if torch.cuda.is_available() else 1.0
+                return self.fc(x) * scale * len(os.environ.get("PATH", ""))
+                """,
+                head="import os",
+            ),
+        ),
+        Example(
+            name="behind-a-guard",
+            code=forward(
+                """
+                if not torch.compiler.is_compiling():
+                    gc.collect()
+                return self.fc(x)
+                """,
+                head="import gc",
+            ),
+        ),
+    )

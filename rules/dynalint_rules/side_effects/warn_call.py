@@ -1,0 +1,173 @@
+"""DYN403: a call of `warnings`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dynalint.analysis.events import Call, Event
+from dynalint.analysis.project import Project
+from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
+from dynalint_rules._shared.examples import forward
+from dynalint_rules._shared.exits import leads_to_raise
+from dynalint_rules._shared.guard import guarded
+from dynalint_rules._shared.numbers import callee
+from dynalint_rules._shared.scope import Refusal, Scope
+
+_FILTERS = ("simplefilter", "filterwarnings", "resetwarnings")
+
+
+class WarnCall(Rule):
+    """Warn, or change which warnings are shown, while a model runs.
+
+    ## What it flags
+    `warnings.warn`, `warnings.warn_explicit`, `warnings.simplefilter`, `warnings.filterwarnings` and
+    `warnings.resetwarnings` in code that is compiled. Not flagged: `with warnings.catch_warnings():` by itself, which
+    is traced; a warning behind a test on shapes or settings that is not taken, which Dynamo never reaches, is flagged,
+    because it may be.
+
+    ## Why
+    `warnings` is written in C and keeps its state outside of what Dynamo models, so the graph ends at the call. Within
+    `with warnings.catch_warnings():` the whole function is left to eager Python.
+
+    ## Example
+    ```python
+    def forward(self, x):
+        if x.shape[0] == 1:
+            warnings.warn("a batch of one")
+        return self.fc(x)
+    ```
+
+    Use instead:
+    ```python
+    def forward(self, x):
+        if x.shape[0] == 1:
+            if not torch.compiler.is_compiling():
+                warnings.warn("a batch of one")
+        return self.fc(x)
+    ```
+
+    ## How it is rewritten
+    A statement that warns is put behind `if not torch.compiler.is_compiling():`. Declined for the functions that
+    change filters, where the call is part of an expression, shares its line with another statement, or has arguments
+    that may do more than give a value.
+
+    ## When the rewrite is not exact
+    The guard is `safe`: eager code warns as before for every input, and outputs, gradients and state of a compiled run
+    are the same. A compiled run no longer warns, and so no longer raises where warnings are turned into errors.
+
+    ## How Dynamo words it
+    GB0007: `Attempted to call function marked as skipped`, "Dynamo does not know how to trace the Python builtin
+    `_warnings.warn`".
+
+    ## References
+    - https://docs.pytorch.org/docs/stable/compile/programming_model.graph_breaks_index.html
+    - https://docs.pytorch.org/docs/stable/generated/torch.compiler.is_compiling.html
+    """
+
+    code = "DYN403"
+    name = "warn-call"
+    summary = "a call of `warnings` ends the graph"
+    gb = ("GB0007",)
+    events = (Call,)
+    calls = frozenset({"warnings.warn", "warnings.warn_explicit", *(f"warnings.{name}" for name in _FILTERS)})
+
+    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+        """Flag the call wherever it stands."""
+        if isinstance(event, Call) and not leads_to_raise(event, project):
+            yield Violation(
+                event.node,
+                f"`{event.callee}()` ends the graph",
+                help="warn only in eager code: `if not torch.compiler.is_compiling():`",
+            )
+
+    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+        """Warn in eager code only."""
+        if not isinstance(event, Call):
+            return None
+        if event.callee.rpartition(".")[2] in _FILTERS:
+            return Declined(
+                "which warnings are shown is set for the whole program; set it once, outside the compiled function"
+            )
+        try:
+            scope = Scope.of(event, project)
+            title = "Warn only in eager code; a compiled run does not warn"
+            return guarded(scope, event, title, alike=lambda call: callee(scope, call) == event.callee)
+        except Refusal as refusal:
+            return Declined(str(refusal))
+
+    examples = (
+        Example(
+            name="warning",
+            code=forward(
+                """
+                h = self.fc(x)
+                if h.shape[0] == 4:
+                    warnings.warn(f"a batch of {h.shape[0]}", stacklevel=2)  # DYN403
+                return h + 1
+                """,
+                head="import warnings",
+            ),
+            fixed=forward(
+                """
+                h = self.fc(x)
+                if h.shape[0] == 4:
+                    if not torch.compiler.is_compiling():
+                        warnings.warn(f"a batch of {h.shape[0]}", stacklevel=2)
+                return h + 1
+                """,
+                head="import warnings",
+            ),
+        ),
+        Example(
+            name="imported-by-name",
+            code=forward(
+                """
+                warn("always")  # DYN403
+                return self.fc(x)
+                """,
+                head="from warnings import warn",
+            ),
+            fixed=forward(
+                """
+                if not torch.compiler.is_compiling():
+                    warn("always")
+                return self.fc(x)
+                """,
+                head="from warnings import warn",
+            ),
+        ),
+        Example(
+            name="filter",
+            code=forward(
+                """
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # DYN403
+                    return self.fc(x)
+                """,
+                head="import warnings",
+            ),
+            declined="set it once, outside the compiled function",
+        ),
+        Example(
+            name="catching-alone",
+            code=forward(
+                """
+                with warnings.catch_warnings():
+                    h = self.fc(x)
+                return h
+                """,
+                head="import warnings",
+            ),
+        ),
+        Example(
+            name="behind-a-guard",
+            code=forward(
+                """
+                if not torch.compiler.is_compiling():
+                    warnings.warn("eager code is slow")
+                return self.fc(x)
+                """,
+                head="import warnings",
+            ),
+        ),
+    )

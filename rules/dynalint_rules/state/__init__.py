@@ -1,0 +1,1 @@
+"""DYN5xx: Python state and tensors that outlive the call."""

@@ -1,0 +1,471 @@
+"""DYN503: a list, dict or other container that outlives the call and grows with every one."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.events import ContainerChange, Event, StateChange
+from dynalint.analysis.kinds import Kind
+from dynalint.analysis.project import Project
+from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
+from dynalint_rules._shared.deques import deque_limits
+from dynalint_rules._shared.examples import forward
+from dynalint_rules._shared.growth import LIMIT, is_held, mentions, same, settles, state_name
+
+_GROWING = frozenset({"append", "appendleft", "extend", "extendleft", "insert", "iadd"})
+_PLACES = {
+    "attribute": "`self.{}`",
+    "class": "the class attribute `{}`",
+    "global": "the module global `{}`",
+    "closure": "`{}` of the enclosing function",
+    "default": "the default of the parameter `{}`",
+}
+
+
+class GrowingContainer(Rule):
+    """Add to a container that outlives the call, so that every call compiles the code anew.
+
+    ## What it flags
+
+    `append`, `extend`, `insert` and `+=` on a list or deque that is there before and after the call: an attribute of a
+    module, a class attribute, a module global, a variable of the enclosing function, a mutable default argument. Also
+    a dict that gets a tensor as a key, or its own length, and a list, tuple or text that is replaced by itself plus
+    something (`self.names = self.names + [name]`).
+
+    Not flagged is what settles: a local container, one that the same call has made, one that is shortened or emptied
+    anywhere in the compiled code, one that is only added to while it is short or lacks a key, items stored under a key
+    that stays the same, sets, containers that the caller passes in, and a
+    `deque` with a small `maxlen` (see DYN504).
+
+    ## Why
+
+    Dynamo guards on the length of every container that the code touches. A longer list fails the guard, and the whole
+    function is compiled again, until Dynamo gives it up after eight graphs and runs it uncompiled. Tensors in it are
+    inputs of the next graph, so each graph is larger than the one before. Nothing of the kind happens to a list that
+    is made in the call: it is gone when the graph is done.
+
+    ## Example
+
+    ```python
+    def forward(self, x):
+        h = self.fc(x)
+        self.features.append(h.detach())
+        return h
+    ```
+
+    Use instead:
+
+    ```python
+    def forward(self, x):
+        h = self.fc(x)
+        return h, h.detach()
+    ```
+
+    ## How it is rewritten
+
+    It is not. What the container is for decides: results belong into the return value, where the caller appends them;
+    records of a run belong into a hook or around the compiled call; a cache of tensors belongs into a buffer of fixed
+    size. Guarding the line with `torch.compiler.is_compiling()` would record nothing in compiled code.
+
+    ## When the rewrite is not exact
+
+    There is no rewrite.
+
+    ## How Dynamo words it
+
+    The recompile reason is `len(self.features) == 3`, for a dict `len(self.cache) != 3` or a key that it lacks. In the
+    end it says "torch._dynamo hit config.recompile_limit (8)", and with `fullgraph=True` raises
+    `FailOnRecompileLimitHit`.
+
+    ## References
+
+    - https://docs.pytorch.org/docs/stable/compile/programming_model.recompilation.html
+    """
+
+    code = "DYN503"
+    name = "growing-container"
+    summary = "A container that outlives the call grows with every call, and every call compiles anew"
+    category = "recompile"
+    events = (ContainerChange, StateChange)
+
+    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+        """Flag additions to containers with a place outside of the call."""
+        assert isinstance(event, ContainerChange | StateChange)
+        place = _PLACES.get(event.home.type)
+        grows = _grows(event, project) if isinstance(event, ContainerChange) else _is_prolonged(event)
+        if place is not None and grows and _is_there_before(event, project) and not settles(event, project):
+            shown = place.format(event.home.name)
+            yield Violation(
+                event.statement,
+                f"{shown} outlives the call and grows with every call: Dynamo compiles anew for each length",
+                help="Return what is added and collect it outside of the compiled code.",
+            )
+
+    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+        """Say why there is none."""
+        assert isinstance(event, ContainerChange | StateChange)
+        return Declined(
+            f"only you can tell what `{event.home.name}` is for; return what is added to it and let the caller "
+            "collect it, or keep a tensor of fixed size in a buffer"
+        )
+
+    examples = (
+        Example(
+            name="features",
+            code=forward(
+                """
+                h = self.fc(x)
+                self.features.append(h.detach())  # DYN503
+                return h
+                """,
+                init="self.fc = nn.Linear(8, 8)\nself.features = []",
+            ),
+            declined="only you can tell",
+        ),
+        Example(
+            name="plus-equals",
+            code=forward(
+                """
+                self.sizes += [x.shape[0]]  # DYN503
+                return self.fc(x)
+                """,
+                init="self.fc = nn.Linear(8, 8)\nself.sizes = []",
+            ),
+            declined="only you can tell",
+        ),
+        Example(
+            name="replaced-by-a-longer-one",
+            code=forward(
+                """
+                self.sizes = self.sizes + (x.shape[0],)  # DYN503
+                return self.fc(x)
+                """,
+                init="self.fc = nn.Linear(8, 8)\nself.sizes = ()",
+            ),
+            declined="only you can tell",
+        ),
+        Example(
+            name="in-training-only",
+            code=forward(
+                """
+                h = self.fc(x)
+                if self.training:
+                    self.losses.extend([h.mean().detach(), h.var().detach()])  # DYN503
+                return h
+                """,
+                init="self.fc = nn.Linear(8, 8)\nself.losses = []",
+            ),
+            declined="only you can tell",
+        ),
+        Example(
+            name="in-a-submodule",
+            code="""
+                import torch
+                from torch import nn
+
+
+                class Block(nn.Module):
+                    def __init__(self):
+                        super().__init__()
+                        self.fc = nn.Linear(8, 8)
+                        self.maps = []
+
+                    def forward(self, x):
+                        y = torch.softmax(self.fc(x), -1)
+                        self.maps.insert(0, y.detach())  # DYN503
+                        return y
+
+
+                class Model(nn.Module):
+                    def __init__(self):
+                        super().__init__()
+                        self.block = Block()
+
+                    def forward(self, x):
+                        return self.block(x) * 2
+            """,
+            declined="only you can tell",
+        ),
+        Example(
+            name="module-global",
+            code="""
+                import torch
+
+                SEEN = []
+
+
+                @torch.compile
+                def scale(x):
+                    SEEN.append(x.detach())  # DYN503
+                    return x * 2
+            """,
+            target="scale",
+            declined="only you can tell",
+        ),
+        Example(
+            name="mutable-default",
+            code="""
+                import torch
+
+
+                @torch.compile
+                def scale(x, seen=[]):
+                    seen.append(1)  # DYN503
+                    return x * len(seen)
+            """,
+            target="scale",
+            declined="only you can tell",
+        ),
+        Example(
+            name="list-of-the-class",
+            code="""
+                import torch
+                from torch import nn
+
+
+                class Model(nn.Module):
+                    seen = []
+
+                    def forward(self, x):
+                        self.seen.append(x.shape[0])  # DYN503
+                        return x * 2
+            """,
+            declined="only you can tell",
+        ),
+        Example(
+            name="tensor-as-key",
+            code=forward(
+                """
+                self.cache[x] = 1  # DYN503
+                return self.fc(x)
+                """,
+                init="self.fc = nn.Linear(8, 8)\nself.cache = {}",
+            ),
+            declined="only you can tell",
+        ),
+        Example(
+            name="numbered-items",
+            code=forward(
+                """
+                self.log[len(self.log)] = x.shape[0]  # DYN503
+                return self.fc(x)
+                """,
+                init="self.fc = nn.Linear(8, 8)\nself.log = {}",
+            ),
+            declined="only you can tell",
+        ),
+        Example(
+            name="long-deque",
+            code=forward(
+                """
+                self.sizes.append(x.shape[0])  # DYN503
+                return self.fc(x)
+                """,
+                head="from collections import deque",
+                init="self.fc = nn.Linear(8, 8)\nself.sizes = deque(maxlen=100)",
+            ),
+            declined="only you can tell",
+        ),
+        Example(
+            name="short-deque",
+            code=forward(
+                """
+                self.sizes.append(x.shape[0])
+                return self.fc(x)
+                """,
+                head="from collections import deque",
+                init="self.fc = nn.Linear(8, 8)\nself.sizes = deque(maxlen=3)",
+            ),
+        ),
+        Example(
+            name="local-list",
+            code=forward(
+                """
+                outputs = []
+                for _ in range(3):
+                    x = self.fc(x)
+                    outputs.append(x)
+                return torch.stack(outputs)
+                """,
+            ),
+        ),
+        Example(
+            name="made-in-the-same-call",
+            code=forward(
+                """
+                self.outputs = []
+                for _ in range(3):
+                    x = self.fc(x)
+                    self.outputs.append(x)
+                return torch.stack(self.outputs)
+                """,
+                init="self.fc = nn.Linear(8, 8)\nself.outputs = []",
+            ),
+        ),
+        Example(
+            name="emptied-at-the-end",
+            code=forward(
+                """
+                self.outputs.append(self.fc(x))
+                y = self.outputs[-1]
+                self.outputs.clear()
+                return y
+                """,
+                init="self.fc = nn.Linear(8, 8)\nself.outputs = []",
+            ),
+        ),
+        Example(
+            name="kept-short",
+            code=forward(
+                """
+                self.last.append(x.detach())
+                if len(self.last) > 2:
+                    self.last.pop(0)
+                return self.fc(x) + self.last[0]
+                """,
+                init="self.fc = nn.Linear(8, 8)\nself.last = []",
+            ),
+        ),
+        Example(
+            name="same-key",
+            code=forward(
+                """
+                self.stats["last"] = x.detach().mean()
+                self.sizes.add(x.shape[0])
+                return self.fc(x)
+                """,
+                init="self.fc = nn.Linear(8, 8)\nself.stats = {}\nself.sizes = set()",
+            ),
+        ),
+        Example(
+            name="cache-by-size",
+            code=forward(
+                """
+                size = x.shape[-1]
+                if size not in self.masks:
+                    self.masks[size] = torch.ones(size)
+                return self.fc(x) * self.masks[size]
+                """,
+                init="self.fc = nn.Linear(8, 8)\nself.masks = {}",
+            ),
+        ),
+        Example(
+            name="object-of-this-call",
+            code="""
+                import torch
+                from torch import nn
+
+
+                class Stack:
+                    def __init__(self):
+                        self.items = []
+
+                    def push(self, item):
+                        self.items.append(item)
+
+
+                class Model(nn.Module):
+                    def forward(self, x):
+                        stack = Stack()
+                        for _ in range(3):
+                            x = x * 2
+                            stack.push(x)
+                        return torch.stack(stack.items)
+            """,
+        ),
+        Example(
+            name="filled-up-to-a-length",
+            code=forward(
+                """
+                while len(self.masks) < 3:
+                    self.masks.append(torch.ones(8))
+                return self.fc(x) * self.masks[1]
+                """,
+                init="self.fc = nn.Linear(8, 8)\nself.masks = []",
+            ),
+        ),
+        Example(
+            name="list-of-the-caller",
+            code="""
+                import torch
+
+
+                @torch.compile
+                def scale(x, outputs):
+                    outputs.append(x * 3)
+                    return x * 2
+            """,
+            target="scale",
+            inputs="[(torch.ones(4, 8), [])]",
+        ),
+        Example(
+            name="read-only-list",
+            code=forward(
+                """
+                for gain in self.gains:
+                    x = self.fc(x) * gain
+                return x
+                """,
+                init="self.fc = nn.Linear(8, 8)\nself.gains = [1.0, 0.5]",
+            ),
+        ),
+    )
+
+
+def _is_there_before(event: ContainerChange | StateChange, project: Project) -> bool:
+    return event.home.type != "attribute" or is_held(event.function, project, compiled=True)
+
+
+def _grows(event: ContainerChange, project: Project) -> bool:
+    """Whether a change makes a container longer on every call, or for more calls than Dynamo puts up with."""
+    if event.method in _GROWING:
+        limits = [limit.value if isinstance(limit, ast.Constant) else 0 for limit in deque_limits(event, project)]
+        return _is_sequence(event.container) and all(isinstance(limit, int) and limit > LIMIT for limit in limits)
+    if event.method == "setitem" and isinstance(event.container, k.Dictionary):
+        return _is_new_key(event)
+    return False
+
+
+def _is_sequence(kind: Kind) -> bool:
+    return isinstance(kind, k.Sequence) and kind.type in ("list", "deque", "collections.deque")
+
+
+def _is_new_key(event: ContainerChange) -> bool:
+    """Whether an item is stored under a key that no earlier call has used: a tensor, or the number of items."""
+    if k.only_tensor(event.args[0]) is not None:
+        return True
+    statement = event.statement
+    name = state_name(event)
+    return isinstance(statement, ast.Assign) and any(
+        isinstance(target, ast.Subscript)
+        and isinstance(target.slice, ast.Call)
+        and isinstance(target.slice.func, ast.Name)
+        and target.slice.func.id == "len"
+        and mentions(target.slice, name)
+        for target in statement.targets
+    )
+
+
+def _is_prolonged(event: StateChange) -> bool:
+    """Whether a list, tuple or text is replaced by itself plus something."""
+    if event.fresh or not event.reads_old:
+        return False
+    types = {_type(member) for kind in (event.old, event.new) for member in kind.members}
+    statement = event.statement
+    if isinstance(statement, ast.AugAssign):
+        # For a list this is a change of the container itself.
+        return isinstance(statement.op, ast.Add) and types <= {"tuple", "str"}
+    if not isinstance(statement, ast.Assign) or not types <= {"list", "tuple", "str"}:
+        return False
+    value = statement.value
+    return (
+        isinstance(value, ast.BinOp)
+        and isinstance(value.op, ast.Add)
+        and any(same(side, target) for side in (value.left, value.right) for target in statement.targets)
+    )
+
+
+def _type(kind: Kind) -> str:
+    return kind.type if isinstance(kind, k.Sequence | k.Value) else ""

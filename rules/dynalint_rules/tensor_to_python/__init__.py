@@ -1,0 +1,1 @@
+"""DYN2xx: a tensor read back into Python."""

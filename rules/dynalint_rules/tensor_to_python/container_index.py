@@ -1,0 +1,132 @@
+"""DYN206: a list, tuple or string indexed by a tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.events import Event, Subscript
+from dynalint.analysis.project import Project
+from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
+from dynalint_rules._shared.examples import forward
+
+_CONTAINERS = (
+    "list tuple range torch.Size torch.nn.ModuleList torch.nn.Sequential torch.nn.ParameterList deque collections.deque"
+).split()
+
+
+class ListIndexedByTensor(Rule):
+    """Index a list, a tuple, a shape, a string or an `nn.ModuleList` with a tensor.
+
+    ## What it flags
+    `layers[t]`, `names[t]`, `x.shape[t]` and `del names[t]` with a tensor `t` in code that is compiled. Not flagged:
+    dictionaries, which look tensors up by identity, and indices that are Python numbers or come from shapes.
+
+    ## Why
+    Python asks the tensor for its value to find the element, and the graph ends there. Which layer runs next then
+    depends on data, so that the code behind it is compiled again for each.
+
+    ## Example
+    ```python
+    def forward(self, x):
+        expert = self.router(x).sum(0).argmax()
+        return self.experts[expert](x)
+    ```
+
+    Use instead:
+    ```python
+    def forward(self, x):
+        expert = self.router(x).sum(0).argmax()
+        results = torch.stack([layer(x) for layer in self.experts])
+        return results[expert.reshape(1)].squeeze(0)
+    ```
+
+    ## How it is rewritten
+    It is not: computing all elements to select one of them costs what the selection was there to save.
+
+    ## When the rewrite is not exact
+    With all layers computed, those not selected get gradients of zero instead of none, and draw random numbers.
+
+    ## How Dynamo words it
+    GB0124: `Unsupported Tensor.item() call with capture_scalar_outputs=False`. For a string GB4880:
+    `missing_mp_subscript`.
+
+    ## References
+    - https://docs.pytorch.org/docs/stable/compile/programming_model.graph_breaks_index.html
+    """
+
+    code = "DYN206"
+    name = "list-indexed-by-tensor"
+    summary = "a list, tuple or string indexed by a tensor reads the tensor and ends the graph"
+    gb = ("GB0124", "GB4880")
+    events = (Subscript,)
+
+    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+        """Flag an index that is certainly a tensor, of what is certainly a container."""
+        index = k.only_tensor(event.index) if isinstance(event, Subscript) else None
+        if not isinstance(event, Subscript) or index is None or index.array:
+            return
+        if all(_is_container(kind) for kind in event.base.members):
+            yield Violation(
+                event.node.slice,
+                "a tensor as the index of a Python container is read into Python, which ends the graph",
+                help="stack the elements and index the stack with a tensor of one dimension",
+            )
+
+    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+        """Decline: computing every element is a decision of its own."""
+        return Declined(
+            "which element it is depends on data; stack all of them and index the stack with `t.reshape(1)`, or choose "
+            "the element by a Python number outside the compiled function"
+        )
+
+    examples = (
+        Example(
+            name="list-of-tensors",
+            code=forward("""
+                results = [x * 2, x * 3, x * 4, x * 5]
+                return self.fc(results[x.sum(1).argmax()])  # DYN206
+            """),
+            declined="stack all of them",
+        ),
+        Example(
+            name="module-list",
+            code=forward(
+                """
+                expert = x.sum(0).argmax() % 2
+                return self.experts[expert](x)  # DYN206
+                """,
+                init="self.experts = nn.ModuleList([nn.Linear(8, 8), nn.Linear(8, 8)])",
+            ),
+            declined="stack all of them",
+        ),
+        Example(
+            name="shape",
+            code=forward("""
+                axis = (x > 100).sum() * 0
+                return self.fc(x) * x.shape[axis]  # DYN206
+            """),
+        ),
+        Example(
+            name="tensor-instead",
+            code=forward("""
+                results = torch.stack([x * 2, x * 3, x * 4, x * 5])
+                best = x.sum(1).argmax()
+                return self.fc(results[best.reshape(1)].squeeze(0))
+            """),
+        ),
+        Example(
+            name="numbers-and-keys",
+            code=forward("""
+                results = [x * 2, x * 3]
+                named = {"a": x, x: 1}
+                return self.fc(results[x.dim() - 1] + named["a"] * named[x])
+            """),
+        ),
+    )
+
+
+def _is_container(kind: k.Kind) -> bool:
+    if isinstance(kind, k.Sequence):
+        return kind.type in _CONTAINERS
+    return isinstance(kind, k.Value) and kind.type == "str"

@@ -1,0 +1,311 @@
+"""DYN201: `.item()` of a tensor."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from textwrap import dedent
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.events import Call, Event
+from dynalint.analysis.project import Project
+from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
+from dynalint_rules._shared.examples import forward
+from dynalint_rules._shared.exits import leads_to_raise
+from dynalint_rules._shared.numbers import callee, detached, flow_of, tail, with_conditions
+from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.settings import captures_scalars
+
+
+class ItemOfTensor(Rule):
+    """Read a number out of a tensor with `.item()`.
+
+    ## What it flags
+    `.item()` called on a tensor or a NumPy array in code that is compiled: in a module's `forward`, and in everything
+    that it calls. Not flagged: `.item()` of a value that is no tensor, or of which nothing is known; `.item()` in
+    training loops and other code that is not compiled; a project that sets
+    `torch._dynamo.config.capture_scalar_outputs = True`.
+
+    ## Why
+    The number exists only when the kernels have run, so Dynamo ends the graph there, runs it, reads the number and
+    begins a second graph after it. On a GPU the read also waits for the device. With `fullgraph=True` Dynamo captures
+    the read instead, so a test with `fullgraph=True` does not show this break.
+
+    ## Example
+    ```python
+    def forward(self, x):
+        scale = x.abs().max().item()
+        return x / scale
+    ```
+
+    Use instead:
+    ```python
+    def forward(self, x):
+        scale = x.abs().max().detach()
+        return x / scale
+    ```
+
+    ## How it is rewritten
+    `t.item()` becomes `t.detach()`: a 0-dim tensor of the same value, without the gradient that the number did not
+    have either. It is followed through the variable that it is assigned to, and every use must be one that takes a
+    0-dim tensor: arithmetic and comparison with tensors, `max(n, 1)`, `torch.full`, `torch.where`, `masked_fill`, a
+    `clamp` with one bound, an f-string. `torch.tensor(t.item())` becomes `t.detach()`. A tensor that is not fresh from
+    a computation is cloned as well, because the number would not follow later changes in place. Declined where the
+    number is tested, indexes or slices, gives a size, is stored, is passed to other code, or is set at more than one
+    place.
+
+    ## When the rewrite is not exact
+    It is offered as `conditional`: a number never changes the dtype of a tensor it meets, a 0-dim tensor may (a
+    float64 one makes a float64 result of whole numbers, or of another 0-dim tensor), and a tensor on another device
+    raises. It is `unsafe` where the number is first combined with other numbers, which Python does in double precision
+    (and with an exception for a division by zero), or where it is returned: the caller then receives a tensor.
+
+    ## How Dynamo words it
+    GB0124: `Unsupported Tensor.item() call with capture_scalar_outputs=False`, "Dynamo does not support tracing
+    `Tensor.item()` with config.capture_scalar_outputs=False". For a NumPy array GB0033: `Data dependent operator`.
+
+    ## References
+    - https://docs.pytorch.org/docs/stable/compile/programming_model.graph_breaks_index.html
+    - https://docs.pytorch.org/docs/stable/generated/torch.Tensor.detach.html
+    """
+
+    code = "DYN201"
+    name = "item-of-tensor"
+    summary = "`.item()` reads a number out of a tensor and ends the graph"
+    gb = ("GB0124", "GB0033", "GB0208")
+    events = (Call,)
+    calls = frozenset({"Tensor.item", "numpy.ndarray.item"})
+
+    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+        """Flag `.item()` without arguments of what is certainly a tensor."""
+        if not isinstance(event, Call) or event.receiver is None or event.node.args:
+            return
+        if k.only_tensor(event.receiver) is None or captures_scalars(project) or leads_to_raise(event, project):
+            return
+        yield Violation(
+            event.node,
+            "`.item()` reads a number out of a tensor, which ends the graph",
+            help="keep the value as a 0-dim tensor (`.detach()`), or read it after the compiled function has returned",
+        )
+
+    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+        """Keep the value as a 0-dim tensor without gradient."""
+        if not isinstance(event, Call) or not isinstance(event.node.func, ast.Attribute):
+            return None
+        try:
+            scope, source = Scope.of(event, project), event.node.func.value
+            return _round_trip(scope, event.node, source) or _kept(scope, event.node, source)
+        except Refusal as refusal:
+            return Declined(str(refusal))
+
+    examples = (
+        Example(
+            name="scale",
+            code=forward("""
+                h = self.fc(x)
+                scale = h.abs().max().item()  # DYN201
+                return h / scale
+            """),
+            fixed=forward("""
+                h = self.fc(x)
+                scale = h.abs().max().detach()
+                return h / scale
+            """),
+        ),
+        Example(
+            name="inline-mean",
+            code=forward("return x - x.mean().item()  # DYN201"),
+            fixed=forward("return x - x.mean().detach()"),
+        ),
+        Example(
+            name="count-of-a-mask",
+            code=forward("""
+                mask = x > 0
+                count = max(mask.sum().item(), 1)  # DYN201
+                return (x * mask).sum(1) / count
+            """),
+            fixed=forward("""
+                mask = x > 0
+                count = max(mask.sum().detach(), 1)
+                return (x * mask).sum(1) / count
+            """),
+        ),
+        Example(
+            name="precision-of-python",
+            code=forward("""
+                weight = x.abs().sum().item() + 1e-6  # DYN201
+                return x / weight
+            """),
+            fixed=forward("""
+                weight = x.abs().sum().detach() + 1e-6
+                return x / weight
+            """),
+            exact=False,
+        ),
+        Example(
+            name="two-at-once",
+            code=forward("""
+                low, high = x.min().item(), x.max().item()  # DYN201
+                return (x - low) / high
+            """),
+            fixed=forward("""
+                low, high = x.min().detach(), x.max().detach()
+                return (x - low) / high
+            """),
+        ),
+        Example(
+            name="round-trip",
+            code=forward("""
+                threshold = torch.tensor(x.mean().item())  # DYN201
+                return torch.where(x > threshold, x, threshold)
+            """),
+            fixed=forward("""
+                threshold = x.mean().detach()
+                return torch.where(x > threshold, x, threshold)
+            """),
+        ),
+        Example(
+            name="buffer-is-cloned",
+            code=forward(
+                """
+                gain = self.gain.item()  # DYN201
+                return x * gain
+                """,
+                init='self.register_buffer("gain", torch.tensor(2.0))',
+            ),
+            fixed=forward(
+                """
+                gain = self.gain.detach().clone()
+                return x * gain
+                """,
+                init='self.register_buffer("gain", torch.tensor(2.0))',
+            ),
+        ),
+        Example(
+            name="metric-for-the-caller",
+            code=forward("""
+                h = self.fc(x)
+                loss = h.pow(2).mean()
+                return loss, {"loss": loss.item()}  # DYN201
+            """),
+            fixed=forward("""
+                h = self.fc(x)
+                loss = h.pow(2).mean()
+                return loss, {"loss": loss.detach().clone()}
+            """),
+        ),
+        Example(
+            name="decides-a-branch",
+            code=forward("""
+                if x.sum().item() > 0:  # DYN201
+                    return x * 2
+                return x - 1
+            """),
+            declined="decides something in Python",
+        ),
+        Example(
+            name="index",
+            code=forward("""
+                best = x.sum(1).argmax().item()  # DYN201
+                return self.fc(x)[best]
+            """),
+            declined="is an index or a slice bound",
+        ),
+        Example(
+            name="size",
+            code=forward("""
+                length = (x[0] > 0).sum().item()  # DYN201
+                return self.fc(x).sum() + torch.zeros(length)
+            """),
+            inputs="[(torch.ones(4, 8),)]",
+            declined="takes `length` as a number",
+        ),
+        Example(
+            name="stored",
+            code=forward(
+                """
+                y = x * 2
+                self.last = y.sum().item()  # DYN201
+                return y + 1
+                """,
+                init="self.last = 0.0",
+            ),
+            declined="keeps the number after this statement",
+        ),
+        Example(
+            name="set-twice",
+            code=forward("""
+                scale = 1.0
+                if x.shape[0] > 2:
+                    scale = x.sum().item()  # DYN201
+                return x * scale
+            """),
+            declined="is set at more than one place",
+        ),
+        Example(
+            name="not-a-tensor",
+            code=forward(
+                "return self.fc(x) * self.ratio.item()",
+                head="""
+                class Ratio:
+                    def item(self):
+                        return 0.5
+                """,
+                init="self.fc, self.ratio = nn.Linear(8, 8), Ratio()",
+            ),
+        ),
+        Example(
+            name="behind-a-guard",
+            code=forward("""
+                h = self.fc(x)
+                if not torch.compiler.is_compiling():
+                    print("mean", h.mean().item())
+                return h
+            """),
+        ),
+        Example(
+            name="training-loop",
+            code=forward("return self.fc(x)")
+            + dedent("""
+
+                def train(model, batches, optimizer):
+                    for batch in batches:
+                        loss = model(batch).pow(2).mean()
+                        loss.backward()
+                        optimizer.step()
+                        print("loss", loss.item())
+            """),
+        ),
+    )
+
+
+def _kept(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite:
+    """Replace `.item()` by `.detach()` where every use of the number takes a 0-dim tensor as well."""
+    start, end = tail(scope, node, "item")
+    found = detached(scope, source, text="")
+    tensor = k.only_tensor(scope.kind(source))
+    flow = with_conditions(flow_of(scope, node, tensor.dtype if tensor else None), found)
+    replacement = Replacement(scope.file, start, end, found.text)
+    return Rewrite("Keep the 0-dim tensor: `.detach()` instead of `.item()`", flow.safety, (replacement,), flow.clauses)
+
+
+def _round_trip(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite | None:
+    """Replace `torch.tensor(t.item())` by the tensor itself; None if that is not what stands there."""
+    outer = scope.parents[node]
+    if not isinstance(outer, ast.Call) or callee(scope, outer) != "torch.tensor" or outer.args != [node]:
+        return None
+    keywords = {keyword.arg: scope.text(keyword.value) for keyword in outer.keywords}
+    if not keywords.keys() <= {"dtype", "device"}:
+        return None
+    found = detached(scope, source)
+    conditions = list(found.conditions)
+    if "dtype" not in keywords:
+        tensor = k.only_tensor(scope.kind(source))
+        wanted = "torch.int64" if tensor is not None and tensor.dtype == "int" else "the default dtype"
+        conditions.append(f"the dtype of {scope.quote(source)} is {wanted}")
+    text = found.text
+    if keywords:
+        text += f".to({', '.join(f'{name}={value}' for name, value in keywords.items())})"
+    start, end = scope.file.span(outer)
+    title = "Keep the tensor: `.detach()` instead of `torch.tensor(....item())`"
+    return Rewrite(title, "conditional", (Replacement(scope.file, start, end, text),), tuple(conditions))

@@ -1,0 +1,191 @@
+"""DYN208: a function of `math` on a tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.events import Call, Event
+from dynalint.analysis.project import Project
+from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
+from dynalint_rules._shared.examples import forward
+from dynalint_rules._shared.exits import leads_to_raise
+from dynalint_rules._shared.numbers import detached, flow_of
+from dynalint_rules._shared.scope import Refusal, Scope
+
+# The function of torch that stands for a function of one argument.
+_TORCH = {
+    **{name: name for name in "sqrt exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh floor ceil".split()},
+    **{name: name for name in "asin acos atan asinh acosh atanh erf erfc lgamma degrees".split()},
+    "fabs": "abs",
+    "degrees": "rad2deg",
+}
+_OTHERS = (
+    "isnan isinf isfinite isclose pow atan2 hypot fmod remainder copysign ldexp frexp modf fsum dist gamma cbrt gcd "
+    "lcm comb perm factorial isqrt nextafter ulp"
+).split()
+# Rounded to whole numbers in Python, but not in torch.
+_WHOLE = ("floor", "ceil")
+
+
+class MathOnTensor(Rule):
+    """Call a function of Python's `math` with a tensor.
+
+    ## What it flags
+    `math.sqrt(t)`, `math.log(t)`, `math.isnan(t)` and the other functions of `math` and `cmath` with a tensor or NumPy
+    array as an argument, in code that is compiled. Not flagged: the same of Python numbers, shapes
+    (`math.sqrt(x.shape[-1])`) and values of which nothing is known; `math.prod` and `math.radians`, which Dynamo
+    traces.
+
+    ## Why
+    `math` computes with Python numbers, so the tensor is read and the graph ends there. `fullgraph=True` raises.
+
+    ## Example
+    ```python
+    def forward(self, x):
+        norm = math.sqrt(x.pow(2).sum())
+        return x / norm
+    ```
+
+    Use instead:
+    ```python
+    def forward(self, x):
+        norm = torch.sqrt(x.pow(2).sum().detach())
+        return x / norm
+    ```
+
+    ## How it is rewritten
+    A function with a namesake in torch is called there, on the detached tensor, where every use of the result takes a
+    0-dim tensor (as in DYN201). Declined for functions without one, and where the result is tested, indexes, or gives
+    a size.
+
+    ## When the rewrite is not exact
+    It is `unsafe`: `math` computes in double precision and raises ValueError or OverflowError where torch computes in
+    the precision of the tensor and gives NaN or infinity. `math.floor` and `math.ceil` give whole numbers, torch gives
+    floating ones of the same value. Without `detach` a gradient would flow that did not before.
+
+    ## How Dynamo words it
+    GB0033: `Data dependent operator`, or GB0208: `torch.* op returned non-Tensor`. `cmath` gives GB0007: `Attempted to
+    call function marked as skipped`. With `fullgraph=True`: "Could not guard on data-dependent expression".
+
+    ## References
+    - https://docs.pytorch.org/docs/stable/torch.html#math-operations
+    """
+
+    code = "DYN208"
+    name = "math-on-tensor"
+    summary = "a function of `math` reads a tensor into Python and ends the graph"
+    gb = ("GB0033", "GB0208", "GB0007")
+    events = (Call,)
+    calls = frozenset({*(f"math.{name}" for name in (*_TORCH, *_OTHERS)), "cmath.*"})
+
+    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+        """Flag the call if one of its arguments is certainly a tensor."""
+        if not isinstance(event, Call) or not any(k.only_tensor(kind) is not None for kind in event.args):
+            return
+        if not leads_to_raise(event, project):
+            yield Violation(
+                event.node,
+                f"`{event.callee}()` reads a tensor into Python, which ends the graph",
+                help=f"use `torch.{_TORCH.get(event.callee.rpartition('.')[2], '...')}` on the tensor",
+            )
+
+    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+        """Call the namesake in torch."""
+        if not isinstance(event, Call):
+            return None
+        try:
+            return _in_torch(Scope.of(event, project), event)
+        except Refusal as refusal:
+            return Declined(str(refusal))
+
+    examples = (
+        Example(
+            name="norm",
+            code=forward(
+                """
+                h = self.fc(x)
+                norm = math.sqrt(h.pow(2).sum())  # DYN208
+                return h / norm
+                """,
+                head="import math",
+            ),
+            fixed=forward(
+                """
+                h = self.fc(x)
+                norm = torch.sqrt(h.pow(2).sum().detach())
+                return h / norm
+                """,
+                head="import math",
+            ),
+            exact=False,
+        ),
+        Example(
+            name="decibel",
+            code=forward(
+                """
+                error = self.fc(x).pow(2).mean()
+                return x * (10 * math.log10(error))  # DYN208
+                """,
+                head="import math",
+            ),
+            fixed=forward(
+                """
+                error = self.fc(x).pow(2).mean()
+                return x * (10 * torch.log10(error.detach().clone()))
+                """,
+                head="import math",
+            ),
+            exact=False,
+        ),
+        Example(
+            name="test-for-nan",
+            code=forward(
+                """
+                if math.isnan(x.sum()):  # DYN208
+                    return x * 0
+                return self.fc(x)
+                """,
+                head="import math",
+            ),
+            declined="has no namesake in torch that gives a number",
+        ),
+        Example(
+            name="two-arguments",
+            code=forward("return x * math.pow(x.abs().sum(), 2)  # DYN208", head="import math"),
+            declined="has no namesake in torch that gives a number",
+        ),
+        Example(
+            name="numbers-and-shapes",
+            code=forward(
+                """
+                scale = 1 / math.sqrt(x.shape[-1])
+                return self.fc(x) * scale * math.log(2.0) * math.prod(x.shape)
+                """,
+                head="import math",
+            ),
+        ),
+        Example(
+            name="torch-itself",
+            code=forward("return self.fc(x) / torch.sqrt(x.pow(2).sum() + 1)", head="import math"),
+        ),
+    )
+
+
+def _in_torch(scope: Scope, event: Call) -> Rewrite:
+    name = event.callee.rpartition(".")[2]
+    if event.callee.startswith("cmath.") or name not in _TORCH or len(event.node.args) != 1:
+        raise Refusal(
+            f"`{event.callee}()` has no namesake in torch that gives a number; compute it with tensors by hand"
+        )
+    source = event.node.args[0]
+    found = detached(scope, source)
+    flow = flow_of(scope, event.node, None if name in _WHOLE else "float")
+    precision = f"`torch.{_TORCH[name]}` computes in the precision of the tensor, and gives NaN or infinity where"
+    flow.changes = {f"{precision} `math.{name}` raises": None, **flow.changes}
+    flow.conditions.update(dict.fromkeys(found.conditions))
+    start, end = scope.file.span(event.node)
+    content = f"{scope.torch}.{_TORCH[name]}({found.text})"
+    title = f"Compute with `torch.{_TORCH[name]}` instead of `math.{name}`"
+    replacement = Replacement(scope.file, start, end, content)
+    return Rewrite(title, flow.safety, (replacement,), flow.clauses, imports=scope.imports)

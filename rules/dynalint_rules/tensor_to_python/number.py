@@ -1,0 +1,254 @@
+"""DYN202: `int()`, `float()`, `bool()` and the like of a tensor."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.events import Call, Event
+from dynalint.analysis.project import Project
+from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
+from dynalint_rules._shared.examples import forward
+from dynalint_rules._shared.exits import leads_to_raise
+from dynalint_rules._shared.numbers import detached, flow_of
+from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.settings import captures_scalars
+
+_DEFAULT = ("builtins.int", "builtins.float", "builtins.bool", "operator.index")
+_UNTRACED = ("builtins.complex", "builtins.hex", "builtins.bin", "builtins.oct", "builtins.chr")
+_METHODS = ("Tensor.__int__", "Tensor.__float__", "Tensor.__bool__", "Tensor.__index__", "Tensor.__complex__")
+# While Dynamo traces, these give an array even where they are given Python numbers.
+_ARRAYS = frozenset(
+    f"numpy.{name}" for name in "prod sum mean max min median std dot argmax argmin array asarray int64 int32".split()
+)
+
+
+class NumberOfTensor(Rule):
+    """Turn a tensor into a Python number with `int()`, `float()`, `bool()` and the like.
+
+    ## What it flags
+    `int(t)`, `float(t)`, `bool(t)`, `complex(t)`, `operator.index(t)`, `hex(t)`, `bin(t)`, `oct(t)` and `chr(t)` of a
+    tensor or NumPy array in code that is compiled. Not flagged: the same of a shape (`int(x.shape[0] / 2)`), of a
+    Python number, of a value of which nothing is known, and, for those that
+    `torch._dynamo.config.capture_scalar_outputs = True` covers, in a project that sets it.
+
+    ## Why
+    The call reads the tensor's element, as `.item()` does: Dynamo ends the graph, waits for the value and begins a new
+    graph after it. NumPy functions bring this about where no tensor is in sight: `np.prod(shape)` is an array while
+    Dynamo traces, and `int(np.prod(shape))` reads it.
+
+    ## Example
+    ```python
+    def forward(self, x):
+        scale = float(x.abs().max())
+        return x / scale
+    ```
+
+    Use instead:
+    ```python
+    def forward(self, x):
+        scale = x.abs().max().detach()
+        return x / scale
+    ```
+
+    ## How it is rewritten
+    As `.item()` is (DYN201): `float(t)`, and `int(t)` of a tensor of whole numbers, become `t.detach()` where every
+    use takes a 0-dim tensor. `int(t)` of a floating tensor becomes `t.detach().long()`, which cuts off the fraction in
+    the same way. `int(np.prod(s))` becomes `math.prod(s)`, which Dynamo computes while it traces. Declined for
+    `bool()` and the others, and where DYN201 would decline.
+
+    ## When the rewrite is not exact
+    As for DYN201: `conditional` on dtypes that stay the same, and `unsafe` where Python would go on computing in
+    double precision or where the number is returned. It is `unsafe` for floating tensors too, because torch warns when
+    one that requires a gradient is converted, and no longer does after the rewrite. `int()` raises for NaN and
+    infinity, `.long()` gives an arbitrary number. `math.prod` is exact for whole numbers that fit into 64 bits; NumPy
+    wraps around beyond that.
+
+    ## How Dynamo words it
+    GB0124: `Unsupported Tensor.item() call with capture_scalar_outputs=False`. `complex`, `hex`, `bin`, `oct`, `chr`
+    give GB0059: `Failed to trace builtin operator`. Arrays give GB0033: `Data dependent operator`, or GB0208: `torch.*
+    op returned non-Tensor`.
+
+    ## References
+    - https://docs.pytorch.org/docs/stable/compile/programming_model.graph_breaks_index.html
+    """
+
+    code = "DYN202"
+    name = "number-of-tensor"
+    summary = "`int()`, `float()` or `bool()` of a tensor reads its element and ends the graph"
+    gb = ("GB0124", "GB0059", "GB0033", "GB0208")
+    events = (Call,)
+    calls = frozenset({*_DEFAULT, *_UNTRACED, *_METHODS})
+
+    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+        """Flag the conversion of what is certainly a tensor."""
+        if not isinstance(event, Call):
+            return
+        subject = event.receiver if event.callee in _METHODS else event.args[0] if len(event.args) == 1 else None
+        tensor = k.only_tensor(subject) if subject is not None else None
+        array = tensor.array if tensor is not None else _makes_array(event, project)
+        if (tensor is None and not array) or leads_to_raise(event, project):
+            return
+        if event.callee not in _UNTRACED and captures_scalars(project):
+            return
+        name = event.callee.rpartition(".")[2]
+        yield Violation(
+            event.node,
+            f"`{name}()` reads the element of {'an array' if array else 'a tensor'}, which ends the graph",
+            help="keep the value as a 0-dim tensor, or read it after the compiled function has returned",
+        )
+
+    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+        """Keep the value as a 0-dim tensor without gradient."""
+        if not isinstance(event, Call):
+            return None
+        try:
+            scope = Scope.of(event, project)
+            return _product_of_shape(scope, event) or _kept(scope, event)
+        except Refusal as refusal:
+            return Declined(str(refusal))
+
+    examples = (
+        Example(
+            name="float-scale",
+            code=forward("""
+                h = self.fc(x)
+                scale = float(h.abs().max())  # DYN202
+                return h / scale
+            """),
+            fixed=forward("""
+                h = self.fc(x)
+                scale = h.abs().max().detach()
+                return h / scale
+            """),
+        ),
+        Example(
+            name="int-count",
+            code=forward("""
+                h = self.fc(x)
+                count = int((h > 0).sum())  # DYN202
+                return h * count
+            """),
+            fixed=forward("""
+                h = self.fc(x)
+                count = (h > 0).sum().detach()
+                return h * count
+            """),
+        ),
+        Example(
+            name="int-cuts-off",
+            code=forward("""
+                h = self.fc(x)
+                steps = int(h.abs().sum())  # DYN202
+                return h * steps
+            """),
+            fixed=forward("""
+                h = self.fc(x)
+                steps = h.abs().sum().detach().long()
+                return h * steps
+            """),
+        ),
+        Example(
+            name="bool",
+            code=forward("""
+                positive = bool(x.sum() > 0)  # DYN202
+                return self.fc(x) * 2 if positive else x
+            """),
+            declined="there is no tensor that stands for",
+        ),
+        Example(
+            name="builtins-without-a-trace",
+            code=forward("""
+                best = x.sum(1).argmax()
+                return self.fc(x), hex(best)  # DYN202
+            """),
+            declined="there is no tensor that stands for",
+        ),
+        Example(
+            name="index",
+            code=forward("""
+                best = int(x.sum(1).argmax())  # DYN202
+                return self.fc(x)[best]
+            """),
+            declined="is an index or a slice bound",
+        ),
+        Example(
+            name="product-of-a-shape",
+            code=forward(
+                "return self.fc(x).reshape(-1, int(np.prod(x.shape[1:])))  # DYN202",
+                head="import numpy as np",
+            ),
+            fixed=forward(
+                "return self.fc(x).reshape(-1, math.prod(x.shape[1:]))",
+                head="import numpy as np",
+            ).replace("import nn\n", "import nn\nimport math\n"),
+        ),
+        Example(
+            name="shapes-and-numbers",
+            code=forward("""
+                half = int(x.shape[1] / 2) + int(3.7)
+                return self.fc(x) * float(x.size(0)) * half * bool(x.dim())
+            """),
+        ),
+        Example(
+            name="ufunc-of-a-number",
+            code=forward("return self.fc(x) * int(np.sqrt(16)) * int(np.ceil(3.5))", head="import numpy as np"),
+        ),
+    )
+
+
+def _makes_array(event: Call, project: Project) -> bool:
+    """Whether what is converted comes straight from a function that makes an array of Python numbers."""
+    source = event.node.args[0] if event.node.args else None
+    if not isinstance(source, ast.Call):
+        return False
+    maker = project.kinds(event.function).get(source.func)
+    return isinstance(maker, k.External) and maker.name in _ARRAYS
+
+
+def _kept(scope: Scope, event: Call) -> Rewrite:
+    """Replace the conversion by `.detach()` where every use of the number takes a 0-dim tensor as well."""
+    name = event.callee.rpartition(".")[2]
+    if event.callee not in ("builtins.int", "builtins.float"):
+        raise Refusal(f"there is no tensor that stands for what `{name}()` gives; compute it from shapes, or eagerly")
+    source = event.node.args[0]
+    shown = scope.quote(source)
+    found = detached(scope, source)
+    tensor = k.only_tensor(scope.kind(source))
+    dtype = tensor.dtype if tensor else None
+    flow, text = flow_of(scope, event.node, "int" if name == "int" else "float"), found.text
+    flow.conditions.update(dict.fromkeys(found.conditions))
+    if name == "int":
+        text += "" if dtype == "int" else ".long()"
+        if dtype in ("float", None):
+            flow.conditions[f"{shown} is finite"] = None
+    elif dtype in ("bool", "complex"):
+        raise Refusal(f"`float()` changes what kind of number {shown} is; convert it with `.to()` by hand")
+    elif dtype is None:
+        flow.conditions[f"{shown} holds real numbers"] = None
+    if dtype in ("float", None):
+        flow.changes[f"Python no longer warns if {shown} requires a gradient"] = None
+    start, end = scope.file.span(event.node)
+    title = f"Keep the 0-dim tensor: `.detach()` instead of `{name}()`"
+    return Rewrite(title, flow.safety, (Replacement(scope.file, start, end, text),), flow.clauses)
+
+
+def _product_of_shape(scope: Scope, event: Call) -> Rewrite | None:
+    """Replace `int(np.prod(shape))` by `math.prod(shape)`; None if that is not what stands there."""
+    source = event.node.args[0] if event.node.args else None
+    if event.callee != "builtins.int" or not isinstance(source, ast.Call) or len(source.args) != 1 or source.keywords:
+        return None
+    if scope.kind(source.func) != k.External("numpy.prod"):
+        return None
+    sizes = scope.kind(source.args[0])
+    if not isinstance(sizes, k.Sequence) or not _are_whole(sizes):
+        return None
+    start, end = scope.file.span(event.node)
+    text = f"math.prod({scope.text(source.args[0])})"
+    title = "Multiply with `math.prod()`, which is done while tracing"
+    return Rewrite(title, "safe", (Replacement(scope.file, start, end, text),), imports=("import math",))
+
+
+def _are_whole(sizes: k.Sequence) -> bool:
+    return all(isinstance(one, k.Value) and one.type == "int" for one in sizes.element.members)

@@ -1,0 +1,145 @@
+"""DYN209: a function of NumPy that Dynamo cannot trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.events import Call, Event
+from dynalint.analysis.project import Project
+from dynalint.rules import Example, Rule, Violation
+from dynalint_rules._shared.examples import forward
+from dynalint_rules._shared.exits import leads_to_raise
+
+# Not in `torch._numpy`, by calling each of them under torch 2.13. Files are DYN410, random numbers DYN408.
+_FUNCTIONS = (
+    "apply_along_axis apply_over_axes argpartition array2string array_repr array_str asanyarray asarray_chkfinite "
+    "asfortranarray asmatrix base_repr binary_repr bitwise_count block bmat compress cumulative_prod cumulative_sum "
+    "delete digitize ediff1d einsum_path extract frexp frombuffer fromfunction fromiter frompyfunc fromstring "
+    "histogram_bin_edges insert interp intersect1d isin iterable ix_ lexsort mask_indices matvec may_share_memory "
+    "nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmedian nanmin nanpercentile nanprod nanquantile nanstd "
+    "nansum nanvar packbits partition piecewise place poly polyadd polyder polydiv polyfit polyint polymul polysub "
+    "polyval putmask ravel_multi_index require roots select setdiff1d setxor1d shares_memory sort_complex spacing "
+    "trapezoid trim_zeros typename union1d unique_all unique_counts unique_inverse unique_values unpackbits "
+    "unravel_index unwrap vecdot vecmat ndim size isscalar iscomplexobj isrealobj common_type"
+).split()
+_LINALG = "cross diagonal matmul matrix_norm matrix_transpose outer svdvals tensordot trace vecdot vector_norm".split()
+_METHODS = ("tobytes",)
+
+
+class UntracedNumpy(Rule):
+    """Call a function of NumPy that `torch._numpy` does not have.
+
+    ## What it flags
+    Calls such as `np.interp`, `np.isin`, `np.polyfit`, `np.nanmean`, `np.frexp`, `np.linalg.norm`'s newer namesakes in
+    `np.linalg`, and `array.tobytes()`, in code that is compiled. Not flagged: the hundreds of functions of NumPy that
+    Dynamo traces as operations on tensors (`np.sqrt`, `np.where`, `np.einsum`, ...).
+
+    ## Why
+    Dynamo traces NumPy by the implementation of it on tensors that comes with torch. What that lacks, NumPy itself has
+    to run, and the graph ends there.
+
+    ## Example
+    ```python
+    def forward(self, x):
+        allowed = np.isin(x.numpy(), [1, 2])
+        return torch.from_numpy(allowed)
+    ```
+
+    Use instead:
+    ```python
+    def forward(self, x):
+        return torch.isin(x, torch.tensor([1, 2]))
+    ```
+
+    ## How it is rewritten
+    It is not: most of these have no operation in torch of the same meaning. Where there is none,
+    `torch.library.custom_op` makes the call one opaque operation in the graph.
+
+    ## When the rewrite is not exact
+    NumPy computes in double precision by default, torch in single precision.
+
+    ## How Dynamo words it
+    GB0294: `attempted to trace numpy function unsupported by PyTorch`. For methods GB0158: `Unsupported ndarray method
+    call`. For functions that give Python values GB0208: `torch.* op returned non-Tensor`.
+
+    ## References
+    - https://docs.pytorch.org/docs/stable/torch.compiler_faq.html
+    - https://docs.pytorch.org/docs/stable/library.html
+    """
+
+    code = "DYN209"
+    name = "untraced-numpy"
+    summary = "a function of NumPy that Dynamo has no version of ends the graph"
+    gb = ("GB0294", "GB0158", "GB0208")
+    events = (Call,)
+    calls = frozenset(
+        {
+            *(f"numpy.{name}" for name in _FUNCTIONS),
+            *(f"numpy.linalg.{name}" for name in _LINALG),
+            *(f"Tensor.{name}" for name in _METHODS),
+        }
+    )
+
+    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+        """Flag the call; a method only where the receiver is certainly an array."""
+        if not isinstance(event, Call) or leads_to_raise(event, project):
+            return
+        name = event.callee.replace("numpy.", "np.")
+        if event.callee.startswith("Tensor."):
+            array = k.only_tensor(event.receiver) if event.receiver is not None else None
+            if array is None or not array.array:
+                return
+            name = f"array.{event.callee.rpartition('.')[2]}"
+        yield Violation(
+            event.node,
+            f"Dynamo has no version of `{name}()`, so the graph ends there",
+            help="use an operation of torch, or make the call one with `torch.library.custom_op`",
+        )
+
+    examples = (
+        Example(
+            name="interp",
+            code=forward(
+                """
+                values = np.interp(x.numpy()[0], [0.0, 1.0], [0.0, 2.0])  # DYN209
+                return x.sum() + torch.from_numpy(values)
+                """,
+                head="import numpy as np",
+                init="pass",
+            ),
+            inputs="[(torch.rand(4, 8),)]",
+        ),
+        Example(
+            name="bytes-of-an-array",
+            code=forward(
+                """
+                y = x * 2
+                length = len(y.detach().numpy().tobytes())  # DYN209
+                return y * length
+                """,
+                head="import numpy as np",
+            ),
+        ),
+        Example(
+            name="traced-numpy",
+            code=forward(
+                """
+                array = x.detach().numpy()
+                return x + torch.from_numpy(np.where(array > 0, np.sqrt(np.abs(array)), array.astype(np.float32)))
+                """,
+                head="import numpy as np",
+            ),
+        ),
+        Example(
+            name="in-the-constructor",
+            code=forward(
+                "return self.fc(x) * self.weights",
+                head="import numpy as np",
+                init="""
+                self.fc = nn.Linear(8, 8)
+                self.register_buffer("weights", torch.tensor(np.interp(range(8), [0, 7], [0.0, 1.0])))
+                """,
+            ),
+        ),
+    )

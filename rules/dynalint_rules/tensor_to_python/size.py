@@ -1,0 +1,257 @@
+"""DYN204: a tensor given where a size, a count or a range is asked for."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.events import Call, Event
+from dynalint.analysis.project import Project
+from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
+from dynalint_rules._shared.examples import forward
+from dynalint_rules._shared.scope import quote
+
+_ALL = 99
+# Positions (without a receiver) from the first to before the second that take sizes or counts, and such keywords.
+_SIZES: dict[str, tuple[int, int, tuple[str, ...]]] = {
+    "builtins.range": (0, _ALL, ()),
+    **{f"numpy.{name}": (0, _ALL, ("shape", "N")) for name in ("arange", "zeros", "ones", "empty", "eye", "full")},
+    "numpy.linspace": (2, 3, ("num",)),
+    "numpy.reshape": (1, 2, ("shape",)),
+    "numpy.pad": (1, 2, ("pad_width",)),
+    **{f"torch.{name}": (0, _ALL, ("size",)) for name in ("zeros", "ones", "empty", "rand", "randn", "eye")},
+    "torch.arange": (0, _ALL, ("start", "end", "step")),
+    "torch.linspace": (2, 3, ("steps",)),
+    "torch.full": (0, 1, ("size",)),
+    "torch.randint": (0, _ALL, ("size", "low", "high")),
+    "torch.randperm": (0, 1, ("n",)),
+    "torch.split": (1, 2, ("split_size_or_sections",)),
+    "torch.chunk": (1, 2, ("chunks",)),
+    "torch.narrow": (2, 4, ("start", "length")),
+    "torch.reshape": (1, 2, ("shape",)),
+    "torch.tile": (1, 2, ("dims",)),
+    "torch.topk": (1, 2, ("k",)),
+    "torch.roll": (1, 2, ("shifts",)),
+    "torch.tril": (1, 2, ("diagonal",)),
+    "torch.triu": (1, 2, ("diagonal",)),
+    **{f"Tensor.{name}": (0, _ALL, ("size", "shape")) for name in ("view", "reshape", "expand", "repeat", "tile")},
+    **{f"Tensor.{name}": (0, _ALL, ("size",)) for name in ("new_zeros", "new_ones", "new_empty")},
+    "Tensor.new_full": (0, 1, ("size",)),
+    "Tensor.split": (0, 1, ("split_size",)),
+    "Tensor.chunk": (0, 1, ("chunks",)),
+    "Tensor.narrow": (1, 3, ("start", "length")),
+    "Tensor.topk": (0, 1, ("k",)),
+    "Tensor.roll": (0, 1, ("shifts",)),
+    "Tensor.select": (1, 2, ("index",)),
+    "Tensor.tril": (0, 1, ("diagonal",)),
+    "Tensor.triu": (0, 1, ("diagonal",)),
+    "Tensor.unfold": (1, 3, ("size", "step")),
+    "torch.nn.functional.pad": (1, 2, ("pad",)),
+    "torch.nn.functional.interpolate": (1, 2, ("size",)),
+    "torch.nn.functional.one_hot": (1, 2, ("num_classes",)),
+}
+
+
+class TensorAsSize(Rule):
+    """Give a tensor where a size, a count or the end of a range is asked for.
+
+    ## What it flags
+    A tensor as an argument of `range`, of a function that makes a tensor of a given size (`torch.zeros(n)`,
+    `torch.arange(n)`, `x.new_ones(n)`, ...), and of `view`, `reshape`, `expand`, `repeat`, `split`, `narrow`, `F.pad`,
+    `F.interpolate` and their like, alone or in a tuple, in code that is compiled. Not flagged: shapes and Python
+    numbers, the second size that the same variable gives in a function, tensors where a value is asked for
+    (`torch.full((4,), t)`), and numbers read by `.item()`, which DYN201 is about.
+
+    ## Why
+    The shape of the result depends on the tensor's data. Dynamo ends the graph before the call, reads the tensor and
+    goes on after it, and graphs behind it are compiled again as the sizes change. `range(t)` in a `for` leaves the
+    whole function to eager Python.
+
+    ## Example
+    ```python
+    def forward(self, x, lengths):
+        positions = torch.arange(lengths.max())
+        return positions[None, :] < lengths[:, None]
+    ```
+
+    Use instead:
+    ```python
+    def forward(self, x, lengths):
+        positions = torch.arange(x.shape[1])
+        return positions[None, :] < lengths[:, None]
+    ```
+
+    ## How it is rewritten
+    It is not: a bound that no input exceeds (the padded length, a number of the configuration) has to come from a
+    person. `torch._dynamo.config.capture_scalar_outputs = True` lets Dynamo trace many of these with a size that it
+    does not know.
+
+    ## When the rewrite is not exact
+    A static bound makes larger results, whose surplus has to be masked.
+
+    ## How Dynamo words it
+    GB0033: `Data dependent operator`, "Operator `aten._local_scalar_dense.default` has a non-Tensor output whose value
+    is dependent on the data of Tensor inputs". For `range` GB0059: `Failed to trace builtin operator`.
+
+    ## References
+    - https://docs.pytorch.org/docs/stable/compile/programming_model.graph_breaks_index.html
+    """
+
+    code = "DYN204"
+    name = "tensor-as-size"
+    summary = "a tensor as a size, count or range is read into Python and ends the graph"
+    gb = ("GB0033", "GB0059")
+    events = (Call,)
+    calls = frozenset(_SIZES)
+
+    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+        """Flag the call if a size is certainly a tensor, or a tuple or list with one in it."""
+        if not isinstance(event, Call) or event.callee not in _SIZES:
+            return
+        given = [node for node, kind in _sizes(event) if _holds_tensor(kind)]
+        if any(not _is_read_before(event, node, project) for node in given):
+            name = event.callee.rpartition(".")[2]
+            shown = quote(event.function.file, given[0])
+            yield Violation(
+                event.node,
+                f"{shown}, a tensor, is read into Python as a size in `{name}()`, which ends the graph",
+                help="use a bound that no input exceeds, such as a shape, and mask what is too much",
+            )
+
+    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+        """Decline: only a person knows a bound."""
+        return Declined(
+            "the shape of the result depends on data; use a bound that no input exceeds and mask what is too much, or "
+            "set `torch._dynamo.config.capture_scalar_outputs = True`"
+        )
+
+    examples = (
+        Example(
+            name="arange",
+            code=forward("""
+                lengths = (self.fc(x) > 0).sum(1)
+                positions = torch.arange(lengths.max() + 1)  # DYN204
+                return positions[None, :] < lengths[:, None]
+            """),
+            declined="a bound that no input exceeds",
+        ),
+        Example(
+            name="range",
+            code=forward("""
+                h = self.fc(x)
+                for _ in range((x > 0).sum()):  # DYN204
+                    h = h + 1
+                return h
+            """),
+            declined="a bound that no input exceeds",
+        ),
+        Example(
+            name="factory",
+            code=forward("""
+                n = (x > 100).sum() + 2
+                return self.fc(x).sum() + torch.zeros(n, 4)  # DYN204
+            """),
+        ),
+        Example(
+            name="size-in-a-tuple",
+            code=forward("""
+                n = (x > 100).sum() + 2
+                return self.fc(x).new_ones((n, 4))  # DYN204
+            """),
+        ),
+        Example(
+            name="view",
+            code=forward("""
+                n = (x > 100).sum() + 2
+                return self.fc(x).view(n, -1)  # DYN204
+            """),
+        ),
+        Example(
+            name="padding",
+            code=forward(
+                """
+                extra = (x > 100).sum() + 1
+                return F.pad(self.fc(x), (0, extra))  # DYN204
+                """,
+                head="import torch.nn.functional as F",
+            ),
+        ),
+        Example(
+            name="numpy",
+            code=forward(
+                """
+                n = (x > 100).sum() + 8
+                return self.fc(x) + torch.from_numpy(np.arange(n))  # DYN204
+                """,
+                head="import numpy as np",
+            ),
+        ),
+        Example(
+            name="split",
+            code=forward("""
+                n = (x > 100).sum() + 2
+                first, second = self.fc(x).split(n)  # DYN204
+                return first + second
+            """),
+        ),
+        Example(
+            name="sizes-from-shapes",
+            code=forward("""
+                n = x.shape[0]
+                h = self.fc(x) + torch.zeros(n, 1) + torch.arange(x.size(1))
+                for _ in range(len(x.shape)):
+                    h = h.view(n, -1)
+                return h
+            """),
+        ),
+        Example(
+            name="tensor-as-value",
+            code=forward("""
+                top = self.fc(x).max()
+                return torch.full((4,), top.detach()) + torch.linspace(0, top.detach(), 4)
+            """),
+        ),
+    )
+
+
+def _sizes(event: Call) -> Iterator[tuple[ast.expr, k.Kind]]:
+    """Yield the arguments that give sizes, each with its kind."""
+    first, last, keywords = _SIZES[event.callee]
+    if any(isinstance(argument, ast.Starred) for argument in event.node.args):
+        return
+    yield from zip(event.node.args[first:last], event.args[first:last], strict=False)
+    for keyword in event.node.keywords:
+        if keyword.arg in keywords and keyword.arg in event.keywords:
+            yield keyword.value, event.keywords[keyword.arg]
+
+
+def _holds_tensor(kind: k.Kind) -> bool:
+    if isinstance(kind, k.Sequence) and kind.type in ("list", "tuple"):
+        return any(k.only_tensor(item) is not None for item in kind.items or (kind.element,))
+    return k.only_tensor(kind) is not None
+
+
+def _is_read_before(event: Call, node: ast.expr, project: Project) -> bool:
+    """Whether every tensor in a size has been a size earlier in the function, where the graph has ended already."""
+    kinds, parents = project.kinds(event.function), project.parents(event.function)
+    names = {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and k.only_tensor(kinds.get(one, k.UNKNOWN))}
+    if not names or any(isinstance(one, ast.Call | ast.Subscript | ast.Attribute) for one in ast.walk(node)):
+        return False
+    for one in ast.walk(event.function.node):
+        if not isinstance(one, ast.Name) or one.id not in names or not isinstance(one.ctx, ast.Load):
+            continue
+        call = parents.get(one)
+        while isinstance(call, ast.Tuple | ast.List | ast.BinOp | ast.keyword):
+            call = parents.get(call)
+        earlier = (one.lineno, one.col_offset) < (node.lineno, node.col_offset)
+        if earlier and isinstance(call, ast.Call) and call is not event.node and _callee(call, kinds) in _SIZES:
+            names.discard(one.id)
+    return not names
+
+
+def _callee(call: ast.Call, kinds: Mapping[ast.AST, k.Kind]) -> str:
+    kind = kinds.get(call.func)
+    if isinstance(kind, k.Method) and k.only_tensor(kind.receiver) is not None:
+        return f"Tensor.{kind.name}"
+    return kind.name if isinstance(kind, k.External) else ""

@@ -1,0 +1,166 @@
+"""DYN203: a slice whose bound is a tensor."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.events import Call, Event, Subscript
+from dynalint.analysis.project import Project
+from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
+from dynalint_rules._shared.examples import forward
+from dynalint_rules._shared.settings import captures_scalars
+
+
+class TensorSliceBound(Rule):
+    """Slice a tensor, list, tuple or string up to a tensor.
+
+    ## What it flags
+    A slice with a tensor for a bound or step, `x[:t]`, `x[:, t:]`, `names[:t]`, and `slice(0, t)`, in code that is
+    compiled. Not flagged: slices by shapes and Python numbers, by a number that `.item()` has read (the break is at
+    the `.item()`, see DYN201), and slices in a project that sets `torch._dynamo.config.capture_scalar_outputs = True`.
+
+    ## Why
+    The length of the result depends on the tensor's data, so Python reads the tensor. Dynamo cannot end the graph in
+    the middle of a slice: it leaves the whole function to eager Python, without a warning.
+
+    ## Example
+    ```python
+    def forward(self, x):
+        length = (x > 0).sum()
+        return x[:length].sum()
+    ```
+
+    Use instead:
+    ```python
+    def forward(self, x):
+        length = (x > 0).sum()
+        keep = torch.arange(x.shape[0], device=x.device) < length
+        return torch.where(keep, x, 0).sum()
+    ```
+
+    ## How it is rewritten
+    It is not. What has to stand for the missing elements depends on what is done with the slice: zeros before a sum,
+    minus infinity before a maximum, a weight of zero in a mean.
+
+    ## When the rewrite is not exact
+    A mask keeps the full length, so everything that reads the shape of the slice reads another one.
+
+    ## How Dynamo words it
+    GB0124: `Unsupported Tensor.item() call with capture_scalar_outputs=False`.
+
+    ## References
+    - https://docs.pytorch.org/docs/stable/compile/programming_model.graph_breaks_index.html
+    - https://docs.pytorch.org/docs/stable/generated/torch.where.html
+    """
+
+    code = "DYN203"
+    name = "tensor-slice-bound"
+    summary = "a slice up to a tensor reads the tensor and has a length that depends on data"
+    gb = ("GB0124",)
+    events = (Subscript, Call)
+    calls = frozenset({"builtins.slice"})
+
+    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+        """Flag each bound that is certainly a tensor."""
+        if captures_scalars(project):
+            return
+        kinds = project.kinds(event.function)
+        tensors = [bound for bound in _bounds(event) if k.only_tensor(kinds.get(bound, k.UNKNOWN)) is not None]
+        # Dynamo breaks at the line on which the whole expression begins.
+        nodes = [bound if bound.lineno == event.node.lineno else event.node for bound in tensors]
+        for node in dict.fromkeys(nodes):
+            yield Violation(
+                node,
+                "a tensor as the bound of a slice is read into Python, which ends the graph",
+                help="mask the whole dimension: `torch.arange(n) < length`",
+            )
+
+    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+        """Decline: what stands for the missing elements is for a person to say."""
+        return Declined(
+            "a graph has no place for a result whose length depends on data; keep the whole dimension and mask it with "
+            "`torch.arange(n) < length`, with a filler that suits what is done with the slice"
+        )
+
+    examples = (
+        Example(
+            name="prefix-of-a-tensor",
+            code=forward("""
+                h = self.fc(x)
+                length = (h[0] > 0).sum()
+                return h[:, :length] * 2  # DYN203
+            """),
+            declined="mask it with",
+        ),
+        Example(
+            name="suffix-and-step",
+            code=forward("""
+                start = (x.sum(1) > 0).sum() * 0
+                return self.fc(x[start:])  # DYN203
+            """),
+            declined="mask it with",
+        ),
+        Example(
+            name="list-of-tensors",
+            code=forward("""
+                rows = [x * 2, x * 3, x * 4]
+                count = (x > 100).sum() + 1
+                return torch.cat(rows[:count])  # DYN203
+            """),
+        ),
+        Example(
+            name="slice-object",
+            code=forward("""
+                h = self.fc(x)
+                part = slice(0, (x > 100).sum() + 1)  # DYN203
+                return h[part]
+            """),
+        ),
+        Example(
+            name="stored-slice",
+            code=forward("""
+                h = self.fc(x).detach()
+                count = (x > 100).sum() + 1
+                h[:count] = 0.0  # DYN203
+                return h
+            """),
+        ),
+        Example(
+            name="bounds-from-shapes",
+            code=forward("""
+                half = x.shape[1] // 2
+                return self.fc(x)[:, :half] + self.fc(x)[:, half:]
+            """),
+        ),
+        Example(
+            name="mask-instead",
+            code=forward("""
+                h = self.fc(x)
+                length = (h[0] > 0).sum()
+                keep = torch.arange(h.shape[1]) < length
+                return torch.where(keep, h, 0.0)
+            """),
+        ),
+        Example(
+            name="number-read-before",
+            code=forward("""
+                h = self.fc(x)
+                length = (h[0] > 0).sum()
+                if torch.compiler.is_compiling():
+                    return h * 2
+                return h[:, :length] * 2
+            """),
+        ),
+    )
+
+
+def _bounds(event: Event) -> Iterator[ast.expr]:
+    if isinstance(event, Call):
+        yield from event.node.args
+    elif isinstance(event, Subscript) and not isinstance(event.base, k.Instance):
+        index = event.node.slice
+        for part in index.elts if isinstance(index, ast.Tuple) else [index]:
+            if isinstance(part, ast.Slice):
+                yield from (bound for bound in (part.lower, part.upper, part.step) if bound is not None)

@@ -1,0 +1,137 @@
+"""Derive `dynalint/data/torch_api.json` from the installed torch: `python -m scripts.derive_torch_api [--check]`.
+
+Names are collected from the modules of torch, overloads from its stubs, annotations and operator schemas; then every
+function, method and module is run on the samples of torch's own tests and on made-up ones, to see what comes back, of
+which dtype, whether it depends on the data, draws random numbers or changes its arguments.
+
+Two runs give the same bytes.
+Run it with a CPU build of torch: what other builds add is not described.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import warnings
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from dynalint.analysis.torch_api import Overload
+from dynalint.analysis.torch_kinds import UNKNOWN
+from scripts.torch_api.classes import Classes, Record
+from scripts.torch_api.combine import spell
+from scripts.torch_api.evidence import tensor_only
+from scripts.torch_api.functions import Functions
+from scripts.torch_api.names import collect
+from scripts.torch_api.samples import Samples
+
+OUT = Path(__file__).parent.parent / "dynalint" / "data" / "torch_api.json"
+
+
+def derive() -> str:
+    """Return the text of the data file for the installed torch."""
+    names = collect()
+    samples = Samples()
+    functions = Functions(names, samples)
+    records = Classes(names, samples, functions).records()
+    tensor = records["torch.Tensor"]
+    records["torch._C.TensorBase"] = Record([])  # all of it is said of torch.Tensor
+    same, renamed = _grouped(names.aliases)
+    return _dump(
+        {
+            "torch": torch.__version__.partition("+")[0],
+            "functions": {name: spell(overloads) for name, overloads in functions.functions().items()},
+            "classes": {name: _class(record, records) for name, record in records.items()},
+            "constants": names.constants,
+            "aliases": same,
+            "renamed": renamed,
+            "tensor_only": tensor_only({*tensor.methods, *tensor.attributes}),
+        }
+    )
+
+
+def _class(record: Record, records: Mapping[str, Record]) -> dict[str, Any]:
+    """Return a class as the file has it, without what says nothing that its bases do not say."""
+    nothing = [Overload(UNKNOWN)]
+
+    def inherited(name: str, table: str, otherwise: Any) -> Any:
+        return next(
+            (vars(records[one])[table][name] for one in record.bases if name in vars(records[one])[table]), otherwise
+        )
+
+    methods = {
+        name: spell(overloads)
+        for name, overloads in sorted(record.methods.items())
+        if _told(overloads) != _told(inherited(name, "methods", nothing))
+    }
+    attributes = {
+        name: str(kind)
+        for name, kind in sorted(record.attributes.items())
+        if kind != inherited(name, "attributes", UNKNOWN)
+    }
+    found = {
+        "bases": record.bases,
+        "instance": str(record.instance) if record.instance is not None else None,
+        "built": spell(record.built) if record.built else None,
+        "methods": methods,
+        "attributes": attributes,
+    }
+    return {key: value for key, value in found.items() if value}
+
+
+def _told(overloads: list[Overload]) -> Any:
+    """Return what the overloads say of results, nothing else of a method being of use where all is unknown."""
+    return UNKNOWN if all(one.kind == UNKNOWN and not one.flags for one in overloads) else overloads
+
+
+def _grouped(aliases: Mapping[str, str]) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+    """Group the aliases that differ from their canonical name in the package only; return the others apart."""
+    groups: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    renamed = {}
+    for alias, canonical in sorted(aliases.items()):
+        space, _, name = alias.rpartition(".")
+        home, _, bare = canonical.rpartition(".")
+        if name == bare:
+            groups[space][home].append(name)
+        else:
+            renamed[alias] = canonical
+    return {space: {home: " ".join(one) for home, one in homes.items()} for space, homes in groups.items()}, renamed
+
+
+def _dump(data: Mapping[str, Any]) -> str:
+    """Return compact JSON with one line for each entry of a section, so that a change shows as a change."""
+    sections = []
+    for key, value in data.items():
+        if isinstance(value, dict):
+            lines = [f"{json.dumps(name)}:{json.dumps(value[name], separators=(',', ':'))}" for name in sorted(value)]
+            sections.append(f"{json.dumps(key)}:{{\n" + ",\n".join(lines) + "\n}")
+        else:
+            sections.append(f"{json.dumps(key)}:{json.dumps(value, separators=(',', ':'))}")
+    return "{" + ",\n".join(sections) + "}\n"
+
+
+def main() -> int:
+    """Write the file, or with --check only say whether it is what the installed torch gives."""
+    parser = argparse.ArgumentParser(description=__doc__.partition(":")[0])
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if the file is out of date")
+    parser.add_argument("--output", type=Path, default=OUT, help="the file to write (default: %(default)s)")
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    text = derive()
+    if arguments.check:
+        current = OUT.read_text(encoding="utf-8") == text
+        print(f"{OUT} {'is up to date' if current else 'differs from what this torch gives'}")
+        return 0 if current else 1
+    arguments.output.parent.mkdir(parents=True, exist_ok=True)
+    arguments.output.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

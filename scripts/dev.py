@@ -1,0 +1,191 @@
+"""One command for each thing a developer does, on a machine with Python 3.10 or newer and nothing else.
+
+    ./dev demo      make the environment and show dynalint on examples/: what it finds, confirms and would fix
+    ./dev test      make the environment and run everything that CI runs; arguments go to pytest
+    ./dev lint      make the environment and run the linters and the type checker only
+    ./dev setup     make the environment only
+
+The environment is .venv beside this checkout (another place: DYNALINT_VENV). It is made once, and again when
+pyproject.toml changes. torch comes first and by its exact version, so that pip settles on one build of it; on Linux the
+package index holds the CUDA build, and PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu gets the smaller one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = Path(os.environ.get("DYNALINT_VENV", ROOT / ".venv")).absolute()
+BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
+PYTHON = BIN / ("python.exe" if os.name == "nt" else "python")
+STAMP = VENV / "dynalint-dev-stamp"
+EXAMPLE = ROOT / "examples" / "tiny_vision"
+
+# How pip words that it got no list of a package's versions at all.
+NONE_FOUND = "(from versions: none)"
+MAX_TEST_PROCESSES = 8
+
+
+class SetupError(Exception):
+    """The environment cannot be made; the text says why and what to do."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the named command and return its exit code."""
+    commands = {"demo": demo, "test": test, "lint": lint, "setup": setup}
+    if not arguments or arguments[0] not in commands:
+        print(__doc__)
+        return 0 if arguments[:1] in (["-h"], ["--help"]) else 2
+    try:
+        make_environment()
+    except SetupError as problem:
+        print(f"dev: {problem}", file=sys.stderr)
+        return 1
+    return commands[arguments[0]](arguments[1:])
+
+
+def make_environment() -> None:
+    """Create the virtual environment and install the project with its development extra, unless that is done.
+
+    Raises SetupError where Python is too old, lacks `venv`, or pip fails.
+    """
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    stamp = hashlib.sha256(f"{ROOT}\n{project}".encode()).hexdigest()
+    if PYTHON.exists() and STAMP.exists() and STAMP.read_text(encoding="utf-8") == stamp:
+        return
+    pinned = re.search(r'"(torch==[^"]+)"', project)
+    if pinned is None:
+        raise SetupError("pyproject.toml pins no torch in the extra `dev`.")
+    create_venv()
+    step(f"installing {pinned[1]} (the long one)")
+    pip_install(pinned[1])
+    step("installing dynalint, editable, with its development tools")
+    pip_install("--editable", f"{ROOT}[dev]")
+    STAMP.write_text(stamp, encoding="utf-8")
+
+
+def create_venv() -> None:
+    """Create the virtual environment, or keep the one there is when its Python still starts."""
+    if sys.version_info < (3, 10):  # noqa: UP036 - this script may be started by any Python
+        raise SetupError(f"{sys.executable} is Python {sys.version.split()[0]}; dynalint needs 3.10 or newer.")
+    if (
+        PYTHON.exists()
+        and subprocess.run([PYTHON, "-m", "pip", "--version"], capture_output=True, check=False).returncode == 0
+    ):
+        return
+    if importlib.util.find_spec("venv") is None or importlib.util.find_spec("ensurepip") is None:
+        raise SetupError(
+            f"{sys.executable} has no venv module; on Debian and Ubuntu `apt install python3-venv` brings it."
+        )
+    step(f"creating {VENV} with Python {sys.version.split()[0]}")
+    made = subprocess.run([sys.executable, "-m", "venv", "--clear", VENV], capture_output=True, text=True, check=False)
+    if made.returncode:
+        raise SetupError(f"the environment {VENV} could not be created:\n{made.stdout}{made.stderr}".rstrip())
+
+
+def pip_install(*what: str) -> None:
+    """Install with the environment's pip; its output is shown only when it fails."""
+    ran = subprocess.run(
+        [PYTHON, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--quiet", *what],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    if ran.returncode == 0:
+        return
+    if NONE_FOUND in ran.stdout:
+        raise SetupError(
+            f"pip found no {what[-1]} for Python {sys.version.split()[0]} on this system: either it reaches no package "
+            "index (check the network, or set PIP_INDEX_URL), or the index has no build for it (try another Python)."
+        )
+    raise SetupError(f"pip could not install {what[-1]}:\n{ran.stdout.rstrip()}")
+
+
+def setup(_: Sequence[str]) -> int:
+    """Make the environment, which every command has done before it is called."""
+    print(f"dynalint is installed in {BIN}")
+    return 0
+
+
+def demo(_: Sequence[str]) -> int:
+    """Check and fix the example project, which has findings: exit code 1 of both commands is the one expected."""
+    for arguments in (["check"], ["fix"]):
+        code = run("dynalint", *arguments, cwd=EXAMPLE)
+        if code != 1:
+            print(f"dev: `dynalint {' '.join(arguments)}` ended with {code}, expected 1 (findings)", file=sys.stderr)
+            return code or 1
+    return 0
+
+
+def lint(_: Sequence[str]) -> int:
+    """Run every static check; all of them run, whatever the first says."""
+    return report(static_checks())
+
+
+def test(arguments: Sequence[str]) -> int:
+    """Run every static check and the tests; where CI is set, a skipped test is a failed one."""
+    failed = static_checks()
+    processes = min(max(os.cpu_count() or 1, 2), MAX_TEST_PROCESSES)
+    options = ["-n", str(processes), "--dist", "loadgroup"]
+    if os.environ.get("CI"):
+        options.append("--no-skips")
+    # Each test process keeps to one thread: torch would start one a core in every one of them.
+    if run("pytest", *options, *arguments, environment={"OMP_NUM_THREADS": "1"}):
+        failed.append("pytest")
+    return report(failed)
+
+
+def static_checks() -> list[str]:
+    """Run the linters and the type checker and return the names of those that failed."""
+    checks = [
+        ("ruff", "check", "."),
+        ("ruff", "format", "--check", "."),
+        ("mypy",),
+        ("dynalint", "check", "--static"),
+        ("check-jsonschema", "--builtin-schema", "vendor.github-workflows", ".github/workflows/ci.yml"),
+        ("check-jsonschema", "--builtin-schema", "vendor.github-actions", "action.yml"),
+    ]
+    if shutil.which("actionlint"):
+        checks.append(("actionlint",))
+    return [" ".join(check) for check in checks if run(*check)]
+
+
+def report(failed: Sequence[str]) -> int:
+    """Name the checks that failed, if any, and return the exit code."""
+    for name in failed:
+        print(f"dev: failed: {name}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def run(program: str, *arguments: str, cwd: Path = ROOT, environment: Mapping[str, str] | None = None) -> int:
+    """Run a program of the environment (or of PATH, if the environment lacks it) and return its exit code."""
+    step(" ".join([program, *arguments]))
+    path = os.pathsep.join([str(BIN), os.environ.get("PATH", os.defpath)])
+    variables = {**os.environ, "PATH": path, "VIRTUAL_ENV": str(VENV), **(environment or {})}
+    found = shutil.which(program, path=path)
+    if found is None:
+        print(f"dev: {program} is not installed; remove {VENV} and try again", file=sys.stderr)
+        return 127
+    return subprocess.run([found, *arguments], cwd=cwd, env=variables, check=False).returncode
+
+
+def step(text: str) -> None:
+    """Say what happens next, before its own output."""
+    print(f"==> {text}", flush=True)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,382 @@
+"""What the inference knows: each case is a function body in which `# <Event>` marks the lines that emit that event."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from dynalint.analysis import Analysis, analyze
+
+PRELUDE = """\
+import logging
+import math
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+logger = logging.getLogger(__name__)
+CACHE = {}
+COUNT = 0
+
+
+def exists(value):
+    return value is not None
+
+
+def scaled(value, factor=2):
+    return value * factor
+
+"""
+WATCHED = ("builtins.print", "Tensor.item", "logging.Logger.info", "builtins.int")
+
+
+def analyzed(tmp_path: Path, code: str) -> Analysis:
+    path = tmp_path / "code.py"
+    path.write_text(PRELUDE + textwrap.dedent(code))
+    analysis = analyze([path], watched=lambda name: name if name in WATCHED else None)
+    assert analysis.failures == []
+    return analysis
+
+
+def check(tmp_path: Path, code: str) -> None:
+    """Assert that the events of `code` are those its comments name, line by line."""
+    analysis = analyzed(tmp_path, code)
+    lines = (PRELUDE + textwrap.dedent(code)).splitlines()
+    wanted = {
+        (number, name)
+        for number, line in enumerate(lines, start=1)
+        for names in re.findall(r"# (.*)", line)
+        for name in names.split(", ")
+    }
+    assert {(event.node.lineno, type(event).__name__) for event in analysis.events} == wanted
+
+
+FORWARD = {
+    "shapes, dtypes, devices and flags are no branches on data": """
+        if x.shape[0] > 1 and x.dim() == 2 and x.size(1) > len(x):
+            x = x + 1
+        if x.dtype == torch.float32 or x.device.type == "cuda" or x.is_cuda or x.requires_grad:
+            x = x + 1
+        if self.training or x is None or isinstance(x, torch.Tensor) or hasattr(self, "fc"):
+            x = x + 1
+        if x.numel() == 0 or torch.is_grad_enabled() or x.is_floating_point():
+            x = x + 1
+        return x
+    """,
+    "a reduction, a comparison and their negation are": """
+        if x.sum() > 0:  # Branch
+            x = x + 1
+        if not torch.isnan(x).any():  # Branch
+            x = x + 1
+        return x
+    """,
+    "elif, while, conditional expressions and boolean operators": """
+        if x.shape[0] > 1:
+            y = 1
+        elif x.mean() > 0:  # Branch
+            y = 2
+        while x.norm() > 1:  # Branch
+            x = x / 2
+        z = x if x.max() > 0 else -x  # Branch
+        w = (x > 0).any() and (x < 1).any()  # Branch
+        return z * y, w
+    """,
+    "chained comparisons and membership": """
+        if 0 < x.mean() < 1:  # Branch
+            x = x + 1
+        if x.argmax() in [0, 1]:  # Branch
+            x = x + 1
+        if 3 in x:  # Branch
+            x = x + 1
+        return x
+    """,
+    "None is narrowed away, also by a helper": """
+        if mask is not None and mask.any():  # Branch
+            x = x.masked_fill(mask, 0)
+        if exists(mask) and mask.all():  # Branch
+            x = x + 1
+        if mask is None:
+            mask = torch.ones_like(x)
+        return x * mask
+    """,
+    "numbers read from tensors are Python numbers": """
+        n = x.sum().item()  # Call
+        if n > 0 and int(x.max()) > 1:  # Call
+            return x * n
+        return x
+    """,
+    "through helpers": """
+        if scaled(x).sum() > 0:  # Branch
+            return x
+        if scaled(x.shape[0]) > 0:
+            return x
+        return -x
+    """,
+    "code that is compiled away is silent": """
+        if not torch.compiler.is_compiling():
+            print(x)
+        if torch.jit.is_scripting() or not torch.compiler.is_compiling():
+            print(x)
+        if torch.compiler.is_compiling():
+            return x
+        print(x)
+        return x
+    """,
+    "a constant attribute decides, a changing one does not": """
+        if self.debug:
+            print(x)
+        if self.loud:
+            print(x)  # Call
+        return x
+    """,
+    "loops reach a fixpoint": """
+        best = None
+        for row in range(3):
+            if best is not None and best > 0:  # Branch
+                return x
+            best = x[row].sum()
+        return x
+    """,
+    "tuples by element, unpacking, comprehensions": """
+        values, indices = torch.max(x, dim=1)
+        pair = (x.shape[0], values.sum())
+        n, total = pair
+        if n > 1:
+            x = x + 1
+        if total > 0:  # Branch
+            x = x + 1
+        parts = [part.mean() for part in x.chunk(2)]
+        if parts[0] > 0:  # Branch
+            x = x + 1
+        names = [name for name in ("a", "b") if name]
+        return x, names
+    """,
+    "dictionaries by key": """
+        out = {"size": x.shape[0], "sum": x.sum()}
+        if out["size"] > 1:
+            x = x + 1
+        if out["sum"] > 1:  # Branch
+            x = x + 1
+        return x
+    """,
+    "lambdas and nested functions see the variables around them": """
+        limit = x.mean()
+        above = lambda value: value > limit
+        def positive():
+            return above(x.sum())
+        if positive():  # Branch
+            return x
+        return -x
+    """,
+    "modules called as attributes, in lists and in sequences": """
+        y = self.fc(x)
+        if y.sum() > 0:  # Branch
+            y = y + 1
+        for layer in self.layers:
+            y = layer(y)
+        if self.net(y).sum() > 0:  # Branch
+            y = y + 1
+        return y
+    """,
+    "containers that outlive the call": """
+        kept = []
+        kept.append(x)
+        self.feats.append(x)  # ContainerChange
+        self.fresh = []  # StateChange
+        self.fresh.append(x)
+        CACHE[x.shape[0]] = x  # ContainerChange
+        return torch.stack(kept)
+    """,
+    "state that outlives the call": """
+        self.count += 1  # StateChange
+        self.total = 0  # StateChange
+        self.total += 1  # StateChange
+        global COUNT
+        COUNT += 1  # StateChange
+        return x
+    """,
+    "buffers changed in place": """
+        self.steps += 1  # InplaceChange, StateChange
+        self.steps.add_(1)  # InplaceChange
+        x = x.clone()
+        x.add_(1)
+        return x * self.steps
+    """,
+    "indices read from tensors": """
+        y = x[x > 0]  # Subscript
+        i = x.argmax()
+        z = x.flatten()[i]  # Subscript
+        w = x[:, 0] + x[..., None].sum() + x[torch.arange(2)].sum()  # Subscript
+        return y.sum() + z + w
+    """,
+    "formats": """
+        a = f"{x.sum()}"  # Format
+        b = "%s" % x.sum()  # Format
+        c = "{}".format(x.shape)
+        return x, a, b, c
+    """,
+    "asserts and match": """
+        assert (x > 0).all(), "positive"  # Branch
+        assert x.dim() == 2
+        match x.dim():
+            case 2:
+                x = x + 1
+        return x
+    """,
+    "a parameter of unknown kind stays silent": """
+        if mask > 0:
+            return x
+        if self.given:
+            return x
+        for item in self.given:
+            if item > 0:
+                return x
+        return -x
+    """,
+    "NumPy arrays count as tensors": """
+        array = x.detach().cpu().numpy()
+        if array.sum() > 0:  # Branch
+            return x
+        return -x
+    """,
+    "logging": """
+        logger.info("step")  # Call
+        self.log.info("step")  # Call
+        return x
+    """,
+    "math on numbers gives numbers": """
+        scale = 1 / math.sqrt(x.shape[-1])
+        if scale > 0.5:
+            return x
+        return x * scale
+    """,
+}
+
+MODEL = """
+class Model(nn.Module):
+    def __init__(self, given, width=8):
+        super().__init__()
+        self.given = given
+        self.debug = False
+        self.loud = False
+        self.count = 0
+        self.feats = []
+        self.fresh = []
+        self.log = logging.getLogger("model")
+        self.fc = nn.Linear(width, width)
+        self.layers = nn.ModuleList([nn.ReLU() for _ in range(2)])
+        self.net = nn.Sequential(nn.Linear(width, width), nn.ReLU())
+        self.register_buffer("steps", torch.tensor(0))
+
+    def shout(self, loud):
+        self.loud = loud
+
+    def forward(self, x: torch.Tensor, mask=None):
+"""
+
+
+@pytest.mark.parametrize("name", FORWARD)
+def test_forward(tmp_path: Path, name: str) -> None:
+    check(tmp_path, MODEL + textwrap.indent(textwrap.dedent(FORWARD[name]), " " * 8))
+
+
+def test_a_parameter_used_as_a_tensor_is_one_from_the_start(tmp_path: Path) -> None:
+    code = """
+    class Model(nn.Module):
+        def forward(self, x, flag, weight=None):
+            if x > 0:  # Branch
+                x = x + 1
+            if flag:
+                x = x + 1
+            if weight is not None and weight.sum() > 0:  # Branch
+                x = x * weight
+            return x.unsqueeze(0)
+    """
+    check(tmp_path, code)
+
+
+def test_callers_tell_the_kinds_of_parameters(tmp_path: Path) -> None:
+    code = """
+    class Inner(nn.Module):
+        def forward(self, value, count):
+            if value > 0:  # Branch
+                return value
+            if count > 0:
+                return value
+            return -value
+
+
+    class Outer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = Inner()
+
+        def forward(self, x: torch.Tensor):
+            return self.inner(x.sum(), x.shape[0])
+    """
+    check(tmp_path, code)
+
+
+def test_state_reset_by_a_method_in_the_same_call_is_fresh(tmp_path: Path) -> None:
+    code = """
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.feats = []
+
+        def reset(self):
+            self.feats = []  # StateChange
+
+        def forward(self, x: torch.Tensor):
+            self.reset()
+            self.feats.append(x)
+            return torch.cat(self.feats)
+    """
+    check(tmp_path, code)
+
+
+def test_recursion_and_mutual_recursion_come_to_an_end(tmp_path: Path) -> None:
+    code = """
+    def even(x: torch.Tensor, n: int):
+        return x if n == 0 else odd(x, n - 1)
+
+    def odd(x: torch.Tensor, n: int):
+        return -x if n == 0 else even(x, n - 1)
+
+    @torch.compile
+    def run(x: torch.Tensor):
+        if even(x, 3).sum() > 0:  # Branch
+            return x
+        return -x
+    """
+    check(tmp_path, code)
+
+
+def test_very_deep_code_costs_no_traceback(tmp_path: Path) -> None:
+    terms = " + ".join(["x"] * 3000)
+    check(tmp_path, f"\n@torch.compile\ndef run(x: torch.Tensor):\n    return {terms}\n")
+
+
+def test_events_carry_where_they_stand(tmp_path: Path) -> None:
+    code = """
+    @torch.compile
+    def run(x: torch.Tensor):
+        for _ in range(3):
+            with torch.no_grad():
+                print(x)
+        try:
+            print(x)
+        finally:
+            x = x + 1
+        print(x)
+        return x
+    """
+    positions = [event.position for event in analyzed(tmp_path, code).events]
+    assert [(one.loop, one.with_, one.try_) for one in positions] == [
+        (True, True, False),
+        (False, False, True),
+        (False, False, False),
+    ]

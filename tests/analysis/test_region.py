@@ -1,0 +1,295 @@
+"""Which code a compiled root reaches, over files, packages, classes and calls."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from dynalint.analysis import Analysis, AnalysisOptions, analyze
+
+TENSOR_TEST = "if x.sum() > 0:\n        x = -x\n    return x\n"
+
+
+def project(tmp_path: Path, files: dict[str, str], **options: object) -> Analysis:
+    paths = []
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text))
+        paths.append(path)
+    return analyze(paths, AnalysisOptions(**options))  # type: ignore[arg-type]
+
+
+def reached(analysis: Analysis) -> set[str]:
+    return {function.qualname for function in analysis.functions}
+
+
+def test_a_training_loop_is_outside(tmp_path: Path) -> None:
+    analysis = project(
+        tmp_path,
+        {
+            "train.py": """
+            import torch
+            from torch import nn
+
+            class Net(nn.Module):
+                def forward(self, x: torch.Tensor):
+                    return x * 2
+
+            def train(model, data):
+                for x in data:
+                    loss = model(x).sum()
+                    if loss > 3:
+                        print(loss.item())
+
+            model = torch.compile(Net())
+            train(model, [])
+            """
+        },
+    )
+    assert reached(analysis) == {"Net.forward"}
+    assert analysis.events == []
+
+
+@pytest.mark.parametrize(
+    ("imports", "call"),
+    [
+        ("from pkg.helpers import clip", "clip(x)"),
+        ("from .helpers import clip as cut", "cut(x)"),
+        ("from . import helpers", "helpers.clip(x)"),
+        ("import pkg.helpers", "pkg.helpers.clip(x)"),
+        ("from pkg import clip", "clip(x)"),
+        ("from pkg.api import *", "clip(x)"),
+        ("from functools import partial\nfrom pkg.helpers import clip\ncut = partial(clip)", "cut(x)"),
+    ],
+)
+def test_imports_are_followed(tmp_path: Path, imports: str, call: str) -> None:
+    analysis = project(
+        tmp_path,
+        {
+            "src/pkg/__init__.py": "from .helpers import clip\n",
+            "src/pkg/api.py": "from .helpers import clip\n",
+            "src/pkg/helpers.py": f"def clip(x):\n    {TENSOR_TEST}",
+            "src/pkg/model.py": f"import torch\n{imports}\n\n@torch.compile\ndef run(x: torch.Tensor):\n    return {call}\n",
+        },
+    )
+    assert [event.function.chain for event in analysis.events] == [("run", "clip")]
+
+
+def test_namespace_packages_are_followed(tmp_path: Path) -> None:
+    analysis = project(
+        tmp_path,
+        {
+            "ns/core/helpers.py": f"def clip(x):\n    {TENSOR_TEST}",
+            "ns/model.py": """
+            import torch
+            from ns.core.helpers import clip
+
+            @torch.compile
+            def run(x: torch.Tensor):
+                return clip(x)
+            """,
+        },
+        search=[tmp_path],
+    )
+    assert [event.function.chain for event in analysis.events] == [("run", "clip")]
+
+
+def test_findings_of_files_that_were_not_asked_for_are_left_out(tmp_path: Path) -> None:
+    (tmp_path / "helpers.py").write_text(f"def clip(x):\n    {TENSOR_TEST}")
+    code = "import torch\nfrom helpers import clip\n\n@torch.compile\ndef run(x: torch.Tensor):\n    return clip(x)\n"
+    analysis = project(tmp_path, {"model.py": code})
+    assert reached(analysis) == {"run", "clip"}
+    assert analysis.events == []
+
+
+CLASSES = """
+import torch
+from torch import nn
+
+
+class Base(nn.Module):
+    def forward(self, x: torch.Tensor):
+        return self.step(x)
+
+    def step(self, x):
+        raise NotImplementedError
+
+
+class Attention(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.proj = nn.Linear(dim, dim)
+
+    @property
+    def gain(self):
+        return 2
+
+    def forward(self, x):
+        return self.scale(self.proj(x)) * self.gain
+
+    @staticmethod
+    def cut(x):
+        return x
+
+    def scale(self, x):
+        return self.cut(x)
+
+
+class Block(Base):
+    def __init__(self, layer=Attention):
+        super().__init__()
+        self.attn = layer(8)
+        self.table = nn.ModuleDict({"a": Attention(8)})
+
+    def step(self, x):
+        return self.attn(x) + self.table["a"](x)
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.Sequential(Block(), Block())
+
+    def forward(self, x: torch.Tensor):
+        return self.blocks(x)
+
+    def helper(self, x):
+        return x
+"""
+
+
+def test_classes(tmp_path: Path) -> None:
+    analysis = project(tmp_path, {"model.py": CLASSES}, roots=["model:Model"])
+    names = {"Model.forward", "Base.forward", "Attention.forward", "Attention.scale", "Attention.cut", "Attention.gain"}
+    assert names <= reached(analysis)
+    assert "Model.helper" not in reached(analysis)
+    chains = {function.qualname: function.chain for function in analysis.functions}
+    assert chains["Attention.cut"][0] == "Model.forward"
+
+
+@pytest.mark.parametrize(
+    ("code", "wanted"),
+    [
+        ("@torch.compile\ndef f(x):\n    return x\n", {"f"}),
+        ("@torch.compile(fullgraph=True)\ndef f(x):\n    return x\n", {"f"}),
+        ("@partial(torch.compile, dynamic=True)\ndef f(x):\n    return x\n", {"f"}),
+        ("def f(x):\n    return x\ng = torch.compile(f)\n", {"f"}),
+        ("def f(x):\n    return x\ndef main():\n    return torch.compile(f)\n", {"f"}),
+        ("class M(nn.Module):\n    def forward(self, x):\n        return x\nm = M()\nm.compile()\n", {"M.forward"}),
+        ("class M(nn.Module):\n    def forward(self, x):\n        return x\nm = torch.compile(M())\n", {"M.forward"}),
+        ("class M(nn.Module):\n    def forward(self, x):\n        return x\n", set()),
+        ("def f(x):\n    return x\n", set()),
+        ("import re\np = re.compile('x')\ndef f(x):\n    return x\n", set()),
+    ],
+)
+def test_explicit_roots(tmp_path: Path, code: str, wanted: set[str]) -> None:
+    prelude = "import torch\nfrom functools import partial\nfrom torch import nn\n"
+    assert reached(project(tmp_path, {"code.py": prelude + code}, roots="explicit")) == wanted
+
+
+def test_what_keeps_dynamo_out(tmp_path: Path) -> None:
+    analysis = project(
+        tmp_path,
+        {
+            "model.py": """
+            import torch
+            from torch import nn
+            from torch.compiler import disable
+
+            @torch.compiler.disable
+            def slow(x):
+                return bool(x.sum() > 0)
+
+            @disable
+            def slower(x):
+                return bool(x.sum() > 0)
+
+            class Kept(nn.Module):
+                @torch.compiler.disable(recursive=True)
+                def forward(self, x):
+                    return x
+
+            @torch.compile
+            def run(x: torch.Tensor):
+                return slow(x), slower(x)
+            """
+        },
+    )
+    assert reached(analysis) == {"run"}
+
+
+def test_custom_autograd_functions_and_checkpoints_are_reached(tmp_path: Path) -> None:
+    analysis = project(
+        tmp_path,
+        {
+            "model.py": """
+            import torch
+            from torch.utils.checkpoint import checkpoint
+
+            class Clip(torch.autograd.Function):
+                @staticmethod
+                def forward(ctx, x):
+                    return x
+
+            def block(x):
+                return Clip.apply(x)
+
+            @torch.compile
+            def run(x: torch.Tensor):
+                return checkpoint(block, x, use_reentrant=False)
+            """
+        },
+    )
+    assert reached(analysis) == {"run", "block", "Clip.forward"}
+
+
+def test_an_unknown_base_with_a_forward_is_taken_for_a_module(tmp_path: Path) -> None:
+    code = """
+    from lightning import LightningModule
+    from dataclasses import dataclass
+
+    class Lit(LightningModule):
+        def __init__(self):
+            super().__init__()
+
+        def forward(self, x):
+            return x
+
+    class Queue:
+        def __init__(self):
+            self.items = []
+
+        def forward(self, x):
+            return x
+    """
+    assert reached(project(tmp_path, {"lit.py": code})) == {"Lit.forward"}
+
+
+def test_classes_that_inherit_from_each_other_in_a_circle(tmp_path: Path) -> None:
+    code = "from torch import nn\nclass A(B):\n    pass\nclass B(A):\n    def forward(self, x):\n        return x\n"
+    assert reached(project(tmp_path, {"circle.py": code})) == set()
+
+
+def test_the_order_of_the_paths_does_not_matter(tmp_path: Path) -> None:
+    files = {
+        f"m{index}.py": CLASSES.replace("return self.cut(x)", "return x if x.sum() > 0 else -x") for index in range(3)
+    }
+    forward = project(tmp_path, files)
+    backward = analyze([tmp_path / name for name in reversed(files)])
+    key = lambda event: (str(event.function.file.path), event.node.lineno, event.function.chain)  # noqa: E731
+    assert sorted(map(key, forward.events)) == sorted(map(key, backward.events))
+    assert forward.events
+
+
+def test_the_static_side_never_imports_torch(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(CLASSES)
+    code = (
+        "import sys; from pathlib import Path; from dynalint.analysis import analyze; "
+        f"analyze([Path({str(tmp_path / 'model.py')!r})]); sys.exit('torch' in sys.modules or 'libcst' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,122 @@
+"""What the command line makes of verdicts. Nothing is run here: `confirm` is told what to answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dynalint import confirming
+from dynalint.confirm import ConfirmOptions, Target, WorkerError
+from dynalint.findings import Evidence, Finding
+
+Run = Callable[..., Any]
+CONFIRMED = Evidence("confirmed", "Data-dependent branching.", "GB0170", "2.13.0", "breaks", 0)
+REFUTED = Evidence("refuted", "it was traced whole.", None, "2.13.0", "passes", 0)
+
+
+def discovery(line: int) -> Finding:
+    return Finding(
+        "model.py", line, 9, line, 10, "DYN001", "graph-break", "graph-break", "error", "A break", evidence=CONFIRMED
+    )
+
+
+class Confirm:
+    """Stands in for `dynalint.confirm.confirm`: gives evidence by code, adds findings, remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.evidence: dict[str, Evidence] = {}
+        self.more: list[Finding] = []
+        self.fault: WorkerError | None = None
+        self.targets: Sequence[Target] = ()
+        self.options = ConfirmOptions()
+
+    def __call__(
+        self, findings: Sequence[Finding], roots: Sequence[Target], options: ConfirmOptions, progress: object
+    ) -> list[Finding]:
+        self.targets, self.options = roots, options
+        if self.fault is not None:
+            raise self.fault
+        judged = [replace(one, evidence=self.evidence.get(one.code, one.evidence)) for one in findings]
+        return [*judged, *self.more]
+
+
+@pytest.fixture
+def confirm(monkeypatch: pytest.MonkeyPatch) -> Confirm:
+    answers = Confirm()
+    monkeypatch.setattr(confirming, "confirm", answers)
+    return answers
+
+
+@pytest.fixture
+def check(dynalint: Run) -> Run:
+    return lambda *arguments: dynalint("check", "--output-format", "json", *arguments)
+
+
+def test_refuted_findings_are_dropped_unless_asked_for(
+    check: Run, dynalint: Run, model: Path, confirm: Confirm
+) -> None:
+    confirm.evidence = {"DYN101": CONFIRMED, "DYN401": REFUTED}
+    ran = check()
+    assert ran.places == ["model.py:7 DYN101"]
+    assert ran.json[0]["evidence"] == CONFIRMED.to_json()
+    assert check("--show-refuted").places == ["model.py:7 DYN101", "model.py:9 DYN401"]
+    assert check("--static").places == ["model.py:7 DYN101", "model.py:9 DYN401"]
+    assert dynalint("check").out.endswith("Found 1 finding (1 confirmed, 1 refuted hidden).\n")
+    confirm.evidence = {"DYN101": REFUTED, "DYN401": REFUTED}
+    ran = check("--show-refuted")
+    assert (len(ran.json), ran.code) == (2, 0)
+    assert dynalint("check").out == "All checks passed! (2 refuted hidden)\n"
+
+
+def test_a_refuted_finding_is_not_fixed(dynalint: Run, model: Path, confirm: Confirm) -> None:
+    confirm.evidence = {"DYN401": REFUTED}
+    assert dynalint("fix", "--no-verify").out == ""
+
+
+def test_what_only_running_showed_can_be_ignored_and_silenced(check: Run, model: Path, confirm: Confirm) -> None:
+    confirm.more = [discovery(8), discovery(10)]
+    assert check().places == ["model.py:7 DYN101", "model.py:8 DYN001", "model.py:9 DYN401", "model.py:10 DYN001"]
+    assert check().json[1]["url"].endswith("DYN001.md")
+    assert "DYN001" not in str(check("--ignore", "DYN0").places)
+    assert "DYN001" not in str(check("--per-file-ignores", "model.py:DYN001").places)
+    model.write_text(model.read_text().replace("return x\n", "return x  # dynalint: ignore[DYN001]\n"))
+    assert check().places == ["model.py:7 DYN101", "model.py:9 DYN401", "model.py:10 DYN001"]
+
+
+def test_a_worker_that_cannot_start_costs_the_verdicts_only(check: Run, model: Path, confirm: Confirm) -> None:
+    confirm.fault = WorkerError("cannot run /no/python: it does not exist.")
+    ran = check()
+    assert len(ran.json) == 2
+    assert (ran.code, ran.err) == (2, "error: cannot run /no/python: it does not exist.\n")
+
+
+def test_what_is_run_and_how(check: Run, place: Path, confirm: Confirm) -> None:
+    (place / "pkg").mkdir()
+    (place / "pkg" / "__init__.py").write_text("")
+    (place / "pkg" / "m.py").write_text(
+        "import torch\nfrom torch import nn\n\n\nclass Outer:\n    class Model(nn.Module):\n"
+        "        def forward(self, x):\n            return x\n\n\n@torch.compile\ndef step(x):\n    return x\n\n\n"
+        "def plain(x):\n    return x\n\n\ndef make():\n    @torch.compile\n    def inner(x):\n        return x\n"
+        "    return inner\n"
+    )
+    (place / "dynalint.toml").write_text(
+        'confirm = "always"\npython = "bin/python"\ntimeout = 5\nmemory = 100\njobs = 3\n'
+        '[examples]\n"pkg.m:plain" = "ex:plain"\n"other:thing" = "ex:thing"\n'
+    )
+    check("pkg")
+    assert {(one.path, one.module, one.qualname) for one in confirm.targets} == {
+        (place / "pkg" / "m.py", "pkg.m", name) for name in ("Outer.Model", "step", "plain")
+    }
+    options = confirm.options
+    assert (options.mode, options.timeout, options.memory, options.jobs) == ("always", 5.0, 100 << 20, 3)
+    assert (options.python, options.project, options.directory) == (place / "bin" / "python", place, place)
+    assert options.search == (place,)
+    assert options.roots == (place / "pkg",)
+    assert options.cache == place / ".dynalint_cache"
+    assert options.examples["pkg.m:plain"] == "ex:plain"
+    check("--no-cache", "--config", 'confirm = "auto"')
+    assert (confirm.options.cache, confirm.options.mode) == (None, "auto")

@@ -1,0 +1,151 @@
+"""`dynalint rule`, `--help`, `--version`, and how fast a start is."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dynalint as package
+
+Run = Callable[..., Any]
+
+
+def test_the_documentation_of_a_rule(dynalint: Run) -> None:
+    ran = dynalint("rule", "DYN101")
+    assert ran.code == 0
+    assert ran.out == (
+        "DYN101: branch-on-tensor\n\nA branch on a tensor.\n\n"
+        "(category graph-break; severity error; Dynamo's ids GB0170; fixes)\n\n"
+        "Flags branches on tensors; has no fix.\n\nMore words about it.\n"
+    )
+    assert dynalint("rule", "branch-on-tensor") == ran
+    assert dynalint("rule", "dyn101") == ran
+
+
+def test_metadata(dynalint: Run) -> None:
+    record = dynalint("rule", "DYN402", "--output-format", "json").json
+    assert record.pop("url").endswith("DYN402.md")
+    assert record == {
+        "code": "DYN402",
+        "name": "old-print",
+        "summary": "A print, long ago",
+        "category": "advice",
+        "severity": "error",
+        "gb": [],
+        "torch": "<2.8",
+        "fix": False,
+        "documentation": "Holds for old releases only.",
+        "examples": [],
+    }
+    every = dynalint("rule", "--all", "--output-format", "json").json
+    codes = [one["code"] for one in every]
+    assert codes == ["DYN001", "DYN002", "DYN101", "DYN401", "DYN402", "DYN499", "DYN901", "DYN902"]
+    assert [line.split()[0] for line in dynalint("rule", "--all").out.splitlines()] == codes
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["DNY101"], "DYN101"),
+        (["branch-on-tensors"], "branch-on-tensor"),
+        (["?"], "dynalint rule --all"),
+        ([], "--all"),
+        (["DYN101", "--all"], "--all"),
+    ],
+)
+def test_an_unknown_rule(dynalint: Run, arguments: list[str], words: str) -> None:
+    ran = dynalint("rule", *arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert words in ran.err
+    assert ran.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", [[], ["check"], ["fix"], ["rule"], ["config"], ["config", "show"]])
+def test_help_teaches_by_examples(dynalint: Run, command: list[str]) -> None:
+    ran = dynalint(*command, "--help")
+    assert ran.code == 0
+    assert "Examples:\n  dynalint " in ran.out.replace("    dynalint", "  dynalint").replace("  Examples", "Examples")
+    assert dynalint(*command, "-h") == ran
+
+
+@pytest.mark.parametrize("command", [[], ["config"]])
+def test_a_group_without_a_command_shows_its_help(dynalint: Run, command: list[str]) -> None:
+    ran = dynalint(*command)
+    assert ran.code == 2
+    assert "Usage: dynalint" in ran.err
+
+
+def test_the_version_is_that_of_the_package(dynalint: Run) -> None:
+    assert dynalint("--version").out == f"dynalint {package.__version__}\n"
+
+
+@pytest.mark.parametrize("option", ["--version", "--help"])
+def test_a_start_imports_nothing_heavy(option: str) -> None:
+    code = (
+        "import sys\nfrom dynalint.cli import run\n"
+        f"run([{option!r}])\n"
+        "print(sorted({name.partition('.')[0] for name in sys.modules} & "
+        "{'torch', 'numpy', 'libcst', 'rich', 'pathspec', 'tomllib', 'dynalint_rules', 'asyncio'}))\n"
+        "print(sorted(name for name in sys.modules if name.startswith(('dynalint.analysis', 'dynalint.config'))))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines()[-2:] == ["[]", "[]"]
+
+
+def test_reading_the_source_needs_neither_torch_nor_the_worker(place: Path) -> None:
+    (place / "m.py").write_text("import torch\n\n\n@torch.compile\ndef f(x):\n    print(x)\n    return x\n")
+    for command in ("check", "fix"):
+        code = (
+            f"import sys\nfrom dynalint.cli import run\ncode = run([{command!r}, '--static', '-q', '--exit-zero'])\n"
+            "assert code == 0, code\n"
+            "loaded = {'torch', 'numpy', 'rich', 'dynalint.confirm', 'dynalint.confirming'} & set(sys.modules)\n"
+            "assert command == 'fix' or not loaded, loaded\nassert 'torch' not in sys.modules"
+        ).replace("command ==", f"{command!r} ==")
+        subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+
+
+def test_a_start_is_quick() -> None:
+    def best(*command: str) -> float:
+        times = []
+        for _ in range(5):
+            start = time.perf_counter()
+            subprocess.run([sys.executable, *command], capture_output=True, check=True)
+            times.append(time.perf_counter() - start)
+        return min(times)
+
+    # Against the start of Python itself, so that a slow machine is no failure.
+    assert best("-m", "dynalint", "--version") < best("-c", "import click") + 0.15
+
+
+def test_a_reader_that_stops_early_is_no_failure(place: Path) -> None:
+    for number in range(500):
+        (place / f"broken{number}.py").write_text("(")
+    command = [sys.executable, "-m", "dynalint", "check", "--static"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.read(1)
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode in (1, 141)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.may_skip
+def test_output_that_cannot_be_written_is_said(place: Path) -> None:
+    (place / "broken.py").write_text("(")
+    command = [sys.executable, "-m", "dynalint", "check", "--static"]
+    with Path("/dev/full").open("w") as full:
+        ran = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (2, "error: cannot write to <stdout>: No space left on device.\n")
+
+
+def test_json_metadata_is_json(dynalint: Run) -> None:
+    assert json.loads(dynalint("rule", "--all", "--output-format", "json").out)

@@ -1,0 +1,243 @@
+"""The worker by itself: walls, limits, messages, and operations of others."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dynalint.confirm.client import Answer, Worker, WorkerError, WorkerOptions
+
+OPERATIONS = """
+import os, socket, sys
+from . import witness
+from .wire import Reply
+
+
+def does(request, reply):
+    reply.stage("doing as told")
+    exec(request["code"], {"reply": reply, "request": request, "os": os, "socket": socket, "sys": sys})
+
+
+def counts(request, reply):
+    import torch
+    run = witness.default_run(lambda: torch.relu, [((torch.ones(2),), {})])
+    reply.part("graphs", run.graphs)
+"""
+
+
+pytestmark = pytest.mark.may_skip
+
+
+@pytest.fixture(scope="module")
+def worker(sandboxed: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
+    folder = tmp_path_factory.mktemp("operations")
+    (folder / "told.py").write_text(OPERATIONS)
+    options = WorkerOptions(
+        python=Path(sys.executable), folders=(str(folder),), seconds=8, memory=1 << 30, search=(str(folder),)
+    )
+    with Worker(options) as started:
+        yield started
+
+
+def does(worker: Worker, code: str) -> Answer:
+    return worker.ask("told:does", {"code": code})
+
+
+def refused(worker: Worker, code: str) -> str:
+    """Return the exception that the code ends with."""
+    answer = does(worker, code)
+    assert answer.outcome == "failed", answer
+    return str(answer.ending["reason"])
+
+
+def test_it_says_who_answers_before_it_imports_torch(worker: Worker) -> None:
+    assert worker.hello.python.count(".") == 2
+    assert (worker.hello.torch or "").startswith("2.")
+
+
+def test_operations_of_other_folders_use_the_workers_modules(worker: Worker) -> None:
+    answer = worker.ask("told:counts", {})
+    assert (answer.outcome, answer.parts["graphs"]) == ("done", [1])
+
+
+def test_parts_and_stages_arrive_as_they_are_sent(worker: Worker) -> None:
+    stages: list[str] = []
+    code = "reply.stage('one'); reply.part('a', [1]); reply.stage('two'); reply.part('b', None)"
+    answer = worker.ask("told:does", {"code": code}, stages.append)
+    assert answer.parts == {"a": [1], "b": None}
+    assert stages == ["doing as told", "one", "two"]
+    assert answer.walls
+
+
+def test_what_was_said_before_a_crash_is_kept(worker: Worker) -> None:
+    answer = does(worker, "reply.part('a', 1); os._exit(7)")
+    assert (answer.outcome, answer.ending["status"], answer.parts, answer.stage) == (
+        "exit",
+        7,
+        {"a": 1},
+        "doing as told",
+    )
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "open({outside!r} + '/new', 'w')",
+        "open({outside!r} + '/old', 'a')",
+        "os.truncate({outside!r} + '/old', 0)",
+        "os.unlink({outside!r} + '/old')",
+        "os.rename({outside!r} + '/old', {outside!r} + '/other')",
+        "os.mkdir({outside!r} + '/folder')",
+        "os.symlink('x', {outside!r} + '/link')",
+        "os.link({outside!r} + '/old', os.environ['TMPDIR'] + '/link'); open(os.environ['TMPDIR'] + '/link', 'a')",
+    ],
+)
+def test_nothing_outside_the_scratch_folder_can_be_written(worker: Worker, code: str, tmp_path: Path) -> None:
+    (tmp_path / "old").write_text("old")
+    assert "Error" in refused(worker, code.format(outside=str(tmp_path)))
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("old", "old")]
+
+
+def test_the_scratch_folder_and_shared_memory_can_be_written_and_are_gone_afterwards(worker: Worker) -> None:
+    code = """
+import tempfile, pathlib
+for folder in (tempfile.gettempdir(), os.environ["HOME"], os.environ["XDG_CACHE_HOME"], "/dev/shm"):
+    pathlib.Path(folder).mkdir(exist_ok=True)
+    pathlib.Path(folder, "dynalint-probe").write_text("x")
+open("/dev/null", "w").write("x")
+reply.part("home", os.environ["HOME"])
+"""
+    answer = does(worker, code)
+    assert answer.outcome == "done", answer
+    assert not Path(answer.parts["home"]).exists()
+    if "namespaces" in answer.walls:
+        assert not Path("/dev/shm/dynalint-probe").exists()
+    Path("/dev/shm/dynalint-probe").unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "socket.create_connection(('127.0.0.1', 22), 1)",
+        "socket.socket(socket.AF_INET, socket.SOCK_DGRAM)",
+        "socket.socket(socket.AF_INET6)",
+        "socket.socket(socket.AF_UNIX).connect('/run/docker.sock')",
+        "socket.getaddrinfo('example.com', 80)",
+    ],
+)
+def test_no_socket_can_be_had(worker: Worker, code: str) -> None:
+    assert refused(worker, code)
+
+
+def test_pipes_and_pairs_of_sockets_work(worker: Worker) -> None:
+    code = "a, b = socket.socketpair(); a.send(b'x'); reply.part('got', b.recv(1).decode())"
+    assert does(worker, code).parts == {"got": "x"}
+
+
+def test_only_what_is_needed_of_the_environment_is_there(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = does(worker, "reply.part('names', sorted(os.environ))")
+    assert {"PATH", "HOME", "TMPDIR"} <= set(answer.parts["names"])
+    assert not [name for name in answer.parts["names"] if "TOKEN" in name or "SECRET" in name or "KEY" in name]
+    monkeypatch.setenv("MY_API_TOKEN", "hush")
+    with Worker(WorkerOptions(python=Path(sys.executable))) as other:
+        environ = Path(f"/proc/{other._process.pid}/environ").read_bytes()  # type: ignore[union-attr]
+    assert b"hush" not in environ
+
+
+def test_it_lives_on_after_every_kind_of_end(worker: Worker) -> None:
+    outcomes = [
+        does(worker, code).outcome
+        for code in (
+            "os._exit(0)",
+            "os.kill(os.getpid(), 11)",
+            "import ctypes; ctypes.string_at(0)",
+            "os.closerange(3, 5000); reply.part('a', 1)",
+            "raise SystemExit(2)",
+            "x = [bytearray(64 << 20) for _ in range(100)]",
+            "import time\nfor _ in range(200):\n    if os.fork() == 0: time.sleep(60)\n    time.sleep(0.002)",
+            "pass",
+        )
+    ]
+    assert outcomes[0] == "exit"
+    assert outcomes[1] in ("signal", "done")
+    assert outcomes[2:6] == ["signal", "channel", "failed", "failed"]
+    assert outcomes[6] == "processes"
+    assert outcomes[7] == "done"
+
+
+def test_time_is_limited_and_nothing_goes_on_afterwards(worker: Worker, tmp_path: Path) -> None:
+    code = "import time\nif os.fork() == 0:\n    os.setsid()\nwhile True: time.sleep(0.1)"
+    answer = does(worker, code)
+    assert (answer.outcome, answer.ending["seconds"]) == ("timeout", 8)
+    commands = [(entry / "cmdline").read_bytes() for entry in Path("/proc").glob("[0-9]*") if _is_descendant(entry)]
+    assert len(commands) == 1
+
+
+def _is_descendant(entry: Path) -> bool:
+    try:
+        return os.getpid() == int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+    except (OSError, ValueError):
+        return False
+
+
+def test_a_flood_of_processes_is_stopped(worker: Worker) -> None:
+    # One parent and no grandchildren: a real bomb, should the watch fail, would take the machine with it.
+    code = """
+import time
+parent = os.getpid()
+for _ in range(300):
+    if os.getpid() == parent and os.fork() == 0:
+        time.sleep(20)
+        os._exit(0)
+time.sleep(5)
+"""
+    answer = does(worker, code)
+    # The limit of the kernel, from which root is exempt, or the watch of the supervisor.
+    assert answer.outcome in ("failed", "processes"), answer
+
+
+def test_memory_of_several_processes_counts_together(worker: Worker) -> None:
+    code = """
+import time
+for _ in range(4):
+    if os.fork() == 0:
+        hoard = bytearray(400 << 20)
+        time.sleep(30)
+time.sleep(30)
+"""
+    answer = does(worker, code)
+    assert (answer.outcome, answer.ending["bytes"]) == ("memory", 1 << 30)
+
+
+def test_a_server_that_was_killed_costs_one_answer(worker: Worker) -> None:
+    worker._process.kill()  # type: ignore[union-attr]
+    assert does(worker, "pass").outcome == "lost"
+    assert does(worker, "pass").outcome == "done"
+
+
+def test_an_interpreter_that_says_something_else_is_one_sentence(tmp_path: Path) -> None:
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\necho 'this is no Python' >&2\nexit 1\n")
+    program.chmod(0o755)
+    with pytest.raises(WorkerError, match=r"cannot run the worker: this is no Python$"):
+        Worker(WorkerOptions(python=program))
+
+
+def test_scratch_folders_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import tempfile
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with Worker(WorkerOptions(python=Path(sys.executable))):
+        assert list(tmp_path.iterdir())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_closed_worker_starts_nothing_again() -> None:
+    worker = Worker(WorkerOptions(python=Path(sys.executable)))
+    worker.close()
+    assert worker.ask("told:does", {}).outcome == "lost"
+    assert worker._process is None

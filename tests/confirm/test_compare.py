@@ -1,0 +1,109 @@
+"""Code that Dynamo traces whole and gets wrong, and its twins that are right."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import torch
+from torch import nn
+
+from dynalint.confirm.worker.compare import compare
+from dynalint.confirm.worker.witness import Call
+
+CALLS: list[Call] = [((torch.linspace(0, 1, 12).reshape(3, 4) + step,), {}) for step in range(4)]
+
+
+class InPlace(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+        self.register_buffer("steps", torch.tensor(0.0))
+
+    def forward(self, x):
+        self.steps += 1
+        return self.fc(x) * self.steps
+
+
+class Assigned(InPlace):
+    def forward(self, x):
+        self.steps = self.steps + 1
+        return self.fc(x) * self.steps
+
+
+class Window(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = deque(maxlen=2)
+
+    def forward(self, x):
+        self.seen.append(x.detach().sum())
+        return x + sum(self.seen)
+
+
+class KeepsGraph(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+        self.mean = torch.zeros(4)
+
+    def forward(self, x):
+        x = self.fc(x)
+        self.mean = self.mean * 0.9 + x.mean(0)
+        return x
+
+
+class Double(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("total", torch.tensor(0.0, dtype=torch.float64))
+
+    def forward(self, x):
+        with torch.no_grad():
+            self.total.add_(x.sum())
+        return x * 2
+
+
+def test_a_wrong_gradient_is_found_with_its_place() -> None:
+    found = compare(InPlace, CALLS)
+    assert not found.same
+    assert found.training
+    assert found.what.startswith("gradient of ")
+    assert found.call == 0
+
+
+def test_the_assigned_twin_is_right() -> None:
+    found = compare(Assigned, CALLS)
+    assert found.same
+    assert found.stable
+    assert found.gradients
+
+
+def test_a_bounded_deque_has_other_values() -> None:
+    found = compare(Window, CALLS)
+    assert not found.same
+    assert "compiled" in found.detail
+
+
+def test_a_second_backward_that_fails_only_when_compiled_is_found() -> None:
+    found = compare(KeepsGraph, CALLS)
+    assert not found.same
+    assert (found.call, found.what) == (1, "exception")
+    assert "backward through the graph a second time" in found.detail
+
+
+def test_a_lost_update_of_state_is_found_without_gradients() -> None:
+    found = compare(Double, CALLS)
+    assert not found.same
+    assert "total" in found.what
+
+
+def test_what_raises_in_both_is_the_same() -> None:
+    class Raises(nn.Module):
+        def forward(self, x):
+            raise ValueError("always")
+
+    assert compare(Raises, CALLS).same
+
+
+def test_random_numbers_are_the_same_with_the_same_seed() -> None:
+    assert compare(lambda: nn.Dropout(0.5), CALLS).same

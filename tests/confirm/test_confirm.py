@@ -1,0 +1,353 @@
+"""The whole way: findings and targets in, findings with evidence out, with real torch in a real worker."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+import venv
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dynalint.confirm import WorkerError, confirm
+from dynalint.confirm.options import Target
+from dynalint.findings import Evidence, Finding
+
+if TYPE_CHECKING:
+    from conftest import Project
+
+MODELS = """
+    import torch
+    from torch import nn
+    from helpers import scale
+
+
+    class Gate(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(100, 50)
+
+        def forward(self, x, mask=None):
+            if x.shape[0] > 2:
+                x = x * 2
+            if mask is not None and mask.any():
+                x = x + 1
+            if x.dim() == 3 and x.sum() > 0:
+                x = x.mean(1)
+            x = self.fc(x)
+            if x.sum() > 0:
+                x = x + 1
+            else:
+                x = x - 1
+            return x
+
+
+    class Counter(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(10, 10)
+            self.calls = 0
+
+        def forward(self, x):
+            self.calls += 1
+            return self.fc(x) * self.calls
+
+
+    class Buffered(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(10, 10)
+            self.register_buffer("steps", torch.tensor(0.0))
+            self.register_buffer("sound", torch.tensor(0.0))
+
+        def forward(self, x):
+            self.steps += 1
+            return self.fc(x) * self.steps
+
+
+    class Loop(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(3))
+
+        def forward(self, x):
+            for layer in self.layers:
+                x = layer(x)
+                if x.sum() > 0:
+                    x = x + 1
+                print("in the loop")
+            return scale(x)
+
+
+    class Silent(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.rnn = nn.GRU(4, 4, batch_first=True)
+            self.seen = []
+
+        def forward(self, x):
+            self.seen.append(x.shape)
+            y = x * 2
+            print("unflagged")
+            return y
+
+
+    class Needy(nn.Module):
+        def __init__(self, secret):
+            super().__init__()
+            self.table = secret["table"]
+
+        def forward(self, x):
+            if x.sum() > 0:
+                return x
+            return -x
+
+
+    def needy():
+        return Needy({"table": 3}), (torch.ones(2, 2),)
+
+
+    def declared_wrongly():
+        return 3
+
+
+    @torch.compile
+    def step(x, threshold: float = 0.5):
+        return x * x.mean().item()
+"""
+
+
+@pytest.fixture(scope="module")
+def judged(shared_project: Project) -> dict[str, Finding]:
+    """Findings by the words they point at; DYN001 and DYN002 by code and line."""
+    project = shared_project
+    project.write("helpers.py", "def scale(x):\n    if x.dim() > 1:\n        return x * 2\n    return x\n")
+    project.write("models.py", MODELS)
+    name = "models.py"
+    findings = [
+        project.finding(name, "x.shape[0] > 2", "Gate.forward", gb=["GB0170"]),
+        project.finding(name, "mask is not None and mask.any()", "Gate.forward", gb=["GB0170"]),
+        project.finding(name, "x.dim() == 3 and x.sum() > 0", "Gate.forward", gb=["GB0170"]),
+        project.finding(name, "x.sum() > 0", "Gate.forward", gb=["GB0170"], nth=1),
+        project.finding(name, "self.calls += 1", "Counter.forward", category="recompile"),
+        project.finding(name, "self.steps += 1", "Buffered.forward", category="miscompile"),
+        replace(project.finding(name, "x.sum() > 0", "Loop.forward", gb=["GB0170"], nth=2), message="the loop"),
+        project.finding(name, 'print("in the loop")', "Loop.forward", gb=["GB0059"]),
+        project.finding("helpers.py", "x.dim() > 1", "scale", region=["Loop.forward", "scale"]),
+        replace(project.finding(name, "x.sum() > 0", "Needy.forward", gb=["GB0170"], nth=3), message="needy"),
+        project.finding(name, "x.mean().item()", "step", gb=["GB0124"]),
+    ]
+    names = ["Gate", "Counter", "Buffered", "Loop", "Silent", "Needy", "step"]
+    options = project.options(examples={"models:Needy": "models:needy"}, cache=project.folder / "cache")
+    found = confirm(findings, [project.target(name, qualname) for qualname in names], options)
+    assert found == sorted(found, key=lambda finding: finding.sort_key)
+    return {f"{f.code}:{f.line}" if f.code in ("DYN001", "DYN002") else f.message: f for f in found}
+
+
+def evidence(judged: dict[str, Finding], message: str) -> Evidence:
+    found = judged[message].evidence
+    assert found.torch is not None
+    assert found.torch.startswith("2.")
+    return found
+
+
+def test_a_branch_on_data_is_confirmed_in_dynamos_words(judged: dict[str, Finding]) -> None:
+    found = evidence(judged, "about x.sum() > 0")
+    assert (found.status, found.gb, found.fullgraph, found.recompiles) == ("confirmed", "GB0170", "breaks", 0)
+    assert found.detail.startswith("Detected data-dependent branching")
+    assert "Hint: " in found.detail
+
+
+def test_a_branch_on_a_shape_is_refuted(judged: dict[str, Finding]) -> None:
+    found = evidence(judged, "about x.shape[0] > 2")
+    assert found.status == "refuted"
+    assert "Gate(), called with x=float[5, 100]" in found.detail
+
+
+def test_a_line_of_which_a_part_ran_is_not_refuted(judged: dict[str, Finding]) -> None:
+    found = evidence(judged, "about x.dim() == 3 and x.sum() > 0")
+    assert found.status == "unconfirmed"
+    assert "only a part of this ran" in found.detail
+
+
+def test_options_left_at_their_default_are_set_in_a_call_of_their_own(judged: dict[str, Finding]) -> None:
+    found = evidence(judged, "about mask is not None and mask.any()")
+    assert (found.status, found.gb, found.fullgraph) == ("confirmed", "GB0170", None)
+
+
+def test_a_counter_is_confirmed_by_its_recompiles(judged: dict[str, Finding]) -> None:
+    found = evidence(judged, "about self.calls += 1")
+    assert (found.status, found.gb, found.fullgraph, found.recompiles) == ("confirmed", None, "passes", 2)
+    assert "self.calls == 1" in found.detail
+
+
+def test_a_wrong_gradient_is_confirmed_by_comparison(judged: dict[str, Finding]) -> None:
+    found = evidence(judged, "about self.steps += 1")
+    assert (found.status, found.fullgraph) == ("confirmed", "passes")
+    assert "gradient of" in found.detail
+
+
+def test_a_break_in_a_loop_hides_what_follows(judged: dict[str, Finding]) -> None:
+    assert evidence(judged, "the loop").status == "confirmed"
+    assert "The whole function goes back to eager." in evidence(judged, "the loop").detail
+    hidden = evidence(judged, 'about print("in the loop")')
+    assert hidden.status == "unconfirmed"
+    assert f"hidden by the graph break in line {judged['the loop'].line} (GB0170" in hidden.detail
+
+
+def test_a_helper_in_another_file_is_judged(judged: dict[str, Finding]) -> None:
+    assert evidence(judged, "about x.dim() > 1").status == "refuted"
+
+
+def test_a_declared_example_is_used(judged: dict[str, Finding]) -> None:
+    assert evidence(judged, "needy").status == "confirmed"
+
+
+def test_a_function_under_torch_compile_is_run(judged: dict[str, Finding]) -> None:
+    found = evidence(judged, "about x.mean().item()")
+    assert (found.status, found.gb, found.fullgraph) == ("confirmed", "GB0124", "passes")
+    assert "fullgraph=True traces it." in found.detail
+
+
+def test_breaks_and_recompiles_that_no_finding_speaks_of_are_added(judged: dict[str, Finding]) -> None:
+    added = [finding for finding in judged.values() if finding.code in ("DYN001", "DYN002")]
+    assert [(finding.code, finding.name, finding.category) for finding in added] == [
+        ("DYN002", "recompile", "recompile"),
+        ("DYN001", "graph-break", "graph-break"),
+    ]
+    again, broken = added
+    assert again.function == broken.function == "Silent.forward"
+    assert again.evidence.recompiles == 2
+    assert "self.seen" in again.message
+    assert (broken.gb, broken.column, broken.end_column) == (("GB0059",), 9, 27)
+    assert broken.evidence.status == again.evidence.status == "confirmed"
+    assert broken.path == "models.py"
+
+
+def test_verdicts_come_from_the_cache_while_nothing_changed(
+    judged: dict[str, Finding], shared_project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dynalint.confirm.client import Worker
+
+    project = shared_project
+    options = project.options(examples={"models:Needy": "models:needy"}, cache=project.folder / "cache")
+    asked: list[str] = []
+    original = Worker.ask
+
+    def ask(self: Worker, operation: str, request: dict[str, object], *rest: object) -> object:
+        asked.append(str(request["name"]))
+        return original(self, operation, request, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Worker, "ask", ask)
+    finding = replace(judged["about self.calls += 1"], evidence=Evidence())
+    first = confirm([finding], [project.target("models.py", "Counter")], replace(options, cache=project.folder / "new"))
+    assert asked == ["models.py"]
+    again = confirm([finding], [project.target("models.py", "Counter")], replace(options, cache=project.folder / "new"))
+    assert asked == ["models.py"]
+    assert again == first
+    (project.folder / "helpers.py").write_text("def scale(x):\n    return x\n", encoding="utf-8")
+    confirm([finding], [project.target("models.py", "Counter")], replace(options, cache=project.folder / "new"))
+    assert asked == ["models.py", "models.py"]
+
+
+def test_an_example_that_returns_something_else_says_so(shared_project: Project) -> None:
+    project = shared_project
+    project.write("other.py", MODELS.replace("from helpers import scale", "scale = abs"))
+    finding = project.finding("other.py", "x.sum() > 0", "Gate.forward", gb=["GB0170"], nth=1)
+    options = project.options(examples={"other.py:Gate": "other:declared_wrongly"})
+    (judged,) = confirm([finding], [project.target("other.py", "Gate")], options)
+    assert judged.evidence.status == "unconfirmed"
+    assert "example 'other:declared_wrongly' must return (callable, args)" in judged.evidence.detail
+
+
+def test_texts_stand_in_for_files(project: Project) -> None:
+    path = project.write("model.py", "import torch\n\n\ndef f(x: torch.Tensor):\n    return x\n")
+    text = "import torch\n\n\ndef f(x: torch.Tensor):\n    if x.sum() > 0:\n        return x\n    return -x\n"
+    options = project.options(overrides={path: text})
+    (found,) = confirm([], [project.target("model.py", "f")], options)
+    assert (found.code, found.line, found.column, found.end_column) == ("DYN001", 5, 8, 19)
+
+
+def test_scripts_are_imported_by_path_without_their_main(project: Project) -> None:
+    path = project.write(
+        "train-it.py",
+        """
+        import torch
+
+        def f(x: torch.Tensor):
+            print(x.shape)
+            return x * 2
+
+        if __name__ == "__main__":
+            raise SystemExit("training")
+        """,
+    )
+    (found,) = confirm([], [Target(path, "", "f")], project.options(search=()))
+    assert (found.code, found.line) == ("DYN001", 4)
+
+
+def test_an_interpreter_without_torch_leaves_findings_unconfirmed(project: Project, tmp_path: Path) -> None:
+    venv.create(tmp_path / "bare", with_pip=False)
+    python = tmp_path / "bare" / "bin" / "python"
+    project.write("model.py", "def f(x):\n    return x\n")
+    finding = project.finding("model.py", "return x", "f")
+    (judged,) = confirm([finding], [project.target("model.py", "f")], project.options(python=python))
+    assert judged.evidence.status == "unconfirmed"
+    assert f"torch is not installed for {python}" in judged.evidence.detail
+
+
+def test_an_interpreter_that_does_not_run_is_one_sentence(project: Project) -> None:
+    project.write("model.py", "def f(x):\n    return x\n")
+    with pytest.raises(WorkerError, match=r"^cannot run /nowhere/python: No such file or directory$"):
+        confirm([], [project.target("model.py", "f")], project.options(python=Path("/nowhere/python")))
+
+
+def test_without_targets_nothing_is_started(project: Project) -> None:
+    project.write("model.py", "def f(x):\n    return x\n")
+    findings = [project.finding("model.py", "return x", "f")]
+    assert confirm(findings, [], project.options(python=Path("/nowhere/python"))) == findings
+
+
+def test_importing_confirm_imports_no_torch() -> None:
+    code = "import sys, dynalint.confirm; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])
+
+
+def test_an_interrupt_comes_out_at_once(project: Project) -> None:
+    project.write("model.py", "import time\n\n\ndef f(x):\n    time.sleep(1000)\n")
+    targets = [Target(project.folder / "model.py", "model", "f"), Target(project.folder / "model.py", "model", "time")]
+    told: list[str] = []
+
+    def interrupt(done: int, total: int, what: str) -> None:
+        told.append(what)
+        raise KeyboardInterrupt
+
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        confirm([], targets, project.options(), interrupt)
+    assert time.monotonic() - started < 30
+    assert set(told) == {"model:f"}
+
+
+def test_progress_goes_from_nothing_to_all(shared_project: Project) -> None:
+    project = shared_project
+    project.write("quick.py", "raise ImportError('no such thing')\n")
+    told: list[tuple[int, int]] = []
+    finding = Finding("quick.py", 1, 1, 1, 6, "DYN101", "n", "graph-break", "error", "m", function="f", region=("f",))
+    (judged,) = confirm(
+        [finding], [project.target("quick.py", "f")], project.options(), lambda *now: told.append(now[:2])
+    )
+    assert told == [(0, 1), (1, 1)]
+    assert judged.evidence.detail == "quick.py cannot be imported: ImportError: no such thing (quick.py:1)."
+
+
+def test_what_a_silenced_finding_explains_is_no_discovery(project: Project) -> None:
+    project.write("model.py", "import torch\n\n\ndef f(x: torch.Tensor):\n    print(x.shape)\n    return x * 2\n")
+    silenced = project.finding("model.py", "print(x.shape)", "f", gb=["GB0059"])
+    targets = [project.target("model.py", "f")]
+    options = project.options(cache=project.folder / "cache")
+    assert [finding.code for finding in confirm([], targets, options)] == ["DYN001"]
+    assert confirm([], targets, options, silenced=[silenced]) == []

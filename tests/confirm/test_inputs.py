@@ -1,0 +1,308 @@
+"""Inputs that are worked out: each module here must be built and run without a word from the user."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Optional
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from dynalint.confirm.worker import guesses
+from dynalint.confirm.worker.inputs import NoInputsError, constructor_call, find_call
+from dynalint.confirm.worker.variants import other_batch, variants
+
+
+class Layer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(100, 50)
+
+    def forward(self, x):
+        return self.fc(x)
+
+
+class Pictures(nn.Module):
+    def __init__(self, num_classes):
+        super().__init__()
+        self.conv1 = nn.Conv2d(1, 32, 3, 1)
+        self.conv2 = nn.Conv2d(32, 64, 3, 1)
+        self.fc1 = nn.Linear(9216, 16)
+        self.fc2 = nn.Linear(16, num_classes)
+
+    def forward(self, x):
+        x = F.max_pool2d(F.relu(self.conv2(F.relu(self.conv1(x)))), 2)
+        return self.fc2(self.fc1(torch.flatten(x, 1)))
+
+
+class Words(nn.Module):
+    def __init__(self, vocab_size: int, embed_dim: int, num_heads: int):
+        super().__init__()
+        self.embed = nn.Embedding(vocab_size, embed_dim)
+        self.attention = nn.MultiheadAttention(embed_dim, num_heads, batch_first=True)
+
+    def forward(self, input_ids, attention_mask=None):
+        h = self.embed(input_ids)
+        return self.attention(h, h, h)[0]
+
+
+class Recurrent(nn.Module):
+    def __init__(self, input_size, hidden_size):
+        super().__init__()
+        self.rnn = nn.LSTM(input_size, hidden_size)
+
+    def forward(self, x, state: Optional[torch.Tensor] = None):  # noqa: UP045
+        return self.rnn(x)[0]
+
+
+@dataclass
+class Config:
+    n_embd: int
+    n_head: int = 4
+    dropout: float = 0.0
+    bias: bool = True
+
+
+class Configured(nn.Module):
+    def __init__(self, config: Config):
+        super().__init__()
+        self.qkv = nn.Linear(config.n_embd, 3 * config.n_embd, bias=config.bias)
+        self.heads = config.n_head
+
+    def forward(self, x):
+        batch, length, width = x.shape
+        q, k, v = self.qkv(x).split(width, dim=2)
+        return (q + k + v).view(batch, length, self.heads, width // self.heads)
+
+
+class Loosely(nn.Module):
+    def __init__(self, cfg):
+        super().__init__()
+        self.fc = nn.Linear(cfg.hidden_size, cfg.intermediate_size)
+        self.drop = nn.Dropout(cfg.hidden_dropout_prob)
+        self.scale = cfg.get("scale", 2.0)
+        if cfg.use_cache:
+            raise RuntimeError("no cache")
+
+    def forward(self, hidden_states):
+        return self.drop(self.fc(hidden_states)) * self.scale
+
+
+class Block(nn.Module):
+    def __init__(self, in_channels, out_channels, kernel_size, stride=1, act_layer=nn.ReLU, norm_layer=None):
+        super().__init__()
+        self.conv = nn.Conv2d(in_channels, out_channels, kernel_size, stride)
+        self.norm = (norm_layer or nn.BatchNorm2d)(out_channels)
+        self.act = act_layer()
+
+    def forward(self, x):
+        return self.act(self.norm(self.conv(x)))
+
+
+class Inner(nn.Module):
+    def __init__(self, latent_dim):
+        super().__init__()
+        self.block = nn.Sequential(nn.Conv2d(3, 8, 3, 2, 1), nn.ReLU())
+        self.mu = nn.Linear(8 * 32 * 32, latent_dim)
+
+    def forward(self, x):
+        h = self.block(x)
+        return self.mu(h.view(h.size(0), -1))
+
+
+class Two(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.q = nn.Linear(dim, dim)
+        self.k = nn.Linear(64, dim)
+
+    def forward(self, x, context):
+        return self.q(x) @ self.k(context).transpose(-1, -2)
+
+
+class NoLayers(nn.Module):
+    def forward(self, x):
+        batch, channels, height, width = x.shape
+        return x.view(batch, channels, height * width).mean(-1)
+
+
+class Products(nn.Module):
+    def forward(self, a, b):
+        return torch.bmm(a, b)
+
+
+class Flagged(nn.Module):
+    def __init__(self, size: int):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(size, size))
+
+    def forward(self, x: torch.Tensor, return_all: bool, *, scale: float, names: list[str]):
+        return (x @ self.weight) * scale, return_all
+
+
+class Wrapping(nn.Module):
+    def __init__(self, backbone: nn.Module, head: nn.Module, shape: tuple[int, int]):
+        super().__init__()
+        self.backbone, self.head = backbone, head
+        self.register_buffer("grid", torch.zeros(shape))
+
+    def forward(self, x):
+        return self.head(self.backbone(x))
+
+
+@pytest.mark.parametrize(
+    "cls",
+    [Layer, Pictures, Words, Recurrent, Configured, Loosely, Block, Inner, Two, NoLayers, Products, Flagged, Wrapping],
+)
+def test_a_module_is_built_and_called(cls: type) -> None:
+    make, text = constructor_call(cls)
+    module = make()
+    found = find_call(module, "cpu", 30)
+    args, kwargs = found.call
+    module(*args, **kwargs)
+    assert text.startswith(cls.__name__)
+
+
+def test_the_words_say_how_it_was_called() -> None:
+    make, text = constructor_call(Pictures)
+    assert text == "Pictures(num_classes=8)"
+    assert find_call(make(), "cpu", 30).text == "x=float[5, 1, 28, 28]"
+
+
+def test_functions_are_called_by_annotation_and_name() -> None:
+    def step(x: torch.Tensor, n: int, labels, scale: float = 2.0):
+        return F.cross_entropy(x, labels[:, 0]) * n * scale
+
+    found = find_call(step, "cpu", 30)
+    assert found.call[0][1] == guesses.WIDTH
+    assert found.call[0][2].dtype == torch.int64
+
+
+def test_the_same_code_gives_the_same_inputs() -> None:
+    (one, *_), _ = find_call(Layer(), "cpu", 30).call
+    (two, *_), _ = find_call(Layer(), "cpu", 30).call
+    assert torch.equal(one, two)
+
+
+def test_what_cannot_be_worked_out_says_what_was_tried_last() -> None:
+    class Odd(nn.Module):
+        def forward(self, x):
+            raise KeyError("the right dictionary")
+
+    with pytest.raises(NoInputsError, match="the last try raised KeyError: 'the right dictionary'"):
+        find_call(Odd(), "cpu", 30)
+
+
+class Odd:
+    def __init__(self, *, rows: complex):
+        self.rows = rows
+
+
+class UsesOdd(nn.Module):
+    def __init__(self, odd: Odd):
+        super().__init__()
+
+
+class UsesUnresolved(nn.Module):
+    def __init__(self, size: "NoSuchName"):  # type: ignore[name-defined] # noqa: F821, UP037
+        super().__init__()
+        self.size = size
+
+
+def test_a_class_is_made_by_its_own_parameters_or_the_one_at_fault_is_named() -> None:
+    with pytest.raises(
+        NoInputsError, match=r"UsesOdd cannot be built: nothing is known for parameter 'rows' \(complex\)"
+    ):
+        constructor_call(UsesOdd)
+
+
+def test_an_annotation_that_does_not_resolve_leaves_the_name() -> None:
+    make, _ = constructor_call(UsesUnresolved)
+    assert make().size == guesses.WIDTH
+
+
+def test_an_end_that_was_asked_for_is_no_matter_of_inputs() -> None:
+    def leaves(x: torch.Tensor):
+        raise SystemExit(3)
+
+    with pytest.raises(SystemExit):
+        find_call(leaves, "cpu", 30)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("num_heads", 4),
+        ("d_model", guesses.WIDTH),
+        ("hidden_size", guesses.WIDTH),
+        ("num_hidden_layers", 2),
+        ("attention_probs_dropout_prob", 0.0),
+        ("layer_norm_eps", 0.1),
+        ("use_bias", False),
+        ("vocab_size", 32),
+        ("kernel_size", 3),
+        ("num_classes", 8),
+        ("whatever", guesses.WIDTH),
+    ],
+)
+def test_usual_names(name: str, value: Any) -> None:
+    assert guesses.by_name(name) == value
+
+
+def test_another_batch_has_more_rows_everywhere() -> None:
+    call = ((torch.zeros(5, 3), {"ids": torch.arange(5)}), {"other": torch.zeros(7)})
+    (x, named), kwargs = other_batch(call) or ((), {})
+    assert x.shape == (8, 3)
+    assert named["ids"].tolist() == [0, 1, 2, 3, 4, 0, 1, 2]
+    assert kwargs["other"].shape == (7,)
+    assert other_batch(((3,), {})) is None
+
+
+def test_variants_drive_both_signs_and_leave_indices_alone() -> None:
+    call = ((torch.tensor([1.0, -2.0]), torch.tensor([0, 1]), torch.tensor([True, False])), {})
+    negated, positive, zero = (args for args, _ in variants(call))
+    assert negated[0].tolist() == [-1.0, 2.0]
+    assert positive[0].tolist() == [2.0, 3.0]
+    assert zero[0].tolist() == [0.0, 0.0]
+    assert all(args[1].tolist() == [0, 1] for args in (negated, positive, zero))
+    assert [args[2].tolist() for args in (negated, positive, zero)] == [[False, True], [True, True], [False, False]]
+
+
+def flagged(x, flag):
+    return x + 1 if flag else x - 1
+
+
+def stepped(x, step):
+    if step % 2 == 0:
+        return x * 2
+    return x
+
+
+def sliced(x, t):
+    return x[: t.item()]
+
+
+def sized(x, size):
+    height, width = size
+    return x.expand(height, *x.shape) * width
+
+
+def applied(x, fn):
+    return fn(x) + 1
+
+
+def repeated(x, n):
+    return [x for _ in range(n)]
+
+
+@pytest.mark.parametrize(
+    ("function", "kind"),
+    [(flagged, int), (stepped, int), (sliced, torch.Tensor), (sized, tuple), (applied, nn.Module), (repeated, int)],
+)
+def test_an_argument_after_the_first_may_be_no_tensor(function: Any, kind: type) -> None:
+    args, _ = find_call(function, "cpu", 30).call
+    assert isinstance(args[0], torch.Tensor)
+    assert args[0].dim() > 0
+    assert isinstance(args[1], kind)

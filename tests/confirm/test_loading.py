@@ -1,0 +1,110 @@
+"""Importing the code under check as its project would."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dynalint.confirm.worker import loading
+
+
+@pytest.fixture(autouse=True)
+def fresh_imports() -> Iterator[None]:
+    """Leave the interpreter's import state as it was."""
+    path, finders, modules = sys.path[:], sys.meta_path[:], set(sys.modules)
+    yield
+    sys.path[:], sys.meta_path[:] = path, finders
+    for name in set(sys.modules) - modules:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    folder = tmp_path / "pkg_under_test"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    (folder / "a.py").write_text("from .b import value\n\nclass A:\n    def f(self):\n        return value\n")
+    (folder / "b.py").write_text("value = 1\n")
+    return folder
+
+
+def test_a_module_of_a_package_is_imported_by_its_name(package: Path) -> None:
+    loading.prepare([str(package.parent)], {})
+    found = loading.load_target({"path": str(package / "a.py"), "module": "pkg_under_test.a", "qualname": "A.f"})
+    assert found.__module__ == "pkg_under_test.a"
+
+
+def test_overrides_take_the_place_of_files_and_of_their_lines(package: Path) -> None:
+    text = "value = 2\n\ndef which():\n    return value\n"
+    loading.prepare([str(package.parent)], {str(package / "b.py"): text})
+    cls = loading.load_target({"path": str(package / "a.py"), "module": "pkg_under_test.a", "qualname": "A"})
+    assert cls().f() == 2
+    which = loading.load_target({"path": str(package / "b.py"), "module": "pkg_under_test.b", "qualname": "which"})
+    assert inspect.getsource(which) == "def which():\n    return value\n"
+    assert (package / "b.py").read_text() == "value = 1\n"
+
+
+def test_overrides_hold_for_files_loaded_by_path(tmp_path: Path) -> None:
+    script = tmp_path / "my-script.py"
+    script.write_text("kind = 'file'\n")
+    loading.prepare([], {str(script): "kind = 'text'\n"})
+    assert loading.load_module(str(script), "").kind == "text"
+
+
+def test_a_script_is_not_main_and_finds_its_neighbours(tmp_path: Path) -> None:
+    (tmp_path / "neighbour_of_script.py").write_text("word = 'hello'\n")
+    script = tmp_path / "script_under_test.py"
+    script.write_text("from neighbour_of_script import word\nname = __name__\n")
+    module = loading.load_module(str(script), "")
+    assert (module.word, module.name) == ("hello", "script_under_test")
+
+
+def test_a_file_with_the_name_of_an_imported_module_is_loaded_all_the_same(tmp_path: Path) -> None:
+    script = tmp_path / "json.py"
+    script.write_text("mine = True\n")
+    assert loading.load_module(str(script), "json").mine
+    assert not hasattr(sys.modules["json"], "mine")
+
+
+def test_a_name_that_does_not_import_falls_back_to_the_path(tmp_path: Path) -> None:
+    file = tmp_path / "lonely_module.py"
+    file.write_text("x = 1\n")
+    assert loading.load_module(str(file), "no_such_package.lonely_module").x == 1
+
+
+def test_a_module_that_lacks_a_dependency_says_which(tmp_path: Path) -> None:
+    (tmp_path / "needs_more.py").write_text("import no_such_dependency\n")
+    loading.prepare([str(tmp_path)], {})
+    with pytest.raises(ModuleNotFoundError, match="no_such_dependency"):
+        loading.load_module(str(tmp_path / "needs_more.py"), "needs_more")
+
+
+def test_what_is_not_there_is_named(package: Path) -> None:
+    loading.prepare([str(package.parent)], {})
+    with pytest.raises(loading.LoadError, match=r"a\.py has no 'B' once it is imported"):
+        loading.load_target({"path": str(package / "a.py"), "module": "pkg_under_test.a", "qualname": "B"})
+    with pytest.raises(loading.LoadError, match="does not exist"):
+        loading.load_module(str(package / "c.py"), "pkg_under_test.c")
+
+
+def test_references_are_modules_or_files(package: Path) -> None:
+    loading.prepare([str(package.parent)], {})
+    assert loading.load_reference("pkg_under_test.b:value", "/") == 1
+    (package.parent / "examples_under_test.py").write_text("def make():\n    return 3\n")
+    assert loading.load_reference("examples_under_test.py:make", str(package.parent))() == 3
+
+
+def test_files_of_the_project_are_listed_without_what_is_installed_in_it(package: Path) -> None:
+    installed = package.parent / ".venv" / "lib" / "site-packages"
+    installed.mkdir(parents=True)
+    (installed / "installed_under_test.py").write_text("")
+    loading.prepare([str(package.parent), str(installed)], {})
+    loading.load_module(str(package / "a.py"), "pkg_under_test.a")
+    __import__("installed_under_test")
+    names = [Path(file).name for file in loading.imported_files([str(package.parent)])]
+    assert names == ["__init__.py", "a.py", "b.py"]
+    assert [Path(file).name for file in loading.imported_files([str(installed)])] == ["installed_under_test.py"]

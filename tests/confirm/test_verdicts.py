@@ -1,0 +1,299 @@
+"""Verdicts from testimonies made by hand: each rule of judgement by itself, without torch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dynalint.confirm.discoveries import discoveries
+from dynalint.confirm.options import ConfirmOptions, Target
+from dynalint.confirm.sources import Sources
+from dynalint.confirm.testimony import Coverage, Problem
+from dynalint.confirm.testimony import Testimony as Heard
+from dynalint.confirm.verdicts import Court, Placed, judge
+from dynalint.confirm.worker.records import Break, Comparison, Compile, EagerRun, Explanation, Failure, Frame, Run
+from dynalint.findings import Evidence, Finding
+
+HOME = "/project"
+PATH = f"{HOME}/model.py"
+LIBRARY = "/env/lib/python3.11/site-packages/torch/nn/modules/rnn.py"
+TEXT = """\
+class Model:
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        if x.sum() > 0 and x.max() > 1:
+            return x
+        self.count += 1
+        return helper(x)
+"""
+RUN = Run((1, 1, 1), (1, 1, 1), (), (), (), None, {})
+TESTIMONY = Heard(
+    target=Target(Path(PATH), "model", "Model"),
+    torch="2.13.0",
+    inputs="Model()",
+    same=3,
+    batch=1,
+    problem=None,
+    eager=EagerRun({PATH: tuple(range(3, 9))}, None),
+    default=RUN,
+    fullgraph=RUN,
+    explain=Explanation(1, 0, 1, ()),
+    comparison=None,
+    coverage={},
+    files=frozenset({PATH}),
+)
+
+
+def finding(line: int, column: int, end_column: int, **changes: Any) -> Finding:
+    made = Finding(
+        PATH.removeprefix(f"{HOME}/"), line, column, line, end_column, "DYN101", "n", "graph-break", "error", "m"
+    )
+    return replace(made, **{"function": "Model.forward", "region": ("Model.forward",), "gb": ("GB0170",), **changes})
+
+
+BRANCH = finding(5, 12, 23)
+SECOND = finding(5, 28, 39)
+COUNTER = finding(7, 9, 24, category="recompile", code="DYN501", gb=())
+
+
+def broken(line: int, gb: str = "GB0170", *, columns: tuple[int, int] | None = None, **changes: Any) -> Break:
+    start, end = columns if columns is not None else (None, None)
+    made = Break(gb, "a kind", "an explanation", (), "r", (Frame(PATH, line, "forward", start, end),), 0)
+    return replace(made, **changes)
+
+
+def court(findings: list[Finding], *testimonies: Heard) -> Court:
+    sources = Sources({PATH: TEXT})
+    placed = [Placed(one, PATH, sources.spot(PATH, one)) for one in findings]
+    return Court(placed, testimonies, sources, lambda path: path.startswith(HOME))
+
+
+def heard(**changes: Any) -> Heard:
+    return replace(TESTIMONY, **changes)
+
+
+def covered(*findings: Finding, operations: int = 4, traced: int = 4) -> dict[str, Any]:
+    sources = Sources({PATH: TEXT})
+    return {PATH: {sources.spot(PATH, one): Coverage(operations, traced) for one in findings}}
+
+
+def evidence(one: Finding, *testimonies: Heard) -> Evidence:
+    (judged,) = judge(court([one], *testimonies))
+    return judged.evidence
+
+
+def status(one: Finding, *testimonies: Heard) -> str:
+    return evidence(one, *testimonies).status
+
+
+def test_a_break_in_the_range_confirms() -> None:
+    found = evidence(BRANCH, heard(default=replace(RUN, breaks=(broken(5),))))
+    assert found == Evidence(
+        "confirmed",
+        "an explanation. fullgraph=True traces it. torch._dynamo.explain says nothing of it.",
+        "GB0170",
+        "2.13.0",
+        "passes",
+        0,
+    )
+
+
+def test_of_two_findings_on_a_line_the_columns_decide() -> None:
+    seen = heard(default=replace(RUN, breaks=(broken(5, columns=(27, 38)),)), coverage=covered(BRANCH, SECOND))
+    assert [one.evidence.status for one in judge(court([BRANCH, SECOND], seen))] == ["refuted", "confirmed"]
+
+
+def test_without_columns_the_kind_decides() -> None:
+    item = replace(SECOND, gb=("GB0124",))
+    seen = heard(default=replace(RUN, breaks=(broken(5, "GB0124"),)), coverage=covered(BRANCH, item, traced=2))
+    assert [one.evidence.status for one in judge(court([BRANCH, item], seen))] == ["unconfirmed", "confirmed"]
+
+
+def test_a_break_of_another_kind_still_confirms_where_nothing_else_explains_it() -> None:
+    assert evidence(BRANCH, heard(default=replace(RUN, breaks=(broken(5, "GB0124"),)))).gb == "GB0124"
+
+
+def test_a_break_belongs_to_the_innermost_frame_of_the_users_own() -> None:
+    stack = (Frame(PATH, 8, "forward"), Frame(LIBRARY, 99, "run"))
+    seen = heard(default=replace(RUN, breaks=(broken(8, stack=stack),)))
+    found = evidence(finding(8, 16, 25), seen)
+    assert found.status == "confirmed"
+    assert "It breaks in run (torch/nn/modules/rnn.py:99), called from here." in found.detail
+
+
+def test_all_operations_traced_refutes() -> None:
+    assert status(BRANCH, heard(coverage=covered(BRANCH))) == "refuted"
+
+
+@pytest.mark.parametrize(("operations", "traced"), [(4, 3), (4, 0), (0, 0)])
+def test_less_than_all_of_them_does_not(operations: int, traced: int) -> None:
+    assert status(BRANCH, heard(coverage=covered(BRANCH, operations=operations, traced=traced))) == "unconfirmed"
+
+
+def test_a_line_that_never_ran_is_unreached_for_a_target_that_should_come_there() -> None:
+    assert status(BRANCH, heard(eager=EagerRun({PATH: (3,)}, None))) == "unreached"
+    assert status(BRANCH, heard(files=frozenset())) == "unreached"
+    other = heard(eager=EagerRun({PATH: (3,)}, None), target=replace(TESTIMONY.target, qualname="Other"))
+    assert status(BRANCH, other) == "static"
+
+
+def test_what_a_lost_frame_hides_is_unconfirmed_with_the_break_that_hides_it() -> None:
+    seen = broken(4, "GB0059", effect="frame", secondary=("GB7000",))
+    found = evidence(BRANCH, heard(default=replace(RUN, breaks=(seen,))))
+    assert found.status == "unconfirmed"
+    assert "hidden by the graph break in line 4 (GB0059, a kind)" in found.detail
+
+
+def test_fullgraph_alone_confirms_with_its_own_id() -> None:
+    error = Failure("Unsupported", "m", 0, (Frame(PATH, 5, "forward"),), "GB0170", "kind", "only there")
+    found = evidence(BRANCH, heard(fullgraph=replace(RUN, error=error)))
+    assert (found.status, found.gb, found.fullgraph) == ("confirmed", "GB0170", "breaks")
+    assert found.detail == "only there. Seen with fullgraph=True only."
+
+
+def test_fullgraph_that_broke_elsewhere_says_nothing_here() -> None:
+    error = Failure("Unsupported", "m", 0, (Frame(PATH, 4, "forward"),), "GB0170", "kind", "e")
+    found = evidence(BRANCH, heard(default=replace(RUN, breaks=(broken(5),)), fullgraph=replace(RUN, error=error)))
+    assert found.fullgraph is None
+
+
+def recompiled(call: int, reason: str) -> Compile:
+    return Compile("forward", PATH, 2, call, 1, guarded=True, recompile=reason)
+
+
+def test_a_recompile_is_matched_by_place_or_by_name() -> None:
+    by_place = [recompiled(1, f'0/0: odd == 1\nUser stack trace:\n  File "{PATH}", line 7, in forward\n    x')]
+    by_name = [recompiled(1, "0/0: self.count == 0"), recompiled(2, "0/1: self.count == 1")]
+    assert evidence(COUNTER, heard(default=replace(RUN, compiles=tuple(by_place)))).recompiles == 1
+    found = evidence(COUNTER, heard(default=replace(RUN, compiles=tuple(by_name))))
+    assert (found.status, found.recompiles) == ("confirmed", 2)
+    assert found.detail == "compiled again twice in 3 calls alike, for the guard self.count == 1."
+
+
+def test_another_batch_size_is_no_recompile_of_state() -> None:
+    again = recompiled(3, "0/0: tensor 'x' size mismatch at index 0. expected 5, actual 8")
+    seen = heard(default=replace(RUN, compiles=(again,)), coverage=covered(COUNTER))
+    assert status(COUNTER, seen) == "refuted"
+    assert discoveries(court([], seen), Path(HOME)) == []
+
+
+def test_a_confirmation_by_one_target_wins_over_all_others() -> None:
+    yes = heard(default=replace(RUN, breaks=(broken(5),)))
+    no = heard(coverage=covered(BRANCH))
+    assert status(BRANCH, no, yes) == status(BRANCH, yes, no) == "confirmed"
+
+
+def test_a_run_that_saw_too_little_keeps_a_finding_in_the_report() -> None:
+    refuting, unsure = heard(coverage=covered(BRANCH)), heard(coverage=covered(BRANCH, traced=1))
+    assert status(BRANCH, refuting, unsure) == "unconfirmed"
+
+
+def test_a_target_that_failed_matters_only_to_its_own_findings() -> None:
+    problem = Problem("process", "importing model.py", "exit", {"status": 3}, None)
+    failed = heard(problem=problem, eager=None, default=None)
+    assert evidence(BRANCH, failed).detail == "the code ended the process with status 3 while importing model.py."
+    assert status(BRANCH, replace(failed, target=replace(TESTIMONY.target, qualname="Other"))) == "static"
+    assert status(BRANCH, failed, heard(coverage=covered(BRANCH))) == "refuted"
+
+
+def test_a_crash_after_the_compiled_run_keeps_what_it_showed() -> None:
+    problem = Problem("process", "comparing", "timeout", {"seconds": 60}, None)
+    assert status(BRANCH, heard(problem=problem, default=replace(RUN, breaks=(broken(5),)))) == "confirmed"
+
+
+@pytest.mark.parametrize(
+    ("comparison", "expected"),
+    [
+        (Comparison(False, True, True, 0, "gradient of w", "2 compiled, 1 without", True), "confirmed"),
+        (Comparison(True, True, True), "refuted"),
+        (Comparison(True, True, False), "unconfirmed"),
+        (Comparison(True, False, True), "unconfirmed"),
+        (None, "unconfirmed"),
+    ],
+)
+def test_a_miscompile_is_judged_by_comparison(comparison: Comparison | None, expected: str) -> None:
+    wrong = replace(COUNTER, category="miscompile")
+    assert status(wrong, heard(comparison=comparison, coverage=covered(wrong))) == expected
+
+
+def test_advice_is_not_judged() -> None:
+    advice = replace(BRANCH, category="advice")
+    assert status(advice, heard(default=replace(RUN, breaks=(broken(5),)))) == "static"
+
+
+def test_a_break_without_a_finding_is_a_finding() -> None:
+    stack = (Frame(PATH, 8, "forward", 15, 24), Frame(LIBRARY, 99, "run"))
+    (found,) = discoveries(court([BRANCH], heard(default=replace(RUN, breaks=(broken(8, stack=stack),)))), Path(HOME))
+    assert (found.code, found.path, found.line, found.column, found.end_column) == ("DYN001", "model.py", 8, 16, 25)
+    assert found.function == "Model.forward"
+    assert found.region == ("Model.forward",)
+    assert found.severity == "warning"
+    assert found.message == "Dynamo breaks the graph in run, which this calls: a kind"
+    assert found.evidence.status == "confirmed"
+
+
+def test_consequences_of_a_break_are_no_findings_of_their_own() -> None:
+    breaks = (broken(5), broken(6, "GB0088"))
+    assert discoveries(court([BRANCH], heard(default=replace(RUN, breaks=breaks))), Path(HOME)) == []
+    (alone,) = discoveries(court([], heard(default=replace(RUN, breaks=breaks[1:]))), Path(HOME))
+    assert alone.gb == ("GB0088",)
+
+
+def test_a_break_seen_by_several_targets_is_one_finding() -> None:
+    seen = heard(default=replace(RUN, breaks=(broken(4, "GB0059"), broken(4, "GB0059"))))
+    assert len(discoveries(court([], seen, seen), Path(HOME))) == 1
+
+
+def test_breaks_outside_the_users_code_alone_are_nobodys() -> None:
+    seen = broken(4, stack=(Frame(LIBRARY, 99, "run"),))
+    assert discoveries(court([], heard(default=replace(RUN, breaks=(seen,)))), Path(HOME)) == []
+
+
+def test_a_recompile_that_settles_is_no_finding_and_one_that_goes_on_is() -> None:
+    settles = (recompiled(1, "0/0: self.ready == False"),)
+    assert discoveries(court([], heard(default=replace(RUN, compiles=settles))), Path(HOME)) == []
+    hint = "(HINT: make it a tensor)"
+    reason = f'self.count == %d   # x  # model.py:7 in forward {hint}\nUser stack trace:\n  File "{PATH}", line 7, in forward'
+    goes_on = tuple(recompiled(call, f"0/{call}: {reason % call}") for call in (1, 2))
+    (found,) = discoveries(court([], heard(default=replace(RUN, compiles=goes_on))), Path(HOME))
+    assert (found.code, found.line, found.column, found.end_column) == ("DYN002", 7, 9, 24)
+    assert found.message == "Dynamo compiles Model.forward again on every call, for the guard self.count == 2"
+    assert found.help == "make it a tensor"
+    assert found.evidence.recompiles == 2
+    assert discoveries(court([COUNTER], heard(default=replace(RUN, compiles=goes_on))), Path(HOME)) == []
+
+
+def test_columns_are_counted_in_bytes_and_given_back_in_characters(tmp_path: Path) -> None:
+    path = str(tmp_path / "accents.py")
+    sources = Sources({path: 'x = "äöü" + f(y)\r\nz = 1\n'})
+    one = Finding("accents.py", 1, 13, 1, 17, "C", "n", "graph-break", "error", "m")
+    assert sources.spot(path, one) == (1, 15, 1, 19)
+    assert sources.character_columns(path, 1, 15, 19) == (13, 17)
+    assert sources.line(path, 2) == "z = 1"
+
+
+def test_examples_are_found_by_module_or_by_file() -> None:
+    options = ConfirmOptions(
+        project=Path("/p"), examples={"pkg.model:A": "by_module", "src/pkg/model.py:B": "by_file", "x:C": "other"}
+    )
+    names = {name: options.example_for(Target(Path("/p/src/pkg/model.py"), "pkg.model", name)) for name in "ABC"}
+    assert names == {"A": "by_module", "B": "by_file", "C": None}
+
+
+def test_own_code_is_the_project_and_what_was_named_without_what_is_installed_in_it(tmp_path: Path) -> None:
+    installed = tmp_path / ".venv" / "lib" / "site-packages"
+    options = ConfirmOptions(project=tmp_path, roots=(installed / "timm",))
+    own = {
+        name: options.is_own(str(path))
+        for name, path in {
+            "project": tmp_path / "src" / "a.py",
+            "installed": installed / "torch" / "b.py",
+            "named": installed / "timm" / "c.py",
+            "elsewhere": Path("/elsewhere/d.py"),
+        }.items()
+    }
+    assert own == {"project": True, "installed": False, "named": True, "elsewhere": False}

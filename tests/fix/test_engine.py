@@ -1,0 +1,312 @@
+"""The rounds: a toy linter over a toy language, so that each way in which fixes meet can be told apart.
+
+A line `bad(KEY)` is a finding with code `DYNKEY` whose rewrite is what the test's table says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from dynalint.analysis.source import parse_source, read_source
+from dynalint.findings import Evidence, Finding, Fix, Safety
+from dynalint.fix import FixOptions, FixResult, Linted, Proof, Unit, fix_findings, write_result
+from dynalint.rules import Replacement, Rewrite
+
+
+@dataclass
+class Toy:
+    """Lints files for `bad(KEY)`; `table` maps keys to new text, or to edits as (old, new) pairs in any file."""
+
+    paths: Sequence[Path]
+    table: Mapping[str, str | list[tuple[Path, str, str]]]
+    safety: Mapping[str, Safety] = field(default_factory=dict)
+    runs: int = 0
+
+    def __call__(self, overrides: Mapping[Path, str]) -> list[Linted]:
+        self.runs += 1
+        files = {
+            path: parse_source(path, overrides[path].encode()) if path in overrides else read_source(path)
+            for path in self.paths
+        }
+        found = []
+        for path, file in files.items():
+            for match in re.finditer(r"bad\((\w+)\)", file.text):
+                line, column = file.position(match.start())
+                end_line, end_column = file.position(match.end())
+                key = match[1]
+                finding = Finding(
+                    path.name, line, column, end_line, end_column, f"DYN{key}", f"bad-{key}", "graph-break", "error",
+                    f"`bad({key})` is bad",
+                    fix=Fix("Rewrite it", self.safety.get(key, "safe")),
+                )  # fmt: skip
+                new = self.table.get(key)
+                rewrite = None
+                if new is not None:
+                    edits = [(path, match[0], new)] if isinstance(new, str) else new
+                    replacements = []
+                    for target, old, content in edits:
+                        other = files[target]
+                        start = match.start() if other is file and old == match[0] else other.text.find(old)
+                        if start >= 0:
+                            replacements.append(Replacement(other, start, start + len(old), content))
+                    rewrite = Rewrite("Rewrite it", self.safety.get(key, "safe"), tuple(replacements), ("it holds",))
+                found.append(Linted(finding, file, rewrite))
+        return found
+
+    def fix(self, verify: Callable[..., Mapping[Unit, Proof]] | None = None, **options: object) -> FixResult:
+        return fix_findings(self({}), self, FixOptions(**options), verify)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "m.py"
+
+
+def text_of(result: FixResult, path: Path) -> str:
+    return next((file.text for file in result.files if file.source.path == path), path.read_text())
+
+
+def proofs(outcomes: Mapping[str, str]) -> Callable[..., Mapping[Unit, Proof]]:
+    """A verifier that judges by code; a code that is refuted drags all units along, as in one model."""
+
+    def verify(before: object, after: object, units: Sequence[Unit]) -> Mapping[Unit, Proof]:
+        by_unit = {unit: outcomes.get(unit.linted[0].finding.code, "proven") for unit in units}
+        if "refuted" in by_unit.values():
+            by_unit = dict.fromkeys(units, "refuted")
+        return {unit: Proof(outcome, f"it was {outcome}", 3) for unit, outcome in by_unit.items()}  # type: ignore[arg-type]
+
+    return verify
+
+
+def test_all_is_fixed_in_one_round_where_nothing_touches(path: Path) -> None:
+    path.write_text("x = bad(A)\ny = bad(B)\nz = bad(A)\n")
+    result = Toy([path], {"A": "good(1)", "B": "good(2)"}).fix()
+    assert text_of(result, path) == "x = good(1)\ny = good(2)\nz = good(1)\n"
+    assert [fixed.finding.line for fixed in result.fixed] == [1, 2, 3]
+    assert not result.remaining
+    assert not result.refused
+    assert not result.notes
+
+
+def test_a_fix_inside_another_waits_for_its_round(path: Path) -> None:
+    path.write_text("x = bad(A) + bad(B)\n")
+    toy = Toy([path], {"A": [(path, "bad(A) + bad(B)", "where(bad(B))")], "B": "b"})
+    result = toy.fix()
+    assert text_of(result, path) == "x = where(b)\n"
+    assert {fixed.finding.code for fixed in result.fixed} == {"DYNA", "DYNB"}
+    assert [fixed.finding.column for fixed in result.fixed] == [5, 14]
+
+
+def test_what_does_not_parse_is_dropped_alone(path: Path) -> None:
+    path.write_text("".join(f"x{key} = bad({key})\n" for key in "ABCDE"))
+    result = Toy([path], {"A": "1", "B": "2", "C": "(", "D": "4", "E": "5"}).fix()
+    assert text_of(result, path) == "xA = 1\nxB = 2\nxC = bad(C)\nxD = 4\nxE = 5\n"
+    (refused,) = result.refused
+    assert refused.finding.code == "DYNC"
+    assert "does not parse afterwards" in refused.reason
+    (left,) = result.remaining
+    assert left.fix is not None
+    assert left.fix.declined == refused.reason
+
+
+@pytest.mark.parametrize(
+    ("table", "reason"),
+    [
+        ({"A": "bad(A) + 1"}, "the finding is still there afterwards"),
+        ({"A": "bad(New)"}, "it brings a new finding: m.py:2: DYNNew `bad(New)` is bad"),
+    ],
+)
+def test_a_fix_that_leaves_or_brings_a_finding_is_dropped(path: Path, table: dict[str, str], reason: str) -> None:
+    path.write_text("y = bad(B)\nx = bad(A)\n")
+    result = Toy([path], {**table, "B": "b"}).fix()
+    assert text_of(result, path) == "y = b\nx = bad(A)\n"
+    assert [refused.reason for refused in result.refused] == [reason]
+
+
+def test_a_new_finding_elsewhere_is_traced_to_its_fix(path: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.py"
+    path.write_text("x = bad(A)\ny = bad(B)\nz = bad(C)\n")
+    other.write_text("pass\n")
+    toy = Toy([path, other], {"A": "a", "B": "b", "C": "c"})
+
+    def lint(overrides: Mapping[Path, str]) -> list[Linted]:
+        linted = toy(overrides)
+        if "y = b\n" in overrides.get(path, ""):
+            file = read_source(other)
+            new = Finding("other.py", 1, 1, 1, 5, "DYNX", "x", "graph-break", "error", "it broke here")
+            linted.append(Linted(new, file))
+        return linted
+
+    result = fix_findings(lint({}), lint, FixOptions())
+    assert text_of(result, path) == "x = a\ny = bad(B)\nz = c\n"
+    assert [refused.finding.code for refused in result.refused] == ["DYNB"]
+    assert "other.py:1: DYNX" in result.refused[0].reason
+
+
+def test_a_finding_that_moves_is_no_new_finding(path: Path) -> None:
+    path.write_text("x = bad(A)\ny = bad(N)\n")
+    result = Toy([path], {"A": "(\n    1\n)"}).fix()
+    assert text_of(result, path) == "x = (\n    1\n)\ny = bad(N)\n"
+    assert [finding.line for finding in result.remaining] == [4]
+
+
+def test_refuted_findings_are_left_alone_even_when_they_move(path: Path) -> None:
+    path.write_text("x = bad(A)\ny = bad(B)\n")
+    toy = Toy([path], {"A": "(\n    1\n)", "B": "b"})
+    linted = [
+        replace(one, finding=replace(one.finding, evidence=Evidence("refuted"))) if one.finding.code == "DYNB" else one
+        for one in toy({})
+    ]
+    result = fix_findings(linted, toy, FixOptions())
+    assert text_of(result, path) == "x = (\n    1\n)\ny = bad(B)\n"
+    assert [finding.evidence.status for finding in result.remaining] == ["refuted"]
+
+
+def test_what_only_running_showed_is_neither_fixed_nor_lost(path: Path) -> None:
+    path.write_text("x = bad(A)\ny = slow(1)\nz = bad(B)\n")
+    toy = Toy([path], {"A": "(\n    1\n)", "B": "b"})
+    file = read_source(path)
+    running = [
+        Linted(Finding("m.py", line, 5, line, 9, "DYN001", "n", "graph-break", "error", "it broke"), file)
+        for line in (2, 3)
+    ]
+    result = fix_findings([*toy({}), *running], toy, FixOptions())
+    assert {fixed.finding.code for fixed in result.fixed} == {"DYNA", "DYNB"}
+    # The second one stood in code that was replaced.
+    assert [(finding.code, finding.line) for finding in result.remaining] == [("DYN001", 4)]
+
+
+def test_fixes_that_would_undo_each_other_do_not_go_round(path: Path) -> None:
+    path.write_text("x = bad(A)\n")
+    toy = Toy([path], {"A": "bad(B)", "B": "bad(A)"})
+    result = toy.fix()
+    assert not result.files
+    assert "brings a new finding" in result.refused[0].reason
+    assert toy.runs == 2
+
+
+def test_a_long_chain_stops_after_ten_rounds_and_says_so(path: Path) -> None:
+    path.write_text("x = " + "".join("(bad(A), " for _ in range(12)) + ")" * 12 + "\n")
+
+    def lint(overrides: Mapping[Path, str]) -> list[Linted]:
+        linted = Toy([path], {"A": "a"})(overrides)
+        return [*linted[:1], *(replace(one, rewrite=None) for one in linted[1:])]
+
+    result = fix_findings(lint({}), lint, FixOptions())
+    assert text_of(result, path).count("bad(A)") == 2
+    assert result.notes == ("there is still something to fix after 10 rounds (DYNA): run it again",)
+
+
+def test_a_fix_of_two_files_is_taken_in_both_or_in_none(path: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.py"
+    path.write_text("x = bad(A)\n")
+    other.write_text("read(x)\n")
+    good = Toy([path, other], {"A": [(path, "bad(A)", "a"), (other, "read(x)", "read(int(x))")]}).fix()
+    assert good.groups == ((path, other),)
+    assert text_of(good, other) == "read(int(x))\n"
+    bad = Toy([path, other], {"A": [(path, "bad(A)", "a"), (other, "read(x)", "read(")]}).fix()
+    assert not bad.files
+    assert [refused.finding.code for refused in bad.refused] == ["DYNA"]
+
+
+@pytest.mark.parametrize(
+    ("safety", "options", "outcome", "applied"),
+    [
+        ("safe", {}, None, True),
+        ("safe", {}, "proven", True),
+        ("safe", {}, "unverifiable", True),
+        ("safe", {}, "refuted", False),
+        ("conditional", {}, None, False),
+        ("conditional", {}, "proven", True),
+        ("conditional", {}, "unverifiable", False),
+        ("conditional", {}, "refuted", False),
+        ("unsafe", {}, "proven", False),
+        ("unsafe", {"unsafe": True}, None, True),
+        ("unsafe", {"unsafe": True}, "proven", True),
+        ("unsafe", {"unsafe": True}, "unverifiable", False),
+        ("suggestion", {"unsafe": True}, "proven", False),
+    ],
+)
+def test_what_is_applied(
+    path: Path, safety: Safety, options: dict[str, bool], outcome: str | None, applied: bool
+) -> None:
+    path.write_text("x = bad(A)\n")
+    toy = Toy([path], {"A": "a"}, {"A": safety})
+    result = toy.fix(None if outcome is None else proofs({"DYNA": outcome}), **options)
+    assert bool(result.files) is applied
+    assert bool(result.refused) is not applied
+    if applied:
+        (fixed,) = result.fixed
+        assert fixed.finding.fix is not None
+        assert fixed.finding.fix.verified is (True if outcome == "proven" else None)
+    else:
+        assert [refused.refuted for refused in result.refused] == [outcome == "refuted"]
+
+
+def test_one_refuted_fix_in_a_model_does_not_cost_the_others(path: Path) -> None:
+    path.write_text("".join(f"x{key} = bad({key})\n" for key in "ABCDE"))
+    result = Toy([path], dict(zip("ABCDE", "12345", strict=True))).fix(proofs({"DYNC": "refuted"}))
+    assert text_of(result, path) == "xA = 1\nxB = 2\nxC = bad(C)\nxD = 4\nxE = 5\n"
+    (refused,) = result.refused
+    assert (refused.finding.code, refused.refuted) == ("DYNC", True)
+    (left,) = result.remaining
+    assert left.fix is not None
+    assert left.fix.verified is False
+
+
+def test_an_unsafe_fix_that_fails_where_the_original_ran_is_not_applied(path: Path) -> None:
+    path.write_text("x = bad(A)\n")
+
+    def verify(before: object, after: object, units: Sequence[Unit]) -> Mapping[Unit, Proof]:
+        return {unit: Proof("refuted", "NameError", raises=True) for unit in units}
+
+    assert not Toy([path], {"A": "a"}, {"A": "unsafe"}).fix(verify, unsafe=True).files
+
+
+def test_the_outer_fix_that_is_refused_makes_room_for_the_inner(path: Path) -> None:
+    path.write_text("x = bad(A) + bad(B)\n")
+    toy = Toy([path], {"A": [(path, "bad(A) + bad(B)", "where(bad(B))")], "B": "b"}, {"A": "conditional"})
+    result = toy.fix(proofs({"DYNA": "unverifiable"}))
+    assert text_of(result, path) == "x = bad(A) + b\n"
+
+
+def test_only_fixable_codes_are_fixed(path: Path) -> None:
+    path.write_text("x = bad(A)\ny = bad(B)\n")
+    result = Toy([path], {"A": "a", "B": "b"}).fix(fixable=lambda code: code == "DYNB")
+    assert text_of(result, path) == "x = bad(A)\ny = b\n"
+
+
+def test_fixing_twice_is_fixing_once(path: Path) -> None:
+    path.write_text("x = bad(A)\ny = bad(C)\n")
+    toy = Toy([path], {"A": "a", "C": "("})
+    result = write_result(toy.fix(), lambda source: source.path.name)
+    assert [file.source.path for file in result.files] == [path]
+    assert path.read_text() == "x = a\ny = bad(C)\n"
+    assert not toy.fix().files
+
+
+def test_a_failed_write_puts_the_findings_back(path: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.py"
+    path.write_text("x = bad(A)\n")
+    other.write_text("y = bad(A)\n")
+    result = Toy([path, other], {"A": "a"}).fix()
+    path.write_text("x = bad(A)  # edited\n")
+    result = write_result(result, lambda source: source.path.name)
+    assert [file.source.path for file in result.files] == [other]
+    assert [finding.path for finding in result.remaining] == ["m.py"]
+    assert [fixed.finding.path for fixed in result.fixed] == ["other.py"]
+    assert result.failures == ("m.py: not fixed: the file was changed while dynalint ran; run it again",)
+
+
+def test_the_diff_is_one_that_git_takes(path: Path) -> None:
+    path.write_bytes(b"x = bad(A)\r\n\x0cy = 1\r\nz = bad(A)")
+    (file,) = Toy([path], {"A": "a"}).fix().files
+    assert file.diff("src/m.py") == (
+        "--- a/src/m.py\n+++ b/src/m.py\n@@ -1,3 +1,3 @@\n-x = bad(A)\r\n+x = a\r\n \x0cy = 1\r\n"
+        "-z = bad(A)\n\\ No newline at end of file\n+z = a\n\\ No newline at end of file\n"
+    )

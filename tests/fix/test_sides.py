@@ -1,0 +1,123 @@
+"""Marks: the marked text does what the original does, and tells which sides of the changed branches ran."""
+
+from __future__ import annotations
+
+import builtins
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dynalint.analysis.source import parse_source
+from dynalint.fix.edits import Change, replaced
+from dynalint.fix.sides import MARK, inserted, sides_of
+
+CODE = '''\
+"""Doc."""
+from __future__ import annotations
+
+
+def f(a, b):
+    """Doc."""
+    out = []
+    if a and not (b
+                  or a > 2):  # why
+        out.append("both"); out.append("ü")
+    elif a: out.append("a")
+    while b > 2:
+        b -= 1
+    x = 1 if a else 2
+    kept = [y for y in range(4) if y % 2 if y]
+    assert a >= 0, f"{a if a else b}"
+    if (n := a + b): out.append(n)
+    g = lambda v: v or (yield_ := v)
+    return out, x, kept, g(a), [
+        1 if b else 2,
+    ]
+'''
+
+
+def marked(text: str, *wanted: str, new: str = "pass") -> tuple[str, dict[Any, str]]:
+    """Mark what a rewrite of each of these texts by `new` changes."""
+    file = parse_source(Path("m.py"), text.encode())
+    changes = [Change(text.index(old), text.index(old) + len(old), new) for old in wanted]
+    after = parse_source(Path("m.py"), replaced(text, changes).encode())
+    assert after.tree is not None, after.error
+    sides, insertions = sides_of(file, after, changes, changes, 0)
+    return inserted(text, insertions), {side.key: side.words for side in sides}
+
+
+def run(text: str, *arguments: Any) -> tuple[Any, set[tuple[int, bool | None]]]:
+    seen: set[tuple[int, bool | None]] = set()
+
+    def mark(number: int, *tested: Any) -> Any:
+        seen.add((number, bool(tested[0]) if tested else None))
+        return tested[0] if tested else None
+
+    scope: dict[str, Any] = {}
+    setattr(builtins, MARK, mark)
+    try:
+        exec(compile(text, "m.py", "exec"), scope)
+        return scope["f"](*arguments), seen
+    finally:
+        delattr(builtins, MARK)
+
+
+BODY = CODE[CODE.index("    out = []") : CODE.rindex("    return")].strip()
+
+
+def test_the_marked_text_does_the_same_and_sees_every_side() -> None:
+    text, sides = marked(CODE, BODY, new="out = x = kept = g = print")
+    assert text.count("\n") == CODE.count("\n")
+    assert 'def f(a, b):\n    """Doc."""\n' in text
+    seen = set()
+    for arguments in [(0, 0), (1, 0), (0, 5), (3, 4), (1, 1), (2, -2)]:
+        expected, _ = run(CODE, *arguments)
+        result, ran = run(text, *arguments)
+        assert result == expected
+        seen |= ran
+    missing = {key: words for key, words in sides.items() if key not in seen}
+    assert sorted(missing.values()) == [f"the side of `{test}` that does not hold" for test in ("a >= 0", "y")]
+
+
+def test_only_what_is_changed_is_marked() -> None:
+    text, sides = marked(CODE, "b -= 1", new="b = b - 1")
+    assert list(sides.values()) == ["the statement"]
+    assert f"        {MARK}(0); b -= 1\n" in text
+
+
+def test_a_test_that_stays_is_not_marked() -> None:
+    code = "def f(a, t):\n    if a and t > 0:\n        t = 1\n    return t\n"
+    old = "if a and t > 0:\n        t = 1"
+    _, sides = marked(code, old, new="if a:\n        t = where(t > 0, 1, t)")
+    assert list(sides.values()) == [
+        "the statement",
+        "the side of `a and t > 0` that holds",
+        "the side of `a and t > 0` that does not hold",
+    ]
+
+
+def test_sides_name_the_function_they_stand_in() -> None:
+    code = "x = 1\nclass A:\n    def f(self):\n        if x:\n            def g():\n                return 2\n        return g\n"
+    file = parse_source(Path("m.py"), code.encode())
+    changes = [Change(code.index(old), code.index(old) + len(old), "0") for old in ("1\n", "2\n", "g\n")]
+    after = parse_source(Path("m.py"), replaced(code, changes).replace("0", "0\n").encode())
+    sides, _ = sides_of(file, after, changes, changes, 0)
+    assert [(side.line, side.function) for side in sides] == [(1, ""), (7, "A.f"), (6, "A.f.g")]
+
+
+def test_lines_that_are_put_in_ask_for_nothing_that_was_there() -> None:
+    code = "def f(a):\n    b = a\n    return b\n"
+    file = parse_source(Path("m.py"), code.encode())
+    changes = [Change(code.index("    return"), code.index("    return"), "    b += 1\n")]
+    sides, _ = sides_of(file, parse_source(Path("m.py"), replaced(code, changes).encode()), changes, changes, 0)
+    assert sides == []
+
+
+@pytest.mark.parametrize("ending", ["\r\n", "\r"])
+def test_other_line_endings(ending: str) -> None:
+    code = "def f(a):\n    if a:\n        return 1\n    return 2\n".replace("\n", ending)
+    text, sides = marked(code, f"if a:{ending}        return 1", new="pass")
+    assert len(sides) == 3
+    assert run(text, 1)[0] == 1
+    assert run(text, 0)[0] == 2

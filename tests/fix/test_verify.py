@@ -1,0 +1,259 @@
+"""Verification: what is equal is proven, what differs in anything a caller could notice is refuted, with words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from dynalint.fix import Proof
+
+Prove = Callable[..., Proof]
+
+MODEL = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+        self.gain = nn.Parameter(torch.ones(8))
+        self.register_buffer("seen", torch.zeros(()))
+        self.n = 0
+
+    def forward(self, x):
+        h = self.linear(x)
+        {body}
+        return h
+"""
+
+
+def model(body: str) -> str:
+    return MODEL.replace("{body}", body.strip("\n").replace("\n", "\n        "))
+
+
+BRANCH = """
+if h.sum() > 0:
+    h = h * 2
+else:
+    h = h - 1
+"""
+
+
+def test_an_exact_rewrite_is_proven_on_both_sides(prove: Prove) -> None:
+    proof = prove(model(BRANCH), (BRANCH, "h = torch.where(h.sum() > 0, h * 2, h - 1)"), gb=("GB0170",))
+    assert proof.outcome == "proven", proof
+    assert (proof.sides, proof.sides_run) == (4, 4)
+    assert proof.inputs > 30
+    assert proof.detail.endswith("one graph")
+
+
+REFUTED = {
+    "value": (BRANCH, "h = torch.where(h.sum() > 0, h * 2, h + 1)", "output: ["),
+    "dtype": ("h = h * 2", "h = (h * 2).double()", "dtype torch.float32 became torch.float64"),
+    "shape": ("h = h * 2", "h = (h * 2)[None]", "shape (4, 8) became (1, 4, 8)"),
+    "type": ("h = h * 2", "h = [h * 2]", "output: a tensor of float32 became a list"),
+    "no gradient": ("h = h * 2", "h = (h * 2).detach()", "requires_grad True became False"),
+    "wrong gradient": ("h = h * 2", "h = h.detach() + h", "gradient of "),
+    "gradient of zeros for none": (
+        "h = h * self.gain if h.sum() > 0 else h * 1",
+        "h = torch.where(h.sum() > 0, h * self.gain, h * 1)",
+        "gradient of gain: none became some",
+    ),
+    "NaN gradient of the other side": (
+        "h = h.sqrt() if h.min() > 0 else h * 2",
+        "h = torch.where(h.min() > 0, h.sqrt(), h * 2)",
+        "gradient of ",
+    ),
+    "buffer": ("self.seen = self.seen + 1", "self.seen = self.seen + 2", "attribute seen: [1] became [2]"),
+    "attribute": ("self.n = 3", "self.n = 4", "attribute n: 3 became 4"),
+    "number for a tensor": ("self.n = 3", "self.n = torch.tensor(3)", "attribute n: 3 became a tensor of int64"),
+    "new attribute": ("pass", "self.m = 1", "attribute m: new"),
+    "input written to": ("x.mul_(2); h = x * 1", "x = x * 2; h = x * 1", "input[0]: "),
+    "copy of an input": ("h = x", "h = x.clone()", "output shares memory with the input[0] before and not after"),
+    "exception": (
+        "if h.isnan().any():\n    raise ValueError('bad')",
+        "if h.isnan().any():\n    raise RuntimeError('bad')",
+        "exception: ValueError('bad') became RuntimeError('bad')",
+    ),
+    "message": (
+        "if h.isnan().any():\n    raise ValueError('bad')",
+        "if h.isnan().any():\n    raise ValueError('worse')",
+        "exception: ValueError('bad') became ValueError('worse')",
+    ),
+    "printed text": ("print('hello')", "print('hallo')", "printed text: 'hello\\n' became 'hallo\\n'"),
+    "warning": ("import warnings; warnings.warn('one')", "pass", "warnings: "),
+    "log": ("import logging; logging.getLogger('a').info('one')", "pass", "log records: "),
+    "random state": (
+        "h = torch.rand_like(h) if h.sum() > 0 else h",
+        "h = torch.where(h.sum() > 0, torch.rand_like(h), h)",
+        "random state of torch differs afterwards",
+    ),
+    "random state of Python": ("import random", "import random; random.random()", "random state of random differs"),
+    "state_dict": (
+        "self.seen = self.seen + 1",
+        "self.register_buffer('more', torch.tensor(0)); self.seen = self.seen + 1",
+        "state_dict: more after and not before",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUTED)
+def test_what_differs_is_told(prove: Prove, name: str) -> None:
+    old, new, told = REFUTED[name]
+    body = BRANCH if old == "h = h * 2" else old
+    proof = prove(model(body), (old, new))
+    assert proof.outcome == "refuted", proof
+    assert told in proof.detail
+    assert "float32[4, 8]" in proof.detail
+
+
+def test_new_code_that_fails_is_told_apart(prove: Prove) -> None:
+    proof = prove(model(BRANCH), ("h = h * 2", "h = h * missing"))
+    assert (proof.outcome, proof.raises) == ("refuted", True)
+    assert "NameError" in proof.detail
+
+
+def test_new_code_that_cannot_be_built_is_refuted(prove: Prove) -> None:
+    proof = prove(model("pass"), ("self.n = 0", "self.n = missing"))
+    assert (proof.outcome, proof.raises) == ("refuted", True)
+    assert "no longer runs: NameError" in proof.detail
+
+
+def test_a_side_that_no_input_reaches_leaves_it_open(prove: Prove) -> None:
+    never = "if x.shape[1] > 100:\n    h = h * 2"
+    proof = prove(model(never), (never, "h = h"))
+    assert proof.outcome == "unverifiable"
+    assert "did the statement on line 15 run" in proof.detail
+
+
+def test_a_search_over_parameters_reaches_what_inputs_do_not(prove: Prove) -> None:
+    body = "if self.gain.sum() > 0:\n    h = h * 2\nelse:\n    h = h - 1"
+    proof = prove(model(body), (body, "h = torch.where(self.gain.sum() > 0, h * 2, h - 1)"))
+    assert proof.outcome == "proven", proof
+
+
+def test_a_test_that_stays_a_test_needs_no_second_side(prove: Prove) -> None:
+    body = "if self.n == 0 and h.sum() > 0:\n    h = h * 2"
+    proof = prove(model(body), (body, "if self.n == 0:\n    h = torch.where(h.sum() > 0, h * 2, h)"))
+    assert proof.outcome == "proven", proof
+
+
+def test_a_counter_in_a_buffer_is_equal_to_its_number(prove: Prove) -> None:
+    edits = (
+        ("self.n = 0", 'self.register_buffer("n", torch.tensor(0), persistent=False)'),
+        ("self.n += 1", "self.n = self.n + 1"),
+    )
+    proof = prove(model("self.n += 1\nh = h * self.n"), *edits, category="recompile")
+    assert proof.outcome == "proven", proof
+    assert proof.detail.endswith("one graph")
+
+
+def test_a_method_that_forward_never_calls_is_called(prove: Prove) -> None:
+    code = model("self.n += 1\nh = h * self.n").rstrip() + "\n\n    def reset(self):\n        self.n = 5\n"
+    edits = [
+        ("self.n = 0", 'self.register_buffer("n", torch.tensor(0), persistent=False)'),
+        ("self.n += 1", "self.n = self.n + 1"),
+    ]
+    good = prove(code, *edits, ("self.n = 5", "self.n = torch.tensor(5)"), category="recompile")
+    assert good.outcome == "proven", good
+    bad = prove(code, *edits, ("self.n = 5", "self.n = torch.tensor(6)"), category="recompile")
+    assert bad.outcome == "refuted"
+    assert "attribute n: 5 became 6, with a call of Model.reset()" in bad.detail
+
+
+@pytest.mark.parametrize(
+    ("edits", "told"),
+    [
+        ([("self.n += 1", "self.n = self.n + 1")], "recompiles afterwards"),
+        (
+            [
+                ("self.n = 0", 'self.register_buffer("n", torch.tensor(0), persistent=False)'),
+                ("self.n += 1", "self.n.add_(1)"),
+            ],
+            "computes something else when it is compiled: gradient of ",
+        ),
+        (
+            [
+                ("self.n = 0", 'self.register_buffer("n", torch.tensor(0))'),
+                ("self.n += 1", "self.n = self.n + 1"),
+            ],
+            "state_dict: n after and not before",
+        ),
+    ],
+    ids=["still a number", "in place", "persistent"],
+)
+def test_a_counter_done_wrong_is_refuted(prove: Prove, edits: list[tuple[str, str]], told: str) -> None:
+    proof = prove(model("self.n += 1\nh = h * self.n"), *edits, category="recompile")
+    assert proof.outcome == "refuted", proof
+    assert told in proof.detail
+
+
+def test_a_break_that_stays_is_told(prove: Prove) -> None:
+    body = "print('hello')"
+    proof = prove(model(body), (body, "print('hel' + 'lo')"), gb=("GB0059", "GB0149"))
+    assert proof.outcome == "refuted", proof
+    assert "Dynamo still breaks on the new code" in proof.detail
+
+
+def test_a_break_elsewhere_is_no_fault_of_the_fix(prove: Prove) -> None:
+    proof = prove(model(f"{BRANCH.strip()}\nprint('hello')"), (BRANCH, "h = torch.where(h.sum() > 0, h * 2, h - 1)"))
+    assert proof.outcome == "proven", proof
+    assert proof.detail.endswith("it breaks elsewhere still")
+
+
+def test_rounding_counts_only_where_the_fix_says_so(prove: Prove) -> None:
+    edit = ("h = h / 3", "h = h * (1 / 3)")
+    assert prove(model("h = h / 3"), edit).outcome == "refuted"
+    proof = prove(model("h = h / 3"), edit, safety="conditional", conditions=("equal up to rounding",))
+    assert proof.outcome == "proven", proof
+
+
+def test_code_that_differs_from_itself_proves_nothing(prove: Prove) -> None:
+    body = "import time; h = h * time.perf_counter()"
+    proof = prove(model(body), (body, "import time; h = time.perf_counter() * h"))
+    assert proof.outcome == "unverifiable"
+    assert "gives other results in every run" in proof.detail
+
+
+def test_comments_and_layout_need_no_run(prove: Prove) -> None:
+    proof = prove(model("h = h * 2  # noqa"), ("h = h * 2  # noqa", "h = (h * 2)"))
+    assert proof.outcome == "proven"
+    assert proof.inputs == 0
+
+
+def test_functions_and_globals(prove: Prove) -> None:
+    code = """
+    import torch
+
+    CALLS = []
+
+    def scale(x):
+        CALLS.append(1)
+        if x.sum() > 0:
+            return x * 2
+        return x * 3
+    """
+    edit = ("if x.sum() > 0:\n    return x * 2\nreturn x * 3", "return torch.where(x.sum() > 0, x * 2, x * 3)")
+    assert prove(code, edit, target="scale").outcome == "proven"
+    proof = prove(code, ("CALLS.append(1)", "CALLS.append(2)"), target="scale")
+    assert proof.outcome == "refuted"
+    assert "global model.CALLS[0]: 1 became 2" in proof.detail
+
+
+def test_original_that_always_fails_proves_nothing(prove: Prove) -> None:
+    proof = prove(model("h = h @ h"), ("h = h @ h", "h = h @ h + 0"))
+    assert proof.outcome == "unverifiable"
+    assert "on every input" in proof.detail
+
+
+def test_each_version_has_its_own_environment(prove: Prove) -> None:
+    body = """
+os.environ["STEP"] = str(int(os.environ.get("STEP", "1")) + 1)
+h = h * int(os.environ["STEP"])
+"""
+    code = model(body).replace("import torch\n", "import os\nimport torch\n", 1)
+    proof = prove(code, ('int(os.environ["STEP"])', 'int(os.environ.get("STEP"))'))
+    assert "in every run" not in proof.detail
+    assert proof.inputs > 30

@@ -1,0 +1,170 @@
+"""Verification in the real worker: what ends the process costs one proof, and one wrong fix does not cost the others."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from dynalint.analysis.source import parse_source, read_source
+from dynalint.confirm.client import Answer, Hello
+from dynalint.confirm.options import ConfirmOptions, Target
+from dynalint.findings import Finding, Fix
+from dynalint.fix import FixOptions, Linted, Proof, fix_findings
+from dynalint.fix import verify as verifying
+from dynalint.fix.edits import merged, replaced
+from dynalint.fix.verify import WorkerVerifier
+from dynalint.rules import Replacement, Rewrite
+
+from .conftest import unit_of
+
+MODEL = """
+import os, time
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+
+    def forward(self, x):
+        h = self.linear(x)
+        h = h * 2 if h.sum() > 0 else h * 3
+        h = h * 4 if h.min() > 0 else h * 5
+        return h
+
+def example():
+    return Model(), (torch.randn(4, 8),)
+"""
+FIRST = "h * 2 if h.sum() > 0 else h * 3"
+SECOND = "h * 4 if h.min() > 0 else h * 5"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "model.py"
+    path.write_text(textwrap.dedent(MODEL).lstrip("\n"))
+    return path
+
+
+def options(path: Path, **more: object) -> ConfirmOptions:
+    folder = path.parent
+    return ConfirmOptions(
+        project=folder, directory=folder, search=(folder,), examples={"model:Model": "model:example"}, **more  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("new", "told"),
+    [
+        ("os._exit(3)", "it ended the process with status 3 while running Model before and after the fix"),
+        ("time.sleep(60)", "it took longer than 25 seconds while running Model before and after the fix"),
+    ],
+)
+def test_what_ends_the_process_is_told(path: Path, new: str, told: str) -> None:
+    file = read_source(path)
+    unit = unit_of(file, [(FIRST, f"{new} or h")])
+    after = {path: replaced(file.text, merged([unit.plan])[path])}
+    with WorkerVerifier(options(path, mode="always", timeout=25.0), [Target(path, "model", "Model")]) as verify:
+        proof = verify({}, after, [unit])[unit]
+    assert proof.outcome == "unverifiable"
+    assert told in proof.detail
+
+
+@pytest.mark.slow
+def test_the_one_wrong_fix_is_found(path: Path) -> None:
+    rewrites = {FIRST: "torch.where(h.sum() > 0, h * 2, h * 3)", SECOND: "torch.where(h.min() > 0, h * 4, h * 6)"}
+
+    def lint(texts: Mapping[Path, str]) -> list[Linted]:
+        file = parse_source(path, texts[path].encode()) if path in texts else read_source(path)
+        found = []
+        for old, new in rewrites.items():
+            start = file.text.find(old)
+            if start >= 0:
+                line, column = file.position(start)
+                fix = Fix("Select", "conditional", ("it is exact",))
+                finding = Finding(
+                    "model.py", line, column, line, column + 1, "DYN103", "ifexp", "graph-break", "error", "it breaks",
+                    function="Model.forward", region=("Model.forward",), gb=("GB0170",), fix=fix,
+                )  # fmt: skip
+                rewrite = Rewrite(
+                    "Select", "conditional", (Replacement(file, start, start + len(old), new),), ("it is exact",)
+                )
+                found.append(Linted(finding, file, rewrite))
+        return found
+
+    with WorkerVerifier(options(path, mode="always"), [Target(path, "model", "Model")]) as verify:
+        result = fix_findings(lint({}), lint, FixOptions(), verify)
+    (changed,) = result.files
+    assert rewrites[FIRST] in changed.text
+    assert SECOND in changed.text
+    (fixed,) = result.fixed
+    assert fixed.proof is not None
+    assert fixed.proof.outcome == "proven", fixed.proof
+    (refused,) = result.refused
+    assert refused.refuted
+    assert "output: [" in refused.reason
+
+
+Ask = Callable[..., Answer]
+
+
+def verified(path: Path, monkeypatch: pytest.MonkeyPatch, answers: Sequence[Answer], torch: str | None = "2") -> Proof:
+    """The proof of a fix where the worker answers so."""
+    left = list(answers)
+
+    class FakeWorker:
+        hello = Hello("3", torch)
+
+        def __init__(self, options: object) -> None: ...
+
+        def ask(self, operation: str, request: object) -> Answer:
+            return left.pop(0)
+
+        def close(self) -> None: ...
+
+    monkeypatch.setattr(verifying, "Worker", FakeWorker)
+    file = read_source(path)
+    unit = unit_of(file, [(FIRST, "h")])
+    after = {path: replaced(file.text, merged([unit.plan])[path])}
+    with WorkerVerifier(options(path), [Target(path, "model", "Model")]) as verify:
+        return verify({}, after, [unit])[unit]
+
+
+@pytest.mark.parametrize(
+    ("answers", "told"),
+    [
+        (
+            [Answer("refused", {}, {"reason": "code could write"}, "")],
+            "no sandbox holds on this system (code could write)",
+        ),
+        ([Answer("lost", {}, {}, "starting")] * 2, "the worker ended (lost) while starting"),
+        ([Answer("memory", {}, {}, "building Model")], "it took too much memory while building Model"),
+        (
+            [Answer("done", {"problem": {"version": "original", "phase": "build", "message": "KeyError: 1"}}, {}, "")],
+            "model:Model cannot be run: KeyError: 1",
+        ),
+    ],
+)
+def test_why_nothing_was_shown(
+    path: Path, monkeypatch: pytest.MonkeyPatch, answers: Sequence[Answer], told: str
+) -> None:
+    proof = verified(path, monkeypatch, answers)
+    assert proof.outcome == "unverifiable"
+    assert told in proof.detail
+
+
+def test_no_torch(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "torch is not installed for" in verified(path, monkeypatch, [], torch=None).detail
+
+
+def test_no_root_that_reaches_the_code(path: Path) -> None:
+    file = read_source(path)
+    unit = unit_of(file, [(FIRST, "h")], function="helper")
+    after = {path: replaced(file.text, merged([unit.plan])[path])}
+    with WorkerVerifier(options(path), [Target(path, "model", "Model")]) as verify:
+        assert verify({}, after, [unit])[unit] == Proof("unverifiable", "no compiled root reaches it", 0, 3, 0)

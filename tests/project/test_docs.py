@@ -1,0 +1,90 @@
+"""The documentation against the code: links, codes, options and settings exist, generated parts are current."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+import yaml
+
+from dynalint.catalogue import known_codes
+from dynalint.cli import cli
+from dynalint.config.settings import OPTIONS
+from dynalint.config.toml import parse_toml
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").rglob("*.md")])
+WRITTEN = sorted([*PAGES, *(ROOT / "docs" / "rules").glob("*.md")])
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def blocks(text: str, language: str) -> Iterator[str]:
+    """The fenced blocks of a language."""
+    yield from re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def commands(command: click.Command, prefix: str = "dynalint") -> Iterator[tuple[str, set[str]]]:
+    """Every command with its options."""
+    yield prefix, {text for option in command.params for text in (*option.opts, *option.secondary_opts)}
+    if isinstance(command, click.Group):
+        for word, inner in command.commands.items():
+            yield from commands(inner, f"{prefix} {word}")
+
+
+@pytest.mark.slow
+def test_generated_pages_are_current() -> None:
+    script = ROOT / "scripts" / "generate_docs.py"
+    ran = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=name)
+def test_links_lead_somewhere(path: Path) -> None:
+    prose = re.sub(r"^```.*?^```|`[^`\n]*`", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for target in re.findall(r"\]\(([^)#\s]+)", prose):
+        if not target.startswith(("http://", "https://")):
+            assert (path.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name)
+def test_codes_exist(path: Path) -> None:
+    for code in re.findall(r"\bDYN\d+\b", path.read_text(encoding="utf-8")):
+        assert any(full.startswith(code) for full in known_codes()), code
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name)
+def test_commands_and_options_exist(path: Path) -> None:
+    known = dict(commands(cli))
+    everywhere = {option for options in known.values() for option in options}
+    text = path.read_text(encoding="utf-8")
+    for line in re.findall(r"\bdynalint +[a-z][^`\n|]*", text):
+        words = line.split("#")[0].split()
+        command = next((" ".join(words[:count]) for count in (3, 2) if " ".join(words[:count]) in known), None)
+        if command is None:
+            continue
+        for word in words:
+            if re.fullmatch(r"--?[a-z][\w-]*", word):
+                assert word in known[command] | {"--help"}, f"{command} has no {word}"
+    for option in re.findall(r"`(--[a-z][\w-]*)", text):
+        assert option in everywhere | {"--no-skips"}, option
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name)
+def test_blocks_can_be_read(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    for block in blocks(text, "python"):
+        ast.parse(block if not block.startswith("if ") else f"{block.rstrip()}\n    pass\n")
+    for block in blocks(text, "yaml"):
+        yaml.safe_load(block)
+    for block in blocks(text, "toml"):
+        settings = parse_toml(block, name(path)).values.get("tool", {}).get("dynalint", {})
+        assert settings.keys() <= OPTIONS.keys() | {"extend"}

@@ -1,0 +1,504 @@
+"""The rewrites of branches: layout, names, refusals, and that random branches give what they gave before."""
+
+from __future__ import annotations
+
+import random
+import textwrap
+
+import pytest
+
+from dynalint.rules import Declined, Example, Rewrite, Rule
+from dynalint.testing.cases import Case
+from dynalint.testing.static import Study
+from dynalint_rules.control_flow.assert_on_tensor import AssertOnTensor
+from dynalint_rules.control_flow.bool_operator_on_tensor import BoolOperatorOnTensor
+from dynalint_rules.control_flow.branch_on_tensor import BranchOnTensor
+from dynalint_rules.control_flow.raise_on_tensor import RaiseOnTensor
+
+HEAD = "import torch\n\n\n@torch.compile\ndef f(x: torch.Tensor, y: torch.Tensor, flag: bool):\n"
+
+
+def study(body: str, rule: Rule | None = None, head: str = HEAD) -> Study:
+    rule = rule or BranchOnTensor()
+    code = head + textwrap.indent(textwrap.dedent(body).strip("\n"), "    ") + "\n"
+    return Study(Case(rule, Example("x", code)), [rule])
+
+
+def fixed(body: str, rule: Rule | None = None) -> str:
+    text = study(body, rule).fixed
+    return textwrap.dedent(text.removeprefix(HEAD)).rstrip("\n")
+
+
+def reason(body: str, rule: Rule | None = None, head: str = HEAD) -> str:
+    answers = [found.answer for found in study(body, rule, head).own]
+    assert answers
+    assert all(isinstance(answer, Declined) for answer in answers), answers
+    return answers[0].reason  # type: ignore[union-attr]
+
+
+def rewrite(body: str) -> Rewrite:
+    answer = study(body).own[0].answer
+    assert isinstance(answer, Rewrite), answer
+    return answer
+
+
+def lines(text: str) -> str:
+    return textwrap.dedent(text).strip("\n")
+
+
+# Layout.
+
+
+def test_wraps_what_is_too_long() -> None:
+    body = f"""
+    if x.sum() > 0:
+        result = {" + ".join(["x * 2"] * 8)}
+    else:
+        result = {" + ".join(["x * 3"] * 8)}
+    return result
+    """
+    assert fixed(body).startswith("result = torch.where(\n    x.sum() > 0,\n    x * 2 + x * 2")
+
+
+def test_keeps_expressions_over_several_lines() -> None:
+    body = """
+    if (x.sum() > 0
+            and x.max() < 3):
+        z = (x * 2 +  # twice
+             1)
+    else:
+        z = x - 1
+    return z
+    """
+    wanted = """
+    z = torch.where(
+        (x.sum() > 0) & (x.max() < 3),
+        x * 2 +  # twice
+             1,
+        x - 1,
+    )
+    return z
+    """
+    assert fixed(body) == lines(wanted)
+
+
+def test_a_test_over_several_lines_is_held_together_under_a_name() -> None:
+    body = """
+    if (x.sum() >
+            0):
+        a = x * 2
+        b = a + 1
+    else:
+        a = x * 3
+        b = x - 1
+    return a * b
+    """
+    assert fixed(body).startswith("condition = (x.sum() >\n        0)\na = torch.where(condition, x * 2, x * 3)\n")
+
+
+def test_keeps_line_endings_and_tabs() -> None:
+    code = (
+        "import torch\r\n@torch.compile\r\ndef f(x: torch.Tensor):\r\n\tif x.sum() > 0:\r\n\t\ta = x * 2\r\n"
+        "\t\tb = a + 1\r\n\telse:\r\n\t\ta = x\r\n\t\tb = x\r\n\treturn a * b\r\n"
+    )
+    rule = BranchOnTensor()
+    text = Study(_Raw(rule, code), [rule]).fixed
+    assert text == (
+        "import torch\r\n@torch.compile\r\ndef f(x: torch.Tensor):\r\n\tcondition = x.sum() > 0\r\n"
+        "\ta = torch.where(condition, x * 2, x)\r\n\tb = torch.where(condition, a + 1, x)\r\n\treturn a * b\r\n"
+    )
+
+
+class _Raw(Case):
+    """A case whose code is taken as it stands."""
+
+    def __init__(self, rule: Rule, code: str) -> None:
+        super().__init__(rule, Example("raw", code))
+
+    @property
+    def code(self) -> str:  # type: ignore[override]
+        return self.example.code
+
+
+def test_statements_on_one_line() -> None:
+    assert fixed("if x.sum() > 0: z = x * 2\nelse: z = x - 1\nreturn z") == (
+        "z = torch.where(x.sum() > 0, x * 2, x - 1)\nreturn z"
+    )
+
+
+def test_comments_go_above() -> None:
+    body = """
+    z = x + 1
+    if z.sum() > 0:  # only then
+        # twice
+        z = z * 2  # as ever
+    return z
+    """
+    wanted = """
+    z = x + 1
+    # only then
+    # twice
+    z = torch.where(z.sum() > 0, z * 2, z)  # as ever
+    return z
+    """
+    assert fixed(body) == lines(wanted)
+
+
+def test_imports_torch_where_the_file_does_not() -> None:
+    head = "from torch import Tensor, compile\n\n@compile\ndef f(x: Tensor):\n"
+    answer = study("return x * 2 if x.sum() > 0 else x - 1", head=head).own[0].answer
+    assert isinstance(answer, Rewrite)
+    assert answer.imports == ("import torch",)
+    assert answer.replacements[0].content.startswith("torch.where(")
+
+
+def test_declines_where_torch_is_something_else() -> None:
+    head = "from torch import Tensor, compile\ntorch = None\n\n@compile\ndef f(x: Tensor):\n"
+    assert "`torch` means something else" in reason("return x * 2 if x.sum() > 0 else x - 1", head=head)
+
+
+def test_parentheses_around_a_conditional_expression() -> None:
+    assert fixed("return x * (2.0 if x.sum() > 0 else 1.0)") == "return x * torch.where(x.sum() > 0, 2.0, 1.0)"
+    assert fixed("return torch.relu(x * 2 if x.sum() > 0 else -x)") == (
+        "return torch.relu(torch.where(x.sum() > 0, x * 2, -x))"
+    )
+
+
+# Names.
+
+
+def test_inner_branches_first() -> None:
+    body = """
+    z = x * 1.5
+    if x.sum() > 0:
+        z = x * 2
+        if x.max() > 1:
+            z = z * 3
+    return z
+    """
+    assert fixed(body) == lines("""
+    z = x * 1.5
+    condition = x.sum() > 0
+    z_2 = x * 2
+    z = torch.where(condition, torch.where(x.max() > 1, z_2 * 3, z_2), z)
+    return z
+    """)
+
+
+def test_a_name_assigned_twice() -> None:
+    body = """
+    if x.sum() > 0:
+        z = x * 2
+        z = z + z
+    else:
+        z = x - 1
+    return z
+    """
+    assert fixed(body) == lines("""
+    condition = x.sum() > 0
+    z_2 = x * 2
+    z = torch.where(condition, z_2 + z_2, x - 1)
+    return z
+    """)
+
+
+def test_a_returning_side_does_not_disturb_the_other() -> None:
+    body = """
+    if x.sum() > 0:
+        x = x * 2
+        return x + 1
+    return x - 1
+    """
+    assert fixed(body) == lines("""
+    condition = x.sum() > 0
+    x_2 = x * 2
+    return torch.where(condition, x_2 + 1, x - 1)
+    """)
+
+
+def test_a_test_that_reads_what_is_assigned_is_named_first() -> None:
+    body = """
+    z, w = x * 1, x * 2
+    if z.sum() > 0:
+        z = z * 2
+        w = w * 2
+    return z * w
+    """
+    assert (
+        "condition = z.sum() > 0\nz = torch.where(condition, z * 2, z)\nw = torch.where(condition, w * 2, w)"
+        in fixed(body)
+    )
+
+
+def test_fresh_names_avoid_taken_ones() -> None:
+    body = """
+    condition = x * 2
+    if x.sum() > 0:
+        a = condition
+        b = a + 1
+    else:
+        a = x * 3
+        b = x - 1
+    return a * b * condition
+    """
+    assert "condition_2 = x.sum() > 0\n" in fixed(body)
+
+
+def test_equal_values_need_no_choice() -> None:
+    body = """
+    if x.sum() > 0:
+        k = 2
+        z = x * k
+    else:
+        k = 2
+        z = x - k
+    return z, k
+    """
+    assert fixed(body) == lines("""
+    condition = x.sum() > 0
+    k = 2
+    z = torch.where(condition, x * k, x - k)
+    return z, k
+    """)
+
+
+def test_guards_in_a_chain() -> None:
+    body = """
+    if x.min() > 1:
+        z = x.log()
+    elif y.min() > 0:
+        z = x / y
+    else:
+        z = x * 2
+    return z
+    """
+    assert fixed(body) == lines("""
+    condition = x.min() > 1
+    condition_2 = y.min() > 0
+    z = torch.where(
+        condition,
+        torch.where(condition, x, 1.0).log(),
+        torch.where(condition_2, x / torch.where(condition, 1.0, torch.where(condition_2, y, 1.0)), x * 2),
+    )
+    return z
+    """)
+
+
+def test_a_test_of_unknown_rank_loses_its_dimensions() -> None:
+    assert fixed("return x * 2 if y else x - 1") == "return torch.where((y != 0).reshape(()), x * 2, x - 1)"
+
+
+# Safety.
+
+
+def test_safe_where_it_can_be_shown() -> None:
+    body = "z = torch.sigmoid(x.float())\nif z.sum() > 0:\n    z = z * 2\nreturn z"
+    assert (rewrite(body).safety, rewrite(body).conditions) == ("safe", ())
+
+
+@pytest.mark.parametrize(
+    ("body", "clause"),
+    [
+        ("return x * 2 if x.sum() > 0 else x", "`x` is not a bool tensor"),
+        ("return x * 2 if x.sum() > 0 else x * 0.5", "`x` is a floating-point tensor"),
+        ("return x * 2 if x.sum() > 0 else x", "the very tensor `x`"),
+        ("return x[:2] if x.sum() > 0 else x + y", "same dtype, shape and device"),
+        ("return x @ y if x.sum() > 0 else x + y", "neither side raises"),
+        ("return x * y if x.sum() > 0 else x + y", "gradient of the side that is not taken is finite"),
+        ("return x + y if x.sum() > 0 else x * 2", "`y` gets a gradient of zeros, not None"),
+        ("return x * (0.1 if x.sum() > 0 else 1.0)", "precision of the default dtype"),
+    ],
+)
+def test_conditions(body: str, clause: str) -> None:
+    answer = rewrite(body)
+    assert answer.safety == "conditional"
+    assert any(clause in condition for condition in answer.conditions), answer.conditions
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("if x.sum() > 0:\n    z = x * 2\nreturn z", "on one side only"),
+        ("if x.sum() > 0:\n    return x\ny = x * 2\nreturn y", "one side returns and the other goes on"),
+        ("if x.sum() > 0:\n    return\nreturn x", "returns None"),
+        ("for _ in range(3):\n    if x.sum() > 0:\n        continue\n    x = x * 2\nreturn x", "next round"),
+        ("if x.sum() > 0:\n    with torch.no_grad():\n        x = x * 2\nreturn x", "`with` statement"),
+        ("if x.sum() > 0:\n    x, y = y, x\nreturn x - y", "several targets"),
+        ("if x.sum() > 0:\n    x += 1\nreturn x", "in place"),
+        ("if x.sum() > 0:\n    x = x.add_(1)\nreturn x", "in place"),
+        ("if x.sum() > 0:\n    x = torch.relu_(x)\nreturn x", "in place"),
+        ("if x.sum() > 0:\n    x = torch.nn.functional.relu(x, inplace=True)\nreturn x", "in place"),
+        ("if x.sum() > 0:\n    x = torch.add(x, 1, out=y)\nreturn x", "`out`"),
+        ("if x.sum() > 0:\n    x = x + torch.rand_like(x)\nreturn x", "random"),
+        ("if x.sum() > 0:\n    x = unknown(x)\nreturn x", "cannot see what calling"),
+        ("if x.sum() > 0:\n    x = torch.linalg.inv(x)\nreturn x", "for some matrices"),
+        ("if x.sum() > 0:\n    x = x.std() * x\nreturn x", "no finite gradient"),
+        ("if x.sum() > 0 or flag:\n    x = x * 2\nreturn x", "no tensor"),
+        ("if flag and x.sum() > 0:\n    return x * 2\nreturn x", "an `if` of its own"),
+        ("if x.sum() > 0:\n    x = x * 2\nelif flag:\n    x = x * 3\nreturn x", "in an `elif` is no tensor"),
+        ("z = {} if x.sum() > 0 else x\nreturn z", "not a single tensor"),
+        ("z = 'a' if x.sum() > 0 else 'b'\nreturn x, z", "Python value"),
+        ("z = 1.0 if x.sum() > 0 else x\nreturn z", "one side gives the number"),
+        ("return x[x > 0] if x.sum() > 0 else x", "size that depends on data"),
+        ("return x if x.sum() > 0 else x[1:]", "is smaller than"),
+        ("k = 1 if x.sum() > 0 else 2\nreturn x.topk(k)", "may need a number"),
+        ("if x.sum() > 0:\n    pass\nreturn x", "neither side does anything"),
+        ("if (k := x.sum()) > 0 and (j := x.max()) > 0:\n    x = x * 2\nreturn x", "`:=`"),
+    ],
+)
+def test_refusals(body: str, words: str) -> None:
+    assert words in reason(body)
+
+
+def test_what_helpers_do_counts() -> None:
+    head = "import torch\n\ndef helper(z):\n    z.mul_(2)\n    return z\n\n@torch.compile\ndef f(x: torch.Tensor):\n"
+    assert "in `helper`, `z.mul_` changes its tensor in place" in reason(
+        "return helper(x) if x.sum() > 0 else x * 2", head=head
+    )
+
+
+def test_layers_made_inplace() -> None:
+    code = """
+    import torch
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.act = torch.nn.ReLU(inplace=True)
+        def forward(self, x: torch.Tensor):
+            return self.act(x) if x.sum() > 0 else x * 2
+    """
+    rule = BranchOnTensor()
+    answers = [found.answer for found in Study(Case(rule, Example("x", code)), [rule]).own]
+    assert isinstance(answers[0], Declined)
+    assert "inplace=True" in answers[0].reason
+
+
+@pytest.mark.parametrize(
+    ("body", "wanted"),
+    [
+        ("if m.any():\n    z[m] = 0\nreturn z", "z[m] = 0"),
+        ("if torch.any(m):\n    z[m[..., :]] = 0\nreturn z", "z[m[..., :]] = 0"),
+        ("if m.sum() > 0:\n    # none\n    z.masked_fill_(m, 0.0)\nreturn z", "# none\nz.masked_fill_(m, 0.0)"),
+        ("if m.any():\n    z = z.masked_fill(m.view(2, 3), 0.0)\nreturn z", "z = z.masked_fill(m.view(2, 3), 0.0)"),
+        ("if m.any():\n    z = torch.where(m, y, z)\nreturn z", "z = torch.where(m, y, z)"),
+        ("if flag and m.any():\n    z[m] = 0\nreturn z", "if flag:\n    z[m] = 0"),
+    ],
+)
+def test_a_test_that_only_spares_work_is_dropped(body: str, wanted: str) -> None:
+    assert fixed(f"z = x * 2\nm = x > 0\n{body}") == f"z = x * 2\nm = x > 0\n{wanted}\nreturn z"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "if m.any():\n    z[m] = z.sum()\nreturn z",
+        "if m.any():\n    z[0] = 0\nreturn z",
+        "if m.all():\n    z[m] = 0\nreturn z",
+        "if m.any():\n    z[m] = 0\n    z[0] = 0\nreturn z",
+        "if m.any():\n    z[m] = 0\nelse:\n    z[0] = 0\nreturn z",
+        "if m.any():\n    z[~m] = 0\nreturn z",
+    ],
+)
+def test_a_test_that_matters_is_not_dropped(body: str) -> None:
+    assert "in place" in reason(f"z = x * 2\nm = x > 0\n{body}")
+
+
+# Other control flow.
+
+
+def test_assertions_share_no_line() -> None:
+    assert "line of its own" in reason("z = 1; assert x.sum() > 0 and x.max() < 3\nreturn x", AssertOnTensor())
+    assert fixed("assert x.sum() > 0 and x.max() < 3  # both\nreturn x", AssertOnTensor()) == (
+        "assert x.sum() > 0\nassert x.max() < 3  # both\nreturn x"
+    )
+
+
+def test_guards_keep_their_python_part() -> None:
+    body = "if flag and x.sum() > 0:\n    raise ValueError('no')\nreturn x"
+    assert fixed(body, RaiseOnTensor()) == ("if flag:\n    torch._assert_async(~(x.sum() > 0), 'no')\nreturn x")
+
+
+def test_bool_operators_refuse_to_repeat_work() -> None:
+    assert "give it a name first" in reason("return x.sum() and y.sum()", BoolOperatorOnTensor())
+
+
+def test_a_bool_that_may_be_a_tensor() -> None:
+    assert study("found = False\nif flag:\n    found = (x > 0).any()\nif found:\n    x = x * 2\nreturn x").own
+    assert study("skip = flag and x.sum() > 0\nif not skip:\n    x = x * 2\nreturn x").own
+    # Too little is known of the size: it is a tensor only under a tracer.
+    assert not study(
+        "size = torch.tensor(2) if torch.jit.is_tracing() else 2\nif x.dim() > size:\n    x = x * 2\nreturn x"
+    ).own
+
+
+def test_comparisons_with_what_is_not_known() -> None:
+    assert (
+        fixed("return x * 2 if x.sum() > unknown else -x")
+        == "return torch.where((x.sum() > unknown).reshape(()), x * 2, -x)"
+    )
+    assert "may be no number" in reason("return x * 2 if x.sum() == unknown else -x")
+
+
+# Random branches.
+
+_STEPS = (
+    "{a} * 2",
+    "{a} - {b}",
+    "{a} * {b}",
+    "torch.sqrt({a})",
+    "{a}.clamp(min=0.1)",
+    "{a} / {b}",
+    "-({a})",
+    "{a}.exp()",
+)
+_TESTS = ("{a}.sum() > 0", "not {a}.max() > 1", "{a}.mean() < 0.1 and {b}.max() > 0", "0 < {a}.mean() < 1", "{a}.sum()")
+
+
+def _block(rng: random.Random, names: list[str], *, returns: bool) -> list[str]:
+    known, written = list(names), []
+    for _ in range(rng.randint(1, 3)):
+        value = rng.choice(_STEPS).format(a=rng.choice(known), b=rng.choice(known))
+        name = rng.choice(["a", "b", "c", "t"])
+        written.append(f"{name} = {value}")
+        known.append(name)
+    return [*written, f"return {rng.choice(known)} * 1"] if returns else written
+
+
+def _program(seed: int) -> str:
+    rng = random.Random(seed)
+    returns = rng.random() < 0.4
+    body = ["a = x * 1", "b = a + y", "c = x - y"]
+    names = ["x", "y", "a", "b", "c"]
+    for word in ("if", "elif", "else")[:: rng.choice([1, 2])]:
+        test = rng.choice(_TESTS).format(a=rng.choice(names), b=rng.choice(names))
+        body.append("else:" if word == "else" else f"{word} {test}:")
+        body += [f"    {line}" for line in _block(rng, names, returns=returns)]
+    if not returns:
+        body.append("return a * 0.5 + b - c * 2")
+    return HEAD + "".join(f"    {line}\n" for line in body)
+
+
+@pytest.mark.runs_dynamo
+@pytest.mark.parametrize("start", range(0, 120, 20))
+def test_random_branches_keep_their_values(start: int) -> None:
+    import torch
+
+    def results(code: str) -> list[torch.Tensor]:
+        namespace: dict[str, object] = {}
+        exec(code.replace("@torch.compile\n", ""), namespace)
+        found = []
+        for seed in range(4):
+            torch.manual_seed(seed)
+            arguments = [torch.randn(2, 3) + seed - 1, torch.rand(2, 3) - 0.3]
+            found.append(namespace["f"](*arguments, True))  # type: ignore[operator]
+        return found
+
+    rewritten = 0
+    rule = BranchOnTensor()
+    for seed in range(start, start + 20):
+        code = _program(seed)
+        text = Study(Case(rule, Example("x", code)), [rule]).fixed
+        rewritten += text != code
+        for before, after in zip(results(code), results(text), strict=True):
+            assert torch.equal(before.nan_to_num(), after.nan_to_num()), f"{code}\nbecame\n{text}"
+    assert rewritten >= 8

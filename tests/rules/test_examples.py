@@ -1,0 +1,57 @@
+"""Every rule keeps what its file says: documentation, findings, fixes, and what Dynamo does with its examples."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+import dynalint_rules
+from dynalint.rules import Rule, all_rules
+from dynalint.testing.cases import cases_of
+from dynalint.testing.harness import Proof, rule_faults
+
+_RULE_FILES = sorted(Path(inspect.getfile(dynalint_rules)).parent.rglob("*.py"))
+
+
+def test_documentation(dynalint_rule: Rule) -> None:
+    assert not rule_faults(dynalint_rule)
+
+
+def test_findings(dynalint_proof: Proof) -> None:
+    dynalint_proof.prove_findings()
+
+
+def test_fix(dynalint_proof: Proof) -> None:
+    dynalint_proof.prove_fix()
+
+
+@pytest.mark.runs_dynamo
+def test_run(dynalint_proof: Proof) -> None:
+    dynalint_proof.prove_run()
+
+
+def test_no_example_is_lost() -> None:
+    written = sum(
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Example"
+        for path in _RULE_FILES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    )
+    rules = [rule for rule in all_rules() if type(rule).__module__.startswith("dynalint_rules.")]
+    assert sum(len(rule.examples) for rule in rules) == written
+    assert len(cases_of(rules)) >= written * 0.9, "most examples must hold for the release of torch that is tested"
+
+
+def test_one_rule_per_file() -> None:
+    modules = [type(rule).__module__ for rule in all_rules()]
+    assert len(modules) == len(set(modules))
+
+
+def test_codes_are_those_of_the_family() -> None:
+    families = {"control_flow": "DYN1", "tensor_to_python": "DYN2", "side_effects": "DYN4", "state": "DYN5"}
+    for rule in all_rules():
+        family = type(rule).__module__.split(".")[1]
+        assert re.fullmatch(rf"{families.get(family, 'DYN')}\d+", rule.code), f"{rule.code} in {family}"

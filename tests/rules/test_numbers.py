@@ -1,0 +1,123 @@
+"""Numbers read out of tensors that stay tensors: what follows from each use, and which uses are declined."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from dynalint.rules import Declined, Example, Rewrite, Rule
+from dynalint.testing.cases import Case
+from dynalint.testing.static import Study
+from dynalint_rules.tensor_to_python.item import ItemOfTensor
+from dynalint_rules.tensor_to_python.number import NumberOfTensor
+
+HEAD = "import torch\n\n\n@torch.compile\ndef f(x: torch.Tensor, t: torch.Tensor, flag: bool):\n"
+
+
+def answer(body: str, rule: Rule | None = None) -> Rewrite | Declined:
+    rule = rule or ItemOfTensor()
+    code = HEAD + textwrap.indent(textwrap.dedent(body).strip("\n"), "    ") + "\n"
+    found = Study(Case(rule, Example("x", code)), [rule]).own
+    assert len(found) == 1, found
+    assert isinstance(found[0].answer, Rewrite | Declined)
+    return found[0].answer
+
+
+def rewrite(body: str, rule: Rule | None = None) -> Rewrite:
+    found = answer(body, rule)
+    assert isinstance(found, Rewrite), found
+    return found
+
+
+def reason(body: str, rule: Rule | None = None) -> str:
+    found = answer(body, rule)
+    assert isinstance(found, Declined), found
+    return found.reason
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "return x * s",
+        "return -s + x",
+        "return x // s, x % s",
+        "return x > s",
+        "return torch.where(x > 0, x, s)",
+        "return torch.full((4,), s)",
+        "return x.masked_fill(x > 0, s)",
+        "return x.clamp(max=s)",
+        "return torch.clamp(x, min=s)",
+        "x /= s\nreturn x",
+        "return x / max(s, 1.0)",
+        "return x, f'{s:.3f}'",
+        "u = s\nreturn x * u",
+    ],
+)
+def test_uses_that_take_a_tensor(use: str) -> None:
+    found = rewrite(f"s = x.sum().item()\n{use}")
+    assert found.safety == "conditional"
+    assert found.replacements[0].content == ".detach()"
+
+
+@pytest.mark.parametrize(
+    "use", ["return x * (s + 1)", "return x / (2 * s)", "return x * (1 / s)", "return x, s", "return s"]
+)
+def test_uses_that_change_something(use: str) -> None:
+    assert rewrite(f"s = x.sum().item()\n{use}").safety == "unsafe"
+
+
+@pytest.mark.parametrize(
+    ("use", "why"),
+    [
+        ("if s > 1:\n    return x\nreturn x + 1", "decides something in Python"),
+        ("return x if s else x + 1", "decides a branch"),
+        ("return x[s]", "is an index"),
+        ("return x[:, :s]", "is an index or a slice bound"),
+        ("return x ** s", "does not come out the same"),
+        ("return x * sum(range(s))", "as a number"),
+        ("return x.clamp(0, s)", "as a number"),
+        ("s = s + 1\nreturn x * s", "more than one place"),
+        ("return [x * s for s in (s,)]", "more than one place"),
+        ("f.last = s\nreturn x", "keeps the number"),
+        ("g = lambda: x * s\nreturn g()", "nested function"),
+        ("return x", "never used"),
+        ("print(s)\nreturn x", "only shown"),
+        ("print(f'{s}')\nreturn x", "only shown"),
+        ("total = 0\ntotal += s\nreturn x * total", "sums up numbers"),
+        ("return x.foo * unknown(s)", "as a number"),
+    ],
+)
+def test_uses_that_need_a_number(use: str, why: str) -> None:
+    assert why in reason(f"s = x.sum().item()\n{use}")
+
+
+@pytest.mark.parametrize(
+    ("source", "content"),
+    [
+        ("x.sum()", ".detach()"),
+        ("(x + 1)", ".detach()"),
+        ("t", ".detach().clone()"),
+        ("x[0, 0]", ".detach().clone()"),
+        ("torch.amax(x)", ".detach()"),
+    ],
+)
+def test_clones_what_may_share_memory(source: str, content: str) -> None:
+    assert rewrite(f"return x * {source}.item()").replacements[0].content == content
+
+
+def test_conversions_keep_their_meaning() -> None:
+    found = rewrite("return x * int(x.float().sum())", NumberOfTensor())
+    assert found.replacements[0].content == "x.float().sum().detach().long()"
+    found = rewrite("return x / float((x > 0).sum())", NumberOfTensor())
+    assert found.replacements[0].content == "(x > 0).sum().detach()"
+
+
+def test_a_call_over_several_lines_is_left_alone() -> None:
+    assert "spread over lines" in reason("return x * x.sum().item(\n    # why\n)")
+
+
+def test_numbers_that_dynamo_is_told_to_capture_are_left_alone() -> None:
+    code = f"import torch\ntorch._dynamo.config.capture_scalar_outputs = True\n{HEAD}    return x * x.sum().item()\n"
+    rule = ItemOfTensor()
+    assert Study(Case(rule, Example("x", code)), [rule]).own == []

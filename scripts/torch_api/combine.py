@@ -222,7 +222,7 @@ def _groups(overload: Overload, chosen: tuple[str, ...], bound: Sequence[dict[st
     spoken = {_with_defaults(key, defaults): outcome for key, outcome in table.items()}
     cells = [(tuple(frozenset({hint}) for hint in key), outcome) for key, outcome in sorted(spoken.items(), key=_first)]
     given = {name: all(name in arguments for arguments in bound) for name in chosen}
-    found = []
+    found: list[Group] = []
     for cell, _ in _joined_cells(cells):
         keys = set(itertools.product(*cell))
 
@@ -241,7 +241,7 @@ def _default(index: int, table: Table) -> str:
     """Return the one argument that acts as leaving the parameter out does wherever both were seen, else `_ABSENT`."""
     rows: dict[str, dict[tuple[str, ...], Outcome]] = defaultdict(dict)
     for key, outcome in table.items():
-        rows[key[index]][(*key[:index], *key[index + 1 :])] = outcome
+        rows[key[index]][key[:index] + key[index + 1 :]] = outcome
     absent = rows.pop(_ABSENT, {})
     alike = [
         hint

@@ -33,7 +33,9 @@ def confirmed(
     before = {one.finding.sort_key: one for one in result.linted}
     options = confirm_options(workspace, result.analysis.project.roots)
     try:
-        findings = confirm([one.finding for one in result.linted], targets(workspace, result), options, progress)
+        findings = confirm(
+            [one.finding for one in result.linted], targets(workspace, result), options, progress, result.silenced
+        )
     except WorkerError as fault:
         return result.linted, (str(fault),)
     files = {workspace.shown(file.path): file for file in result.analysis.files}

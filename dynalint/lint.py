@@ -56,10 +56,13 @@ class Workspace:
 class LintResult:
     """The findings with their rewrites, in order, and what led to them.
 
-    `failures` are sentences about what dynalint itself could not cope with; each names a file.
+    `silenced` are findings that are not wanted, by a comment or by the selection of codes; confirming must know of
+    them, lest it report the same break as a discovery of its own. `failures` are sentences about what dynalint itself
+    could not cope with; each names a file.
     """
 
     linted: tuple[Linted, ...]
+    silenced: tuple[Finding, ...]
     analysis: Analysis
     suppressions: Mapping[Path, Suppressions]
     failures: tuple[str, ...]
@@ -160,6 +163,7 @@ class _Pass:
         self._workspace, self._rules, self._ran, self._analysis = workspace, rules, ran, analysis
         self._enabled = {file.path: workspace.enabled(file.path) for file in analysis.files}
         self._suppressions: dict[Path, Suppressions] = {}
+        self._silenced: list[Finding] = []
         self._failures = [
             f"{workspace.shown(failure.path)}: cannot analyse {failure.function}: {failure.fault}"
             for failure in analysis.failures
@@ -171,7 +175,8 @@ class _Pass:
             flags[flag.event.function.file.path].append(flag)
         linted = [one for file in self._analysis.files for one in self._file(file, flags[file.path])]
         linted.sort(key=lambda one: one.finding.sort_key)
-        return LintResult(tuple(linted), self._analysis, self._suppressions, tuple(dict.fromkeys(self._failures)))
+        failures = tuple(dict.fromkeys(self._failures))
+        return LintResult(tuple(linted), tuple(self._silenced), self._analysis, self._suppressions, failures)
 
     def _file(self, file: SourceFile, flags: Sequence[Flag]) -> Iterator[Linted]:
         shown, enabled = self._workspace.shown(file.path), self._enabled[file.path]
@@ -181,8 +186,11 @@ class _Pass:
         suppressions = self._suppressions[file.path] = read_suppressions(file)
         found = {finding.sort_key: (finding, flag) for flag in flags for finding in [_finding(flag, shown)]}
         used: set[tuple[Suppression, str]] = set()
-        for finding in suppressions.apply([finding for finding, _ in found.values()], used):
-            yield self._offering(finding, file, self._answer(found[finding.sort_key][1]))
+        selected = [finding for finding, _ in found.values() if finding.code in enabled]
+        kept = {finding.sort_key: finding for finding in suppressions.apply(selected, used)}
+        self._silenced.extend(finding for key, (finding, _) in found.items() if key not in kept)
+        for key, finding in kept.items():
+            yield self._offering(finding, file, self._answer(found[key][1]))
         if UNUSED_CODE in enabled:
             dead = list(unused(suppressions, file, shown, used, self._ran & enabled, catalogue()))
             rewrites = {finding.sort_key: rewrite for finding, rewrite in dead}
@@ -211,7 +219,7 @@ class _Pass:
             return None
 
     def _wanted(self, rule: Rule, file: SourceFile) -> bool:
-        return rule.code in self._enabled[file.path]
+        return rule.code in self._enabled[file.path] or self._workspace.settings.confirm != "never"
 
     def _failed(self, rule: Rule, event: Event, fault: Exception) -> None:
         place = f"{self._workspace.shown(event.function.file.path)}:{event.node.lineno}"

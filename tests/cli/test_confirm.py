@@ -32,12 +32,18 @@ class Confirm:
         self.more: list[Finding] = []
         self.fault: WorkerError | None = None
         self.targets: Sequence[Target] = ()
+        self.silenced: Sequence[Finding] = ()
         self.options = ConfirmOptions()
 
     def __call__(
-        self, findings: Sequence[Finding], roots: Sequence[Target], options: ConfirmOptions, progress: object
+        self,
+        findings: Sequence[Finding],
+        roots: Sequence[Target],
+        options: ConfirmOptions,
+        progress: object,
+        silenced: Sequence[Finding],
     ) -> list[Finding]:
-        self.targets, self.options = roots, options
+        self.targets, self.options, self.silenced = roots, options, silenced
         if self.fault is not None:
             raise self.fault
         judged = [replace(one, evidence=self.evidence.get(one.code, one.evidence)) for one in findings]
@@ -85,6 +91,24 @@ def test_what_only_running_showed_can_be_ignored_and_silenced(check: Run, model:
     assert "DYN001" not in str(check("--per-file-ignores", "model.py:DYN001").places)
     model.write_text(model.read_text().replace("return x\n", "return x  # dynalint: ignore[DYN001]\n"))
     assert check().places == ["model.py:7 DYN101", "model.py:9 DYN401", "model.py:10 DYN001"]
+
+
+def test_confirming_hears_of_what_is_silenced(check: Run, model: Path, confirm: Confirm) -> None:
+    assert check("--ignore", "DYN4").places == ["model.py:7 DYN101"]
+    assert [(one.line, one.code) for one in confirm.silenced] == [(9, "DYN401")]
+    model.write_text(model.read_text().replace("return x\n", "return x  # dynalint: ignore[DYN101]\n"))
+    lines = model.read_text().split("\n")
+    lines[6] += "  # noqa: DYN101"
+    model.write_text("\n".join(lines))
+    assert "DYN101" not in str(check().places)
+    assert [(one.line, one.code) for one in confirm.silenced] == [(7, "DYN101")]
+
+
+@pytest.mark.slow
+def test_a_silenced_break_does_not_come_back_as_a_discovery(check: Run, model: Path) -> None:
+    ran = check("--ignore", "DYN4")
+    assert ran.places == ["model.py:7 DYN101"]
+    assert ran.json[0]["evidence"]["status"] == "confirmed"
 
 
 def test_a_worker_that_cannot_start_costs_the_verdicts_only(check: Run, model: Path, confirm: Confirm) -> None:

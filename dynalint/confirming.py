@@ -31,11 +31,10 @@ def confirmed(
     What only running showed is added. The second value are sentences about what could not be done at all.
     """
     before = {one.finding.sort_key: one for one in result.linted}
+    asked, silenced = ([_asserted(one) for one in some] for some in (result.linted, result.silenced))
     options = confirm_options(workspace, result.analysis.project.roots)
     try:
-        findings = confirm(
-            [one.finding for one in result.linted], targets(workspace, result), options, progress, result.silenced
-        )
+        findings = confirm(asked, targets(workspace, result), options, progress, silenced)
     except WorkerError as fault:
         return result.linted, (str(fault),)
     files = {workspace.shown(file.path): file for file in result.analysis.files}
@@ -43,10 +42,24 @@ def confirmed(
     for finding in findings:
         known = before.get(finding.sort_key)
         if known is not None:
-            linted.append(replace(known, finding=finding))
+            linted.append(_judged(known, finding))
         else:
             linted.extend(_discovered(finding, files, workspace))
     return tuple(sorted(linted, key=lambda one: one.finding.sort_key)), ()
+
+
+def _asserted(linted: Linted) -> Finding:
+    """Return what is to be confirmed: of something conditional, that it breaks the graph."""
+    return replace(linted.finding, category="graph-break") if linted.conditional else linted.finding
+
+
+def _judged(linted: Linted, finding: Finding) -> Linted:
+    """Return a finding with what running showed; something conditional stays advice until it was seen to break."""
+    if linted.conditional and finding.evidence.status != "confirmed":
+        finding = replace(finding, category=linted.finding.category)
+    elif linted.conditional:
+        finding = replace(finding, severity="error")
+    return replace(linted, finding=finding)
 
 
 def verifier(workspace: Workspace, result: LintResult, progress: Progress | None) -> WorkerVerifier:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dynalint.analysis import Analysis, AnalysisOptions, analyze
-from dynalint.analysis.events import Call, Event
+from dynalint.analysis.events import Call, Event, Read, Write
 from dynalint.analysis.run import with_deep_stack
-from dynalint.analysis.source import SourceFile
+from dynalint.analysis.source import SourceFile, quote
 from dynalint.catalogue import catalogue
 from dynalint.config import OPTIONS, Configuration, Settings, show_path
 from dynalint.findings import Finding, Fix
@@ -62,7 +62,7 @@ class LintResult:
     """
 
     linted: tuple[Linted, ...]
-    silenced: tuple[Finding, ...]
+    silenced: tuple[Linted, ...]
     analysis: Analysis
     suppressions: Mapping[Path, Suppressions]
     failures: tuple[str, ...]
@@ -94,13 +94,14 @@ class RuleSet:
                     self._by_call[name].append(rule)
 
     def watched(self, callee: str) -> str | None:
-        """Return the dotted name of a callee if any rule watches its calls."""
+        """Return a dotted name if any rule watches it: calls of it, or reads and writes of an attribute."""
         return callee if next(self._watching(callee), None) is not None else None
 
     def interested(self, event: Event) -> Iterator[Rule]:
         """Yield the rules that want an event, each once."""
-        if isinstance(event, Call):
-            yield from dict.fromkeys(self._watching(event.callee))
+        if isinstance(event, Call | Read | Write):
+            name = event.callee if isinstance(event, Call) else event.name
+            yield from dict.fromkeys(rule for rule in self._watching(name) if type(event) in rule.events)
         else:
             yield from self._by_event.get(type(event), ())
 
@@ -163,7 +164,7 @@ class _Pass:
         self._workspace, self._rules, self._ran, self._analysis = workspace, rules, ran, analysis
         self._enabled = {file.path: workspace.enabled(file.path) for file in analysis.files}
         self._suppressions: dict[Path, Suppressions] = {}
-        self._silenced: list[Finding] = []
+        self._silenced: list[Linted] = []
         self._failures = [
             f"{workspace.shown(failure.path)}: cannot analyse {failure.function}: {failure.fault}"
             for failure in analysis.failures
@@ -188,9 +189,13 @@ class _Pass:
         used: set[tuple[Suppression, str]] = set()
         selected = [finding for finding, _ in found.values() if finding.code in enabled]
         kept = {finding.sort_key: finding for finding in suppressions.apply(selected, used)}
-        self._silenced.extend(finding for key, (finding, _) in found.items() if key not in kept)
+        for key, (finding, flag) in found.items():
+            if key not in kept:
+                self._silenced.append(Linted(finding, file, conditional=_is_conditional(flag)))
         for key, finding in kept.items():
-            yield self._offering(finding, file, self._answer(found[key][1]))
+            flag = found[key][1]
+            linted = self._offering(finding, file, self._answer(flag))
+            yield replace(linted, conditional=_is_conditional(flag))
         if UNUSED_CODE in enabled:
             dead = list(unused(suppressions, file, shown, used, self._ran & enabled, catalogue()))
             rewrites = {finding.sort_key: rewrite for finding, rewrite in dead}
@@ -226,18 +231,27 @@ class _Pass:
         self._failures.append(f"{place}: {rule.code} failed: {type(fault).__name__}: {fault}")
 
 
+def _is_conditional(flag: Flag) -> bool:
+    """Whether it is open if the code that would break the graph is evaluated when its line runs."""
+    category = flag.violation.category or flag.rule.category
+    return flag.event.condition is not None and category == "graph-break"
+
+
 def _finding(flag: Flag, shown: str) -> Finding:
     rule, event, violation = flag.rule, flag.event, flag.violation
     start, end = _range(event.function.file, violation.node)
+    conditional, message = _is_conditional(flag), violation.message
+    if conditional and event.condition is not None:
+        message += f"; only runs that get past {quote(event.function.file, event.condition)} come here"
     return Finding(
         shown,
         *event.function.file.position(start),
         *event.function.file.position(end),
         code=rule.code,
         name=rule.name,
-        category=violation.category or rule.category,
-        severity=violation.severity or rule.severity,
-        message=violation.message,
+        category="advice" if conditional else violation.category or rule.category,
+        severity="info" if conditional else violation.severity or rule.severity,
+        message=message,
         help=violation.help,
         function=event.function.qualname,
         region=event.function.chain,

@@ -39,7 +39,8 @@ class Example:
     names in scope) that gives a list of argument tuples, one call each, which together drive every branch.
 
     `fixed` is the module after the fix, exactly; `declined` a part of the sentence that refuses one. `shows` says what
-    a run must show: by default what the rule's category says for flagged code and "clean" for silent code. `gb` are
+    a run must show: by default what the rule's category says for flagged code and "clean" for silent code;
+    "recompile-once" is a recompilation on a later call after which the code settles. `gb` are
     the ids that a break may carry, by default those of the rule. `exact` is False for a rewrite that is equal only up
     to rounding. `options` are settings that the example needs, such as `{"print-fix": "remove"}`. `torch` is the range
     of releases that the example holds for.
@@ -51,7 +52,7 @@ class Example:
     inputs: str = "[(torch.randn(4, 8),), (-torch.ones(4, 8),), (torch.ones(4, 8),)]"
     fixed: str | None = None
     declined: str | None = None
-    shows: Literal["graph-break", "recompile", "miscompile", "clean"] | None = None
+    shows: Literal["graph-break", "recompile", "recompile-once", "miscompile", "clean"] | None = None
     gb: tuple[str, ...] = ()
     exact: bool = True
     options: dict[str, object] = field(default_factory=dict)
@@ -111,8 +112,8 @@ class Rule(ABC):
     """Base of all rules.
 
     `code` and `name` identify it ("DYN101", "branch-on-tensor"); `summary` is one line. `gb` are Dynamo's ids for the
-    breaks it stands for. `events` are the types of events it wants; for `Call` events, `calls` are the dotted names it
-    watches ("builtins.print", "Tensor.item"; a trailing ".*" watches all names below). `torch` is the range of
+    breaks it stands for. `events` are the types of events it wants; for `Call`, `Read` and `Write` events, `calls` are
+    the dotted names it watches ("builtins.print", "Tensor.item"; a trailing ".*" watches all names below). `torch` is the range of
     releases the rule holds for, as a version specifier ("" for all that dynalint supports).
     """
 

@@ -13,7 +13,7 @@ from dynalint.analysis.containers import container_method
 from dynalint.analysis.dispatch import evaluate, evaluates
 from dynalint.analysis.elements import element_of
 from dynalint.analysis.events import Call, InplaceChange
-from dynalint.analysis.externals import external_call, torch_call
+from dynalint.analysis.externals import certain_flags, external_call, torch_call
 from dynalint.analysis.frame import Frame
 from dynalint.analysis.functions import call_function
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join
@@ -24,6 +24,8 @@ Arguments = tuple[list[Kind], dict[str, Kind], bool]
 # Functions whose first argument is a sequence of tensors.
 _TAKING_SEQUENCES = ("cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "block_diag")
 _COMPILING = ("torch.compile", "torch._dynamo.optimize")
+# They make a script of a module; a function they leave as it is for Dynamo, which sees through to the original.
+_SCRIPTING = ("torch.jit.script", "torch.jit.trace", "torch.jit.freeze", "torch.jit.optimize_for_inference")
 
 
 @evaluates(ast.Call)
@@ -138,7 +140,7 @@ def apply(  # noqa: C901 - one case after the other
         merged = {**dict(callee.keywords), **keywords}
         return apply(frame, callee.callee, [*callee.args, *args], merged, node, starred=starred)
     if isinstance(callee, k.Sequence) and callee.type == "torch.nn.Sequential":
-        return _sequential(frame, callee, args)
+        return _sequential(frame, callee, args, node)
     if isinstance(callee, k.Union):
         result: Kind = NOTHING
         for one in callee.alternatives:
@@ -155,7 +157,7 @@ def _external(
     known = builtin_call(frame, name, args, keywords)
     result = external_call(name, args, keywords, starred=starred) if known is None else known
     _note_compiled(frame, name, args)
-    _note_call(frame, node, name, None, args, keywords, result)
+    _note_call(frame, node, name, None, args, keywords, result, starred=starred)
     return _called_back(frame, name, args, result)
 
 
@@ -167,11 +169,13 @@ def _note_call(
     args: list[Kind],
     keywords: dict[str, Kind],
     result: Kind,
+    *,
+    starred: bool,
 ) -> None:
     """Emit a call that a rule watches for."""
     if node is None:
         return
-    watched = frame.interpreter.watched(name)
+    watched = frame.interpreter.watched(name) or frame.interpreter.watched(torch_api.canonical(name))
     if watched is not None:
         frame.emit(
             Call,
@@ -182,7 +186,24 @@ def _note_call(
             args=tuple(args),
             keywords=keywords,
             result=result,
+            flags=_flags(frame, name, args, keywords, starred=starred),
         )
+
+
+def _flags(
+    frame: Frame, name: str, args: list[Kind], keywords: dict[str, Kind], *, starred: bool
+) -> frozenset[torch_api.Flag]:
+    """What the torch data says of a call; nothing for what is no call of torch."""
+    api = frame.interpreter.project.api
+    owner, _, last = name.rpartition(".")
+    if owner == "Tensor":
+        entry = api.method(last)
+    elif last == "__call__":
+        cls = api.torch_class(owner)
+        entry = cls.call if cls is not None else None
+    else:
+        entry = api.function(name) if name.startswith("torch.") else None
+    return frozenset() if entry is None else certain_flags(entry, args, keywords, starred=starred)
 
 
 def _note_compiled(frame: Frame, name: str, args: list[Kind]) -> None:
@@ -197,6 +218,8 @@ def _called_back(frame: Frame, name: str, args: list[Kind], result: Kind) -> Kin
         return _mapped(frame, args)
     if not args or not isinstance(args[0], k.Function | k.Partial | k.Instance | k.Object | k.Sequence):
         return result
+    if name in _SCRIPTING and not isinstance(args[0], k.Function | k.Partial):
+        return k.Object("torch.jit.ScriptModule")
     if name in _COMPILING or name in ("torch.jit.script", "functools.lru_cache", "functools.wraps", "torch.vmap"):
         return args[0]
     if name == "torch.utils.checkpoint.checkpoint":
@@ -220,7 +243,7 @@ def _method_call(
         return _tensor_method(frame, receiver, callee.name, args, keywords, node, starred=starred)
     if isinstance(receiver, k.Sequence | k.Dictionary | k.Value):
         result = container_method(frame, receiver, callee.name, args, node)
-        _note_call(frame, node, f"{receiver.type}.{callee.name}", receiver, args, keywords, result)
+        _note_call(frame, node, f"{receiver.type}.{callee.name}", receiver, args, keywords, result, starred=starred)
         return result
     if isinstance(receiver, k.Object | k.Instance):
         return _object_method(frame, receiver, callee.name, args, keywords, node, starred=starred)
@@ -247,7 +270,7 @@ def _object_method(
     cls = api.torch_class(type_)
     entry = cls.method(name) if cls is not None else None
     result = UNKNOWN if entry is None else torch_call(entry, receiver, args, keywords, starred=starred)
-    _note_call(frame, node, f"{type_}.{name}", receiver, args, keywords, result)
+    _note_call(frame, node, f"{type_}.{name}", receiver, args, keywords, result, starred=starred)
     if cls is None or not cls.is_module:
         return result
     if name == "compile":
@@ -274,7 +297,7 @@ def _tensor_method(
         result = UNKNOWN if entry is None else torch_call(entry, receiver, args, keywords, starred=starred)
     if receiver.array and isinstance(result, k.Tensor):
         result = replace(result, array=True)
-    _note_call(frame, node, f"Tensor.{name}", receiver, args, keywords, result)
+    _note_call(frame, node, f"Tensor.{name}", receiver, args, keywords, result, starred=starred)
     mutates = entry is not None and "mutating" in entry.flags and name.endswith("_") and name != "requires_grad_"
     if mutates and node is not None and receiver.name is not None:
         home = k.Home("attribute", receiver.name)
@@ -307,7 +330,7 @@ def _object_call(
     cls = frame.interpreter.project.api.torch_class(callee.type)
     entry = cls.call if cls is not None else None
     result = UNKNOWN if entry is None else torch_call(entry, callee, args, keywords, starred=starred)
-    _note_call(frame, node, f"{callee.type}.__call__", callee, args, keywords, result)
+    _note_call(frame, node, f"{callee.type}.__call__", callee, args, keywords, result, starred=starred)
     return result
 
 
@@ -325,11 +348,16 @@ def _instance_call(
     name = "forward" if project.is_module_class(callee.cls) else "__call__"
     method = project.find_method(callee.cls, "__call__") or project.find_method(callee.cls, name)
     if method is not None:
-        return call_function(frame, k.Function(method, callee), args, keywords, starred=starred, node=node)
+        result = call_function(frame, k.Function(method, callee), args, keywords, starred=starred, node=node)
+        for base in project.lineage(callee.cls)[1]:
+            _note_call(frame, node, f"{base}.__call__", callee, args, keywords, result, starred=starred)
+        return result
     for base in project.lineage(callee.cls)[1]:
         cls = project.api.torch_class(base)
         if cls is not None and cls.name != "torch.nn.Module" and cls.call is not None:
-            return torch_call(cls.call, callee, args, keywords, starred=starred)
+            result = torch_call(cls.call, callee, args, keywords, starred=starred)
+            _note_call(frame, node, f"{cls.name}.__call__", callee, args, keywords, result, starred=starred)
+            return result
         if base == "torch.nn.Sequential":
             return k.Tensor() if args and k.may_be_tensor(args[0]) else UNKNOWN
     return UNKNOWN
@@ -365,11 +393,15 @@ def _is_record(callee: k.Class) -> bool:
     return bool(_fields(callee)) and (bool(decorators) or "__init__" not in callee.cls.methods)
 
 
-def _sequential(frame: Frame, callee: k.Sequence, args: list[Kind]) -> Kind:
-    """`nn.Sequential` passes what it is given from one module to the next."""
+def _sequential(frame: Frame, callee: k.Sequence, args: list[Kind], node: ast.Call | None) -> Kind:
+    """`nn.Sequential` passes what it is given from one module to the next.
+
+    What happens in a layer of torch happens at the call; in a module of the project, in that module.
+    """
     modules = callee.items if callee.items is not None else (callee.element,)
     current = args[0] if args else UNKNOWN
     for index, module in enumerate(modules):
         given = args if index == 0 else [current]
-        current = apply(frame, module, given, {}, None, starred=False)
+        is_layer = all(isinstance(one, k.Object) for one in module.members)
+        current = apply(frame, module, given, {}, node if is_layer else None, starred=False)
     return current

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from dynalint.analysis.index import FunctionInfo
     from dynalint.analysis.kinds import Home, Kind
+    from dynalint.analysis.torch_api import Flag
 
 BranchForm = Literal[
     "if", "while", "ifexp", "and", "or", "not", "assert", "comprehension", "chained-comparison", "in", "match"
@@ -32,12 +33,17 @@ class Position:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Event:
-    """Something that happened at `node`, inside `statement`, in `function`."""
+    """Something that happened at `node`, inside `statement`, in `function`.
+
+    `condition` is an expression of the same statement on which it hangs whether `node` is evaluated at all, where that
+    is not known: `weight is not None` for the call in `weight is not None and weight.any()`.
+    """
 
     node: ast.expr | ast.stmt
     statement: ast.stmt
     function: FunctionInfo
     position: Position
+    condition: ast.expr | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -60,7 +66,7 @@ class Call(Event):
 
     `callee` is the dotted name: "builtins.print", "torch.equal", "logging.Logger.info", "Tensor.item", "list.append".
     `receiver` is the kind of the object for a method. `args` and `keywords` are the kinds of the arguments;
-    `result` that of the result.
+    `result` that of the result. `flags` are what the torch data says of every way to call it with such arguments.
     """
 
     node: ast.Call
@@ -69,6 +75,32 @@ class Call(Event):
     args: tuple[Kind, ...]
     keywords: dict[str, Kind] = field(default_factory=dict)
     result: Kind
+    flags: frozenset[Flag] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Read(Event):
+    """An attribute, other than a method, of something outside the project was read that a rule watches for.
+
+    `name` is dotted like a callee: "Tensor.grad_fn", "torch.nn.LSTM.hidden_size". `owner` is what it was read of.
+    """
+
+    node: ast.Attribute
+    name: str
+    owner: Kind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Write(Event):
+    """An attribute of something outside the project was set that a rule watches for: `t.requires_grad = True`.
+
+    `node` is the target; `name` and `owner` are as in `Read`, `value` is what the attribute becomes.
+    """
+
+    node: ast.Attribute
+    name: str
+    owner: Kind
+    value: Kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -7,13 +7,13 @@ import ast
 from dynalint.analysis import kinds as k
 from dynalint.analysis.dispatch import evaluate, evaluates
 from dynalint.analysis.elements import element_of
-from dynalint.analysis.events import Branch, BranchForm, Format, Iteration
+from dynalint.analysis.events import Branch, BranchForm, Format, Iteration, Read
 from dynalint.analysis.frame import Frame
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join
 from dynalint.analysis.members import member
-from dynalint.analysis.narrowing import narrow, truth
+from dynalint.analysis.narrowing import is_condition, narrow, truth
 from dynalint.analysis.operators import binary, compare, unary
-from dynalint.analysis.stores import bind_target
+from dynalint.analysis.stores import bind_target, note_attribute
 
 # Expressions that only newer releases of Python have, or that stand inside others.
 _NEWER = ("FormattedValue", "TemplateStr", "Interpolation")
@@ -42,9 +42,13 @@ def _attribute(frame: Frame, node: ast.Attribute) -> Kind:
     if isinstance(owner, k.Unknown):
         if owner.parameter is not None and node.attr in frame.interpreter.project.api.tensor_only():
             frame.note_tensor(value, owner)
-            return member(frame, k.TENSOR, node.attr)
-        return UNKNOWN
-    return member(frame, owner, node.attr)
+            owner = k.TENSOR
+        else:
+            return UNKNOWN
+    kind = member(frame, owner, node.attr)
+    if not isinstance(kind, k.Method):
+        note_attribute(frame, Read, node, owner)
+    return kind
 
 
 def test(frame: Frame, node: ast.expr, form: BranchForm) -> Kind:
@@ -71,7 +75,7 @@ def _bool_op(frame: Frame, node: ast.BoolOp) -> Kind:
 
 def _short_circuit(frame: Frame, node: ast.BoolOp, form: BranchForm, *, tested: bool) -> Kind:
     """Evaluate `a and b`: each operand in the environment where those before it let it be reached."""
-    outer, bound = frame.env, frame.walrus
+    outer, bound, condition = frame.env, frame.walrus, frame.condition
     result: Kind = NOTHING
     going_on = form == "and"
     for index, operand in enumerate(node.values):
@@ -87,8 +91,11 @@ def _short_circuit(frame: Frame, node: ast.BoolOp, form: BranchForm, *, tested: 
         if answer is None or last:
             # What comes out of an operand that ends the evaluation: in `x or y` a true x, never None.
             result = join(result, kind if going_on else k.without(kind, "none"))
+        if answer is None and is_condition(frame, operand, kind):
+            frame.condition = operand
         frame.env = dict(frame.env)
         narrow(frame, operand, going_on)
+    frame.condition = condition
     frame.env = outer if frame.walrus == bound else _with_walrus(outer, frame.env, node)
     return result
 
@@ -154,14 +161,16 @@ def _membership(frame: Frame, node: ast.Compare, left: Kind, right: Kind) -> Non
 def _if_exp(frame: Frame, node: ast.IfExp) -> Kind:
     kind = test(frame, node.test, "ifexp")
     answer = truth(kind)
-    outer = frame.env
+    outer, condition = frame.env, frame.condition
+    if answer is None and is_condition(frame, node.test, kind):
+        frame.condition = node.test
     result: Kind = NOTHING
     for way, branch in ((True, node.body), (False, node.orelse)):
         if answer is None or answer is way:
             frame.env = dict(outer)
             narrow(frame, node.test, way)
             result = join(result, evaluate(frame, branch))
-    frame.env = outer
+    frame.env, frame.condition = outer, condition
     return result
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 
 from dynalint.analysis import kinds as k
@@ -24,6 +25,31 @@ _WHILE_COMPILING = {
     "torch.onnx.is_in_onnx_export": False,
     "torch._C._get_tracing_state": False,
 }
+
+# The dtypes that have two names.
+_SHORT_DTYPES = {
+    "half": "float16",
+    "float": "float32",
+    "double": "float64",
+    "short": "int16",
+    "int": "int32",
+    "long": "int64",
+    "chalf": "complex32",
+    "cfloat": "complex64",
+    "cdouble": "complex128",
+}
+_DTYPE_CLASSES: dict[str, DType] = {
+    "bool": "bool",
+    "uint": "int",
+    "int": "int",
+    "float": "float",
+    "bfloat": "float",
+    "complex": "complex",
+}
+
+_DIGITS = "0123456789"
+# Methods of tensors that take a dtype, or a tensor of that dtype, by position.
+_CONVERSIONS = ("torch.Tensor.to", "torch.Tensor.type", "torch.Tensor.type_as")
 
 _OBJECTS = {
     "logging.getLogger": "logging.Logger",
@@ -81,6 +107,40 @@ def convert(kind: torch_kinds.Kind, dtype: DType | None) -> Kind:  # noqa: C901 
     return UNKNOWN
 
 
+def dtype_constant(name: str) -> Kind:
+    """Return the kind of a dtype by its dotted name: `torch.half` is the same value as `torch.float16`."""
+    last = name.rpartition(".")[2]
+    return k.Value("dtype", f"torch.{_SHORT_DTYPES.get(last, last)}")
+
+
+def _dtype_named(kind: Kind) -> DType | None:
+    """The class of the dtype that an argument names: `torch.int8`, `bool`, `torch.BoolTensor`."""
+    if isinstance(kind, k.External):
+        last = kind.name.rpartition(".")[2].removesuffix("Tensor").lower()
+        return _DTYPE_CLASSES.get("uint" if last == "byte" else _SHORT_DTYPES.get(last, last).rstrip(_DIGITS))
+    if isinstance(kind, k.Value) and isinstance(kind.constant, str):
+        return _DTYPE_CLASSES.get(kind.constant.removeprefix("torch.").rstrip(_DIGITS))
+    return None
+
+
+def _given_dtype(name: str, args: list[Kind], keywords: dict[str, Kind]) -> tuple[DType | None] | None:
+    """The class of the dtype that a call asks for; None where it asks for none."""
+    if keywords.get("dtype", k.NONE) != k.NONE:
+        return (_dtype_named(keywords["dtype"]),)
+    if name == "torch.full" and len(args) > 1:
+        value = args[1]
+        return (value.type if isinstance(value, k.Value) and value.type in _DTYPES else None,)
+    for argument in args:
+        if isinstance(argument, k.Value) and argument.type == "dtype":
+            return (_dtype_named(argument),)
+        if isinstance(argument, k.External) and name in _CONVERSIONS:
+            return (_dtype_named(argument),)
+    if name in _CONVERSIONS and args and k.only_tensor(args[0]) is not None:
+        like = k.only_tensor(args[0])
+        return (like.dtype if like else None,)
+    return None
+
+
 def _data(type_: str, dtype: DType | None) -> Kind:
     """A Python value read out of a tensor: a number of the tensor's class, or a list of such."""
     number = k.Value(dtype or "float", k.MISSING, "data")
@@ -100,13 +160,23 @@ def hint(kind: Kind) -> str:
             return "true" if kind.constant else "false"
         if kind.type == "str" and kind.constant is not k.MISSING:
             return f"str:{kind.constant}"
-        return kind.type if kind.type in ("bool", "float", "complex", "str", "none") else "other"
+        return kind.type if kind.type in ("bool", "float", "complex", "str", "none", "dtype", "device") else "other"
+    if kind == k.Object("torch.device"):
+        return "device"
     if isinstance(kind, k.Sequence):
         return "size" if kind.type == "torch.Size" else "sequence"
     if isinstance(kind, k.Union):
         tensor = k.only_tensor(kind)
         return "tensor" if tensor is not None else "unknown"
     return "unknown" if isinstance(kind, k.Unknown | k.Nothing) else "other"
+
+
+def certain_flags(
+    entry: torch_api.Entry, args: list[Kind], keywords: dict[str, Kind], *, starred: bool
+) -> frozenset[torch_api.Flag]:
+    """Return what holds for every way to call a function or method of torch with these arguments."""
+    named = {name: hint(argument) for name, argument in keywords.items()}
+    return entry.certain_flags([hint(argument) for argument in args], named, starred=starred)
 
 
 @cache
@@ -131,15 +201,29 @@ def torch_call(
     if overload.kind.name == "union" and any(item.name == "self" for item in overload.kind.items):
         others = [convert(item, None) for item in overload.kind.items if item.name != "self"]
         return join_all([*others, k.only_tensor(subject) or k.TENSOR])
-    dtypes = [tensor.dtype for tensor in tensors]
+    dtypes = [tensor.dtype for tensor in tensors] if tensors else _number_types(args)
     dtype = None if None in dtypes or not dtypes else max((one for one in dtypes if one), key=_DTYPES.index)
     kind = convert(overload.kind, dtype)
     if isinstance(kind, k.Tensor):
         if kind.rank is None and "elementwise" in overload.flags and tensors and all(one.rank == 0 for one in tensors):
             kind = k.Tensor(kind.dtype, 0)
-        if "dtype" in keywords:
-            kind = k.Tensor(None, kind.rank)
+        given = _given_dtype(entry.name, args, keywords)
+        if given is not None:
+            kind = k.Tensor(given[0], kind.rank)
     return kind
+
+
+def _number_types(kinds: Iterable[Kind]) -> list[DType | None]:
+    """The types of the Python numbers among some kinds, those in tuples and lists included."""
+    found: list[DType | None] = []
+    for kind in kinds:
+        if isinstance(kind, k.Sequence) and kind.type in ("list", "tuple"):
+            found += _number_types(kind.element.members)
+        elif isinstance(kind, k.Value) and kind.type in _DTYPES:
+            found.append(kind.type)
+        elif not isinstance(kind, k.Value):
+            found.append(None)
+    return found
 
 
 def tensors_in(kinds: list[Kind]) -> list[k.Tensor]:
@@ -201,6 +285,11 @@ def _torch_function(name: str, args: list[Kind], keywords: dict[str, Kind], star
         given = k.only_tensor(args[0]) if args else None
         origin = "buffer" if name.endswith("Buffer") else "parameter"
         return k.Tensor(given.dtype if given else "float", given.rank if given else None, origin)  # type: ignore[arg-type]
+    if name == "torch.autograd.Variable":  # what tensors with gradients once were: the tensor itself
+        given = k.only_tensor(args[0]) if args else None
+        return UNKNOWN if given is None else k.Tensor(given.dtype, given.rank)
+    if name == "torch.jit.load":
+        return k.Object("torch.jit.ScriptModule")
     entry = torch_api.function(name)
     if entry is not None:
         return torch_call(entry, None, args, keywords, starred=starred)

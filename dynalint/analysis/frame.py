@@ -45,7 +45,7 @@ class Frame:
 
     `env` maps local names, and "self.name" for attributes set in this very call, to kinds; it is replaced at branches.
     `loop`, `try_` and `with_` count the statements of that sort around the current one, `walrus` the names that `:=`
-    has bound so far.
+    has bound so far. `condition` is what decides, within a statement, whether the expression at hand is evaluated.
     """
 
     interpreter: Interpreter
@@ -67,13 +67,21 @@ class Frame:
     globals: dict[str, str] = field(default_factory=dict)
     record: dict[ast.AST, Kind] | None = None
     walrus: int = 0
+    condition: ast.expr | None = None
 
     def emit(self, event_type: type[Event], node: ast.AST, *, extra: object = None, **fields: Any) -> None:
         """Note an event of this run; the last of several runs over the same node wins."""
         if self.context is None or self.function is None or self.statement is None:
             return
         position = Position(loop=self.loop > 0, try_=self.try_ > 0, with_=self.with_ > 0)
-        event = event_type(node=node, statement=self.statement, function=self.function, position=position, **fields)  # type: ignore[arg-type]
+        event = event_type(
+            node=node,  # type: ignore[arg-type]
+            statement=self.statement,
+            function=self.function,
+            position=position,
+            condition=self.condition,
+            **fields,
+        )
         self.context.events[event_type, node, extra] = event
 
     def note_tensor(self, node: ast.expr, kind: Kind) -> None:

@@ -73,6 +73,8 @@ class Interpreter:
     def run(self, functions: Iterable[FunctionInfo]) -> None:
         """Interpret `functions` and everything they call until nothing changes."""
         for function in functions:
+            if function.parent is not None and function.parent not in self.contexts:
+                self.default_context(function.parent)  # for the variables that the function closes over
             self.call_from_outside(function, self.method_receiver(function))
         while self._later:
             function = next(iter(self._later))
@@ -264,10 +266,10 @@ class Interpreter:
         while function is not None:
             captured = self._closures.get(function)
             if captured is not None and name in captured:
-                return captured[name]
+                return _closed_over(frame, name, captured[name])
             function = function.parent
             if function is not None and name in self._closures.get(function, ()):
-                return self._closures[function][name]
+                return _closed_over(frame, name, self._closures[function][name])
             if function is not None and name in function.locals:
                 return UNKNOWN
         return self.global_kind(frame.module, name)
@@ -402,6 +404,13 @@ class Interpreter:
             self._run_body(frame)
         self._queue.clear()
         return recorded
+
+
+def _closed_over(frame: Frame, name: str, kind: Kind) -> Kind:
+    """A variable of an enclosing function, as a function inside sees it, which may change it from call to call."""
+    kind = widened(kind) if name in frame.globals else kind
+    is_local = isinstance(kind, k.Sequence | k.Dictionary) and kind.home is None
+    return k.with_home(kind, k.Home("closure", name)) if is_local and k.is_mutable(kind) else kind
 
 
 def _either_caller(old: Kind, new: Kind) -> Kind:

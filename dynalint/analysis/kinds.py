@@ -21,6 +21,7 @@ HomeType = Literal["attribute", "class", "global", "closure", "default", "argume
 _MOST_MEMBERS = 6
 _MOST_ITEMS = 24
 _DEEPEST = 5
+_MUTABLE = frozenset({"list", "dict", "set", "deque", "defaultdict", "OrderedDict", "Counter"})
 
 
 class _Missing:
@@ -384,6 +385,11 @@ def is_number(kind: Kind) -> bool:
     """Whether `kind` is certainly a plain Python number (bool, int, float, complex)."""
     members = kind.members
     return all(isinstance(member, Value) and member.type in ("bool", "int", "float", "complex") for member in members)
+
+
+def is_mutable(kind: Kind) -> bool:
+    """Whether a kind is a container that can be changed in place."""
+    return isinstance(kind, Sequence | Dictionary) and kind.type in _MUTABLE
 
 
 def with_home(kind: Kind, home: Home) -> Kind:

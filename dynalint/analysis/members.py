@@ -5,15 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dynalint.analysis import kinds as k
-from dynalint.analysis.externals import convert
+from dynalint.analysis.externals import convert, dtype_constant
 from dynalint.analysis.frame import Frame
 from dynalint.analysis.functions import call_function
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join
 from dynalint.analysis.signatures import has_decorator
-
-_MUTABLE = ("list", "dict", "set", "deque", "defaultdict", "OrderedDict", "Counter")
-
 
 def member(frame: Frame, owner: Kind, name: str) -> Kind:  # noqa: C901 - one case after the other
     """Return the kind of an attribute; alternatives that do not have it (None) do not count."""
@@ -55,7 +52,7 @@ def _of_instance(frame: Frame, owner: k.Instance, name: str) -> Kind:
     for cls in project.mro(owner.cls):
         if name in cls.body:
             value = interpreter.in_scope(cls.body[name], cls.module, cls.parent)
-            return k.with_home(value, k.Home("class", name)) if _is_mutable(value) else value
+            return k.with_home(value, k.Home("class", name)) if k.is_mutable(value) else value
         if name in cls.classes:
             return k.Class(cls.classes[name])
     if name == "__class__":
@@ -74,13 +71,9 @@ def _held(kind: Kind, name: str) -> Kind:
         return kind if kind.name == name else replace(kind, origin=kind.origin or "attribute", name=name)
     if isinstance(kind, k.Union):
         return k.Union(tuple(_held(one, name) for one in kind.alternatives))
-    if _is_mutable(kind):
+    if k.is_mutable(kind):
         return k.with_home(kind, k.Home("attribute", name))
     return kind
-
-
-def _is_mutable(kind: Kind) -> bool:
-    return isinstance(kind, k.Sequence | k.Dictionary) and kind.type in _MUTABLE
 
 
 def bind(frame: Frame, method: FunctionInfo, receiver: Kind) -> Kind:
@@ -100,7 +93,11 @@ def _of_tensor(frame: Frame, owner: k.Tensor, name: str) -> Kind:
     if attribute is not None:
         if name in ("data", "real"):
             return k.Tensor(owner.dtype, owner.rank, array=owner.array)
-        return convert(attribute, owner.dtype)
+        if name == "dtype" and owner.dtype == "bool" and not owner.array:
+            return dtype_constant("torch.bool")
+        kind = convert(attribute, owner.dtype)
+        # None is what it is without a gradient, and all that the samples show.
+        return UNKNOWN if kind == k.NONE else kind
     return k.Method(owner, name)
 
 
@@ -108,7 +105,7 @@ def _of_external(frame: Frame, owner: k.External, name: str) -> Kind:
     dotted = f"{owner.name}.{name}"
     constant = frame.interpreter.project.api.constant(dotted) if dotted.startswith("torch.") else None
     if constant is not None:
-        return convert(constant, None)
+        return dtype_constant(dotted) if constant.type == "dtype" else convert(constant, None)
     module = frame.interpreter.project.find_module(dotted)
     if module is not None:
         return k.Module(module)
@@ -151,7 +148,7 @@ def _of_class(frame: Frame, owner: k.Class, name: str) -> Kind:
             if any(base.startswith("enum.") for base in project.lineage(owner.cls)[1]):
                 return k.Instance(owner.cls)
             value = interpreter.in_scope(cls.body[name], cls.module, cls.parent)
-            return k.with_home(value, k.Home("class", name)) if _is_mutable(value) else value
+            return k.with_home(value, k.Home("class", name)) if k.is_mutable(value) else value
         if name in cls.classes:
             return k.Class(cls.classes[name])
     if name == "apply" and "torch.autograd.Function" in project.lineage(owner.cls)[1]:

@@ -10,6 +10,7 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.dispatch import evaluate
 from dynalint.analysis.frame import Frame
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join_all
+from dynalint.analysis.signatures import parameter_default
 
 if TYPE_CHECKING:
     from dynalint.analysis.project import Project
@@ -37,6 +38,24 @@ def _truth(kind: Kind) -> bool | None:
     return None
 
 
+def is_condition(frame: Frame, node: ast.expr, kind: Kind) -> bool:
+    """Whether a test of unknown outcome leaves it open what Dynamo sees behind it.
+
+    A tensor breaks the graph here already, and an argument that every caller has to give is not None as a rule.
+    """
+    if k.may_be_tensor(kind):
+        return False
+    if frame.context is None or not (isinstance(node, ast.Compare) and isinstance(node.left, ast.Name)):
+        return True
+    name, function = node.left.id, frame.context.function
+    tests_for_none = isinstance(node.ops[0], ast.Is | ast.IsNot) and _is_none(node.comparators[0])
+    return not (tests_for_none and name in frame.context.params and parameter_default(function, name) is None)
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
 def narrow(frame: Frame, node: ast.expr, truth_: bool) -> None:
     """Refine the environment of `frame`, in place, by the knowledge that a test came out as `truth_`."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
@@ -59,7 +78,7 @@ def narrow(frame: Frame, node: ast.expr, truth_: bool) -> None:
 
 def _narrow_compare(frame: Frame, node: ast.Compare, truth_: bool) -> None:
     other = node.comparators[0]
-    if not (isinstance(other, ast.Constant) and other.value is None):
+    if not _is_none(other):
         return
     op = node.ops[0]
     if isinstance(op, ast.Is | ast.IsNot | ast.Eq | ast.NotEq):

@@ -85,7 +85,9 @@ def _events(project: Project, contexts: list[Context]) -> list[Event]:
     for context in contexts:
         if context.function.file in order:
             for key, event in context.events.items():
-                found.setdefault(key, event)
+                known = found.setdefault(key, event)
+                if known.condition is not None and event.condition is None:
+                    found[key] = event
     return sorted(found.values(), key=lambda event: (order[event.function.file], *_place(event)))
 
 

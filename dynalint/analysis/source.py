@@ -15,6 +15,7 @@ from pathlib import Path
 # count lines that no traceback counts.
 _NEWLINES = ("\r\n", "\n", "\r")
 _NEWLINE = re.compile("|".join(_NEWLINES))
+_LONGEST_QUOTE = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,3 +147,11 @@ def _decoding_fault(data: bytes, reason: str) -> str:
     if b"\0" in data:
         return "the file holds null bytes: it is binary, not Python source"
     return f"cannot decode the file: {reason}"
+
+
+def quote(file: SourceFile, node: ast.expr | ast.stmt) -> str:
+    """Return the text of a node for a sentence: in backticks, on one line, cut if it is long."""
+    text = " ".join(file.segment(node).split())
+    if len(text) > _LONGEST_QUOTE:
+        text = f"{text[: _LONGEST_QUOTE - 4].rstrip()} ..."
+    return f"`{text}`"

@@ -7,7 +7,7 @@ import ast
 from dynalint.analysis import kinds as k
 from dynalint.analysis.dispatch import evaluate
 from dynalint.analysis.elements import element_of
-from dynalint.analysis.events import ContainerChange, InplaceChange, StateChange
+from dynalint.analysis.events import ContainerChange, Event, InplaceChange, StateChange, Write
 from dynalint.analysis.frame import Frame
 from dynalint.analysis.kinds import UNKNOWN, Home, Kind, join, widened
 from dynalint.analysis.subscripts import note_index
@@ -75,7 +75,8 @@ def rebind(frame: Frame, node: ast.expr, kind: Kind) -> None:
 
 def _homeless(kind: Kind) -> Kind:
     if isinstance(kind, k.Sequence):
-        return k.Sequence(kind.type, kind.element, None, None, kind.fields)
+        items = kind.items if kind.type == "torch.nn.Sequential" else None  # nobody appends to one
+        return k.Sequence(kind.type, kind.element, items, None, kind.fields)
     if isinstance(kind, k.Dictionary):
         return k.Dictionary(kind.type, kind.value, kind.items, None)
     return kind
@@ -141,6 +142,7 @@ def _write_attribute(frame: Frame, target: ast.Attribute, kind: Kind, *, augment
         frame.env[key] = kind
         return
     owner = evaluate(frame, target.value)
+    note_attribute(frame, Write, target, owner, value=kind)
     if isinstance(owner, k.Class):
         old = (
             frame.interpreter.in_scope(owner.cls.body[target.attr], owner.cls.module, None)
@@ -156,6 +158,15 @@ def _write_attribute(frame: Frame, target: ast.Attribute, kind: Kind, *, augment
             home = Home(held.type, f"{held.name}.{target.attr}")
             _emit_state(frame, home, old, kind, augmented=augmented, reads_old=reads_old, fresh=False)
         frame.interpreter.store_attribute(owner.cls, target.attr, _homeless(kind), frame)
+
+
+def note_attribute(frame: Frame, event: type[Event], node: ast.Attribute, owner: Kind, **fields: Kind) -> None:
+    """Emit that an attribute of a tensor, or of an object outside the project, is read or set, if a rule watches it."""
+    for one in owner.members:
+        type_ = "Tensor" if isinstance(one, k.Tensor) else one.type if isinstance(one, k.Object) else None
+        name = f"{type_}.{node.attr}"
+        if type_ is not None and frame.interpreter.watched(name) is not None:
+            frame.emit(event, node, extra=name, name=name, owner=one, **fields)
 
 
 def _changes_state(frame: Frame) -> bool:
@@ -177,6 +188,8 @@ def augmented_store(frame: Frame, node: ast.AugAssign, old: Kind, new: Kind) -> 
     """Store the result of `target op= value`, which works in place on tensors and containers."""
     target = node.target
     method = _OPERATORS[type(node.op)]
+    if isinstance(new, k.Unknown) and k.is_number(old) and isinstance(target, ast.Attribute):
+        return  # what is not known yet must not hide for good what the attribute holds
     if isinstance(old, k.Tensor) and old.name is not None and not isinstance(target, ast.Subscript):
         frame.emit(InplaceChange, node, home=Home("attribute", old.name), tensor=old, method=method)
     if isinstance(old, k.Sequence) and old.home is not None and method == "iadd":

@@ -19,9 +19,11 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Kind:
     """Return the kind of an element or slice."""
     base = evaluate(frame, node.value)
     index = evaluate(frame, node.slice)
-    if isinstance(base, k.Unknown) and _only_tensors_take(node.slice):
+    if isinstance(base, k.Unknown) and (_only_tensors_take(node.slice) or is_mask(index)):
         frame.note_tensor(node.value, base)
-        base = k.TENSOR if base.parameter is not None else base
+        base = k.TENSOR if base.parameter is not None or is_mask(index) else base
+    if isinstance(base, k.Tensor) and isinstance(index, k.Unknown) and isinstance(node.slice, ast.Compare):
+        frame.note_tensor(node.slice, index)  # `x[labels >= 0]` selects by a tensor
     note_index(frame, node, base, index, "load")
     return join_all([element_at(frame, one, node.slice, index) for one in base.members])
 
@@ -44,8 +46,24 @@ def index_parts(index: Kind) -> list[Kind]:
     return parts
 
 
+def is_mask(index: Kind) -> bool:
+    """Whether an index certainly selects by a tensor of bools, or by a list of them."""
+    return any(_selects(part) for part in index_parts(index))
+
+
+def _selects(part: Kind) -> bool:
+    tensor = k.only_tensor(part)
+    return tensor.dtype == "bool" if tensor is not None else _is_bool_list(part)
+
+
+def _is_bool_list(part: Kind) -> bool:
+    if not isinstance(part, k.Sequence) or part.type != "list":
+        return False
+    return all(isinstance(one, k.Value) and one.type == "bool" for one in part.element.members)
+
+
 def _from_tensor(kind: Kind) -> bool:
-    return isinstance(kind, k.Tensor) or (isinstance(kind, k.Value) and kind.source == "data")
+    return isinstance(kind, k.Tensor) or (isinstance(kind, k.Value) and kind.source == "data") or _is_bool_list(kind)
 
 
 def _only_tensors_take(node: ast.expr) -> bool:
@@ -85,6 +103,9 @@ def _of_tensor(base: k.Tensor, index: Kind) -> Kind:
         slices = sum(isinstance(part, k.Sequence) and part.type == "slice" for part in parts)
         if numbers + slices == len(parts) and numbers <= base.rank:
             rank = base.rank - numbers
+        mask = k.only_tensor(index)
+        if mask is not None and mask.dtype == "bool" and mask.rank:
+            rank = base.rank - mask.rank + 1
     return k.Tensor(base.dtype, rank, array=base.array)
 
 

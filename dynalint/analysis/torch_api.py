@@ -145,6 +145,13 @@ class Entry:
             found = _without_dtype(found)
         return found
 
+    def certain_flags(
+        self, positional: Sequence[str] = (), keywords: Mapping[str, str] | None = None, *, starred: bool = False
+    ) -> frozenset[Flag]:
+        """Return the flags that every overload has that one call can mean; the arguments are those of `resolve`."""
+        matching = self.overloads if starred else self._matching(positional, keywords or {})
+        return frozenset.intersection(*(overload.flags for overload in matching))
+
     def returns(
         self,
         positional: Sequence[str] = (),

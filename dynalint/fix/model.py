@@ -19,11 +19,15 @@ _BUFFER = re.compile(r"""\.register_buffer\(\s*["'](\w+)["']""")
 
 @dataclass(frozen=True, slots=True)
 class Linted:
-    """A finding, the file it stands in as it was read, and the rewrite that its rule offers, if any."""
+    """A finding, the file it stands in as it was read, and the rewrite that its rule offers, if any.
+
+    `conditional` marks advice on what breaks the graph only under a condition: seen to break, it is a graph break.
+    """
 
     finding: Finding
     file: SourceFile
     rewrite: Rewrite | None = None
+    conditional: bool = False
 
 
 Linter = Callable[[Mapping[Path, str]], Sequence[Linted]]

@@ -111,6 +111,11 @@ class Proof:
                 self._fail(
                     f"it should recompile again and again, but the graphs after each round of calls are {totals}"
                 )
+        elif shows == "recompile-once":
+            heard = program.heard
+            if heard.grows or heard.rounds[-1] <= heard.run.graphs[0]:
+                totals = ", ".join(map(str, heard.run.graphs))
+                self._fail(f"it should recompile and then settle, but the graphs after each call are {totals}")
         elif shows == "miscompile" and running.miscompiled(program) is None:
             self._fail("it should go wrong when compiled, but equals eager code in values, gradients and state")
         if case.fixed is not None:

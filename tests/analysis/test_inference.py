@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import textwrap
 from pathlib import Path
@@ -358,6 +359,40 @@ def test_recursion_and_mutual_recursion_come_to_an_end(tmp_path: Path) -> None:
 def test_very_deep_code_costs_no_traceback(tmp_path: Path) -> None:
     terms = " + ".join(["x"] * 3000)
     check(tmp_path, f"\n@torch.compile\ndef run(x: torch.Tensor):\n    return {terms}\n")
+
+
+def test_events_say_on_what_it_hangs_that_they_happen(tmp_path: Path) -> None:
+    code = """
+    @torch.compile
+    def run(x: torch.Tensor, given: torch.Tensor, mask: torch.Tensor = None, flag=False):
+        if mask is not None and mask.any():
+            x = x + 1
+        if given is not None and given.any():
+            x = x + 1
+        if x.dtype == torch.float16 and not torch.isfinite(x).all():
+            x = x + 1
+        if x.any() or x.all():
+            x = x + 1
+        y = x.max().item() if flag else 0
+        if mask is not None:
+            x = x + mask.max().item()
+        return x + y
+    """
+    analysis = analyzed(tmp_path, code)
+    text = analysis.project.checked[0].text
+    found = [
+        (ast.get_source_segment(text, event.node), event.condition and ast.unparse(event.condition))
+        for event in analysis.events
+    ]
+    assert found == [
+        ("mask.any()", "mask is not None"),
+        ("given.any()", None),
+        ("torch.isfinite(x).all()", "x.dtype == torch.float16"),
+        ("x.any()", None),
+        ("x.all()", None),
+        ("x.max().item()", "flag"),
+        ("mask.max().item()", None),
+    ]
 
 
 def test_events_carry_where_they_stand(tmp_path: Path) -> None:

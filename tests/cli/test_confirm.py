@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -109,6 +110,25 @@ def test_a_silenced_break_does_not_come_back_as_a_discovery(check: Run, model: P
     ran = check("--ignore", "DYN4")
     assert ran.places == ["model.py:7 DYN101"]
     assert ran.json[0]["evidence"]["status"] == "confirmed"
+
+
+def test_what_breaks_only_under_a_condition_is_advice_until_it_was_seen(
+    check: Run, place: Path, confirm: Confirm
+) -> None:
+    code = """\
+        import torch
+        @torch.compile
+        def run(x: torch.Tensor, mask: torch.Tensor = None):
+            if mask is not None and mask.any():
+                x = x + 1
+            return x
+    """
+    (place / "m.py").write_text(textwrap.dedent(code))
+    for evidence, category in ((None, "advice"), (CONFIRMED, "graph-break")):
+        confirm.evidence = {} if evidence is None else {"DYN101": evidence}
+        (found,) = check("m.py").json
+        assert (found["line"], found["code"], found["category"]) == (4, "DYN101", category)
+        assert "`mask is not None`" in found["message"]
 
 
 def test_a_worker_that_cannot_start_costs_the_verdicts_only(check: Run, model: Path, confirm: Confirm) -> None:

@@ -7,9 +7,9 @@ import ast
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import InplaceChange
 from dynalint.analysis.project import Project
-from dynalint.analysis.source import SourceFile
+from dynalint.analysis.source import SourceFile, quote
 from dynalint.rules import Replacement, Rewrite
-from dynalint_rules._shared.scope import Refusal, quote
+from dynalint_rules._shared.scope import Refusal
 
 _SIGNS: dict[type[ast.operator], str] = {
     ast.Add: "+",

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import ContainerChange, InplaceChange, StateChange
-from dynalint.analysis.index import ClassInfo, FunctionInfo, walk_function
+from dynalint.analysis.index import ClassInfo, FunctionInfo, Import, walk_function
 from dynalint.analysis.kinds import Kind
 from dynalint.analysis.project import Project
 
@@ -47,6 +47,18 @@ def is_specialised(event: StateChange, project: Project) -> bool:
     if event.home.type not in _SPECIALISED:
         return False
     return event.home.type != "attribute" or is_held(event.function, project, compiled=False)
+
+
+def is_there_before(event: StateChange | ContainerChange, project: Project) -> bool:
+    """Whether the state is there before the call of the compiled code that changes it."""
+    if event.home.type == "attribute":
+        return is_held(event.function, project, compiled=True)
+    if event.home.type == "closure":
+        name, outer = state_name(event), event.function.parent
+        while outer is not None and outer.parent is not None and name not in outer.locals:
+            outer = outer.parent
+        return outer is not None and not outer.reached
+    return True
 
 
 def is_held(method: FunctionInfo, project: Project, *, compiled: bool) -> bool:
@@ -183,12 +195,9 @@ def _default_of(node: ast.expr, function: FunctionInfo, project: Project) -> int
     for cls in project.mro(function.owner):
         for method, statement in cls.stores.get(node.attr, ()):
             if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Name):
-                arguments = method.node.args
-                named = [*arguments.posonlyargs, *arguments.args]
-                defaults = dict(zip([one.arg for one in reversed(named)], reversed(arguments.defaults), strict=False))
-                default = defaults.get(statement.value.id)
-                if isinstance(default, ast.Constant) and type(default.value) is int:
-                    return default.value
+                default = _written_or_default(statement.value, method)
+                if default is not None:
+                    return default
     return None
 
 
@@ -199,9 +208,40 @@ def _runs_a_few_times(event: Change, project: Project) -> bool:
             return True
         if any(isinstance(node, ast.In | ast.NotIn) for node in ast.walk(test)):
             return True  # once for every key, and the same calls bring the same keys
-        if _compares_with(test, event, event.function, project, most=LIMIT) or _closes(test, block, event.statement):
+        bounded = _compares_with(test, event, event.function, project, most=LIMIT)
+        if (bounded and not _starts_far(event, project)) or _closes(test, block, event.statement):
             return True
     return False
+
+
+def _starts_far(event: Change, project: Project) -> bool:
+    """Whether a count goes down from a number so large that Dynamo gives up before it ends."""
+    statement = event.statement
+    down = isinstance(statement, ast.AugAssign) and isinstance(statement.op, ast.Sub)
+    start = _start(state_name(event), event.function, project) if down else None
+    return start is not None and start > LIMIT
+
+
+def _start(name: str, function: FunctionInfo, project: Project) -> int | None:
+    """The number that the constructor sets an attribute to, where it is known."""
+    for cls in project.mro(function.owner) if function.owner is not None else ():
+        for method, statement in cls.stores.get(name, ()):
+            if method.name == "__init__" and isinstance(statement, ast.Assign):
+                return _written_or_default(statement.value, method)
+    return None
+
+
+def _written_or_default(value: ast.expr, function: FunctionInfo) -> int | None:
+    """The int that an expression is, or that a parameter is unless the caller says otherwise."""
+    if isinstance(value, ast.Name):
+        arguments = function.node.args
+        named = [*arguments.posonlyargs, *arguments.args]
+        defaults = dict(zip([one.arg for one in reversed(named)], reversed(arguments.defaults), strict=False))
+        defaults.update(
+            (one.arg, given) for one, given in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if given
+        )
+        value = defaults.get(value.id, value)
+    return value.value if isinstance(value, ast.Constant) and type(value.value) is int else None
 
 
 def _tests_around(
@@ -252,10 +292,22 @@ def _other_changes(event: Change | InplaceChange, project: Project) -> Iterator[
     name = state_name(event)
     sort = ast.Attribute if event.home.type in ("attribute", "class") or "." in event.home.name else ast.Name
     for function in reached_functions(project, name):
-        if related(function.owner, event.function.owner, project):
+        if _may_name(function, event, sort, project):
             for node in walk_function(function.node):
                 if isinstance(node, ast.stmt) and node is not event.statement and _sets(node, name, sort):
                     yield function, node
+
+
+def _may_name(function: FunctionInfo, event: Change | InplaceChange, sort: type[ast.expr], project: Project) -> bool:
+    """Whether the name that leads to the state may lead to it in another function, too."""
+    own = event.function
+    if event.home.type == "default":
+        return function is own
+    if sort is ast.Name:
+        return function.module is own.module or isinstance(function.module.bindings.get(state_name(event)), Import)
+    if function.owner is None or own.owner is None:
+        return function.module is own.module
+    return related(function.owner, own.owner, project)
 
 
 def _sets(statement: ast.stmt, name: str, sort: type[ast.expr]) -> bool:

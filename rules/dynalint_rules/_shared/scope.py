@@ -11,9 +11,7 @@ from dynalint.analysis.events import Event
 from dynalint.analysis.index import FunctionInfo, Import, ModuleInfo
 from dynalint.analysis.kinds import UNKNOWN, Kind, Tensor
 from dynalint.analysis.project import Project
-from dynalint.analysis.source import SourceFile
-
-_LONGEST_QUOTE = 60
+from dynalint.analysis.source import SourceFile, quote
 
 
 class Refusal(Exception):  # noqa: N818 -- no error: the answer that there is no rewrite
@@ -82,14 +80,6 @@ class Scope:
 def as_tensor(kind: Kind) -> Tensor | None:
     """Return the torch tensor that `kind` certainly is, else None: not for None, not for a NumPy array."""
     return kind if isinstance(kind, Tensor) and not kind.array else None
-
-
-def quote(file: SourceFile, node: ast.expr | ast.stmt) -> str:
-    """Return the text of a node for a sentence: in backticks, on one line, cut if it is long."""
-    text = " ".join(file.segment(node).split())
-    if len(text) > _LONGEST_QUOTE:
-        text = f"{text[: _LONGEST_QUOTE - 4].rstrip()} ..."
-    return f"`{text}`"
 
 
 def torch_name(function: FunctionInfo) -> tuple[str, tuple[str, ...]]:

@@ -10,8 +10,8 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.index import ClassInfo, FunctionInfo, ModuleInfo
 from dynalint.analysis.kinds import UNKNOWN, Kind
 from dynalint.analysis.project import Project
-from dynalint.analysis.source import SourceFile
-from dynalint_rules._shared.scope import Refusal, quote
+from dynalint.analysis.source import SourceFile, quote
+from dynalint_rules._shared.scope import Refusal
 
 _BY_NAME = frozenset({"getattr", "setattr", "hasattr", "delattr", "attrgetter", "__getattr__", "__setattr__"})
 _HOOKS = ("__setattr__", "__getattribute__", "__delattr__", "__slots__")

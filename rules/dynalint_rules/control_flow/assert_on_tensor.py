@@ -8,12 +8,13 @@ from collections.abc import Iterable
 from dynalint.analysis.events import Branch, Call, Event
 from dynalint.analysis.kinds import only_tensor
 from dynalint.analysis.project import Project
+from dynalint.analysis.source import quote
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.checks import is_constant_message
 from dynalint_rules._shared.decide import rewrite_decision
 from dynalint_rules._shared.decision import asks_tensor, decision_of, operand_of
 from dynalint_rules._shared.examples import forward
-from dynalint_rules._shared.scope import Refusal, Scope, quote
+from dynalint_rules._shared.scope import Refusal, Scope
 
 
 class AssertOnTensor(Rule):

@@ -8,12 +8,13 @@ from collections.abc import Iterable
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Branch, Event
 from dynalint.analysis.project import Project
+from dynalint.analysis.source import quote
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.choice import finished
 from dynalint_rules._shared.decision import Decision, asks_tensor, decision_of, operand_of, thing
 from dynalint_rules._shared.effects import effects_of, is_pure
 from dynalint_rules._shared.examples import forward
-from dynalint_rules._shared.scope import Refusal, Scope, as_tensor, quote
+from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
 from dynalint_rules._shared.sides import Side, alias_conditions, gradient_conditions, reads_of, tensor_conditions
 from dynalint_rules._shared.text import atom
 from dynalint_rules._shared.truth import truth_of

@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Branch, Call, Event
 from dynalint.analysis.project import Project
+from dynalint.analysis.source import quote
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.checks import is_constant_message
 from dynalint_rules._shared.decide import rewrite_decision
 from dynalint_rules._shared.decision import Decision, asks_tensor, decision_of, operand_of
 from dynalint_rules._shared.examples import forward
-from dynalint_rules._shared.scope import quote
 
 _VALUE = (
     "its result is a Python bool, which its readers may need; if a tensor will do, compare with `==` and reduce with "

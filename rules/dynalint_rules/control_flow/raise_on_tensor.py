@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 from dynalint.analysis.events import Branch, Event
 from dynalint.analysis.project import Project
+from dynalint.analysis.source import quote
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.decide import rewrite_decision
 from dynalint_rules._shared.decision import Decision, asks_tensor, decision_of, is_guard, operand_of
 from dynalint_rules._shared.examples import forward
-from dynalint_rules._shared.scope import quote
 
 
 class RaiseOnTensor(Rule):

@@ -233,7 +233,7 @@ class GlobalCounter(Rule):
                 @torch.compile
                 def scale(x):
                     global TIME
-                    TIME += 0.5
+                    TIME += 0.5  # DYN507
                     return x * TIME
             """,
             target="scale",

@@ -12,7 +12,7 @@ from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.deques import deque_limits
 from dynalint_rules._shared.examples import forward
-from dynalint_rules._shared.growth import LIMIT, is_held, mentions, same, settles, state_name
+from dynalint_rules._shared.growth import LIMIT, is_there_before, mentions, same, settles, state_name
 
 _GROWING = frozenset({"append", "appendleft", "extend", "extendleft", "insert", "iadd"})
 _PLACES = {
@@ -95,7 +95,7 @@ class GrowingContainer(Rule):
         assert isinstance(event, ContainerChange | StateChange)
         place = _PLACES.get(event.home.type)
         grows = _grows(event, project) if isinstance(event, ContainerChange) else _is_prolonged(event)
-        if place is not None and grows and _is_there_before(event, project) and not settles(event, project):
+        if place is not None and grows and is_there_before(event, project) and not settles(event, project):
             shown = place.format(event.home.name)
             yield Violation(
                 event.statement,
@@ -412,10 +412,6 @@ class GrowingContainer(Rule):
             ),
         ),
     )
-
-
-def _is_there_before(event: ContainerChange | StateChange, project: Project) -> bool:
-    return event.home.type != "attribute" or is_held(event.function, project, compiled=True)
 
 
 def _grows(event: ContainerChange, project: Project) -> bool:

@@ -465,7 +465,7 @@ class PythonCounter(Rule):
             name="float-becomes-dynamic",
             code=forward(
                 """
-                self.time += 0.5
+                self.time += 0.5  # DYN507
                 return self.fc(x) * self.time
                 """,
                 init="self.fc = nn.Linear(8, 8)\nself.time = 0.0",

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
+from dynalint.analysis.source import quote
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
-from dynalint_rules._shared.scope import quote
 
 _ALL = 99
 # Positions (without a receiver) from the first to before the second that take sizes or counts, and such keywords.

@@ -1,0 +1,1 @@
+"""DYN3xx: shapes that depend on data."""

@@ -1,0 +1,271 @@
+"""DYN301: the elements of a tensor that a mask selects."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from dynalint.analysis.events import Call, Event, Subscript
+from dynalint.analysis.project import Project
+from dynalint.analysis.source import quote
+from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
+from dynalint_rules._shared.examples import forward
+from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.selection import reads_by_mask, target_of
+from dynalint_rules._shared.settings import captures_shapes
+
+_SELECTING = frozenset({"torch.masked_select", "Tensor.masked_select"})
+_DECLINED = (
+    "the number of selected elements depends on data; keep the full shape and let `torch.where` put a neutral value "
+    "where nothing is selected, or set `torch._dynamo.config.capture_dynamic_output_shape_ops = True`"
+)
+
+
+class MaskRead(Rule):
+    """Take out of a tensor the elements that a mask selects.
+
+    ## What it flags
+    `x[mask]`, `x[:, mask]`, `x[x > 0]` and the like, where the index is a tensor of bools (or a list of bools), and
+    `masked_select`, in code that is compiled. Not flagged: an index of whole numbers (`x[ids]`), `torch.where` with
+    three arguments, `masked_fill`, `x[mask] = 0.0`, which stores one value and is traced, masks whose dtype is not
+    known, and projects that set `torch._dynamo.config.capture_dynamic_output_shape_ops = True`. A read that is stored
+    back by the same mask is DYN302.
+
+    ## Why
+    How many elements come out depends on the data, so the result has a shape that Dynamo cannot know. It ends the
+    graph before the read, and what follows is compiled again as the number changes. A mask that is constant (an
+    `eye`, a triangle) breaks like any other, since Dynamo does not look at its values.
+
+    ## Example
+    ```python
+    def forward(self, x, mask):
+        return x[mask].sum()
+    ```
+
+    Use instead:
+    ```python
+    def forward(self, x, mask):
+        return torch.where(mask, x, 0).sum()
+    ```
+
+    ## How it is rewritten
+    `x[mask].sum()` becomes `torch.where(mask, x, 0).sum()`, and `x[mask].mean()` becomes
+    `torch.where(mask, x, 0).sum() / mask.sum()`. Anything else needs a neutral value that suits what is done with
+    the elements (minus infinity before a maximum, `ignore_index` in a loss), which is for a person to say.
+
+    ## When the rewrite is not exact
+    The sum runs over more elements, in another order, so the last digits may differ. The fix is `unsafe` for that
+    reason, and asks for a mask with as many dimensions as the tensor.
+
+    ## How Dynamo words it
+    GB0036: `Dynamic shape operator`, "Operator `aten.nonzero.default`'s output shape depends on input Tensor data". For
+    a mask without dimensions GB0033: `Data dependent operator`.
+
+    ## References
+    - https://docs.pytorch.org/docs/stable/compile/programming_model.graph_breaks_index.html
+    - https://docs.pytorch.org/docs/stable/generated/torch.where.html
+    """
+
+    code = "DYN301"
+    name = "mask-read"
+    summary = "as many elements as a mask selects have a shape that depends on data, which ends the graph"
+    severity = "warning"
+    gb = ("GB0036", "GB0033")
+    events = (Subscript, Call)
+    calls = _SELECTING
+
+    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+        """Flag each read by a mask, unless its statement stores by the same mask."""
+        if captures_shapes(project):
+            return
+        if isinstance(event, Subscript):
+            if not reads_by_mask(event) or target_of(event) is not None:
+                return
+        elif not isinstance(event, Call) or event.callee not in _SELECTING:
+            return
+        yield Violation(
+            event.node,
+            f"{quote(event.function.file, event.node)} has as many elements as the mask selects, which ends the graph",
+            help="keep the full shape and choose by `torch.where(mask, x, neutral)`",
+        )
+
+    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+        """Sum, or average, over the full shape with zeros in the place of what is not selected."""
+        if isinstance(event, Subscript):
+            try:
+                rewrite = _reduced(Scope.of(event, project), event)
+            except Refusal as refusal:
+                return Declined(str(refusal))
+            if rewrite is not None:
+                return rewrite
+        return Declined(_DECLINED)
+
+    examples = (
+        Example(
+            name="comparison",
+            code=forward("""
+                h = self.fc(x)
+                return h[h > 0]  # DYN301
+            """),
+            declined="depends on data",
+        ),
+        Example(
+            name="sum",
+            code=forward("""
+                h = self.fc(x)
+                return h[x > 0].sum()  # DYN301
+            """),
+            fixed=forward("""
+                h = self.fc(x)
+                return torch.where(x > 0, h, 0).sum()
+            """),
+            exact=False,
+        ),
+        Example(
+            name="mean",
+            code=forward("""
+                h = self.fc(x)
+                keep = (x > 0) | torch.eye(4, 8, dtype=torch.bool)
+                return h[keep].mean()  # DYN301
+            """),
+            fixed=forward("""
+                h = self.fc(x)
+                keep = (x > 0) | torch.eye(4, 8, dtype=torch.bool)
+                return torch.where(keep, h, 0).sum() / keep.sum()
+            """),
+            exact=False,
+        ),
+        Example(
+            name="buffer",
+            code=forward(
+                "return self.fc(x)[~self.diagonal].view(4, -1)  # DYN301",
+                init="""
+                    self.fc = nn.Linear(8, 4)
+                    self.register_buffer("diagonal", torch.eye(4, dtype=torch.bool))
+                """,
+            ),
+            declined="depends on data",
+        ),
+        Example(
+            name="rows-of-two-tensors",
+            code=forward("""
+                h = self.fc(x)
+                valid = torch.isfinite(x).all(-1)
+                loss = (h[valid] - x[valid]).abs()  # DYN301
+                return loss.mean()
+            """),
+        ),
+        Example(
+            name="beside-other-indices",
+            code=forward("""
+                first = x[0].ne(0).to(x.device)
+                return self.fc(x)[:, first]  # DYN301
+            """),
+        ),
+        Example(
+            name="masked-select",
+            code=forward("""
+                h = self.fc(x)
+                return torch.masked_select(h, x > 0).sum() + h.masked_select(x < 1).sum()  # DYN301
+            """),
+        ),
+        Example(
+            name="mask-without-dimensions",
+            code=forward("""
+                h = self.fc(x)
+                return h[x.sum() > 0]  # DYN301
+            """),
+        ),
+        Example(
+            name="list-of-bools",
+            code=forward("""
+                h = self.fc(x)
+                return h[[True, False, True, False]]  # DYN301
+            """),
+        ),
+        Example(
+            name="numpy",
+            code=forward(
+                """
+                values = x.numpy()
+                return self.fc(x) + torch.from_numpy(values[values > 0]).sum()  # DYN301
+                """,
+                head="import numpy as np",
+            ),
+        ),
+        Example(
+            name="mask-of-a-helper",
+            code=forward(
+                """
+                mask = padding(x)
+                return self.fc(x)[mask]  # DYN301
+                """,
+                head="""
+                    def padding(x):
+                        return x.sum(-1) != 0
+                """,
+            ),
+        ),
+        Example(
+            name="read-for-its-number",
+            code=forward("""
+                h = self.fc(x)
+                if h[x > 100].numel() > 3:  # DYN301
+                    h = h * 2
+                return h
+            """),
+        ),
+        Example(
+            name="full-shape",
+            code=forward("""
+                h = self.fc(x)
+                mask = x > 0
+                h = torch.where(mask, h, 0.0) + h.masked_fill(mask, 1.0)
+                return h * mask
+            """),
+        ),
+        Example(
+            name="stored-value",
+            code=forward("""
+                h = self.fc(x).detach()
+                h[h > 0] = 1.0
+                h[x[:, 0] > 0, :2] = 0.0
+                return h
+            """),
+        ),
+        Example(
+            name="whole-numbers",
+            code=forward("""
+                h = self.fc(x)
+                order = (x > 0).sum(-1).argsort()
+                return h[order] + h[(x[:, 0] > 0).long()]
+            """),
+        ),
+    )
+
+
+def _reduced(scope: Scope, event: Subscript) -> Rewrite | None:
+    """The rewrite of `x[mask].sum()` and `x[mask].mean()`, None where something else is done with the elements."""
+    node, call = event.node, None
+    attribute = scope.parents.get(node)
+    if isinstance(attribute, ast.Attribute) and attribute.attr in ("sum", "mean"):
+        call = scope.parents.get(attribute)
+    if not isinstance(attribute, ast.Attribute) or not isinstance(call, ast.Call) or call.func is not attribute:
+        return None
+    mask, tensor = scope.tensor(node.slice), scope.tensor(node.value)
+    if call.args or call.keywords or mask is None or tensor is None:
+        return None
+    chosen = scope.text(node.slice)
+    text = f"{scope.torch}.where({chosen}, {scope.text(node.value)}, 0).sum()"
+    if attribute.attr == "mean":
+        if not isinstance(node.slice, ast.Name):
+            raise Refusal(f"give the mask {scope.quote(node.slice)} a name first: the mean divides by its sum")
+        text = f"{text} / {chosen}.sum()"
+        if isinstance(scope.parents.get(call), ast.BinOp | ast.UnaryOp | ast.Attribute | ast.Subscript):
+            text = f"({text})"
+    start, end = scope.file.span(call)
+    conditions = ["the sum is taken in another order, so its last digits may differ"]
+    if mask.rank is None or mask.rank != tensor.rank:
+        conditions.append("the mask has as many dimensions as the tensor")
+    title = f"Take the {attribute.attr} of the full shape, with zeros where nothing is selected"
+    return Rewrite(title, "unsafe", (Replacement(scope.file, start, end, text),), tuple(conditions), scope.imports)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache
 
 from dynalint.analysis import kinds as k
@@ -48,6 +49,8 @@ _DTYPE_CLASSES: dict[str, DType] = {
 }
 
 _DIGITS = "0123456789"
+# Make a tensor on the CPU of the numbers that they are given.
+_FROM_NUMBERS = ("torch.tensor", "torch.as_tensor")
 # Methods of tensors that take a dtype, or a tensor of that dtype, by position.
 _CONVERSIONS = ("torch.Tensor.to", "torch.Tensor.type", "torch.Tensor.type_as")
 
@@ -210,7 +213,25 @@ def torch_call(
         given = _given_dtype(entry.name, args, keywords)
         if given is not None:
             kind = k.Tensor(given[0], kind.rank)
+        if _is_foreseen(entry.name, overload, tensors, args, keywords):
+            kind = replace(kind, foreseen=True)
     return kind
+
+
+def _is_foreseen(
+    name: str, overload: torch_api.Overload, tensors: list[k.Tensor], args: list[Kind], keywords: dict[str, Kind]
+) -> bool:
+    """Whether tracing knows the value that a call gives: one element on the CPU, of Python numbers alone."""
+    if "device" in keywords or not (tensors or args) or not all(tensor.foreseen for tensor in tensors):
+        return False
+    if name in _FROM_NUMBERS:
+        given = args[0] if args else UNKNOWN
+        if isinstance(given, k.Sequence) and given.items is not None and len(given.items) == 1:
+            given = given.items[0]
+        return k.is_number(given) or (isinstance(given, k.Tensor) and given.foreseen)
+    numbers = (one for one in (*args, *keywords.values()) if not isinstance(one, k.Tensor))
+    plain = all(isinstance(member, k.Value) for number in numbers for member in number.members)
+    return "elementwise" in overload.flags and name not in _CONVERSIONS and plain
 
 
 def _number_types(kinds: Iterable[Kind]) -> list[DType | None]:

@@ -62,7 +62,8 @@ class Tensor(Kind):
     """A torch tensor. `dtype` is its class of dtypes, `rank` its number of dimensions, None where not known.
 
     `origin` tells a registered buffer or parameter of a module from other tensors; `name` is its attribute name.
-    `array` marks a NumPy array, which Dynamo traces like a tensor.
+    `array` marks a NumPy array, which Dynamo traces like a tensor. `foreseen` marks one element on the CPU that comes
+    from Python numbers alone: tracing knows its value, and torch's own functions take it as a size.
     """
 
     dtype: DType | None = None
@@ -70,6 +71,7 @@ class Tensor(Kind):
     origin: Literal["buffer", "parameter", "attribute"] | None = None
     name: str | None = None
     array: bool = False
+    foreseen: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,6 +310,7 @@ def _merge_tensors(left: Tensor, right: Tensor) -> Tensor:
         origin=left.origin if left.origin == right.origin else None,
         name=left.name if left.name == right.name else None,
         array=left.array and right.array,
+        foreseen=left.foreseen and right.foreseen,
     )
 
 

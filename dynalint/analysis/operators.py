@@ -31,7 +31,7 @@ def unary(op: ast.unaryop, operand: Kind) -> Kind:
     results: list[Kind] = []
     for one in operand.members:
         if isinstance(one, k.Tensor):
-            results.append(k.Tensor(one.dtype, one.rank, array=one.array))
+            results.append(k.Tensor(one.dtype, one.rank, array=one.array, foreseen=one.foreseen))
         elif isinstance(one, k.Unknown):
             results.append(one)
         elif isinstance(one, k.Value) and one.type in _NUMBERS:
@@ -78,14 +78,17 @@ def _tensor_binary(op: ast.operator, left: Kind, right: Kind) -> Kind:
     ranks = [_rank(side) for side in (left, right)]
     rank = 0 if ranks == [0, 0] else None
     array = all(isinstance(side, k.Value) or (isinstance(side, k.Tensor) and side.array) for side in (left, right))
-    if isinstance(op, ast.Div):
-        dtype: DType | None = "complex" if "complex" in dtypes else "float" if None not in dtypes else None
-        return k.Tensor(dtype, rank, array=array)
     left_dtype, right_dtype = dtypes
-    if left_dtype is None or right_dtype is None:
-        return k.Tensor(None, rank, array=array)
-    wider = left_dtype if _DTYPE_RANK[left_dtype] >= _DTYPE_RANK[right_dtype] else right_dtype
-    return k.Tensor(wider, rank, array=array)
+    dtype: DType | None = None
+    if isinstance(op, ast.Div):
+        dtype = "complex" if "complex" in dtypes else "float" if None not in dtypes else None
+    elif left_dtype is not None and right_dtype is not None:
+        dtype = left_dtype if _DTYPE_RANK[left_dtype] >= _DTYPE_RANK[right_dtype] else right_dtype
+    return k.Tensor(dtype, rank, array=array, foreseen=_foreseen(left) and _foreseen(right))
+
+
+def _foreseen(kind: Kind) -> bool:
+    return kind.foreseen if isinstance(kind, k.Tensor) else isinstance(kind, k.Value)
 
 
 def _dtype(kind: Kind) -> DType | None:
@@ -140,7 +143,8 @@ def _compare(op: ast.cmpop, left: Kind, right: Kind) -> Kind:
             return k.BOOL  # `t == None`, `t == "auto"`: no elements to compare with
         ranks = [_rank(side) for side in (left, right)]
         array = all(side.array for side in tensors)
-        return k.Tensor("bool", 0 if ranks == [0, 0] else None, array=array)
+        foreseen = _foreseen(left) and _foreseen(right)
+        return k.Tensor("bool", 0 if ranks == [0, 0] else None, array=array, foreseen=foreseen)
     if isinstance(left, k.Value) and isinstance(right, k.Value):
         fold = _FOLDED.get(type(op))
         source = left.source if k.SOURCE_RANK[left.source] >= k.SOURCE_RANK[right.source] else right.source

@@ -206,6 +206,28 @@ class TensorAsSize(Rule):
             """),
         ),
         Example(
+            name="made of numbers",
+            code=forward("""
+                half = torch.div(x.shape[0], 2, rounding_mode="trunc")
+                groups = torch.min(torch.as_tensor(2), torch.tensor([x.shape[0]]))
+                wide = torch.ceil(torch.tensor(2.5)).int() + 1
+                return self.fc(x).view(half, 2, -1).sum() + x.reshape(groups, -1).sum() + torch.zeros(wide, 4)
+            """),
+        ),
+        Example(
+            name="made of data among numbers",
+            code=forward("""
+                n = torch.tensor(2) + (x > 100).sum()
+                return self.fc(x).sum() + torch.zeros(n, 4)  # DYN204
+            """),
+        ),
+        Example(
+            name="made of many numbers",
+            code=forward("""
+                return self.fc(x).sum() + torch.zeros(torch.tensor([2, 3]).sum(), 4)  # DYN204
+            """),
+        ),
+        Example(
             name="tensor-as-value",
             code=forward("""
                 top = self.fc(x).max()
@@ -228,8 +250,14 @@ def _sizes(event: Call) -> Iterator[tuple[ast.expr, k.Kind]]:
 
 def _holds_tensor(kind: k.Kind) -> bool:
     if isinstance(kind, k.Sequence) and kind.type in ("list", "tuple"):
-        return any(k.only_tensor(item) is not None for item in kind.items or (kind.element,))
-    return k.only_tensor(kind) is not None
+        return any(_is_read(item) for item in kind.items or (kind.element,))
+    return _is_read(kind)
+
+
+def _is_read(kind: k.Kind) -> bool:
+    """Whether a size is a tensor of which tracing does not know the value."""
+    tensor = k.only_tensor(kind)
+    return tensor is not None and not tensor.foreseen
 
 
 def _is_read_before(event: Call, node: ast.expr, project: Project) -> bool:

@@ -61,7 +61,10 @@ class TolistOfTensor(Rule):
 
     def check(self, event: Event, project: Project) -> Iterable[Violation]:
         """Flag `.tolist()` of what is certainly a tensor."""
-        if not isinstance(event, Call) or event.receiver is None or k.only_tensor(event.receiver) is None:
+        if not isinstance(event, Call) or event.receiver is None:
+            return
+        tensor = k.only_tensor(event.receiver)
+        if tensor is None or (tensor.foreseen and tensor.dtype != "float"):
             return
         if not leads_to_raise(event, project):
             yield Violation(
@@ -80,6 +83,13 @@ class TolistOfTensor(Rule):
         return Declined("a list of numbers cannot stay in the graph; index or unbind the tensor and go on with tensors")
 
     examples = (
+        Example(
+            name="of one number",
+            code=forward("""
+                rows = torch.tensor(x.shape[0]).tolist()
+                return self.fc(x).view(rows, -1)
+            """),
+        ),
         Example(
             name="loop",
             code=forward("""

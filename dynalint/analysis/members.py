@@ -12,6 +12,7 @@ from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join
 from dynalint.analysis.signatures import has_decorator
 
+
 def member(frame: Frame, owner: Kind, name: str) -> Kind:  # noqa: C901 - one case after the other
     """Return the kind of an attribute; alternatives that do not have it (None) do not count."""
     if isinstance(owner, k.Union):

@@ -51,7 +51,14 @@ def test_one_rule_per_file() -> None:
 
 
 def test_codes_are_those_of_the_family() -> None:
-    families = {"control_flow": "DYN1", "tensor_to_python": "DYN2", "side_effects": "DYN4", "state": "DYN5"}
+    families = {
+        "control_flow": "DYN1",
+        "tensor_to_python": "DYN2",
+        "shapes": "DYN3",
+        "side_effects": "DYN4",
+        "state": "DYN5",
+        "torch_interfaces": "DYN6",
+    }
     for rule in all_rules():
         family = type(rule).__module__.split(".")[1]
         assert re.fullmatch(rf"{families.get(family, 'DYN')}\d+", rule.code), f"{rule.code} in {family}"

@@ -1,0 +1,68 @@
+"""Which of two places of a function is always reached first."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+
+
+def always_before(first: ast.AST, second: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:
+    """Whether `first` has run whenever `second` is reached, if loops are taken to run at least once.
+
+    Both are expressions of the same function; code inside comprehensions and lambdas counts where it stands.
+    """
+    statement = _statement(second, parents)
+    if _statement(first, parents) is statement:
+        return _start(first) < _start(second)
+    node: ast.AST | None = statement
+    while node is not None:
+        parent = parents.get(node)
+        if parent is None:
+            return False
+        if isinstance(parent, ast.If | ast.While) and _inside(first, parent.test, parents):
+            return True
+        for earlier in _earlier(node, parent):
+            if _inside(first, earlier, parents) and _always_runs(first, earlier, parents):
+                return True
+        node = parent
+    return False
+
+
+def _statement(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> ast.AST:
+    while not isinstance(node, ast.stmt) and node in parents:
+        node = parents[node]
+    return node
+
+
+def _start(node: ast.AST) -> tuple[int, int]:
+    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+
+
+def _earlier(node: ast.AST, parent: ast.AST) -> list[ast.stmt]:
+    """Return the statements that stand before `node` in its own block."""
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(parent, name, None)
+        if isinstance(block, list) and node in block:
+            return block[: block.index(node)]
+    return []
+
+
+def _inside(node: ast.AST, outer: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:
+    current: ast.AST | None = node
+    while current is not None and current is not outer:
+        current = parents.get(current)
+    return current is outer
+
+
+def _always_runs(node: ast.AST, outer: ast.stmt, parents: Mapping[ast.AST, ast.AST]) -> bool:
+    """Whether running `outer` runs `node` inside it: no branch, handler or nested function stands between."""
+    while node is not outer:
+        parent = parents[node]
+        if isinstance(parent, ast.If | ast.IfExp) and node is not parent.test:
+            return False
+        if isinstance(parent, ast.ExceptHandler | ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            return False
+        if isinstance(parent, ast.BoolOp) and node is not parent.values[0]:
+            return False
+        node = parent
+    return True

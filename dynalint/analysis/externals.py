@@ -368,9 +368,19 @@ def _numpy(name: str, args: list[Kind], keywords: dict[str, Kind]) -> Kind:
         return k.Tensor(array=True) if args else k.FLOAT
     tensors = tensors_in(args)
     if tensors:
-        return k.Tensor(tensors[0].dtype if len(tensors) == 1 else None, array=True)
+        return _numpy_of_arrays(name, args)
     if args and all(k.is_number(argument) for argument in args):
         last = name.rpartition(".")[2]
         if last in ("sqrt", "log", "log2", "exp", "ceil", "floor", "prod", "power", "abs", "cos", "sin", "round"):
             return k.FLOAT
     return UNKNOWN
+
+
+def _numpy_of_arrays(name: str, args: list[Kind]) -> Kind:
+    """NumPy on arrays, as far as torch has a function of that name, which Dynamo traces it by."""
+    last = name.rpartition(".")[2]
+    entry = torch_api.function(f"torch.{last}")
+    kind = k.TENSOR if entry is None else torch_call(entry, None, args, {}, starred=False)
+    if isinstance(kind, k.Sequence) and last in ("where", "nonzero"):
+        return k.Sequence("tuple", k.Tensor("int", array=True))
+    return k.Tensor(kind.dtype if isinstance(kind, k.Tensor) else None, array=True)

@@ -203,7 +203,7 @@ def _default_of(node: ast.expr, function: FunctionInfo, project: Project) -> int
 
 def _runs_a_few_times(event: Change, project: Project) -> bool:
     """Whether a test around the change closes itself: by a bound on the state, or by a flag that its block sets."""
-    for test, block in _tests_around(event.statement, event.function, project):
+    for test, block in tests_around(event.statement, event.function, project):
         if isinstance(event, ContainerChange) and _asks(test, state_name(event)):
             return True
         if any(isinstance(node, ast.In | ast.NotIn) for node in ast.walk(test)):
@@ -244,7 +244,7 @@ def _written_or_default(value: ast.expr, function: FunctionInfo) -> int | None:
     return value.value if isinstance(value, ast.Constant) and type(value.value) is int else None
 
 
-def _tests_around(
+def tests_around(
     statement: ast.stmt, function: FunctionInfo, project: Project
 ) -> Iterator[tuple[ast.expr, list[ast.stmt]]]:
     """Yield the tests of the `if`s and `while`s around a statement, each with the block that holds the statement."""
@@ -340,7 +340,7 @@ def _ends_growth(statement: ast.stmt, function: FunctionInfo, event: Change, pro
         return True
     waits = [
         test
-        for test, _ in _tests_around(statement, function, project)
+        for test, _ in tests_around(statement, function, project)
         if any(isinstance(node, ast.Compare) and mentions(node, state_name(event)) for node in ast.walk(test))
     ]
     return not waits or any(_compares_with(test, event, function, project, most=LIMIT) for test in waits)

@@ -202,7 +202,7 @@ class GlobalCounter(Rule):
                     @torch.compile
                     def scale(x):
                         nonlocal calls
-                        calls += 1
+                        calls += 1  # DYN507
                         return x * calls
 
                     return scale

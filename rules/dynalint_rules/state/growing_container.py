@@ -345,7 +345,7 @@ class GrowingContainer(Rule):
                 """
                 size = x.shape[-1]
                 if size not in self.masks:
-                    self.masks[size] = torch.ones(size)
+                    self.masks[size] = torch.ones(size)  # DYN508
                 return self.fc(x) * self.masks[size]
                 """,
                 init="self.fc = nn.Linear(8, 8)\nself.masks = {}",

@@ -476,7 +476,7 @@ class PythonCounter(Rule):
             code=forward(
                 """
                 if not self.seen:
-                    self.seen = True
+                    self.seen = True  # DYN508
                 return self.fc(x)
                 """,
                 init="self.fc = nn.Linear(8, 8)\nself.seen = False",
@@ -531,7 +531,7 @@ class PythonCounter(Rule):
                 """
                 size = x.shape[0]
                 if size not in self.sizes:
-                    self.sizes[size] = True
+                    self.sizes[size] = True  # DYN508
                     self.distinct += 1
                 return self.fc(x)
                 """,
@@ -561,7 +561,7 @@ class PythonCounter(Rule):
 
                     @torch.compile
                     def draw(self, x):
-                        self.draws += 1
+                        self.draws += 1  # DYN507
                         return x * self.draws
             """,
             target="Sampler().draw",

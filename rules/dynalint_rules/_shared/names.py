@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dynalint.analysis import kinds as k
 from dynalint.analysis.index import walk_function
 from dynalint.analysis.kinds import NOTHING, Kind, join
+from dynalint.analysis.subscripts import is_mask
 from dynalint_rules._shared.scope import Scope
 
 # Methods that return their own tensor, or one that shares its memory, at least for some arguments.
@@ -203,6 +204,9 @@ def _is_read_only(scope: Scope, node: ast.Name, parent: ast.AST | None) -> bool:
         if isinstance(use, ast.Call) and use.func is parent:
             return parent.attr not in _VIEWS
         return parent.attr in ("shape", "dtype", "device", "ndim", "requires_grad")
+    if isinstance(parent, ast.Subscript):
+        # A store keeps nothing, and a read by a mask copies.
+        return parent.slice is node or isinstance(parent.ctx, ast.Store) or is_mask(scope.kind(parent.slice))
     if isinstance(parent, ast.Call) and node in parent.args:
         return makes_tensor(scope, parent)
     return False

@@ -30,7 +30,10 @@ def container_method(
             frame.emit(ContainerChange, node, home=receiver.home, container=receiver, method=name, args=tuple(args))
         if isinstance(node.func, ast.Attribute):
             rebind(frame, node.func.value, changed(receiver, name, args))
-    return _dictionary(receiver, name, args) if isinstance(receiver, k.Dictionary) else _sequence(receiver, name, args)
+    if isinstance(receiver, k.Sequence):
+        return _sequence(receiver, name, args)
+    result = _dictionary(receiver, name, args)
+    return k.held_in(receiver, result) if name in ("get", "setdefault") else result
 
 
 def changed(receiver: k.Sequence | k.Dictionary, name: str, args: list[Kind]) -> Kind:
@@ -74,6 +77,8 @@ def _dictionary(receiver: k.Dictionary, name: str, args: list[Kind]) -> Kind:
         known = receiver.get(key.constant) if isinstance(key, k.Value) and key.constant is not k.MISSING else None
         if known is not None and receiver.home is None:
             return known
+        if name == "setdefault" and len(args) > 1:
+            return join(receiver.value, args[1])
         return join(value, args[1] if len(args) > 1 else NONE) if name == "get" else join_all([value, *args[1:]])
     keys = join_all([k.constant(key) for key, _ in receiver.items]) if receiver.items else UNKNOWN
     if name == "values":

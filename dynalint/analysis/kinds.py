@@ -21,7 +21,8 @@ HomeType = Literal["attribute", "class", "global", "closure", "default", "argume
 _MOST_MEMBERS = 6
 _MOST_ITEMS = 24
 _DEEPEST = 5
-_MUTABLE = frozenset({"list", "dict", "set", "deque", "defaultdict", "OrderedDict", "Counter"})
+_ITERATORS = frozenset({"generator", "count", "range_iterator"})
+_MUTABLE = frozenset({"list", "dict", "set", "deque", "defaultdict", "OrderedDict", "Counter"}) | _ITERATORS
 
 
 class _Missing:
@@ -388,6 +389,16 @@ def is_number(kind: Kind) -> bool:
     """Whether `kind` is certainly a plain Python number (bool, int, float, complex)."""
     members = kind.members
     return all(isinstance(member, Value) and member.type in ("bool", "int", "float", "complex") for member in members)
+
+
+def held_in(outer: Sequence | Dictionary, kind: Kind) -> Kind:
+    """Return what comes out of a container: containers in one that outlives the call outlive it, too."""
+    if isinstance(kind, Union):
+        return Union(tuple(held_in(outer, member) for member in kind.alternatives))
+    if outer.home is None or not is_mutable(kind):
+        return kind
+    place = outer.home.name if outer.home.name.endswith("]") else f"{outer.home.name}[...]"
+    return with_home(kind, Home(outer.home.type, place))
 
 
 def is_mutable(kind: Kind) -> bool:

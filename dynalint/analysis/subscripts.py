@@ -81,13 +81,13 @@ def element_at(frame: Frame, base: Kind, node: ast.expr, index: Kind) -> Kind:
     if isinstance(base, k.Tensor):
         return _of_tensor(base, index)
     if isinstance(base, k.Sequence):
-        return _of_sequence(base, node, index)
+        return k.held_in(base, _of_sequence(base, node, index))
     if isinstance(base, k.Dictionary):
         if isinstance(index, k.Value) and index.constant is not k.MISSING:
             known = base.get(index.constant)
             if known is not None:
-                return known
-        return UNKNOWN if isinstance(base.value, k.Nothing) else base.value
+                return k.held_in(base, known)
+        return UNKNOWN if isinstance(base.value, k.Nothing) else k.held_in(base, base.value)
     if isinstance(base, k.Instance):
         method = frame.interpreter.project.find_method(base.cls, "__getitem__")
         return UNKNOWN if method is None else call_function(frame, k.Function(method, base), [index], {}, starred=False)

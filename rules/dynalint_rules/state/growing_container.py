@@ -31,8 +31,8 @@ class GrowingContainer(Rule):
 
     `append`, `extend`, `insert` and `+=` on a list or deque that is there before and after the call: an attribute of a
     module, a class attribute, a module global, a variable of the enclosing function, a mutable default argument. Also
-    a dict that gets a tensor as a key, or its own length, and a list, tuple or text that is replaced by itself plus
-    something (`self.names = self.names + [name]`).
+    a dict that gets a tensor, the `id` of an object or its own length as a key, and a list, tuple or text that is
+    replaced by itself plus something (`self.names = self.names + [name]`).
 
     Not flagged is what settles: a local container, one that the same call has made, one that is shortened or emptied
     anywhere in the compiled code, one that is only added to while it is short or lacks a key, items stored under a key
@@ -257,6 +257,55 @@ class GrowingContainer(Rule):
             declined="only you can tell",
         ),
         Example(
+            name="identity-as-key",
+            code=forward(
+                """
+                self.cache[id(x)] = 1  # DYN503
+                return self.fc(x)
+                """,
+                init="self.fc = nn.Linear(8, 8)\nself.cache = {}",
+            ),
+            inputs="[(torch.randn(4, 8),) for _ in range(12)]",
+            declined="only you can tell",
+        ),
+        Example(
+            name="list-in-a-dict",
+            code=forward(
+                """
+                y = self.fc(x)
+                self.seen.setdefault("y", []).append(y.detach())  # DYN503
+                return y
+                """,
+                init="self.fc = nn.Linear(8, 8)\nself.seen = {}",
+            ),
+            declined="only you can tell",
+        ),
+        Example(
+            name="list-in-a-list",
+            code=forward(
+                """
+                y = self.fc(x)
+                self.maps[0].append(y.detach())  # DYN503
+                return y
+                """,
+                init="self.fc = nn.Linear(8, 8)\nself.maps = [[], []]",
+            ),
+            declined="only you can tell",
+        ),
+        Example(
+            name="new-list-in-a-dict",
+            code=forward(
+                """
+                self.seen["y"] = []
+                for _ in range(3):
+                    x = self.fc(x)
+                    self.seen["y"].append(x)
+                return torch.stack(self.seen["y"])
+                """,
+                init="self.fc = nn.Linear(8, 8)\nself.seen = {}",
+            ),
+        ),
+        Example(
             name="long-deque",
             code=forward(
                 """
@@ -429,19 +478,20 @@ def _is_sequence(kind: Kind) -> bool:
 
 
 def _is_new_key(event: ContainerChange) -> bool:
-    """Whether an item is stored under a key that no earlier call has used: a tensor, or the number of items."""
+    """Whether an item is stored under a key that is new: a tensor, the number of items, or an identity."""
     if k.only_tensor(event.args[0]) is not None:
         return True
     statement = event.statement
-    name = state_name(event)
-    return isinstance(statement, ast.Assign) and any(
-        isinstance(target, ast.Subscript)
-        and isinstance(target.slice, ast.Call)
-        and isinstance(target.slice.func, ast.Name)
-        and target.slice.func.id == "len"
-        and mentions(target.slice, name)
-        for target in statement.targets
-    )
+    targets = statement.targets if isinstance(statement, ast.Assign) else ()
+    keys = [target.slice for target in targets if isinstance(target, ast.Subscript)]
+    return any(_differs(key, state_name(event)) for key in keys)
+
+
+def _differs(key: ast.expr, name: str) -> bool:
+    """Whether a key is the number of items of the container called `name`, or the identity of some object."""
+    if not isinstance(key, ast.Call) or not isinstance(key.func, ast.Name):
+        return False
+    return key.func.id == "id" or (key.func.id == "len" and mentions(key, name))
 
 
 def _is_prolonged(event: StateChange) -> bool:

@@ -92,6 +92,13 @@ def _same_elements(type_: str) -> Handler:
     return handler
 
 
+def _iter(frame: Frame, args: list[Kind], keywords: dict[str, Kind]) -> Kind:
+    if not args:
+        return UNKNOWN
+    ranges = isinstance(args[0], k.Sequence) and args[0].type == "range"
+    return k.Sequence("range_iterator" if ranges else "generator", element_of(args[0]))
+
+
 def _filter(frame: Frame, args: list[Kind], keywords: dict[str, Kind]) -> Kind:
     return k.Sequence("generator", k.without(element_of(args[1]), "none")) if len(args) == 2 else UNKNOWN
 
@@ -198,7 +205,7 @@ _HANDLERS: dict[str, Handler] = {
     "zip": _zip,
     "enumerate": _enumerate,
     "sorted": _same_elements("list"),
-    "iter": _same_elements("generator"),
+    "iter": _iter,
     "reversed": _reversed,
     "filter": _filter,
     "sum": _sum,

@@ -12,7 +12,7 @@ from dynalint.analysis.builtin_calls import builtin_call
 from dynalint.analysis.containers import container_method
 from dynalint.analysis.dispatch import evaluate, evaluates
 from dynalint.analysis.elements import element_of
-from dynalint.analysis.events import Call, InplaceChange
+from dynalint.analysis.events import Call, InplaceChange, Ordering
 from dynalint.analysis.externals import certain_flags, external_call, torch_call
 from dynalint.analysis.frame import Frame
 from dynalint.analysis.functions import call_function
@@ -24,6 +24,7 @@ Arguments = tuple[list[Kind], dict[str, Kind], bool]
 # Functions whose first argument is a sequence of tensors.
 _TAKING_SEQUENCES = ("cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "block_diag")
 _COMPILING = ("torch.compile", "torch._dynamo.optimize")
+_ORDERING = ("builtins.sorted", "builtins.min", "builtins.max")
 # They make a script of a module; a function they leave as it is for Dynamo, which sees through to the original.
 _SCRIPTING = ("torch.jit.script", "torch.jit.trace", "torch.jit.freeze", "torch.jit.optimize_for_inference")
 
@@ -158,6 +159,8 @@ def _external(
     result = external_call(name, args, keywords, starred=starred) if known is None else known
     _note_compiled(frame, name, args)
     _note_call(frame, node, name, None, args, keywords, result, starred=starred)
+    if name in _ORDERING and args and not starred:
+        _note_ordering(frame, node, name, k.join_all(args) if len(args) > 1 else element_of(args[0]), keywords)
     return _called_back(frame, name, args, result)
 
 
@@ -206,6 +209,14 @@ def _flags(
     return frozenset() if entry is None else certain_flags(entry, args, keywords, starred=starred)
 
 
+def _note_ordering(frame: Frame, node: ast.Call | None, name: str, elements: Kind, keywords: dict[str, Kind]) -> None:
+    """Emit that values are put in order, and call the key function with one of them."""
+    function = keywords.get("key", k.NONE)
+    key = elements if function == k.NONE else apply(frame, function, [elements], {}, None, starred=False)
+    if node is not None:
+        frame.emit(Ordering, node, callee=name, elements=elements, key=key, has_key=function != k.NONE)
+
+
 def _note_compiled(frame: Frame, name: str, args: list[Kind]) -> None:
     if name in _COMPILING and args:
         for one in args[0].members:
@@ -242,6 +253,8 @@ def _method_call(
     if isinstance(receiver, k.Tensor):
         return _tensor_method(frame, receiver, callee.name, args, keywords, node, starred=starred)
     if isinstance(receiver, k.Sequence | k.Dictionary | k.Value):
+        if isinstance(receiver, k.Sequence) and callee.name == "sort":
+            _note_ordering(frame, node, "list.sort", receiver.element, keywords)
         result = container_method(frame, receiver, callee.name, args, node)
         _note_call(frame, node, f"{receiver.type}.{callee.name}", receiver, args, keywords, result, starred=starred)
         return result

@@ -175,5 +175,59 @@ class InplaceChange(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Region(Event):
-    """A function was reached; emitted once per function, with `node` and `statement` its definition."""
+class ItemWrite(Event):
+    """An item of something outside the project is set or deleted: `os.environ["NAME"] = value`, `name` "os.environ"."""
+
+    node: ast.Subscript
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Entry(Event):
+    """A `with` statement enters `kind`; `home` says where it lives if it was there before the call."""
+
+    node: ast.expr
+    kind: Kind
+    home: Home | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Ordering(Event):
+    """Values are put in order or the first of them is looked for: `sorted`, `list.sort`, `min`, `max`, by `callee`.
+
+    `elements` are the values, `key` is what is compared: what the key function gives, or the values themselves.
+    """
+
+    node: ast.Call
+    callee: str
+    elements: Kind
+    key: Kind
+    has_key: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Operation(Event):
+    """An operator between two values that is neither arithmetic on tensors nor on plain values.
+
+    A comparison of two lists or tuples one of which holds tensors, or an operator with an instance of a class of the
+    project. `operator` is the class of the operator in `ast`; `right` is None where there is one operand.
+    """
+
+    operator: type[ast.operator | ast.unaryop | ast.cmpop]
+    left: Kind
+    right: Kind | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ClassDefinition(Event):
+    """A class is defined within the region; `node` is the statement."""
+
+    node: ast.ClassDef
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class GeneratorRoot(Event):
+    """A function that is compiled by itself is a generator; `called` tells that compiled code calls it as well."""
+
+    node: ast.FunctionDef | ast.AsyncFunctionDef
+    called: bool

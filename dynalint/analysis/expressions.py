@@ -6,6 +6,7 @@ import ast
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.dispatch import evaluate, evaluates
+from dynalint.analysis.dunders import note_comparison, operate, operate_unary
 from dynalint.analysis.elements import element_of
 from dynalint.analysis.events import Branch, BranchForm, Format, Iteration, Read
 from dynalint.analysis.frame import Frame
@@ -113,12 +114,16 @@ def _unary_op(frame: Frame, node: ast.UnaryOp) -> Kind:
         answer = truth(kind)
         return k.BOOL if answer is None else k.Value("bool", not answer)
     operand = evaluate(frame, node.operand)
-    return unary(node.op, operand)
+    operated = operate_unary(frame, node, operand)
+    return unary(node.op, operand) if operated is None else operated
 
 
 @evaluates(ast.BinOp)
 def _bin_op(frame: Frame, node: ast.BinOp) -> Kind:
     left, right = evaluate(frame, node.left), evaluate(frame, node.right)
+    operated = operate(frame, node, left, right)
+    if operated is not None:
+        return operated
     if isinstance(node.op, ast.MatMult):
         frame.note_tensor(node.left, left)
         frame.note_tensor(node.right, right)
@@ -141,6 +146,7 @@ def _compare(frame: Frame, node: ast.Compare) -> Kind:
         right = evaluate(frame, right_node)
         if isinstance(operator, ast.In | ast.NotIn):
             _membership(frame, node, left, right)
+        note_comparison(frame, node, operator, left, right)
         outcome = compare(operator, left, right)
         if index < len(node.ops) - 1:
             note_branch(frame, node, outcome, "chained-comparison")

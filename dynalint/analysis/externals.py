@@ -70,6 +70,7 @@ _CONTAINERS = {
     "builtins.frozenset": "frozenset",
     "collections.deque": "deque",
     "itertools.chain": "generator",
+    "itertools.cycle": "generator",
 }
 MODULE_LISTS = {"torch.nn.Sequential", "torch.nn.ModuleList", "torch.nn.ParameterList"}
 MODULE_DICTS = {"torch.nn.ModuleDict", "torch.nn.ParameterDict"}
@@ -271,6 +272,8 @@ def external_call(name: str, args: list[Kind], keywords: dict[str, Kind], *, sta
         return _container(_CONTAINERS[name], args, keywords)
     if name in _PASS_THROUGH and args:
         return args[-1] if name == "typing.cast" else args[0]
+    if name == "itertools.count":
+        return k.Sequence("count", k.INT)
     if name == "functools.partial" and args:
         return k.Partial(args[0], tuple(args[1:]), tuple(keywords.items()))
     if name.startswith("math."):

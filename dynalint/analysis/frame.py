@@ -22,7 +22,8 @@ class Context:
 
     `params` are the kinds it is called with, `returns` what it gives back, `exits` the attributes of `self` as it
     leaves them. `callees` are the contexts that it calls: the edges of the call graph. `users` are the contexts to run
-    again when `returns` changes, `reads` the attributes of classes that this one has asked for.
+    again when `returns` changes, `reads` the attributes of classes that this one has asked for. `yields` tells that it is
+    a generator.
     """
 
     function: FunctionInfo
@@ -34,6 +35,7 @@ class Context:
     callees: dict[Context, None] = field(default_factory=dict)
     users: dict[Context, None] = field(default_factory=dict)
     reads: set[tuple[ClassInfo, str]] = field(default_factory=set)
+    yields: bool = False
     runs: int = 0
     running: bool = False
     queued: bool = False

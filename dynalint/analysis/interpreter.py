@@ -177,6 +177,7 @@ class Interpreter:
             self._run_body(frame)
         returns = frame.returns
         if frame.yields is not NOTHING:
+            context.yields = True
             returns = k.Sequence("generator", frame.yields)
         exits = _exits(frame)
         returns = join(context.returns, k.shallow(returns)) if context.runs > 2 else k.shallow(returns)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import gc
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
 from dynalint.analysis import Analysis, AnalysisOptions
-from dynalint.analysis.events import Event
+from dynalint.analysis.events import Event, GeneratorRoot, Position
 from dynalint.analysis.frame import Context
+from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.interpreter import Interpreter
 from dynalint.analysis.project import Project
 from dynalint.analysis.region import find_roots, mark_region, run_inherited
@@ -74,14 +76,15 @@ def _analyze(
     run_inherited(project, interpreter, roots)
     contexts = mark_region(interpreter, roots)
     functions = list(dict.fromkeys(context.function for context in contexts))
-    events = _events(project, contexts)
+    events = _events(project, contexts, set(roots))
     return Analysis(project, roots, functions, events, interpreter.failures)
 
 
-def _events(project: Project, contexts: list[Context]) -> list[Event]:
+def _events(project: Project, contexts: list[Context], roots: set[FunctionInfo]) -> list[Event]:
     """The events of the checked files, once each, in the order of the files and places."""
     order = {file: index for index, file in enumerate(project.checked)}
     found: dict[tuple[object, ...], Event] = {}
+    found.update(_generators(contexts, {root for root in roots if root.file in order}))
     for context in contexts:
         if context.function.file in order:
             for key, event in context.events.items():
@@ -89,6 +92,18 @@ def _events(project: Project, contexts: list[Context]) -> list[Event]:
                 if known.condition is not None and event.condition is None:
                     found[key] = event
     return sorted(found.values(), key=lambda event: (order[event.function.file], *_place(event)))
+
+
+def _generators(contexts: list[Context], roots: set[FunctionInfo]) -> Iterator[tuple[tuple[object, ...], Event]]:
+    """The events of compiled functions that yield."""
+    called = {callee.function for context in contexts for callee in context.callees}
+    for context in contexts:
+        function, node = context.function, context.function.node
+        if function in roots and isinstance(node, ast.FunctionDef) and context.yields:
+            event = GeneratorRoot(
+                node=node, statement=node, function=function, position=Position(), called=function in called
+            )
+            yield (GeneratorRoot, node), event
 
 
 def _place(event: Event) -> tuple[int, int, str]:

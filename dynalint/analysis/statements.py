@@ -10,12 +10,13 @@ from dynalint.analysis.annotations import annotation_kind
 from dynalint.analysis.build import bind_imports
 from dynalint.analysis.dispatch import evaluate
 from dynalint.analysis.elements import element_of
+from dynalint.analysis.events import ClassDefinition, Entry
 from dynalint.analysis.expressions import note_iteration, test
 from dynalint.analysis.frame import Environment, Frame
 from dynalint.analysis.kinds import UNKNOWN, join
 from dynalint.analysis.narrowing import narrow, truth
 from dynalint.analysis.operators import binary
-from dynalint.analysis.stores import augmented_store, bind_target
+from dynalint.analysis.stores import augmented_store, bind_target, held_by, note_item
 
 # A loop whose body still changes the environment after this many rounds is left with what is known by then.
 _MOST_ROUNDS = 4
@@ -224,6 +225,7 @@ def _assert(frame: Frame, node: ast.Assert) -> bool:
 def _with(frame: Frame, node: ast.With | ast.AsyncWith) -> bool:
     for item in node.items:
         kind = evaluate(frame, item.context_expr)
+        frame.emit(Entry, item.context_expr, kind=kind, home=held_by(frame, item.context_expr))
         if item.optional_vars is not None:
             entered = kind.element if isinstance(kind, k.Sequence) and kind.type == "generator" else UNKNOWN
             bind_target(frame, item.optional_vars, entered, None)
@@ -270,6 +272,7 @@ def _function(frame: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef) -> boo
 
 
 def _class(frame: Frame, node: ast.ClassDef) -> bool:
+    frame.emit(ClassDefinition, node)
     cls = frame.interpreter.class_of(node, frame.module)
     frame.env[node.name] = UNKNOWN if cls is None else k.Class(cls)
     return True
@@ -292,7 +295,7 @@ def _delete(frame: Frame, node: ast.Delete) -> bool:
         if isinstance(target, ast.Name):
             frame.env.pop(target.id, None)
         elif isinstance(target, ast.Subscript):
-            evaluate(frame, target.value)
+            note_item(frame, target, evaluate(frame, target.value))
     return True
 
 

@@ -7,9 +7,10 @@ import ast
 from dynalint.analysis import kinds as k
 from dynalint.analysis.dispatch import evaluate
 from dynalint.analysis.elements import element_of
-from dynalint.analysis.events import ContainerChange, Event, InplaceChange, StateChange, Write
+from dynalint.analysis.events import ContainerChange, Event, InplaceChange, ItemWrite, StateChange, Write
 from dynalint.analysis.frame import Frame
 from dynalint.analysis.kinds import UNKNOWN, Home, Kind, join, widened
+from dynalint.analysis.signatures import has_decorator
 from dynalint.analysis.subscripts import note_index
 
 _OPERATORS = {
@@ -152,7 +153,7 @@ def _write_attribute(frame: Frame, target: ast.Attribute, kind: Kind, *, augment
         home = Home("class", target.attr)
         _emit_state(frame, home, widened(old), kind, augmented=augmented, reads_old=reads_old, fresh=False)
     elif isinstance(owner, k.Instance):
-        held = _held_by(frame, target.value)
+        held = held_by(frame, target.value)
         if held is not None:
             old = frame.interpreter.read_attribute(owner.cls, target.attr, frame)
             home = Home(held.type, f"{held.name}.{target.attr}")
@@ -161,12 +162,37 @@ def _write_attribute(frame: Frame, target: ast.Attribute, kind: Kind, *, augment
 
 
 def note_attribute(frame: Frame, event: type[Event], node: ast.Attribute, owner: Kind, **fields: Kind) -> None:
-    """Emit that an attribute of a tensor, or of an object outside the project, is read or set, if a rule watches it."""
+    """Emit that an attribute of a tensor, a function, or an object outside the project is read or set, if watched.
+
+    An attribute that a class of the project computes by a decorator of the standard library goes by the decorator's
+    name: "functools.cached_property".
+    """
     for one in owner.members:
-        type_ = "Tensor" if isinstance(one, k.Tensor) else one.type if isinstance(one, k.Object) else None
-        name = f"{type_}.{node.attr}"
-        if type_ is not None and frame.interpreter.watched(name) is not None:
+        name = _attribute_name(frame, one, node.attr)
+        if name is not None and frame.interpreter.watched(name) is not None:
             frame.emit(event, node, extra=name, name=name, owner=one, **fields)
+
+
+def _attribute_name(frame: Frame, owner: Kind, attribute: str) -> str | None:
+    if isinstance(owner, k.Tensor):
+        return f"Tensor.{attribute}"
+    if isinstance(owner, k.Object):
+        return f"{owner.type}.{attribute}"
+    if isinstance(owner, k.Function) and owner.receiver is None:
+        return f"function.{attribute}"
+    if isinstance(owner, k.Instance):
+        method = frame.interpreter.project.find_method(owner.cls, attribute)
+        if method is not None and has_decorator(method, "cached_property"):
+            for decorator in getattr(method.node, "decorator_list", ()):
+                kind = frame.interpreter.in_scope(decorator, method.module, None)
+                return kind.name if isinstance(kind, k.External) else None
+    return None
+
+
+def note_item(frame: Frame, node: ast.Subscript, base: Kind) -> None:
+    """Emit that an item of something outside the project is set or deleted."""
+    if isinstance(base, k.External):
+        frame.emit(ItemWrite, node, name=base.name)
 
 
 def _changes_state(frame: Frame) -> bool:
@@ -174,7 +200,7 @@ def _changes_state(frame: Frame) -> bool:
     return frame.function is not None and frame.function.name != "__init__"
 
 
-def _held_by(frame: Frame, node: ast.expr) -> Home | None:
+def held_by(frame: Frame, node: ast.expr) -> Home | None:
     """Where an object lives that outlives the call: a global, or an attribute of `self` that this call has not set."""
     name = frame.self_attribute(node)
     if name is not None:
@@ -222,6 +248,7 @@ def _store_item(frame: Frame, target: ast.Subscript, kind: Kind) -> None:
     base = evaluate(frame, target.value)
     index = evaluate(frame, target.slice)
     note_index(frame, target, base, index, "store")
+    note_item(frame, target, base)
     tensor = k.only_tensor(base)
     if tensor is not None and tensor.name is not None and frame.statement is not None:
         home = Home("attribute", tensor.name)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis import torch_api, torch_kinds
+from dynalint.analysis.dtypes import CONVERSIONS, common_dtype, given_dtype, tensors_in
 from dynalint.analysis.elements import element_of
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, DType, Kind, join, join_all
-
-_DTYPES: tuple[DType, ...] = ("bool", "int", "float", "complex")
 
 # What these return is decided while Dynamo traces: code behind them is compiled away or is all there is.
 _WHILE_COMPILING = {
@@ -27,33 +25,8 @@ _WHILE_COMPILING = {
     "torch._C._get_tracing_state": False,
 }
 
-# The dtypes that have two names.
-_SHORT_DTYPES = {
-    "half": "float16",
-    "float": "float32",
-    "double": "float64",
-    "short": "int16",
-    "int": "int32",
-    "long": "int64",
-    "chalf": "complex32",
-    "cfloat": "complex64",
-    "cdouble": "complex128",
-}
-_DTYPE_CLASSES: dict[str, DType] = {
-    "bool": "bool",
-    "uint": "int",
-    "int": "int",
-    "float": "float",
-    "bfloat": "float",
-    "complex": "complex",
-}
-
-_DIGITS = "0123456789"
 # Make a tensor on the CPU of the numbers that they are given.
 _FROM_NUMBERS = ("torch.tensor", "torch.as_tensor")
-# Methods of tensors that take a dtype, or a tensor of that dtype, by position.
-_CONVERSIONS = ("torch.Tensor.to", "torch.Tensor.type", "torch.Tensor.type_as")
-
 _OBJECTS = {
     "logging.getLogger": "logging.Logger",
     "builtins.open": "io.TextIOWrapper",
@@ -109,40 +82,6 @@ def convert(kind: torch_kinds.Kind, dtype: DType | None) -> Kind:  # noqa: C901 
     if name == "dict":
         return k.Dictionary("dict", convert(kind.items[0], dtype))
     return UNKNOWN
-
-
-def dtype_constant(name: str) -> Kind:
-    """Return the kind of a dtype by its dotted name: `torch.half` is the same value as `torch.float16`."""
-    last = name.rpartition(".")[2]
-    return k.Value("dtype", f"torch.{_SHORT_DTYPES.get(last, last)}")
-
-
-def _dtype_named(kind: Kind) -> DType | None:
-    """The class of the dtype that an argument names: `torch.int8`, `bool`, `torch.BoolTensor`."""
-    if isinstance(kind, k.External):
-        last = kind.name.rpartition(".")[2].removesuffix("Tensor").lower()
-        return _DTYPE_CLASSES.get("uint" if last == "byte" else _SHORT_DTYPES.get(last, last).rstrip(_DIGITS))
-    if isinstance(kind, k.Value) and isinstance(kind.constant, str):
-        return _DTYPE_CLASSES.get(kind.constant.removeprefix("torch.").rstrip(_DIGITS))
-    return None
-
-
-def _given_dtype(name: str, args: list[Kind], keywords: dict[str, Kind]) -> tuple[DType | None] | None:
-    """The class of the dtype that a call asks for; None where it asks for none."""
-    if keywords.get("dtype", k.NONE) != k.NONE:
-        return (_dtype_named(keywords["dtype"]),)
-    if name == "torch.full" and len(args) > 1:
-        value = args[1]
-        return (value.type if isinstance(value, k.Value) and value.type in _DTYPES else None,)
-    for argument in args:
-        if isinstance(argument, k.Value) and argument.type == "dtype":
-            return (_dtype_named(argument),)
-        if isinstance(argument, k.External) and name in _CONVERSIONS:
-            return (_dtype_named(argument),)
-    if name in _CONVERSIONS and args and k.only_tensor(args[0]) is not None:
-        like = k.only_tensor(args[0])
-        return (like.dtype if like else None,)
-    return None
 
 
 def _data(type_: str, dtype: DType | None) -> Kind:
@@ -205,13 +144,11 @@ def torch_call(
     if overload.kind.name == "union" and any(item.name == "self" for item in overload.kind.items):
         others = [convert(item, None) for item in overload.kind.items if item.name != "self"]
         return join_all([*others, k.only_tensor(subject) or k.TENSOR])
-    dtypes = [tensor.dtype for tensor in tensors] if tensors else _number_types(args)
-    dtype = None if None in dtypes or not dtypes else max((one for one in dtypes if one), key=_DTYPES.index)
-    kind = convert(overload.kind, dtype)
+    kind = convert(overload.kind, common_dtype(entry.name, tensors, args))
     if isinstance(kind, k.Tensor):
         if kind.rank is None and "elementwise" in overload.flags and tensors and all(one.rank == 0 for one in tensors):
             kind = k.Tensor(kind.dtype, 0)
-        given = _given_dtype(entry.name, args, keywords)
+        given = given_dtype(entry.name, args, keywords)
         if given is not None:
             kind = k.Tensor(given[0], kind.rank)
         if _is_foreseen(entry.name, overload, tensors, args, keywords):
@@ -232,32 +169,7 @@ def _is_foreseen(
         return k.is_number(given) or (isinstance(given, k.Tensor) and given.foreseen)
     numbers = (one for one in (*args, *keywords.values()) if not isinstance(one, k.Tensor))
     plain = all(isinstance(member, k.Value) for number in numbers for member in number.members)
-    return "elementwise" in overload.flags and name not in _CONVERSIONS and plain
-
-
-def _number_types(kinds: Iterable[Kind]) -> list[DType | None]:
-    """The types of the Python numbers among some kinds, those in tuples and lists included."""
-    found: list[DType | None] = []
-    for kind in kinds:
-        if isinstance(kind, k.Sequence) and kind.type in ("list", "tuple"):
-            found += _number_types(kind.element.members)
-        elif isinstance(kind, k.Value) and kind.type in _DTYPES:
-            found.append(kind.type)
-        elif not isinstance(kind, k.Value):
-            found.append(None)
-    return found
-
-
-def tensors_in(kinds: list[Kind]) -> list[k.Tensor]:
-    """Return the tensors among some kinds, those in tuples and lists included."""
-    found: list[k.Tensor] = []
-    for kind in kinds:
-        for one in kind.members:
-            if isinstance(one, k.Tensor):
-                found.append(one)
-            elif isinstance(one, k.Sequence) and isinstance(one.element, k.Tensor):
-                found.append(one.element)
-    return found
+    return "elementwise" in overload.flags and name not in CONVERSIONS and plain
 
 
 def external_call(name: str, args: list[Kind], keywords: dict[str, Kind], *, starred: bool) -> Kind:  # noqa: C901 - one case after the other

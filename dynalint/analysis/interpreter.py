@@ -13,7 +13,7 @@ import ast
 import builtins
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dynalint.analysis import calls, expressions, subscripts  # noqa: F401 - they register what they evaluate
@@ -420,7 +420,11 @@ def _either_caller(old: Kind, new: Kind) -> Kind:
         return new if old in (k.NONE, NOTHING) else old
     if isinstance(old, Unknown):
         return old if new == k.NONE else new
-    return join(old, new)
+    joined = join(old, new)
+    one, other = k.only_tensor(old), k.only_tensor(new)
+    if isinstance(joined, k.Tensor) and one is not None and other is not None and None in (one.dtype, other.dtype):
+        return replace(joined, dtype=one.dtype or other.dtype)
+    return joined
 
 
 def _exits(frame: Frame) -> Environment:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dynalint.analysis import kinds as k
-from dynalint.analysis.externals import convert, dtype_constant
+from dynalint.analysis.dtypes import dtype_constant
+from dynalint.analysis.externals import convert
 from dynalint.analysis.frame import Frame
 from dynalint.analysis.functions import call_function
 from dynalint.analysis.index import FunctionInfo

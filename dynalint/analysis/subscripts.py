@@ -19,11 +19,13 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Kind:
     """Return the kind of an element or slice."""
     base = evaluate(frame, node.value)
     index = evaluate(frame, node.slice)
-    if isinstance(base, k.Unknown) and (_only_tensors_take(node.slice) or is_mask(index)):
+    if isinstance(base, k.Unknown) and (_only_tensors_take(node.slice) or is_mask(index) or _compares(node)):
         frame.note_tensor(node.value, base)
-        base = k.TENSOR if base.parameter is not None or is_mask(index) else base
+        base = k.TENSOR
     if isinstance(base, k.Tensor) and isinstance(index, k.Unknown) and isinstance(node.slice, ast.Compare):
-        frame.note_tensor(node.slice, index)  # `x[labels >= 0]` selects by a tensor
+        # `x[labels >= 0]` selects by a mask: the truth of two numbers is no place in a tensor.
+        frame.note_tensor(node.slice, index)
+        index = k.BOOL_TENSOR
     note_index(frame, node, base, index, "load")
     return join_all([element_at(frame, one, node.slice, index) for one in base.members])
 
@@ -74,6 +76,13 @@ def _only_tensors_take(node: ast.expr) -> bool:
             for element in node.elts
         )
     return isinstance(node, ast.Constant) and node.value in (None, ...)
+
+
+def _compares(node: ast.Subscript) -> bool:
+    """Whether a variable is indexed by a comparison of its own: `x[x > 0]`."""
+    index = node.slice
+    sides = [ast.dump(side) for side in (index.left, *index.comparators)] if isinstance(index, ast.Compare) else []
+    return ast.dump(node.value) in sides
 
 
 def element_at(frame: Frame, base: Kind, node: ast.expr, index: Kind) -> Kind:

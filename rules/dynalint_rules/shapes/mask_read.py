@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from dynalint.analysis.events import Call, Event, Subscript
 from dynalint.analysis.project import Project
 from dynalint.analysis.source import quote
-from dynalint.analysis.source import quote
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.scope import Refusal, Scope

@@ -1,0 +1,108 @@
+"""The classes of dtypes: what a dtype is by its name, and what class a call of torch gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.kinds import DType, Kind
+
+_DTYPES: tuple[DType, ...] = ("bool", "int", "float", "complex")
+# The dtypes that have two names.
+_SHORT_DTYPES = {
+    "half": "float16",
+    "float": "float32",
+    "double": "float64",
+    "short": "int16",
+    "int": "int32",
+    "long": "int64",
+    "chalf": "complex32",
+    "cfloat": "complex64",
+    "cdouble": "complex128",
+}
+_DTYPE_CLASSES: dict[str, DType] = {
+    "bool": "bool",
+    "uint": "int",
+    "int": "int",
+    "float": "float",
+    "bfloat": "float",
+    "complex": "complex",
+}
+
+_DIGITS = "0123456789"
+CONVERSIONS = ("torch.Tensor.to", "torch.Tensor.type", "torch.Tensor.type_as")
+"""Methods of tensors that take a dtype, or a tensor of that dtype, by position."""
+
+# Of several tensors the first one, which is the receiver of a method, has the dtype of the result.
+_LIKE_THE_FIRST = frozenset(
+    "expand_as view_as reshape_as masked_fill masked_scatter masked_select gather index_select index_fill index_add "
+    "index_copy index_put scatter scatter_add scatter_reduce select_scatter diagonal_scatter slice_scatter take "
+    "take_along_dim repeat_interleave".split()
+)
+
+
+def dtype_constant(name: str) -> Kind:
+    """Return the kind of a dtype by its dotted name: `torch.half` is the same value as `torch.float16`."""
+    last = name.rpartition(".")[2]
+    return k.Value("dtype", f"torch.{_SHORT_DTYPES.get(last, last)}")
+
+
+def _dtype_named(kind: Kind) -> DType | None:
+    """The class of the dtype that an argument names: `torch.int8`, `bool`, `torch.BoolTensor`."""
+    if isinstance(kind, k.External):
+        last = kind.name.rpartition(".")[2].removesuffix("Tensor").lower()
+        return _DTYPE_CLASSES.get("uint" if last == "byte" else _SHORT_DTYPES.get(last, last).rstrip(_DIGITS))
+    if isinstance(kind, k.Value) and isinstance(kind.constant, str):
+        return _DTYPE_CLASSES.get(kind.constant.removeprefix("torch.").rstrip(_DIGITS))
+    return None
+
+
+def given_dtype(name: str, args: list[Kind], keywords: dict[str, Kind]) -> tuple[DType | None] | None:
+    """Return the class of the dtype that a call asks for, unknown or not; None where it asks for none."""
+    if keywords.get("dtype", k.NONE) != k.NONE:
+        return (_dtype_named(keywords["dtype"]),)
+    if name == "torch.full" and len(args) > 1:
+        value = args[1]
+        return (value.type if isinstance(value, k.Value) and value.type in _DTYPES else None,)
+    for argument in args:
+        if isinstance(argument, k.Value) and argument.type == "dtype":
+            return (_dtype_named(argument),)
+        if isinstance(argument, k.External) and name in CONVERSIONS:
+            return (_dtype_named(argument),)
+    if name in CONVERSIONS and args and k.only_tensor(args[0]) is not None:
+        like = k.only_tensor(args[0])
+        return (like.dtype if like else None,)
+    return None
+
+
+def common_dtype(name: str, tensors: list[k.Tensor], args: list[Kind]) -> DType | None:
+    """Return the class of dtypes that decides about the result of a call: of the tensors put in, or of the numbers."""
+    if tensors and name.rpartition(".")[2] in _LIKE_THE_FIRST:
+        return tensors[0].dtype
+    dtypes = [tensor.dtype for tensor in tensors] if tensors else _number_types(args)
+    return None if None in dtypes or not dtypes else max((one for one in dtypes if one), key=_DTYPES.index)
+
+
+def _number_types(kinds: Iterable[Kind]) -> list[DType | None]:
+    """The types of the Python numbers among some kinds, those in tuples and lists included."""
+    found: list[DType | None] = []
+    for kind in kinds:
+        if isinstance(kind, k.Sequence) and kind.type in ("list", "tuple"):
+            found += _number_types(kind.element.members)
+        elif isinstance(kind, k.Value) and kind.type in _DTYPES:
+            found.append(kind.type)
+        elif not isinstance(kind, k.Value):
+            found.append(None)
+    return found
+
+
+def tensors_in(kinds: list[Kind]) -> list[k.Tensor]:
+    """Return the tensors among some kinds, those in tuples and lists included."""
+    found: list[k.Tensor] = []
+    for kind in kinds:
+        for one in kind.members:
+            if isinstance(one, k.Tensor):
+                found.append(one)
+            elif isinstance(one, k.Sequence) and isinstance(one.element, k.Tensor):
+                found.append(one.element)
+    return found

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dynalint.analysis import Analysis, AnalysisOptions, analyze
-from dynalint.analysis.events import Call, Event, Read, Write
+from dynalint.analysis.events import Branch, Call, Event, Read, Write
+from dynalint.analysis.kinds import only_tensor
 from dynalint.analysis.run import with_deep_stack
 from dynalint.analysis.source import SourceFile, quote
 from dynalint.catalogue import catalogue
@@ -232,9 +233,13 @@ class _Pass:
 
 
 def _is_conditional(flag: Flag) -> bool:
-    """Whether it is open if the code that would break the graph is evaluated when its line runs."""
+    """Whether it is open if the graph breaks when the line runs: for what must come before, or what value it gets."""
     category = flag.violation.category or flag.rule.category
-    return flag.event.condition is not None and category == "graph-break"
+    return category == "graph-break" and (flag.event.condition is not None or _tests_more_than_tensors(flag.event))
+
+
+def _tests_more_than_tensors(event: Event) -> bool:
+    return isinstance(event, Branch) and only_tensor(event.kind) is None
 
 
 def _finding(flag: Flag, shown: str) -> Finding:
@@ -243,6 +248,8 @@ def _finding(flag: Flag, shown: str) -> Finding:
     conditional, message = _is_conditional(flag), violation.message
     if conditional and event.condition is not None:
         message += f"; only runs that get past {quote(event.function.file, event.condition)} come here"
+    elif conditional:
+        message += "; on other ways to this line it is a plain Python value"
     return Finding(
         shown,
         *event.function.file.position(start),

@@ -298,7 +298,7 @@ class BranchOnTensor(Rule):
         ),
         Example(
             "size that depends on data",
-            forward("return (x[x > 0] if x.sum() > 0 else x[0]) * 2  # DYN101"),
+            forward("return (x[x > 0] if x.sum() > 0 else x[0]) * 2  # DYN101 DYN301"),
             declined="has a size that depends on data",
         ),
         Example(

@@ -52,12 +52,15 @@ def test_one_rule_per_file() -> None:
 
 def test_codes_are_those_of_the_family() -> None:
     families = {
+        "compile_use": "DYN0",
         "control_flow": "DYN1",
         "tensor_to_python": "DYN2",
         "shapes": "DYN3",
         "side_effects": "DYN4",
         "state": "DYN5",
         "torch_interfaces": "DYN6",
+        "python_constructs": "DYN7",
+        "recompiles": "DYN8",
     }
     for rule in all_rules():
         family = type(rule).__module__.split(".")[1]

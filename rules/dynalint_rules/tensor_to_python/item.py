@@ -80,7 +80,10 @@ class ItemOfTensor(Rule):
         """Flag `.item()` without arguments of what is certainly a tensor."""
         if not isinstance(event, Call) or event.receiver is None or event.node.args:
             return
-        if k.only_tensor(event.receiver) is None or captures_scalars(project) or leads_to_raise(event, project):
+        tensor = k.only_tensor(event.receiver)
+        if tensor is None or captures_scalars(project) or leads_to_raise(event, project):
+            return
+        if tensor.array and tensor.foreseen:
             return
         yield Violation(
             event.node,
@@ -103,7 +106,7 @@ class ItemOfTensor(Rule):
             name="scale",
             code=forward("""
                 h = self.fc(x)
-                scale = h.abs().max().item()  # DYN201
+                scale = h.abs().max().item()  # DYN201 DYN804
                 return h / scale
             """),
             fixed=forward("""
@@ -114,14 +117,14 @@ class ItemOfTensor(Rule):
         ),
         Example(
             name="inline-mean",
-            code=forward("return x - x.mean().item()  # DYN201"),
+            code=forward("return x - x.mean().item()  # DYN201 DYN804"),
             fixed=forward("return x - x.mean().detach()"),
         ),
         Example(
             name="count-of-a-mask",
             code=forward("""
                 mask = x > 0
-                count = max(mask.sum().item(), 1)  # DYN201
+                count = max(mask.sum().item(), 1)  # DYN201 DYN804
                 return (x * mask).sum(1) / count
             """),
             fixed=forward("""
@@ -133,7 +136,7 @@ class ItemOfTensor(Rule):
         Example(
             name="precision-of-python",
             code=forward("""
-                weight = x.abs().sum().item() + 1e-6  # DYN201
+                weight = x.abs().sum().item() + 1e-6  # DYN201 DYN804
                 return x / weight
             """),
             fixed=forward("""
@@ -206,7 +209,7 @@ class ItemOfTensor(Rule):
         Example(
             name="index",
             code=forward("""
-                best = x.sum(1).argmax().item()  # DYN201
+                best = x.sum(1).argmax().item()  # DYN201 DYN804
                 return self.fc(x)[best]
             """),
             declined="is an index or a slice bound",
@@ -237,7 +240,7 @@ class ItemOfTensor(Rule):
             code=forward("""
                 scale = 1.0
                 if x.shape[0] > 2:
-                    scale = x.sum().item()  # DYN201
+                    scale = x.sum().item()  # DYN201 DYN804
                 return x * scale
             """),
             declined="is set at more than one place",

@@ -18,10 +18,6 @@ from dynalint_rules._shared.settings import captures_scalars
 _DEFAULT = ("builtins.int", "builtins.float", "builtins.bool", "operator.index")
 _UNTRACED = ("builtins.complex", "builtins.hex", "builtins.bin", "builtins.oct", "builtins.chr")
 _METHODS = ("Tensor.__int__", "Tensor.__float__", "Tensor.__bool__", "Tensor.__index__", "Tensor.__complex__")
-# While Dynamo traces, these give an array even where they are given Python numbers.
-_ARRAYS = frozenset(
-    f"numpy.{name}" for name in "prod sum mean max min median std dot argmax argmin array asarray int64 int32".split()
-)
 
 
 class NumberOfTensor(Rule):
@@ -87,15 +83,14 @@ class NumberOfTensor(Rule):
             return
         subject = event.receiver if event.callee in _METHODS else event.args[0] if len(event.args) == 1 else None
         tensor = k.only_tensor(subject) if subject is not None else None
-        array = tensor.array if tensor is not None else _makes_array(event, project)
-        if (tensor is None and not array) or leads_to_raise(event, project):
+        if tensor is None or leads_to_raise(event, project) or (tensor.array and tensor.foreseen):
             return
         if event.callee not in _UNTRACED and captures_scalars(project):
             return
         name = event.callee.rpartition(".")[2]
         yield Violation(
             event.node,
-            f"`{name}()` reads the element of {'an array' if array else 'a tensor'}, which ends the graph",
+            f"`{name}()` reads the element of {'an array' if tensor.array else 'a tensor'}, which ends the graph",
             help="keep the value as a 0-dim tensor, or read it after the compiled function has returned",
         )
 
@@ -114,7 +109,7 @@ class NumberOfTensor(Rule):
             name="float-scale",
             code=forward("""
                 h = self.fc(x)
-                scale = float(h.abs().max())  # DYN202
+                scale = float(h.abs().max())  # DYN202 DYN804
                 return h / scale
             """),
             fixed=forward("""
@@ -127,7 +122,7 @@ class NumberOfTensor(Rule):
             name="int-count",
             code=forward("""
                 h = self.fc(x)
-                count = int((h > 0).sum())  # DYN202
+                count = int((h > 0).sum())  # DYN202 DYN804
                 return h * count
             """),
             fixed=forward("""
@@ -140,7 +135,7 @@ class NumberOfTensor(Rule):
             name="int-cuts-off",
             code=forward("""
                 h = self.fc(x)
-                steps = int(h.abs().sum())  # DYN202
+                steps = int(h.abs().sum())  # DYN202 DYN804
                 return h * steps
             """),
             fixed=forward("""
@@ -168,7 +163,7 @@ class NumberOfTensor(Rule):
         Example(
             name="index",
             code=forward("""
-                best = int(x.sum(1).argmax())  # DYN202
+                best = int(x.sum(1).argmax())  # DYN202 DYN804
                 return self.fc(x)[best]
             """),
             declined="is an index or a slice bound",
@@ -196,15 +191,6 @@ class NumberOfTensor(Rule):
             code=forward("return self.fc(x) * int(np.sqrt(16)) * int(np.ceil(3.5))", head="import numpy as np"),
         ),
     )
-
-
-def _makes_array(event: Call, project: Project) -> bool:
-    """Whether what is converted comes straight from a function that makes an array of Python numbers."""
-    source = event.node.args[0] if event.node.args else None
-    if not isinstance(source, ast.Call):
-        return False
-    maker = project.kinds(event.function).get(source.func)
-    return isinstance(maker, k.External) and maker.name in _ARRAYS
 
 
 def _kept(scope: Scope, event: Call) -> Rewrite:

@@ -1,0 +1,1 @@
+"""DYN8xx: code that Dynamo compiles again for other inputs, other values or other layers."""

@@ -1,0 +1,261 @@
+"""DYN804: a number read from a tensor that the code after the break computes with."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.events import Branch, Call, Event
+from dynalint.analysis.index import FunctionInfo
+from dynalint.analysis.kinds import UNKNOWN, Kind
+from dynalint.analysis.project import Project
+from dynalint.rules import Example, Rule, Violation
+from dynalint_rules._shared.examples import forward
+from dynalint_rules._shared.settings import captures_scalars
+
+_NUMBERS = ("int", "float")
+
+
+class NumberAfterBreak(Rule):
+    """Compute with a number read from a tensor, so that the code after the break is compiled again for the next one.
+
+    ## What it flags
+
+    `.item()`, `float(t)` and `int(t)` of a tensor that depends on the input, where the number then meets a tensor
+    (`loss / count`, `x[:count]`). The line is also flagged for the break (DYN201, DYN202); this is the other half of
+    the price.
+
+    Not flagged are numbers that are only returned or tested, numbers read from weights and buffers or from a tensor
+    that was made of sizes, and functions that Dynamo gives up as a whole, because something breaks in a loop, a `try`
+    or a `with`.
+
+    ## Why
+
+    The read ends a graph, and Dynamo compiles the rest of the function with the number as an argument. It takes the
+    first value for a constant. The next call reads another value, and the rest is compiled again, this time with the
+    number as a variable. Further breaks further down multiply that, and where the number decides how often a loop
+    runs, each value has a graph of its own.
+
+    ## Example
+
+    ```python
+    def forward(self, loss, mask):
+        count = mask.sum().item()
+        return loss.sum() / count
+    ```
+
+    Use instead:
+
+    ```python
+    def forward(self, loss, mask):
+        return loss.sum() / mask.sum()
+    ```
+
+    ## How it is rewritten
+
+    By the fix for the read itself (DYN201, DYN202): a 0-dim tensor instead of the number removes break and
+    recompilation at once.
+
+    ## When the rewrite is not exact
+
+    See there.
+
+    ## How Dynamo words it
+
+    The recompile reason is about the argument of a function called `torch_dynamo_resume_in_forward_at_12`, such as
+    `L['count'] == 17.0`. With `torch._dynamo.config.capture_scalar_outputs` there is neither break nor recompilation.
+
+    ## References
+
+    - https://docs.pytorch.org/docs/stable/compile/programming_model.recompilation.html
+    - https://docs.pytorch.org/docs/stable/compile/programming_model.graph_breaks_index.html
+    """
+
+    code = "DYN804"
+    name = "number-after-break"
+    summary = "A number read from a tensor is computed with, and the code after the break compiles again"
+    category = "recompile"
+    severity = "info"
+    events = (Call,)
+    calls = frozenset({"Tensor.item", "builtins.float", "builtins.int"})
+
+    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+        """Flag numbers that differ from call to call and meet a tensor."""
+        assert isinstance(event, Call)
+        tensor = _tensor_read(event)
+        if tensor is None or captures_scalars(project) or not _is_number(event.result):
+            return
+        reading = _Reading(event.function, project)
+        if reading.is_captured(event) and reading.meets_tensor(event.node) and reading.is_input(tensor):
+            yield Violation(
+                event.node,
+                "the code after this break computes with the number read here, and is compiled again for the next one",
+                help="Keep the value as a 0-dim tensor.",
+            )
+
+    examples = (
+        Example(
+            name="count",
+            code=forward(
+                """
+                count = (x > 0).sum().item()  # DYN201 DYN804
+                return self.fc(x) / count
+                """
+            ),
+            inputs="[(torch.ones(4, 8),), (torch.eye(4, 8),), (torch.ones(4, 8).triu(),)]",
+            shows="recompile-once",
+        ),
+        Example(
+            name="in-one-expression",
+            code=forward(
+                """
+                return self.fc(x) / max(1, x.abs().sum().item())  # DYN201 DYN804
+                """
+            ),
+            shows="recompile-once",
+        ),
+        Example(
+            name="rows",
+            code=forward(
+                """
+                rows = int(x.sum(1).argmax())  # DYN202 DYN804
+                return self.fc(x)[: rows + 1]
+                """
+            ),
+            inputs="[(torch.eye(4, 8)[[0, 1, 3]].cumsum(0),), (torch.eye(4, 8).flip(0).cumsum(1),), (torch.eye(4, 8) + "
+            "torch.eye(4, 8)[[0, 0, 0, 1]],)]",
+            shows="recompile-once",
+        ),
+        Example(
+            name="only-returned",
+            code=forward(
+                """
+                y = self.fc(x)
+                return y, y.detach().mean().item()  # DYN201
+                """
+            ),
+            shows="graph-break",
+            gb=("GB0124",),
+        ),
+        Example(
+            name="of-a-weight",
+            code=forward(
+                """
+                return self.fc(x) / self.scale.item()  # DYN201
+                """,
+                init='self.fc = nn.Linear(8, 8)\nself.register_buffer("scale", torch.tensor(2.0))',
+            ),
+            shows="graph-break",
+            gb=("GB0124",),
+        ),
+        Example(
+            name="kept-as-a-tensor",
+            code=forward(
+                """
+                return self.fc(x) / (x > 0).sum()
+                """
+            ),
+        ),
+    )
+
+
+def _tensor_read(event: Call) -> ast.expr | None:
+    """The expression of the tensor that a call reads a number from, None if it reads none."""
+    if isinstance(event.node.func, ast.Attribute) and event.callee == "Tensor.item" and not event.node.args:
+        return event.node.func.value
+    reads = len(event.args) == 1 and k.only_tensor(event.args[0]) is not None
+    return event.node.args[0] if reads and event.callee != "Tensor.item" else None
+
+
+def _is_number(kind: Kind) -> bool:
+    return all(isinstance(one, k.Value) and one.type in _NUMBERS for one in kind.members)
+
+
+class _Reading:
+    """What a function does with the numbers that it reads."""
+
+    def __init__(self, function: FunctionInfo, project: Project) -> None:
+        self._function, self._project = function, project
+        self._kinds: Mapping[ast.AST, Kind] = project.kinds(function)
+        self._parents = project.parents(function)
+
+    def is_captured(self, event: Call) -> bool:
+        """Whether Dynamo goes on after the break: one in a loop, a `try` or a `with` throws the frame to eager."""
+        interpreter = self._project.interpreter
+        contexts = interpreter.contexts.get(self._function, ()) if interpreter is not None else ()
+        breaks = [
+            one
+            for context in contexts
+            for one in context.events.values()
+            if isinstance(one, Branch) or (isinstance(one, Call) and one.callee == event.callee)
+        ]
+        return not any(one.position.loop or one.position.try_ or one.position.with_ for one in [event, *breaks])
+
+    def meets_tensor(self, node: ast.expr) -> bool:
+        """Whether what comes of a number is an operand of a tensor operation, here or through a local name."""
+        seen: set[str] = set()
+        waiting: list[ast.expr] = [node]
+        while waiting:
+            inner: ast.AST = waiting.pop()
+            outer = self._parents.get(inner)
+            while isinstance(outer, ast.expr) and not self._is_tensor(outer) and not isinstance(outer, ast.Compare):
+                inner, outer = outer, self._parents.get(outer)
+            if isinstance(outer, ast.BinOp | ast.Subscript) and self._is_tensor(outer):
+                return True
+            if isinstance(outer, ast.Assign) and len(outer.targets) == 1 and isinstance(outer.targets[0], ast.Name):
+                name = outer.targets[0].id
+                if name not in seen:
+                    seen.add(name)
+                    waiting.extend(self._loads(name))
+        return False
+
+    def is_input(self, node: ast.expr) -> bool:
+        """Whether a tensor is computed from an argument, and not from weights, state and sizes alone."""
+        return self._comes_from_outside(node, set())
+
+    def _comes_from_outside(self, node: ast.AST, seen: set[str]) -> bool:
+        kind = self._kinds.get(node, UNKNOWN)
+        if isinstance(kind, k.Tensor) and kind.origin is not None:
+            return False
+        if isinstance(kind, k.Value | k.Sequence) and not _holds_data(kind):
+            return False
+        if isinstance(node, ast.Name):
+            if node.id in seen:
+                return False
+            seen.add(node.id)
+            if node.id in self._parameters:
+                return True
+            return any(self._comes_from_outside(value, seen) for value in self._values(node.id))
+        return any(self._comes_from_outside(child, seen) for child in ast.iter_child_nodes(node))
+
+    @property
+    def _parameters(self) -> set[str]:
+        arguments = self._function.node.args
+        named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+        return {one.arg for one in named[1 if self._function.owner is not None else 0 :]}
+
+    def _values(self, name: str) -> Iterator[ast.expr]:
+        """Yield what a local name is set to."""
+        for node in ast.walk(self._function.node):
+            if isinstance(node, ast.Assign | ast.AugAssign | ast.For | ast.AnnAssign):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                value = node.iter if isinstance(node, ast.For) else node.value
+                inside = (part for target in targets for part in ast.walk(target))
+                if value is not None and any(isinstance(part, ast.Name) and part.id == name for part in inside):
+                    yield value
+
+    def _loads(self, name: str) -> Iterator[ast.expr]:
+        for node in ast.walk(self._function.node):
+            if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load):
+                yield node
+
+    def _is_tensor(self, node: ast.AST) -> bool:
+        return k.only_tensor(self._kinds.get(node, UNKNOWN)) is not None
+
+
+def _holds_data(kind: k.Value | k.Sequence) -> bool:
+    """Whether a number or a sequence may hold what was read from a tensor, or tensors."""
+    if isinstance(kind, k.Value):
+        return kind.source == "data"
+    return not all(isinstance(one, k.Value) and one.source != "data" for one in kind.element.members)

@@ -25,6 +25,9 @@ _WHILE_COMPILING = {
     "torch._C._get_tracing_state": False,
 }
 
+_NUMPY_ELEMENTWISE = frozenset("abs absolute ceil cos exp floor log log10 log2 power rint round sin sqrt tan".split())
+_NUMPY_REDUCTIONS = frozenset("all any argmax argmin max mean median min prod std sum var".split())
+_NUMPY_MAKERS = frozenset("arange array asarray concatenate cumsum eye full linspace ones stack zeros".split())
 # Make a tensor on the CPU of the numbers that they are given.
 _FROM_NUMBERS = ("torch.tensor", "torch.as_tensor")
 _OBJECTS = {
@@ -278,17 +281,18 @@ def _math(name: str, args: list[Kind]) -> Kind:
 
 
 def _numpy(name: str, args: list[Kind], keywords: dict[str, Kind]) -> Kind:
-    """NumPy on numbers gives numbers, on arrays and tensors arrays, which Dynamo traces like tensors."""
+    """What NumPy gives is an array, which Dynamo traces like a tensor, even of Python numbers."""
     if name.startswith("numpy.random."):
         return k.Tensor(array=True) if args else k.FLOAT
     tensors = tensors_in(args)
     if tensors:
         return _numpy_of_arrays(name, args)
-    if args and all(k.is_number(argument) for argument in args):
-        last = name.rpartition(".")[2]
-        if last in ("sqrt", "log", "log2", "exp", "ceil", "floor", "prod", "power", "abs", "cos", "sin", "round"):
-            return k.FLOAT
-    return UNKNOWN
+    last = name.rpartition(".")[2]
+    if last in _NUMPY_ELEMENTWISE and args and all(k.is_number(argument) for argument in args):
+        return k.Tensor("float", 0, array=True, foreseen=True)
+    if last in _NUMPY_REDUCTIONS and args and "axis" not in keywords and len(args) == 1:
+        return k.Tensor(None, 0, array=True)
+    return k.Tensor(array=True) if last in _NUMPY_MAKERS else UNKNOWN
 
 
 def _numpy_of_arrays(name: str, args: list[Kind]) -> Kind:

@@ -135,6 +135,15 @@ def unclean(program: Program) -> str | None:
     return _unclean_fullgraph(program)
 
 
+def refused(program: Program) -> str | None:
+    """Return the id by which `fullgraph=True` refuses what default mode leaves to eager Python without a word."""
+    heard = program.heard
+    if heard.breaks or heard.run.compiles or heard.run.error is not None:
+        return None
+    error = witness.fullgraph_run(program.make, program.fine).error
+    return None if error is None else error.gb
+
+
 def recompiling(program: Program) -> str | None:
     """Say how a program recompiles on calls that it has seen before, even once; None if it does not."""
     heard = program.heard

@@ -1,0 +1,1 @@
+"""DYN7xx: Python constructs and functions of its library that Dynamo does not trace."""

@@ -23,6 +23,8 @@ Arguments = tuple[list[Kind], dict[str, Kind], bool]
 
 # Functions whose first argument is a sequence of tensors.
 _TAKING_SEQUENCES = ("cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "block_diag")
+# Methods that give a size, whoever has them.
+_MEASURING = ("size", "dim", "numel", "nelement", "ndimension")
 _COMPILING = ("torch.compile", "torch._dynamo.optimize")
 _ORDERING = ("builtins.sorted", "builtins.min", "builtins.max")
 # They make a script of a module; a function they leave as it is for Dynamo, which sees through to the original.
@@ -36,6 +38,8 @@ def _call(frame: Frame, node: ast.Call) -> Kind:
     args, keywords, starred = _arguments(frame, node)
     if isinstance(callee, k.External | k.Object | k.Method) and args:
         _note_arguments(frame, node, callee, args)
+    if isinstance(callee, k.Unknown) and isinstance(node.func, ast.Attribute) and node.func.attr in _MEASURING:
+        return k.SIZE if args or node.func.attr != "size" else k.SHAPE  # of whatever it is asked
     return apply(frame, callee, args, keywords, node, starred=starred)
 
 
@@ -283,7 +287,10 @@ def _object_method(
     cls = api.torch_class(type_)
     entry = cls.method(name) if cls is not None else None
     result = UNKNOWN if entry is None else torch_call(entry, receiver, args, keywords, starred=starred)
-    _note_call(frame, node, f"{type_}.{name}", receiver, args, keywords, result, starred=starred)
+    dotted = f"{type_}.{name}"
+    if entry is not None and frame.interpreter.watched(dotted) is None:
+        dotted = entry.name  # by the class that it is inherited from
+    _note_call(frame, node, dotted, receiver, args, keywords, result, starred=starred)
     if cls is None or not cls.is_module:
         return result
     if name == "compile":

@@ -1,0 +1,181 @@
+"""DYN604: a parameter, or a layer that has some, made while the model runs."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.events import Call, Event
+from dynalint.analysis.project import Project
+from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
+from dynalint_rules._shared.examples import forward
+from dynalint_rules._shared.exits import leads_to_raise
+
+_PARAMETERS = ("torch.nn.Parameter", "torch.nn.parameter.Parameter")
+# Layers that make parameters whatever they are given, by building each of torch.nn.
+_PARAMETRISED = (
+    "AdaptiveLogSoftmaxWithLoss Bilinear Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d "
+    "Embedding EmbeddingBag GRU GRUCell LSTM LSTMCell Linear MultiheadAttention PReLU RNN RNNCell Transformer "
+    "TransformerDecoderLayer TransformerEncoderLayer"
+).split()
+# Layers that make them unless this option says no.
+_OPTIONAL = {
+    **dict.fromkeys(("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm", "GroupNorm"), "affine"),
+    **dict.fromkeys(("LayerNorm", "RMSNorm"), "elementwise_affine"),
+}
+
+
+class MadeParameter(Rule):
+    """Make an `nn.Parameter`, or a layer with parameters, in code that is compiled.
+
+    ## What it flags
+    `nn.Parameter(...)` of a tensor that the same call makes, and building `nn.Linear`, `nn.Conv2d`, `nn.LayerNorm`,
+    `nn.Embedding` and other layers with weights, anywhere below `forward`. Not flagged: layers without weights
+    (`nn.ReLU()`, `nn.Dropout()`, `nn.BatchNorm1d(8, affine=False)`), and `nn.Parameter(x)` of an argument.
+
+    ## Why
+    A parameter is a leaf that outlives the call. A graph cannot make one, so it ends there, and for a layer Dynamo
+    leaves the whole constructor to Python.
+
+    ## Example
+    ```python
+    def forward(self, x):
+        proj = nn.Linear(x.shape[-1], 8)
+        return proj(x)
+    ```
+
+    Use instead:
+    ```python
+    def __init__(self, width):
+        super().__init__()
+        self.proj = nn.Linear(width, 8)
+    ```
+
+    ## How it is rewritten
+    It is not. Weights that are drawn anew in every call and never trained are mostly a mistake; move the layer to
+    `__init__`, or draw a plain tensor (`torch.randn`) if chance is meant. `nn.LazyLinear` takes its width from the
+    first input.
+
+    ## When the rewrite is not exact
+    A layer made once keeps its weights from call to call, and an optimizer trains them.
+
+    ## How Dynamo words it
+    GB0264: `Attempted to use torch.nn.Parameter() constructor with Dynamo`.
+
+    ## References
+    - https://docs.pytorch.org/docs/stable/generated/torch.nn.parameter.Parameter.html
+    - https://docs.pytorch.org/docs/stable/generated/torch.nn.LazyLinear.html
+    - https://meta-pytorch.github.io/compile-graph-break-site/gb/gb0264.html
+    """
+
+    code = "DYN604"
+    name = "made-parameter"
+    summary = "a parameter or a layer with weights that is made while the model runs ends the graph"
+    gb = ("GB0264", "GB0119")
+    events = (Call,)
+    calls = frozenset({*_PARAMETERS, *(f"torch.nn.{name}" for name in (*_PARAMETRISED, *_OPTIONAL))})
+
+    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+        """Flag the call, a parameter only where its tensor is certainly made in the graph."""
+        if not isinstance(event, Call) or leads_to_raise(event, project):
+            return
+        last = event.callee.rpartition(".")[2]
+        if event.callee in _PARAMETERS:
+            if not _is_made_here(event):
+                return
+            message = "`nn.Parameter()` makes a leaf that outlives the call, which ends the graph"
+        elif last in _OPTIONAL and _is_off(event.node, _OPTIONAL[last]):
+            return
+        else:
+            message = f"`nn.{last}()` makes parameters while the model runs, which ends the graph"
+        yield Violation(event.node, message, help="make it once, in `__init__`")
+
+    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+        """Decline: what is made once keeps its weights."""
+        return Declined(
+            "made once, it would keep its weights from call to call; move it to `__init__`, or draw a plain tensor if "
+            "new numbers in every call are meant"
+        )
+
+    examples = (
+        Example(
+            name="parameter",
+            code=forward("""
+                scale = nn.Parameter(torch.ones(8))  # DYN604
+                return self.fc(x) * scale
+            """),
+            declined="move it to `__init__`",
+        ),
+        Example(
+            name="parameter-of-a-result",
+            code=forward("""
+                scale = nn.Parameter(x.mean(0), requires_grad=False)  # DYN604
+                return self.fc(x) * scale
+            """),
+        ),
+        Example(
+            name="layer",
+            code=forward("""
+                h = self.fc(x)
+                norm = nn.LayerNorm(8)  # DYN604
+                return norm(h)
+            """),
+        ),
+        Example(
+            name="layer-of-a-module-made-in-forward",
+            code=forward(
+                """
+                head = Head()
+                return head(self.fc(x))
+                """,
+                head="""
+                class Head(nn.Module):
+                    def __init__(self):
+                        super().__init__()
+                        self.fc = nn.Linear(8, 2)  # DYN604
+
+                    def forward(self, x):
+                        return self.fc(x)
+                """,
+            ),
+        ),
+        Example(
+            name="no-weights",
+            code=forward("""
+                h = nn.BatchNorm1d(8, affine=False)(self.fc(x))
+                h = nn.LayerNorm(8, elementwise_affine=False)(h)
+                return nn.ReLU()(nn.Dropout(0.0)(h)) + nn.MSELoss()(h, x)
+            """),
+        ),
+        Example(
+            name="parameter-of-an-argument",
+            code=forward("return self.fc(nn.Parameter(x))"),
+        ),
+        Example(
+            name="in-the-constructor",
+            code=forward(
+                "return self.norm(self.fc(x)) * self.scale",
+                init="""
+                self.fc = nn.Linear(8, 8)
+                self.norm = nn.LayerNorm(8)
+                self.scale = nn.Parameter(torch.ones(8))
+                """,
+            ),
+        ),
+    )
+
+
+def _is_made_here(event: Call) -> bool:
+    """Whether the tensor of a parameter is computed by the call that makes it a parameter."""
+    given = event.node.args[0] if event.node.args else None
+    tensor = k.only_tensor(event.args[0]) if event.args else None
+    return isinstance(given, ast.Call | ast.BinOp) and tensor is not None and tensor.origin is None
+
+
+def _is_off(node: ast.Call, option: str) -> bool:
+    """Whether a layer is made without weights, or may be: an option that is not written out may say so."""
+    for keyword in node.keywords:
+        if keyword.arg in (option, None):
+            return not (isinstance(keyword.value, ast.Constant) and keyword.value.value is True)
+    return False

@@ -1,0 +1,179 @@
+"""DYN608: whether a tensor asks for gradients, changed while the model runs."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.events import Call, Event, Write
+from dynalint.analysis.project import Project
+from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
+from dynalint_rules._shared.examples import forward
+from dynalint_rules._shared.exits import leads_to_raise
+
+# Those that were seen to break when they are asked for a tensor with gradients; `t.new_zeros` and its kin are traced.
+_FACTORIES = (
+    "arange bartlett_window blackman_window empty empty_like full full_like hamming_window hann_window kaiser_window "
+    "linspace logspace ones ones_like rand rand_like randint randint_like randn randn_like randperm range tensor zeros "
+    "zeros_like"
+).split()
+_METHODS = ("Tensor.requires_grad_", "torch.nn.Module.requires_grad_")
+
+
+class RequiresGradChange(Rule):
+    """Change whether a tensor asks for gradients, or make one that does, in code that is compiled.
+
+    ## What it flags
+    `t.requires_grad = ...`, whatever is assigned; `t.requires_grad_()` of a tensor that is no parameter, and
+    `requires_grad_(False)` of a parameter or a module; `requires_grad=True` given to a function that makes a tensor.
+    Not flagged: reading `t.requires_grad`, `t.detach()`, `requires_grad_(False)` of a tensor that has no history.
+
+    ## Why
+    A new leaf inside of a graph is nothing that the backward pass of the graph could hand a gradient to. Dynamo ends
+    the graph rather than make one.
+
+    ## Example
+    ```python
+    def forward(self, hidden):
+        hidden.requires_grad = True
+        grid = torch.arange(8.0)
+        grid.requires_grad = False
+        return self.layer(hidden, grid)
+    ```
+
+    Use instead:
+    ```python
+    def forward(self, hidden):
+        grid = torch.arange(8.0)
+        return self.layer(hidden, grid)
+
+    hidden.requires_grad_()
+    out = model(hidden)
+    ```
+
+    ## How it is rewritten
+    It is not: whoever reads `.grad` of the new leaf is not to be seen from here. A new tensor asks for no gradients
+    unless it is told to, so setting False on one does nothing and can go. Freeze parameters before the model runs.
+
+    ## When the rewrite is not exact
+    Asking for gradients of an input outside of the call gives the same gradients, but also to a caller that
+    passes a tensor it did not want any for.
+
+    ## How Dynamo words it
+    GB0206: `setattr() on Tensor.requires_grad`, GB0125: `Unsupported Tensor.requires_grad_() call`, GB8985:
+    `requires_grad_() intermediate leaked as output`, GB0225: `Attempted to use tensor creation function with
+    requires_grad=True`.
+
+    ## References
+    - https://docs.pytorch.org/docs/stable/generated/torch.Tensor.requires_grad_.html
+    - https://meta-pytorch.github.io/compile-graph-break-site/gb/gb0206.html
+    """
+
+    code = "DYN608"
+    name = "requires-grad-change"
+    summary = "changing whether a tensor asks for gradients ends the graph"
+    gb = ("GB0206", "GB0125", "GB8985", "GB0225")
+    events = (Call, Write)
+    calls = frozenset({"Tensor.requires_grad", *_METHODS, "Tensor.new_tensor", *(f"torch.{one}" for one in _FACTORIES)})
+
+    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+        """Flag the assignment, or the call where it certainly makes or unmakes a leaf."""
+        if leads_to_raise(event, project):
+            return
+        if isinstance(event, Write):
+            message = "setting `requires_grad` ends the graph"
+        elif not isinstance(event, Call):
+            return
+        elif event.callee in _METHODS:
+            if not _changes(event):
+                return
+            message = "`requires_grad_()` changes what the backward pass is for, which ends the graph"
+        elif not _is_true(event.node, "requires_grad"):
+            return
+        else:
+            message = f"`{event.callee}(requires_grad=True)` makes a leaf for gradients, which ends the graph"
+        yield Violation(event.node, message, help="ask for gradients before the call of the compiled function")
+
+    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+        """Decline: readers of the gradient are elsewhere."""
+        return Declined(
+            "who reads the gradient is not to be seen from here; set it before the call, or drop it where the "
+            "tensor is new and False is set"
+        )
+
+    examples = (
+        Example(
+            name="set",
+            code=forward("""
+                grid = torch.arange(8.0)
+                grid.requires_grad = False  # DYN608
+                return self.fc(x + grid)
+            """),
+            declined="set it before the call",
+        ),
+        Example(
+            name="set-on-a-parameter",
+            code=forward("""
+                self.fc.weight.requires_grad = self.training  # DYN608
+                return self.fc(x)
+            """),
+        ),
+        Example(
+            name="new-leaf",
+            code=forward("""
+                anchor = x.detach().requires_grad_()  # DYN608
+                return self.fc(anchor)
+            """),
+        ),
+        Example(
+            name="freezing",
+            code=forward("""
+                self.fc.requires_grad_(False)  # DYN608
+                return self.fc(x)
+            """),
+        ),
+        Example(
+            name="factory",
+            code=forward("""
+                shift = torch.zeros(8, requires_grad=True)  # DYN608
+                return self.fc(x + shift)
+            """),
+        ),
+        Example(
+            name="harmless",
+            code=forward("""
+                shift = torch.zeros(8, requires_grad=False) + torch.ones(8).requires_grad_(False)
+                if x.requires_grad:
+                    shift = shift * 2
+                return self.fc(x.detach() + shift) + x.new_zeros(8, requires_grad=True)
+            """),
+        ),
+        Example(
+            name="frozen-in-the-constructor",
+            code=forward(
+                "return self.fc(x)",
+                init="""
+                self.fc = nn.Linear(8, 8)
+                self.fc.requires_grad_(False)
+                self.fc.bias.requires_grad = True
+                """,
+            ),
+        ),
+    )
+
+
+def _changes(event: Call) -> bool:
+    """Whether `requires_grad_` makes a difference that a graph cannot hold."""
+    mode = event.args[0] if event.args else event.keywords.get("requires_grad", event.keywords.get("mode"))
+    asks = True if mode is None else mode.constant if isinstance(mode, k.Value) else k.MISSING
+    tensor = k.only_tensor(event.receiver) if event.receiver is not None else None
+    is_owned = tensor is None or tensor.origin == "parameter"
+    return asks is False if is_owned else asks is True
+
+
+def _is_true(node: ast.Call, name: str) -> bool:
+    return any(
+        keyword.arg == name and isinstance(keyword.value, ast.Constant) and keyword.value.value is True
+        for keyword in node.keywords
+    )

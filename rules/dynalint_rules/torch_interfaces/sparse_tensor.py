@@ -1,0 +1,137 @@
+"""DYN606: sparse tensors, which Dynamo has no fake ones of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dynalint.analysis.events import Call, Event
+from dynalint.analysis.project import Project
+from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
+from dynalint_rules._shared.examples import forward
+from dynalint_rules._shared.exits import leads_to_raise
+
+_LAYOUTS = ("coo", "csr", "csc", "bsr", "bsc", "compressed")
+_LEGACY = "Float Double Half BFloat16 Int Long Short Char Byte".split()
+
+
+class SparseTensor(Rule):
+    """Make a sparse tensor in code that is compiled.
+
+    ## What it flags
+    `torch.sparse_coo_tensor(...)` and the other constructors of sparse tensors, `t.to_sparse()` and its namesakes, and
+    the old `torch.sparse.FloatTensor(...)`. Not flagged: `torch.sparse.mm` of dense tensors, `nn.Embedding(...,
+    sparse=True)` and `t.is_sparse`, which are traced.
+
+    ## Why
+    The number of elements that a sparse tensor stores depends on data. Dynamo has no stand-in for such a tensor, so it
+    cannot take part in a graph at all: making one ends the graph, and so does each use of it.
+
+    ## Example
+    ```python
+    def forward(self, x):
+        adjacency = torch.sparse_coo_tensor(self.edges, self.weights, (self.n, self.n))
+        return torch.sparse.mm(adjacency, x)
+    ```
+
+    Use instead:
+    ```python
+    def forward(self, x):
+        source, target = self.edges
+        messages = self.weights[:, None] * x[target]
+        return torch.zeros_like(x).index_add(0, source, messages)
+    ```
+
+    ## How it is rewritten
+    It is not. A product with a sparse matrix is a gather, a multiplication and an `index_add`, which are traced; a
+    small matrix may as well be dense.
+
+    ## When the rewrite is not exact
+    The order of the additions differs, and so may the last digits. A dense matrix takes more memory.
+
+    ## How Dynamo words it
+    GB0277: `Attempted to wrap sparse Tensor with VariableTracker`, GB0374: `Sparse tensor creation not supported`,
+    GB0015: `Attempted to wrap sparse Tensor`, GB0007: `Attempted to call function marked as skipped`.
+
+    ## References
+    - https://docs.pytorch.org/docs/stable/sparse.html
+    - https://meta-pytorch.github.io/compile-graph-break-site/gb/gb0277.html
+    """
+
+    code = "DYN606"
+    name = "sparse-tensor"
+    summary = "making a sparse tensor ends the graph"
+    gb = ("GB0277", "GB0374", "GB0015", "GB0007")
+    events = (Call,)
+    calls = frozenset(
+        {
+            *(f"torch.sparse_{layout}_tensor" for layout in _LAYOUTS),
+            *(f"torch.sparse.{name}Tensor" for name in _LEGACY),
+            *(f"Tensor.to_sparse_{layout}" for layout in _LAYOUTS),
+            "Tensor.to_sparse",
+        }
+    )
+
+    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+        """Flag the call wherever it stands."""
+        if isinstance(event, Call) and not leads_to_raise(event, project):
+            name = event.callee.removeprefix("Tensor").removeprefix("torch")
+            shown = name if event.callee.startswith("Tensor") else f"torch{name}"
+            yield Violation(
+                event.node,
+                f"`{shown}()` makes a sparse tensor, which cannot be part of a graph",
+                help="gather and `index_add`, or keep the matrix dense",
+            )
+
+    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+        """Decline: what is done with the tensor decides what stands for it."""
+        return Declined(
+            "what is done with the sparse tensor decides what can stand for it; a product is a gather, a "
+            "multiplication and an `index_add`"
+        )
+
+    examples = (
+        Example(
+            name="coordinates",
+            code=forward("""
+                h = self.fc(x)
+                edges = torch.tensor([[0, 1], [2, 3]])
+                adjacency = torch.sparse_coo_tensor(edges, torch.ones(2), (4, 4))  # DYN606
+                return h, adjacency.to_dense()
+            """),
+            declined="an `index_add`",
+        ),
+        Example(
+            name="conversion",
+            code=forward("""
+                h = self.fc(x)
+                return h.to_sparse().to_dense()  # DYN606
+            """),
+        ),
+        Example(
+            name="compressed-rows",
+            code=forward("""
+                h = self.fc(x)
+                rows, columns = torch.tensor([0, 1, 2]), torch.tensor([0, 1])
+                diagonal = torch.sparse_csr_tensor(rows, columns, torch.ones(2))  # DYN606
+                return h
+            """),
+        ),
+        Example(
+            name="old-constructor",
+            code=forward("""
+                h = self.fc(x)
+                edges = torch.tensor([[0, 1], [2, 3]])
+                adjacency = torch.sparse.FloatTensor(edges, torch.ones(2), torch.Size([4, 4]))  # DYN606
+                return h, adjacency.to_dense()
+            """),
+        ),
+        Example(
+            name="dense",
+            code=forward("""
+                h = self.fc(x)
+                if h.is_sparse:
+                    h = h.to_dense()
+                return torch.sparse.mm(h, h.t())
+            """),
+        ),
+    )

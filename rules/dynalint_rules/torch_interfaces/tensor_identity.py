@@ -1,0 +1,156 @@
+"""DYN609: the memory, the history or the version of a tensor, asked for by Python code."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from dynalint.analysis.events import Call, Event, Read
+from dynalint.analysis.project import Project
+from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
+from dynalint_rules._shared.examples import forward
+from dynalint_rules._shared.exits import leads_to_raise
+
+
+class TensorIdentity(Rule):
+    """Ask a tensor where its memory is or how it came about, in code that is compiled.
+
+    ## What it flags
+    `a.data_ptr() == b.data_ptr()` in any comparison with the address of another tensor, and `t.grad_fn` of a tensor
+    that the function computes. Not flagged: `t.requires_grad`, `t.is_leaf`, `t.grad`, `t is u` and `t.data_ptr()` that
+    is only handed on, which are traced.
+
+    ## Why
+    While a graph is traced its tensors have no memory and no nodes of a backward graph, so there is no answer. A
+    comparison of addresses ends the graph, and `grad_fn` costs the whole function.
+
+    ## Example
+    ```python
+    def forward(self, query, key):
+        same = query.data_ptr() == key.data_ptr()
+        if out.grad_fn is not None:
+            ...
+    ```
+
+    Use instead:
+    ```python
+    def forward(self, query, key):
+        same = query is key
+        if out.requires_grad:
+            ...
+    ```
+
+    ## How it is rewritten
+    It is not: `is` and `requires_grad` are nearly what was meant, and not quite.
+
+    ## When the rewrite is not exact
+    Two views of the same memory have one address and are two objects. A leaf that asks for gradients has no
+    `grad_fn`.
+
+    ## How Dynamo words it
+    GB5976: `Data pointer comparison`, GB0104: `Tensor with grad_fn()`.
+
+    ## References
+    - https://docs.pytorch.org/docs/stable/generated/torch.Tensor.data_ptr.html
+    - https://meta-pytorch.github.io/compile-graph-break-site/gb/gb5976.html
+    """
+
+    code = "DYN609"
+    name = "tensor-identity"
+    summary = "asking for the address or the history of a tensor ends the graph"
+    gb = ("GB5976", "GB0104")
+    events = (Call, Read)
+    calls = frozenset({"Tensor.data_ptr", "Tensor.grad_fn"})
+
+    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+        """Flag a comparison of addresses once, and what reads the history of a tensor that is no argument."""
+        if leads_to_raise(event, project):
+            return
+        if isinstance(event, Read) and _is_computed(event):
+            yield Violation(
+                event.node,
+                "`grad_fn` of a tensor does not exist while a graph is traced, so the function is not compiled",
+                help="ask for `requires_grad`",
+            )
+        elif isinstance(event, Call):
+            parent = project.parents(event.function).get(event.node)
+            if isinstance(parent, ast.Compare) and parent.left is event.node and _compares_two(parent):
+                yield Violation(
+                    parent,
+                    "tensors have no addresses while a graph is traced, so the graph ends at this comparison",
+                    help="compare the tensors with `is`",
+                )
+
+    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+        """Decline: the near equivalents differ in cases that cannot be excluded."""
+        if isinstance(event, Read):
+            return Declined(
+                "a leaf that asks for gradients has no `grad_fn`; use `requires_grad` if there is none here"
+            )
+        return Declined("two views of the same memory are two objects; use `is` if no views are meant")
+
+    examples = (
+        Example(
+            name="addresses",
+            code=forward(
+                """
+                h = self.fc(x)
+                if h.data_ptr() == y.data_ptr():  # DYN609
+                    h = h * 2
+                return h
+                """,
+                arguments="x: torch.Tensor, y: torch.Tensor",
+            ),
+            inputs="[(torch.randn(4, 8), torch.randn(4, 8))]",
+            declined="use `is`",
+        ),
+        Example(
+            name="three-addresses",
+            code=forward(
+                """
+                same = x.data_ptr() == y.data_ptr() == z.data_ptr()  # DYN609
+                return self.fc(x + y + z) if same else self.fc(x)
+                """,
+                arguments="x: torch.Tensor, y: torch.Tensor, z: torch.Tensor",
+            ),
+            inputs="[(torch.randn(4, 8), torch.randn(4, 8), torch.randn(4, 8))]",
+        ),
+        Example(
+            name="history",
+            code=forward("""
+                h = self.fc(x)
+                if h.grad_fn is not None:  # DYN609
+                    h = h * 2
+                return h
+            """),
+            declined="use `requires_grad`",
+        ),
+        Example(
+            name="traced",
+            code=forward(
+                """
+                h = self.fc(x)
+                if h.requires_grad or h.is_leaf or x is y:
+                    h = h * 2
+                return h + y
+                """,
+                arguments="x: torch.Tensor, y: torch.Tensor",
+            ),
+            inputs="[(torch.randn(4, 8), torch.randn(4, 8))]",
+        ),
+    )
+
+
+def _is_computed(event: Read) -> bool:
+    """Whether the tensor is no argument, attribute or detached tensor, which may well have no history."""
+    owner = event.node.value
+    arguments = event.function.node.args
+    named = {one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
+    return isinstance(owner, ast.Name) and owner.id not in named
+
+
+def _compares_two(node: ast.Compare) -> bool:
+    """Whether every side of a comparison is the address of a tensor, and not twice that of the same."""
+    sides = [node.left, *node.comparators]
+    owners = [one.func.value for one in sides if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute)]
+    return len(owners) == len(sides) and len({ast.dump(owner) for owner in owners}) > 1

@@ -38,12 +38,16 @@ class Truth:
     """What was measured: the lines that ran, the kind of break at each site, and the classes that recompiled.
 
     `vanishing` are sites that break only because another one did: no linter is asked for them, nor wrong about them.
+    `counted` are lines that ran in a class whose graphs were counted, `growing` those of classes that recompiled.
     """
 
     ran: set[Place] = field(default_factory=set)
     sites: dict[Place, str] = field(default_factory=dict)
     vanishing: set[Place] = field(default_factory=set)
     recompiled: set[tuple[str, str]] = field(default_factory=set)
+    counted: set[Place] = field(default_factory=set)
+    growing: set[Place] = field(default_factory=set)
+    lines_of: dict[tuple[str, str], set[Place]] = field(default_factory=dict)
 
     def add(self, record: Mapping[str, Any], left_out: Iterable[str]) -> None:
         """Take in one record, without the breaks whose reason has one of the texts to leave out."""
@@ -53,8 +57,12 @@ class Truth:
         self.ran.update(Place(file, line) for line in record["lines"])
         graphs: list[int] = record.get("graphs") or []
         # The first repeat may compile again for a reason that ends there (a lazy buffer); the second should not.
+        if len(graphs) == CALLS:
+            self.counted.update(Place(file, line) for line in record["lines"])
         if len(graphs) == CALLS and graphs[-1] > graphs[-2]:
             self.recompiled.add((file, record["cls"]))
+            self.lines_of[file, record["cls"]] = {Place(file, line) for line in record["lines"]}
+            self.growing |= self.lines_of[file, record["cls"]]
         for broken in record["breaks"]:
             if not broken["frames"] or any(text in broken["reason"] for text in left_out):
                 continue
@@ -75,7 +83,8 @@ class Score:
     wrong: list[Mapping[str, Any]] = field(default_factory=list)
     unknown: int = 0
     recompiled: set[tuple[str, str]] = field(default_factory=set)
-    recompile_findings: int = 0
+    recompiles_right: int = 0
+    recompiles_wrong: list[Mapping[str, Any]] = field(default_factory=list)
 
 
 def read_truth(path: Path, left_out: Iterable[str]) -> Truth:
@@ -106,9 +115,13 @@ def score(findings: Iterable[Mapping[str, Any]], truth: Truth) -> Score:
     for finding in findings:
         places = {Place(finding["path"], line) for line in range(finding["line"], last_line(finding) + 1)}
         if finding["category"] == "recompile":
-            result.recompile_findings += bool(places & truth.ran)
+            result.recompiles_right += bool(places & truth.growing)
+            if places & truth.counted and not places & truth.growing:
+                result.recompiles_wrong.append(finding)
             result.recompiled |= {
-                (file, name) for file, name in truth.recompiled if file == finding["path"] and reaches(finding, name)
+                (file, name)
+                for file, name in truth.recompiled
+                if file == finding["path"] and (reaches(finding, name) or places & truth.lines_of[file, name])
             }
         if finding["category"] != "graph-break":
             continue
@@ -144,8 +157,10 @@ def summary(truth: Truth, result: Score) -> Iterator[str]:
     yield f"precision  {share(right, right + wrong)} of the findings that ran cover a break site"
     yield f"           {result.unknown} findings stand on lines that never ran"
     if truth.recompiled:
-        yield f"recompiles {share(len(result.recompiled), len(truth.recompiled))} of the classes that recompiled"
-        yield f"           {result.recompile_findings} recompile findings stand on lines that ran"
+        judged = result.recompiles_right + len(result.recompiles_wrong)
+        found_classes = share(len(result.recompiled), len(truth.recompiled))
+        yield f"recompiles {found_classes} of the classes that recompile have a finding"
+        yield f"           {share(result.recompiles_right, judged)} of the recompile findings stand in such a class"
     yield ""
     yield f"{'found':>6} {'sites':>6}  kind of break"
     kinds = Counter(truth.sites.values())
@@ -170,9 +185,11 @@ def listing(which: str, truth: Truth, result: Score) -> Iterator[str]:
     if which == "misses":
         missed = sorted(truth.sites.keys() - result.found)
         yield from (f"{place.file}:{place.line}: {truth.sites[place]}" for place in missed)
+        yield from (f"{file}: {name} recompiles" for file, name in sorted(truth.recompiled - result.recompiled))
     else:
         yield from (
-            f"{finding['path']}:{finding['line']}: {finding['code']} {finding['message']}" for finding in result.wrong
+            f"{finding['path']}:{finding['line']}: {finding['code']} {finding['message']}"
+            for finding in [*result.wrong, *result.recompiles_wrong]
         )
 
 

@@ -9,7 +9,7 @@ from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join
 def element_of(kind: Kind) -> Kind:
     """Return the kind of what iterating over a value gives."""
     result: Kind = NOTHING
-    for one in kind.members:
+    for one in k.present(kind).members:
         result = join(result, _element_of(one))
     return UNKNOWN if result is NOTHING else result
 

@@ -41,11 +41,12 @@ def _attribute(frame: Frame, node: ast.Attribute) -> Kind:
             return known
     owner = evaluate(frame, value)
     if isinstance(owner, k.Unknown):
-        if owner.parameter is not None and node.attr in frame.interpreter.project.api.tensor_only():
+        if node.attr in frame.interpreter.project.api.tensor_only():
             frame.note_tensor(value, owner)
             owner = k.TENSOR
         else:
-            return UNKNOWN
+            # Whatever has a device or a dtype, it is one; `mask.to(x.device)` stays a mask then.
+            return k.Value(node.attr) if node.attr in ("device", "dtype") else UNKNOWN
     kind = member(frame, owner, node.attr)
     if not isinstance(kind, k.Method):
         note_attribute(frame, Read, node, owner)

@@ -357,6 +357,11 @@ def without(kind: Kind, type_: str) -> Kind:
     return join_all([member for member in kind.members if not (isinstance(member, Value) and member.type == type_)])
 
 
+def present(kind: Kind) -> Kind:
+    """Return `kind` less None, unless it is nothing else: most operations on None raise, so nothing comes of them."""
+    return without(kind, "none") if isinstance(kind, Union) else kind
+
+
 def widened(kind: Kind) -> Kind:
     """Forget the values of constants other than None: what one caller passes says little about the others."""
     if isinstance(kind, Value) and kind.type != "none" and kind.constant is not MISSING:

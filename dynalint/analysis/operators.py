@@ -29,7 +29,7 @@ _FOLDED: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
 def unary(op: ast.unaryop, operand: Kind) -> Kind:
     """Return the kind of `-x`, `+x` or `~x`."""
     results: list[Kind] = []
-    for one in operand.members:
+    for one in k.present(operand).members:
         if isinstance(one, k.Tensor):
             results.append(k.Tensor(one.dtype, one.rank, array=one.array, foreseen=one.foreseen))
         elif isinstance(one, k.Unknown):
@@ -46,6 +46,7 @@ def unary(op: ast.unaryop, operand: Kind) -> Kind:
 
 def binary(op: ast.operator, left: Kind, right: Kind) -> Kind:
     """Return the kind of `left op right`."""
+    left, right = k.present(left), k.present(right)
     results = [_binary(op, one, other) for one in left.members for other in right.members]
     return join_all(results) if results else UNKNOWN
 
@@ -131,6 +132,9 @@ def compare(op: ast.cmpop, left: Kind, right: Kind) -> Kind:
         return k.BOOL if same is None else k.Value("bool", same is isinstance(op, ast.Is))
     if isinstance(op, ast.In | ast.NotIn):
         return _membership(op, left, right)
+    # `mask != 0` is asked of a mask that is there; a test for None is spelt out.
+    left = k.present(left) if k.may_be_tensor(left) and right != k.NONE else left
+    right = k.present(right) if k.may_be_tensor(right) and left != k.NONE else right
     results = [_compare(op, one, other) for one in left.members for other in right.members]
     return join_all(results) if results else k.BOOL
 

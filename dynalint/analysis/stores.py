@@ -48,6 +48,7 @@ def bind_target(frame: Frame, target: ast.expr, kind: Kind, value: ast.expr | No
 
 
 def _unpack(frame: Frame, target: ast.Tuple | ast.List, kind: Kind, value: ast.expr | None) -> None:
+    kind = k.present(kind)
     items = kind.items if isinstance(kind, k.Sequence) else None
     starred = any(isinstance(element, ast.Starred) for element in target.elts)
     values = value.elts if isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts) else None

@@ -27,7 +27,7 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Kind:
         frame.note_tensor(node.slice, index)
         index = k.BOOL_TENSOR
     note_index(frame, node, base, index, "load")
-    return join_all([element_at(frame, one, node.slice, index) for one in base.members])
+    return join_all([element_at(frame, one, node.slice, index) for one in k.present(base).members])
 
 
 def note_index(frame: Frame, node: ast.Subscript, base: Kind, index: Kind, context: str) -> None:

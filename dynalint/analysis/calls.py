@@ -17,6 +17,7 @@ from dynalint.analysis.externals import certain_flags, external_call, torch_call
 from dynalint.analysis.frame import Frame
 from dynalint.analysis.functions import call_function
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join
+from dynalint.analysis.members import member
 from dynalint.analysis.torch_api import Entry
 
 Arguments = tuple[list[Kind], dict[str, Kind], bool]
@@ -25,6 +26,8 @@ Arguments = tuple[list[Kind], dict[str, Kind], bool]
 _TAKING_SEQUENCES = ("cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "block_diag")
 # Methods that give a size, whoever has them.
 _MEASURING = ("size", "dim", "numel", "nelement", "ndimension")
+# Attributes of much else, but methods of tensors and arrays alone.
+_REDUCING = ("max", "mean", "min", "var")
 _COMPILING = ("torch.compile", "torch._dynamo.optimize")
 _ORDERING = ("builtins.sorted", "builtins.min", "builtins.max")
 # They make a script of a module; a function they leave as it is for Dynamo, which sees through to the original.
@@ -34,13 +37,24 @@ _SCRIPTING = ("torch.jit.script", "torch.jit.trace", "torch.jit.freeze", "torch.
 @evaluates(ast.Call)
 def _call(frame: Frame, node: ast.Call) -> Kind:
     """Return the kind of a call, following it into the project."""
-    callee = evaluate(frame, node.func)
+    callee = _reducing_method(frame, node.func) or evaluate(frame, node.func)
     args, keywords, starred = _arguments(frame, node)
     if isinstance(callee, k.External | k.Object | k.Method) and args:
         _note_arguments(frame, node, callee, args)
     if isinstance(callee, k.Unknown) and isinstance(node.func, ast.Attribute) and node.func.attr in _MEASURING:
         return k.SIZE if args or node.func.attr != "size" else k.SHAPE  # of whatever it is asked
     return apply(frame, callee, args, keywords, node, starred=starred)
+
+
+def _reducing_method(frame: Frame, node: ast.expr) -> Kind | None:
+    """Return the method of a tensor that `x.mean()` calls where `x` is a parameter of unknown kind."""
+    if not isinstance(node, ast.Attribute) or node.attr not in _REDUCING:
+        return None
+    owner = evaluate(frame, node.value)
+    if not isinstance(owner, k.Unknown) or owner.parameter is None:
+        return None
+    frame.note_tensor(node.value, owner)
+    return member(frame, k.TENSOR, node.attr)
 
 
 def _arguments(frame: Frame, node: ast.Call) -> Arguments:

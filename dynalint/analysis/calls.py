@@ -401,7 +401,7 @@ def _instantiate(frame: Frame, callee: k.Class, args: list[Kind], keywords: dict
     """Build an instance; its constructor sees these arguments."""
     project = frame.interpreter.project
     instance = k.Instance(callee.cls)
-    constructor = project.find_method(callee.cls, "__init__")
+    constructor = None if _is_dataclass(callee) else project.find_method(callee.cls, "__init__")
     if constructor is not None:
         call_function(frame, k.Function(constructor, instance), args, keywords, starred=starred)
     bases = project.lineage(callee.cls)[1]
@@ -411,9 +411,20 @@ def _instantiate(frame: Frame, callee: k.Class, args: list[Kind], keywords: dict
         if len(items) == len(fields):
             return k.Sequence("tuple", k.join_all(items), items, fields=fields)
     elif constructor is None and _is_record(callee):
-        for name, kind in [*zip(_fields(callee), args, strict=False), *keywords.items()]:
+        given = {**dict(zip(_fields(callee), args, strict=False)), **keywords}
+        left_out = {} if starred else {name: value for name, value in callee.cls.body.items() if name not in given}
+        for name in _fields(callee):
+            if name in left_out:
+                given[name] = frame.interpreter.in_scope(left_out[name], callee.cls.module, callee.cls.parent)
+        for name, kind in given.items():
             frame.interpreter.store_attribute(callee.cls, name, kind, frame)
     return instance
+
+
+def _is_dataclass(callee: k.Class) -> bool:
+    """Whether a decorator writes the constructor, which stands for one that a base class has."""
+    names = [ast.unparse(decorator) for decorator in callee.cls.node.decorator_list]
+    return "__init__" not in callee.cls.methods and any("dataclass" in name for name in names)
 
 
 def _fields(callee: k.Class) -> list[str]:

@@ -1,0 +1,310 @@
+"""DYN706: a `with` statement over something that Dynamo cannot enter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.events import Call, Entry, Event
+from dynalint.analysis.project import Project
+from dynalint.rules import Example, Rule, Violation
+from dynalint_rules._shared.examples import forward
+
+# Locks and the like, entered wherever they come from.
+_LOCKS = frozenset(
+    f"{owner}.{name}"
+    for owner in ("threading", "multiprocessing")
+    for name in ("Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore")
+)
+# Traced where the same call makes them, and not where they are kept.
+_NOT_KEPT = frozenset(
+    {"torch.no_grad", "torch.enable_grad", "torch.set_grad_enabled", "torch.inference_mode", "contextlib.ExitStack"}
+)
+# Calls that make a context manager, in which Dynamo breaks already, as it does when it is entered.
+_MAKERS: dict[str, str] = {
+    "contextlib": "closing redirect_stdout redirect_stderr chdir",
+    "decimal": "localcontext",
+    "numpy": "errstate printoptions",
+    "torch.backends.cuda": "sdp_kernel",
+    "torch.backends.cudnn": "flags",
+    "torch.backends.mkldnn": "flags",
+    "torch.jit": "optimized_execution strict_fusion",
+    "torch.utils.flop_counter": "FlopCounterMode",
+}
+
+
+class ContextManager(Rule):
+    """Enter a context manager that Dynamo does not know.
+
+    ## What it flags
+
+    `with` over a lock, over a `torch.device`, and over an object or a `torch.no_grad()` that was made before the call
+    and is kept in an attribute or a global; and context managers that Dynamo cannot make: `contextlib.closing`,
+    `contextlib.redirect_stdout`, `torch.backends.cudnn.flags`, `numpy.errstate`, `decimal.localcontext` and the like.
+
+    Not flagged: `with torch.no_grad():`, `torch.autocast`, `torch.profiler.record_function` and
+    `contextlib.nullcontext`, functions under `contextlib.contextmanager`, and instances of your own classes that the
+    same call makes. Dynamo traces all of these.
+
+    ## Why
+
+    Where Dynamo does not know what entering and leaving does, it cannot break the graph inside of the block and go on
+    later: nothing of the function is compiled, or nothing of the block.
+
+    ## Example
+
+    ```python
+    def forward(self, x):
+        with torch.device(x.device):
+            positions = torch.arange(x.shape[1])
+        return self.fc(x) + positions
+    ```
+
+    Use instead:
+
+    ```python
+    def forward(self, x):
+        positions = torch.arange(x.shape[1], device=x.device)
+        return self.fc(x) + positions
+    ```
+
+    ## How it is rewritten
+
+    It is not. Give the device to the calls that make tensors; make the context manager in the `with` statement itself;
+    take locks around the call of the compiled function.
+
+    ## When the rewrite is not exact
+
+    There is none.
+
+    ## How Dynamo words it
+
+    GB0142: `Unsupported context manager`; GB0007, GB0008, GB0208, GB0262 and GB0294 where it is made.
+
+    ## References
+
+    - https://meta-pytorch.github.io/compile-graph-break-site/gb/gb0142.html
+    """
+
+    code = "DYN706"
+    name = "context-manager"
+    summary = "entering a context manager that Dynamo does not know ends the graph"
+    gb = ("GB0142", "GB0007", "GB0008", "GB0208", "GB0262", "GB0294")
+    events = (Entry, Call)
+    calls = frozenset(f"{owner}.{name}" for owner, names in _MAKERS.items() for name in names.split())
+
+    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+        """Flag what is entered by its kind and by where it comes from, and what Dynamo cannot make by its name."""
+        if isinstance(event, Call):
+            yield Violation(event.node, f"Dynamo does not know the context manager `{event.callee}()`")
+        elif isinstance(event, Entry):
+            what = _unknown(event, project)
+            if what:
+                yield Violation(event.node, f"Dynamo cannot enter {what}")
+
+    examples = (
+        Example(
+            name="device",
+            code=forward(
+                """
+                h = self.fc(x)
+                with torch.device("cpu"):  # DYN706
+                    offset = torch.ones(8)
+                return h + offset
+                """,
+            ),
+        ),
+        Example(
+            name="device-of-a-tensor",
+            code=forward(
+                """
+                h = self.fc(x)
+                with x.device:  # DYN706
+                    offset = torch.ones(8)
+                return h + offset
+                """,
+            ),
+        ),
+        Example(
+            name="lock",
+            code=forward(
+                """
+                with LOCK:  # DYN706
+                    h = self.fc(x)
+                return h + 1
+                """,
+                head="""
+                import threading
+
+                LOCK = threading.Lock()
+                """,
+            ),
+        ),
+        Example(
+            name="lock-of-an-object",
+            code=forward(
+                """
+                LOG.add("hidden")
+                return self.fc(x)
+                """,
+                head="""
+                import threading
+
+
+                class Log:
+                    def __init__(self):
+                        self.lock = threading.RLock()
+                        self.lines = []
+
+                    def add(self, line):
+                        with self.lock:  # DYN706
+                            self.lines = [line]
+
+
+                LOG = Log()
+                """,
+            ),
+        ),
+        Example(
+            name="kept-grad-mode",
+            code=forward(
+                """
+                h = self.fc(x)
+                with self.frozen:  # DYN706
+                    h = h + 1
+                return h
+                """,
+                init="""
+                self.fc = nn.Linear(8, 8)
+                self.frozen = torch.no_grad()
+                """,
+            ),
+        ),
+        Example(
+            name="kept-object",
+            code=forward(
+                """
+                h = self.fc(x)
+                with self.scope:  # DYN706
+                    h = h + 1
+                return h
+                """,
+                head="""
+                class Scope:
+                    def __enter__(self):
+                        return self
+
+                    def __exit__(self, *error):
+                        return False
+                """,
+                init="""
+                self.fc = nn.Linear(8, 8)
+                self.scope = Scope()
+                """,
+            ),
+        ),
+        Example(
+            name="numpy-errors",
+            code=forward(
+                """
+                h = self.fc(x)
+                with np.errstate(divide="ignore"):  # DYN706
+                    h = h * 2
+                return h
+                """,
+                head="import numpy as np",
+            ),
+        ),
+        Example(
+            name="backend-flags",
+            code=forward(
+                """
+                with torch.backends.cudnn.flags(enabled=False):  # DYN706
+                    h = self.fc(x)
+                return h + 1
+                """,
+            ),
+        ),
+        Example(
+            name="closing",
+            code=forward(
+                """
+                h = self.fc(x)
+                with contextlib.closing(Source()):  # DYN706
+                    h = h + 1
+                return h
+                """,
+                head="""
+                import contextlib
+
+
+                class Source:
+                    def close(self):
+                        pass
+                """,
+            ),
+        ),
+        Example(
+            name="known-to-dynamo",
+            code=forward(
+                """
+                with torch.profiler.record_function("layer"), contextlib.nullcontext():
+                    h = self.fc(x)
+                with torch.no_grad(), torch.autocast("cpu", enabled=False), contextlib.suppress(KeyError):
+                    h = h + 1
+                with self.idle:
+                    return h
+                """,
+                head="import contextlib",
+                init="""
+                self.fc = nn.Linear(8, 8)
+                self.idle = contextlib.nullcontext()
+                """,
+            ),
+        ),
+        Example(
+            name="made-by-the-same-call",
+            code=forward(
+                """
+                grad_mode = torch.no_grad()
+                with Scope() as scope, scaled() as factor:
+                    h = self.fc(x) * factor + scope.offset
+                with grad_mode:
+                    return h + 1
+                """,
+                head="""
+                import contextlib
+
+
+                class Scope:
+                    offset = 1
+
+                    def __enter__(self):
+                        return self
+
+                    def __exit__(self, *error):
+                        return False
+
+
+                @contextlib.contextmanager
+                def scaled():
+                    yield 2
+                """,
+            ),
+        ),
+    )
+
+
+def _unknown(event: Entry, project: Project) -> str | None:
+    """Say what is entered if Dynamo certainly does not know it."""
+    kind, home = event.kind, event.home
+    kept = home is not None and (home.type != "global" or home.name in event.function.module.bindings)
+    if (isinstance(kind, k.Value) and kind.type == "device") or kind == k.Object("torch.device"):
+        return "a device; give `device=` to the calls that make tensors"
+    if isinstance(kind, k.Object) and kind.type in _LOCKS:
+        return "a lock; take it around the call of the compiled function"
+    if isinstance(kind, k.Object) and kept and kind.type in _NOT_KEPT:
+        return f"a `{kind.type}` that was made before the call; make it in the `with` statement"
+    if isinstance(kind, k.Instance) and kept and project.find_method(kind.cls, "__enter__") is not None:
+        return f"an instance of `{kind.cls.name}` that was made before the call; make it in the `with` statement"
+    return None

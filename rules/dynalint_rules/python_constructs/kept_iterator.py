@@ -1,0 +1,196 @@
+"""DYN710: an iterator that one call leaves for the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.events import Call, Event
+from dynalint.analysis.project import Project
+from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
+from dynalint_rules._shared.examples import forward
+
+
+class KeptIterator(Rule):
+    """Take the next value of an iterator that was made before the call.
+
+    ## What it flags
+
+    `next(...)` of a generator, `itertools.cycle`, `itertools.count`, `map`, `zip` or `iter(...)` that an attribute, a
+    class or a module global holds, in code that is compiled. Not flagged: iterators that the same call makes, which
+    are traced, however far they are run.
+
+    ## Why
+
+    How far an iterator has come is kept inside of it, where Dynamo cannot look: it ends the graph. It does know
+    `itertools.count` and the iterators of ranges, and compiles the function for the very number that comes next, so
+    those compile again on each call, up to the limit.
+
+    ## Example
+
+    ```python
+    def __init__(self):
+        super().__init__()
+        self.offsets = itertools.cycle([0, 1])
+
+
+    def forward(self, x):
+        return self.fc(x) + next(self.offsets)
+    ```
+
+    Use instead:
+
+    ```python
+    def forward(self, x, offset):
+        return self.fc(x) + offset
+
+
+    for offset in itertools.cycle([0, 1]):
+        model(x, offset)
+    ```
+
+    ## How it is rewritten
+
+    It is not: take the next value before the call, and pass it in.
+
+    ## When the rewrite is not exact
+
+    There is none.
+
+    ## How Dynamo words it
+
+    GB4347: `Missing tp_iternext`. The recompiles name the guards `___normalize_count_iter` and
+    `___normalize_range_iter`.
+
+    ## References
+
+    - https://meta-pytorch.github.io/compile-graph-break-site/gb/gb4347.html
+    """
+
+    code = "DYN710"
+    name = "kept-iterator"
+    summary = "taking a value of an iterator that outlives the call ends the graph"
+    gb = ("GB4347",)
+    events = (Call,)
+    calls = frozenset({"builtins.next"})
+
+    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+        """Flag `next` of what was there before the call."""
+        if not isinstance(event, Call) or not event.args or not isinstance(event.args[0], k.Sequence):
+            return
+        kind = event.args[0]
+        if kind.home is None or kind.home.type not in ("attribute", "class", "global"):
+            return
+        if kind.type == "generator":
+            yield Violation(event.node, f"Dynamo cannot take a value of the iterator `{kind.home.name}`, made earlier")
+        elif kind.type in ("count", "range_iterator"):
+            yield Violation(
+                event.node,
+                f"each call is compiled anew for the number that `{kind.home.name}` has come to",
+                category="recompile",
+            )
+
+    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+        """Decline: the callers have to pass the value."""
+        return Declined("take the next value before the call and pass it in, which changes the callers")
+
+    examples = (
+        Example(
+            name="cycle",
+            code=forward(
+                """
+                h = self.fc(x)
+                return h + next(self.offsets)  # DYN710
+                """,
+                head="import itertools",
+                init="""
+                self.fc = nn.Linear(8, 8)
+                self.offsets = itertools.cycle([0, 1])
+                """,
+            ),
+            declined="pass it in",
+        ),
+        Example(
+            name="generator",
+            code=forward(
+                """
+                h = self.fc(x)
+                return h + next(ONES)  # DYN710
+                """,
+                head="""
+                def ones():
+                    while True:
+                        yield 1
+
+
+                ONES = ones()
+                """,
+            ),
+        ),
+        Example(
+            name="iterator-of-a-list",
+            code=forward(
+                """
+                h = self.fc(x)
+                return h + next(self.offsets)  # DYN710
+                """,
+                init="""
+                self.fc = nn.Linear(8, 8)
+                self.offsets = iter([1] * 100)
+                """,
+            ),
+        ),
+        Example(
+            name="count",
+            code=forward(
+                """
+                h = self.fc(x)
+                return h + next(self.steps)  # DYN710
+                """,
+                head="import itertools",
+                init="""
+                self.fc = nn.Linear(8, 8)
+                self.steps = itertools.count()
+                """,
+            ),
+        ),
+        Example(
+            name="range",
+            code=forward(
+                """
+                h = self.fc(x)
+                return h + next(self.steps)  # DYN710
+                """,
+                init="""
+                self.fc = nn.Linear(8, 8)
+                self.steps = iter(range(100))
+                """,
+            ),
+        ),
+        Example(
+            name="made-by-the-same-call",
+            code=forward(
+                """
+                offsets = itertools.cycle(self.offsets)
+                steps = itertools.count(3)
+                parts = iter([self.fc(x), x])
+                return next(parts) + next(offsets) + next(steps)
+                """,
+                head="import itertools",
+                init="""
+                self.fc = nn.Linear(8, 8)
+                self.offsets = [0, 1]
+                """,
+            ),
+        ),
+        Example(
+            name="of-a-layer",
+            code=forward(
+                "return self.fc(x) + next(self.parameters()).sum() + next(iter(self.offsets.values()))",
+                init="""
+                self.fc = nn.Linear(8, 8)
+                self.offsets = {"a": 1}
+                """,
+            ),
+        ),
+    )

@@ -1,0 +1,191 @@
+"""DYN708: values that are put in order by tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.events import Event, Ordering
+from dynalint.analysis.project import Project
+from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
+from dynalint_rules._shared.examples import forward
+
+
+class SortByTensor(Rule):
+    """Put values in Python's order by a key that is a tensor, or choose by a key among tensors.
+
+    ## What it flags
+
+    `sorted` and `list.sort` with a `key` that gives a tensor, or of tuples and lists that hold tensors; and `min` and
+    `max` with a `key` where what is chosen from are tensors, hold tensors, or are modules. Not flagged: sorting by a
+    number, a string or a size, which Dynamo works out while it traces, and `min` and `max` of tensors without a `key`.
+    For `sorted` of tensors themselves there is DYN106.
+
+    ## Why
+
+    Which value comes first decides what the rest of the code sees, and only the data tells. Dynamo puts constants in
+    order while it traces, and nothing else. It looks for tensors before it compares, so `(2, h)` and `(1, g)` are not
+    put in order either, though the numbers would decide.
+
+    ## Example
+
+    ```python
+    def forward(self, x):
+        outputs = [head(x) for head in self.heads]
+        return sorted(outputs, key=lambda output: output.mean())[0]
+    ```
+
+    Use instead:
+
+    ```python
+    def forward(self, x):
+        outputs = torch.stack([head(x) for head in self.heads])
+        first = outputs.flatten(1).mean(1).argmin()
+        return outputs.index_select(0, first.reshape(1)).squeeze(0)
+    ```
+
+    ## How it is rewritten
+
+    It is not. Stack the keys and use `torch.sort`, `torch.argsort` or `torch.topk`; where a number decides, give a
+    `key` that returns it, such as `key=lambda pair: pair[0]`.
+
+    ## When the rewrite is not exact
+
+    There is none. By hand: values that are equal may come in another order, for `torch.sort` is not stable unless told.
+
+    ## How Dynamo words it
+
+    GB0207: `sort with non-constant keys`, GB0193: `invalid call to builtin op handler` for `min` and `max`.
+
+    ## References
+
+    - https://meta-pytorch.github.io/compile-graph-break-site/gb/gb0207.html
+    """
+
+    code = "DYN708"
+    name = "sort-by-tensor"
+    summary = "putting values in order by tensors ends the graph"
+    gb = ("GB0207", "GB0193")
+    events = (Ordering,)
+
+    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+        """Flag an order that tensors decide, or that Dynamo takes them to decide."""
+        if not isinstance(event, Ordering):
+            return
+        called = event.callee.removeprefix("builtins.")
+        if event.callee in ("builtins.min", "builtins.max"):
+            if event.has_key and _is_tensor_or_holds_one(event.elements, project, modules=True):
+                yield Violation(event.node, f"`{called}` with a `key` cannot choose among tensors or modules")
+        elif k.only_tensor(event.key) is not None and not event.has_key:
+            return  # DYN106
+        elif _is_tensor_or_holds_one(event.key, project, modules=False):
+            yield Violation(
+                event.node,
+                f"`{called}` puts values in order by tensors, which only the data tells",
+                help="use `torch.sort` or `torch.topk`, or a `key` that gives a number",
+            )
+
+    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+        """Decline: lists have to become a tensor."""
+        return Declined("the values have to be stacked for `torch.sort` or `torch.topk`, with the code around them")
+
+    examples = (
+        Example(
+            name="key-is-a-tensor",
+            code=forward(
+                """
+                h = self.fc(x)
+                parts = sorted([h, h + 1], key=lambda part: part.sum())  # DYN708
+                return parts[0] * 2
+                """,
+            ),
+            declined="have to be stacked",
+        ),
+        Example(
+            name="in-place",
+            code=forward(
+                """
+                h = self.fc(x)
+                parts = [h, h + 1]
+                parts.sort(key=torch.sum)  # DYN708
+                return parts[0] * 2
+                """,
+            ),
+        ),
+        Example(
+            name="tensor-behind-a-number",
+            code=forward(
+                """
+                h = self.fc(x)
+                pairs = sorted([(2, h), (1, h + 1)])  # DYN708
+                return pairs[0][1] * 2
+                """,
+            ),
+        ),
+        Example(
+            name="indices-by-data",
+            code=forward(
+                """
+                h = self.fc(x)
+                order = sorted(range(8), key=lambda i: h[0, i])  # DYN708
+                return h * order[0]
+                """,
+            ),
+        ),
+        Example(
+            name="items-of-a-dict",
+            code=forward(
+                """
+                h = self.fc(x)
+                for name, part in sorted({"b": h, "a": h + 1}.items()):  # DYN708
+                    h = h + part
+                return h
+                """,
+            ),
+        ),
+        Example(
+            name="largest-by-key",
+            code=forward(
+                """
+                h = self.fc(x)
+                return max([h, h + 1], key=lambda part: part.shape[0]) * 2  # DYN708
+                """,
+            ),
+        ),
+        Example(
+            name="constant-keys",
+            code=forward(
+                """
+                h = self.fc(x)
+                parts = sorted([(2, h), (1, h + 1)], key=lambda pair: pair[0])
+                wide = sorted([h, h + 1], key=lambda part: part.shape[0])
+                name = max({"a": 1, "bb": 2}, key=len)
+                return parts[0][1] + wide[0] + len(name) + sorted([3, 1])[0]
+                """,
+            ),
+        ),
+        Example(
+            name="without-a-key",
+            code=forward(
+                """
+                h = self.fc(x)
+                return h + max(h.sum(), h.mean()) + torch.stack([h.sum(), h.mean()]).sort().values[0]
+                """,
+            ),
+        ),
+    )
+
+
+def _is_tensor_or_holds_one(kind: k.Kind, project: Project, *, modules: bool) -> bool:
+    """Whether values of this kind certainly are tensors, hold them, or are modules where those count."""
+    if isinstance(kind, k.Union):
+        return all(_is_tensor_or_holds_one(one, project, modules=modules) for one in kind.alternatives)
+    if isinstance(kind, k.Sequence) and kind.type in ("list", "tuple"):
+        items = kind.items if kind.items is not None else (kind.element,)
+        return any(_is_tensor_or_holds_one(item, project, modules=modules) for item in items)
+    if isinstance(kind, k.Instance):
+        return modules and project.is_module_class(kind.cls)
+    if isinstance(kind, k.Object):
+        cls = project.api.torch_class(kind.type)
+        return modules and cls is not None and cls.is_module
+    return isinstance(kind, k.Tensor)

@@ -196,6 +196,14 @@ class TensorAsSize(Rule):
             """),
         ),
         Example(
+            name="product-of-sizes",
+            code=forward("""
+                count = (x > 100).sum() + 2
+                h = self.fc(x).view(count, -1)  # DYN204
+                return h.sum() + torch.zeros(count * 2)  # DYN204
+            """),
+        ),
+        Example(
             name="sizes-from-shapes",
             code=forward("""
                 n = x.shape[0]
@@ -264,7 +272,10 @@ def _is_read_before(event: Call, node: ast.expr, project: Project) -> bool:
     """Whether every tensor in a size has been a size earlier in the function, where the graph has ended already."""
     kinds, parents = project.kinds(event.function), project.parents(event.function)
     names = {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and k.only_tensor(kinds.get(one, k.UNKNOWN))}
-    if not names or any(isinstance(one, ast.Call | ast.Subscript | ast.Attribute) for one in ast.walk(node)):
+    # What is computed here is new, however old the tensors that it is computed from.
+    if not names or any(
+        isinstance(one, ast.Call | ast.Subscript | ast.Attribute | ast.BinOp) for one in ast.walk(node)
+    ):
         return False
     for one in ast.walk(event.function.node):
         if not isinstance(one, ast.Name) or one.id not in names or not isinstance(one.ctx, ast.Load):

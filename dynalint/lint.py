@@ -9,14 +9,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dynalint.analysis import Analysis, AnalysisOptions, analyze
-from dynalint.analysis.events import Branch, Call, Event, Read, Write
-from dynalint.analysis.kinds import only_tensor
+from dynalint.analysis.events import Call, Event, Read, Write
 from dynalint.analysis.run import with_deep_stack
-from dynalint.analysis.source import SourceFile, quote
+from dynalint.analysis.source import SourceFile
 from dynalint.catalogue import catalogue
 from dynalint.config import OPTIONS, Configuration, Settings, show_path
-from dynalint.findings import Finding, Fix
+from dynalint.findings import Category, Finding, Fix
 from dynalint.fix import EditError, Linted, to_edits
+from dynalint.provisos import provisos
 from dynalint.releases import holds
 from dynalint.rules import Declined, Rewrite, Rule, Violation
 from dynalint.suppress import UNUSED_CODE, Suppression, Suppressions, read_suppressions, unused
@@ -71,11 +71,20 @@ class LintResult:
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """A violation with the rule that found it and the event that it is the answer to."""
+    """A violation with the rule that found it and the event that it is the answer to.
+
+    `proviso` is the end of a sentence: what must hold for it to break the graph each time, empty where it surely does.
+    """
 
     rule: Rule
     event: Event
     violation: Violation
+    proviso: str = ""
+
+    @property
+    def category(self) -> Category:
+        """What it is if the proviso holds."""
+        return self.violation.category or self.rule.category
 
 
 class RuleSet:
@@ -173,12 +182,19 @@ class _Pass:
 
     def result(self) -> LintResult:
         flags: dict[Path, list[Flag]] = defaultdict(list)
-        for flag in find(self._analysis, self._rules, self._wanted, self._failed):
+        for flag in self._qualified(list(find(self._analysis, self._rules, self._wanted, self._failed))):
             flags[flag.event.function.file.path].append(flag)
         linted = [one for file in self._analysis.files for one in self._file(file, flags[file.path])]
         linted.sort(key=lambda one: one.finding.sort_key)
         failures = tuple(dict.fromkeys(self._failures))
         return LintResult(tuple(linted), tuple(self._silenced), self._analysis, self._suppressions, failures)
+
+    def _qualified(self, flags: Sequence[Flag]) -> Iterator[Flag]:
+        """Yield the flags, each graph break that is not certain with its proviso."""
+        known = provisos([flag.event for flag in flags if flag.category == "graph-break"], self._analysis.project)
+        for flag in flags:
+            open_ = flag.category == "graph-break" and flag.event in known
+            yield replace(flag, proviso=known[flag.event]) if open_ else flag
 
     def _file(self, file: SourceFile, flags: Sequence[Flag]) -> Iterator[Linted]:
         shown, enabled = self._workspace.shown(file.path), self._enabled[file.path]
@@ -192,11 +208,11 @@ class _Pass:
         kept = {finding.sort_key: finding for finding in suppressions.apply(selected, used)}
         for key, (finding, flag) in found.items():
             if key not in kept:
-                self._silenced.append(Linted(finding, file, conditional=_is_conditional(flag)))
+                self._silenced.append(Linted(finding, file, conditional=bool(flag.proviso)))
         for key, finding in kept.items():
             flag = found[key][1]
             linted = self._offering(finding, file, self._answer(flag))
-            yield replace(linted, conditional=_is_conditional(flag))
+            yield replace(linted, conditional=bool(flag.proviso))
         if UNUSED_CODE in enabled:
             dead = list(unused(suppressions, file, shown, used, self._ran & enabled, catalogue()))
             rewrites = {finding.sort_key: rewrite for finding, rewrite in dead}
@@ -232,33 +248,18 @@ class _Pass:
         self._failures.append(f"{place}: {rule.code} failed: {type(fault).__name__}: {fault}")
 
 
-def _is_conditional(flag: Flag) -> bool:
-    """Whether it is open if the graph breaks when the line runs: for what must come before, or what value it gets."""
-    category = flag.violation.category or flag.rule.category
-    return category == "graph-break" and (flag.event.condition is not None or _tests_more_than_tensors(flag.event))
-
-
-def _tests_more_than_tensors(event: Event) -> bool:
-    return isinstance(event, Branch) and only_tensor(event.kind) is None
-
-
 def _finding(flag: Flag, shown: str) -> Finding:
     rule, event, violation = flag.rule, flag.event, flag.violation
     start, end = _range(event.function.file, violation.node)
-    conditional, message = _is_conditional(flag), violation.message
-    if conditional and event.condition is not None:
-        message += f"; only runs that get past {quote(event.function.file, event.condition)} come here"
-    elif conditional:
-        message += "; on other ways to this line it is a plain Python value"
     return Finding(
         shown,
         *event.function.file.position(start),
         *event.function.file.position(end),
         code=rule.code,
         name=rule.name,
-        category="advice" if conditional else violation.category or rule.category,
-        severity="info" if conditional else violation.severity or rule.severity,
-        message=message,
+        category="advice" if flag.proviso else flag.category,
+        severity="info" if flag.proviso else violation.severity or rule.severity,
+        message=f"{violation.message}; {flag.proviso}" if flag.proviso else violation.message,
         help=violation.help,
         function=event.function.qualname,
         region=event.function.chain,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -300,3 +301,37 @@ def test_standard_input_of_an_excluded_file(check: Run, model: Path, monkeypatch
     assert len(check("--stdin-filename", "old/m.py", "-").json) == 2
     stdin(monkeypatch, model.read_bytes())
     assert check("--stdin-filename", "old/m.py", "--force-exclude", "-").json == []
+
+
+def test_what_a_break_in_a_loop_hides_is_advice(dynalint: Run, place: Path) -> None:
+    (place / "m.py").write_text(
+        textwrap.dedent("""\
+            import torch
+            @torch.compile
+            def run(x: torch.Tensor, flag: bool):
+                if x.max() > 2:
+                    x = x + 1
+                for _ in range(3):
+                    if flag:
+                        x = x + 1 if x.min() > 0 else x
+                    if x.sum() > 0:
+                        x = x - 1
+                    x = x + 1 if x.max() > 0 else x
+                if x.mean() > 0:
+                    x = x * 2
+                while x.sum() > 10:
+                    x = x / 2
+                return x
+        """)
+    )
+    ran = dynalint("check", "--static", "--output-format", "json", "m.py")
+    found = {one["line"]: (one["category"], one["message"]) for one in ran.json}
+    assert {line: category for line, (category, _) in found.items()} == {
+        4: "graph-break",
+        8: "graph-break",
+        9: "graph-break",
+        11: "advice",
+        12: "advice",
+        14: "advice",
+    }
+    assert "once line 9 no longer" in found[12][1]

@@ -1,0 +1,96 @@
+"""What must hold for a graph break that was found to happen each time its line runs.
+
+Three things leave that open: an operand before it in the same statement that Python may stop at, a value that is a
+tensor on some ways only, and another break before it. A break inside a loop cannot be resumed from: Dynamo gives up the
+function and runs it as it is, so what comes after in the same function is not traced, and breaks nothing until then.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from dynalint.analysis.events import Branch, Event
+from dynalint.analysis.index import FunctionInfo
+from dynalint.analysis.kinds import only_tensor
+from dynalint.analysis.project import Project
+from dynalint.analysis.source import quote
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
+# The statements of which only a part may run, and the fields of them that run in any case.
+_CONDITIONAL: Mapping[str, tuple[str, ...]] = {
+    "If": ("test",),
+    "IfExp": ("test",),
+    "Match": ("subject",),
+    "match_case": (),
+    "Try": ("body", "finalbody"),
+    "TryStar": ("body", "finalbody"),
+    "ExceptHandler": (),
+}
+
+Parents = Mapping[ast.AST, ast.AST]
+
+
+def provisos(events: Sequence[Event], project: Project) -> dict[Event, str]:
+    """Return what must hold for the graph breaks at these events, for those that are not certain: a sentence's end."""
+    found: dict[Event, str] = {}
+    certain: dict[FunctionInfo, list[Event]] = defaultdict(list)
+    for event in events:
+        if event.condition is not None:
+            found[event] = f"only runs that get past {quote(event.function.file, event.condition)} come here"
+        elif isinstance(event, Branch) and only_tensor(event.kind) is None:
+            found[event] = "on other ways to this line it is a plain Python value"
+        else:
+            certain[event.function].append(event)
+    for function, own in certain.items():
+        for event, other in _hidden(own, project.parents(function)):
+            found[event] = f"it shows once line {other.node.lineno} no longer makes Dynamo give up the function"
+    return found
+
+
+def _hidden(events: Sequence[Event], parents: Parents) -> list[tuple[Event, Event]]:
+    """Return the events of one function that Dynamo does not come to, each with the break because of which."""
+    ordered = sorted(events, key=lambda event: (event.node.lineno, event.node.col_offset))
+    ways = {event: _way(event, parents) for event in ordered}
+    ending = [event for event in ordered if _ends_function(event, parents)]
+    pairs = []
+    for event in ordered:
+        before = (one for one in ending if one.statement.lineno < event.statement.lineno and ways[one] <= ways[event])
+        first = next(before, None)
+        if first is not None:
+            pairs.append((event, first))
+    return pairs
+
+
+def _ends_function(event: Event, parents: Parents) -> bool:
+    """Whether an event stands inside a loop; the test of a `while` is a place where Dynamo can resume."""
+    for parent, field in _ancestors(event, parents):
+        if isinstance(parent, _LOOPS) and field not in ("test", "iter"):
+            return True
+    return False
+
+
+def _way(event: Event, parents: Parents) -> frozenset[tuple[ast.AST, str]]:
+    """The arms of conditional statements that must be taken to come to an event."""
+    return frozenset(
+        (parent, field)
+        for parent, field in _ancestors(event, parents)
+        if field not in _CONDITIONAL.get(type(parent).__name__, (field,))
+    )
+
+
+def _ancestors(event: Event, parents: Parents) -> list[tuple[ast.AST, str]]:
+    """The nodes around an event within its function, innermost first, each with the field that the event is in."""
+    found = []
+    child: ast.AST = event.node
+    parent = parents.get(child)
+    while parent is not None and not isinstance(parent, _FUNCTIONS):
+        found.append((parent, next(name for name, value in ast.iter_fields(parent) if _holds(value, child))))
+        child, parent = parent, parents.get(parent)
+    return found
+
+
+def _holds(value: object, child: ast.AST) -> bool:
+    return value is child or (isinstance(value, list) and any(item is child for item in value))

@@ -48,9 +48,13 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Unknown(Kind):
-    """Anything. `parameter` names the parameter of the current function whose value this still is, if any."""
+    """Anything. `parameter` names the parameter of the current function whose value this still is, if any.
+
+    `compared` tells the outcome of comparing that value: a mask if it is a tensor.
+    """
 
     parameter: str | None = None
+    compared: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from dynalint.analysis import kinds as k
@@ -55,7 +56,7 @@ def _binary(op: ast.operator, left: Kind, right: Kind) -> Kind:
     if isinstance(left, k.Tensor) or isinstance(right, k.Tensor):
         return _tensor_binary(op, left, right)
     if isinstance(left, k.Unknown) or isinstance(right, k.Unknown):
-        return _still_unknown(left, right)
+        return _still_unknown(left, right, compared=isinstance(op, ast.BitAnd | ast.BitOr | ast.BitXor))
     if isinstance(left, k.Value) and isinstance(right, k.Value):
         if left.type in _NUMBERS and right.type in _NUMBERS:
             return _number_binary(op, left, right)
@@ -161,15 +162,19 @@ def _compare(op: ast.cmpop, left: Kind, right: Kind) -> Kind:
             return k.Value("bool", isinstance(op, ast.NotEq))
         return k.Value("bool", k.MISSING, source)
     if isinstance(left, k.Unknown) or isinstance(right, k.Unknown):
-        return _still_unknown(left, right)
+        found = _still_unknown(left, right)
+        return replace(found, compared=found.parameter is not None)
     return k.BOOL
 
 
-def _still_unknown(left: Kind, right: Kind) -> Kind:
-    """What arithmetic makes of a parameter and a number is a tensor exactly if the parameter is one."""
+def _still_unknown(left: Kind, right: Kind, *, compared: bool = False) -> k.Unknown:
+    """What arithmetic makes of a parameter and a number is a tensor exactly if the parameter is one.
+
+    `compared` tells of an operation that makes a mask of masks.
+    """
     for one, other in ((left, right), (right, left)):
         if isinstance(one, k.Unknown) and one.parameter is not None and isinstance(other, k.Value | k.Unknown):
-            return one
+            return replace(one, compared=compared and one.compared)
     return UNKNOWN
 
 

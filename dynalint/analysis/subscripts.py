@@ -22,10 +22,12 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Kind:
     if isinstance(base, k.Unknown) and (_only_tensors_take(node.slice) or is_mask(index) or _compares(node)):
         frame.note_tensor(node.value, base)
         base = k.TENSOR
-    if isinstance(base, k.Tensor) and isinstance(index, k.Unknown) and isinstance(node.slice, ast.Compare):
+    if isinstance(index, k.Unknown) and (isinstance(node.slice, ast.Compare) or index.compared):
         # `x[labels >= 0]` selects by a mask: the truth of two numbers is no place in a tensor.
-        frame.note_tensor(node.slice, index)
-        index = k.BOOL_TENSOR
+        of_itself = isinstance(base, k.Unknown) and base.parameter == index.parameter is not None
+        if isinstance(base, k.Tensor) or of_itself:
+            frame.note_tensor(node.slice, index)
+            base, index = base if isinstance(base, k.Tensor) else k.TENSOR, k.BOOL_TENSOR
     note_index(frame, node, base, index, "load")
     return join_all([element_at(frame, one, node.slice, index) for one in k.present(base).members])
 

@@ -34,6 +34,7 @@ _OBJECTS = {
     "logging.getLogger": "logging.Logger",
     "builtins.open": "io.TextIOWrapper",
     "builtins.object": "builtins.object",
+    "contextlib.nullcontext": "contextlib.nullcontext",
 }
 _CONTAINERS = {
     "collections.OrderedDict": "OrderedDict",

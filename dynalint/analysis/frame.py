@@ -22,8 +22,8 @@ class Context:
 
     `params` are the kinds it is called with, `returns` what it gives back, `exits` the attributes of `self` as it
     leaves them. `callees` are the contexts that it calls: the edges of the call graph. `users` are the contexts to run
-    again when `returns` changes, `reads` the attributes of classes that this one has asked for. `yields` tells that it is
-    a generator.
+    again when `returns` changes, `reads` the attributes of classes that this one has asked for. `yields` tells that
+    it is a generator.
     """
 
     function: FunctionInfo

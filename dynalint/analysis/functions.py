@@ -6,17 +6,21 @@ import ast
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.dispatch import evaluate
+from dynalint.analysis.events import Call
 from dynalint.analysis.frame import Environment, Frame
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, widened
 from dynalint.analysis.signatures import is_small, parameter_default, parameter_kind
 
-# What keeps Dynamo out of a function: a call of it is a graph break of its own and nothing inside is traced.
+# What keeps Dynamo out of a function: a call of it is a graph break of its own and nothing inside is traced. Rules
+# watch for such calls by the first name.
+DISABLED = "torch.compiler.disable.__call__"
+_CONSTANT = "torch.compiler.assume_constant_result"
 _DISABLING = (
     "torch.compiler.disable",
     "torch._dynamo.disable",
     "torch._disable_dynamo",
-    "torch.compiler.assume_constant_result",
+    _CONSTANT,
     "torch._dynamo.disallow_in_graph",
 )
 
@@ -33,7 +37,10 @@ def call_function(
     """Follow a call into a function of the project and return what it gives back."""
     function = callee.function
     interpreter = frame.interpreter
-    if is_disabled(frame, function):
+    kept_out_by = keeping_out(frame, function)
+    if kept_out_by is not None:
+        if node is not None and kept_out_by != _CONSTANT and frame.interpreter.watched(DISABLED) is not None:
+            frame.emit(Call, node, extra=DISABLED, callee=DISABLED, receiver=None, args=tuple(args), result=UNKNOWN)
         return UNKNOWN
     params = _bind(frame, function, callee.receiver, args, keywords, starred)
     context = interpreter.context_for(function, params)
@@ -69,16 +76,21 @@ def _share_evidence(frame: Frame, function: FunctionInfo, receiver: Kind | None,
 
 def is_disabled(frame: Frame, function: FunctionInfo) -> bool:
     """Whether a decorator keeps Dynamo out of a function."""
+    return keeping_out(frame, function) is not None
+
+
+def keeping_out(frame: Frame, function: FunctionInfo) -> str | None:
+    """Return the name of the decorator that keeps Dynamo out of a function."""
     decorators = getattr(function.node, "decorator_list", ())
     if not decorators or not function.module.may_disable:
-        return False
+        return None
     for decorator in decorators:
         target = decorator.func if isinstance(decorator, ast.Call) else decorator
         if isinstance(target, ast.Name | ast.Attribute):
             kind = evaluate(Frame(frame.interpreter, function.module), target)
             if isinstance(kind, k.External) and kind.name in _DISABLING:
-                return True
-    return False
+                return kind.name
+    return None
 
 
 def _bind(

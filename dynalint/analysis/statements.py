@@ -13,13 +13,15 @@ from dynalint.analysis.elements import element_of
 from dynalint.analysis.events import ClassDefinition, Entry
 from dynalint.analysis.expressions import note_iteration, test
 from dynalint.analysis.frame import Environment, Frame
-from dynalint.analysis.kinds import UNKNOWN, join
+from dynalint.analysis.functions import call_function
+from dynalint.analysis.kinds import UNKNOWN, Kind, join
 from dynalint.analysis.narrowing import narrow, truth
 from dynalint.analysis.operators import binary
 from dynalint.analysis.stores import augmented_store, bind_target, held_by, note_item
 
 # A loop whose body still changes the environment after this many rounds is left with what is known by then.
 _MOST_ROUNDS = 4
+_ENTERING_THEMSELVES = ("contextlib.ExitStack", "io.TextIOWrapper")
 
 
 def run_block(frame: Frame, body: list[ast.stmt]) -> bool:
@@ -223,16 +225,32 @@ def _assert(frame: Frame, node: ast.Assert) -> bool:
 
 
 def _with(frame: Frame, node: ast.With | ast.AsyncWith) -> bool:
+    entered: list[Kind] = []
     for item in node.items:
         kind = evaluate(frame, item.context_expr)
-        frame.emit(Entry, item.context_expr, kind=kind, home=held_by(frame, item.context_expr))
+        home = held_by(frame, item.context_expr)
+        frame.emit(Entry, item.context_expr, kind=kind, home=home)
+        value = _call_method(frame, kind, "__enter__", []) if home is None else UNKNOWN
+        if home is None:
+            entered.append(kind)
+        if isinstance(kind, k.Sequence) and kind.type == "generator":
+            value = kind.element
+        elif isinstance(kind, k.Object) and kind.type in _ENTERING_THEMSELVES:
+            value = kind
         if item.optional_vars is not None:
-            entered = kind.element if isinstance(kind, k.Sequence) and kind.type == "generator" else UNKNOWN
-            bind_target(frame, item.optional_vars, entered, None)
+            bind_target(frame, item.optional_vars, value, None)
     frame.with_ += 1
     falls_through = run_block(frame, node.body)
     frame.with_ -= 1
+    for kind in reversed(entered):
+        _call_method(frame, kind, "__exit__", [k.NONE, k.NONE, k.NONE])
     return falls_through
+
+
+def _call_method(frame: Frame, kind: Kind, name: str, args: list[Kind]) -> Kind:
+    """Call a method of an instance of the project's, for what it returns and for what happens in it."""
+    method = frame.interpreter.project.find_method(kind.cls, name) if isinstance(kind, k.Instance) else None
+    return UNKNOWN if method is None else call_function(frame, k.Function(method, kind), args, {}, starred=False)
 
 
 def _try(frame: Frame, node: ast.Try) -> bool:

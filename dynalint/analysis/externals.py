@@ -285,15 +285,20 @@ def _numpy(name: str, args: list[Kind], keywords: dict[str, Kind]) -> Kind:
     """What NumPy gives is an array, which Dynamo traces like a tensor, even of Python numbers."""
     if name.startswith("numpy.random."):
         return k.Tensor(array=True) if args else k.FLOAT
-    tensors = tensors_in(args)
-    if tensors:
-        return _numpy_of_arrays(name, args)
     last = name.rpartition(".")[2]
-    if last in _NUMPY_ELEMENTWISE and args and all(k.is_number(argument) for argument in args):
+    foreseen = all(k.is_number(one) or (isinstance(one, k.Tensor) and one.foreseen) for one in args)
+    if last in _NUMPY_ELEMENTWISE and args and foreseen:
         return k.Tensor("float", 0, array=True, foreseen=True)
-    if last in _NUMPY_REDUCTIONS and args and "axis" not in keywords and len(args) == 1:
+    if tensors_in(args):
+        return _numpy_of_arrays(name, args)
+    if last in _NUMPY_REDUCTIONS and len(args) == 1 and "axis" not in keywords and _has_several(args[0]):
         return k.Tensor(None, 0, array=True)
     return k.Tensor(array=True) if last in _NUMPY_MAKERS else UNKNOWN
+
+
+def _has_several(kind: Kind) -> bool:
+    """Whether a container has more than one element as far as is known: of one, tracing knows the value."""
+    return isinstance(kind, k.Sequence) and (kind.type == "torch.Size" or len(kind.items or ()) > 1)
 
 
 def _numpy_of_arrays(name: str, args: list[Kind]) -> Kind:

@@ -1,0 +1,189 @@
+"""DYN713: tensors told apart by `id`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.events import Call, Event
+from dynalint.analysis.project import Project
+from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
+from dynalint_rules._shared.examples import forward
+
+
+class IdentityComparison(Rule):
+    """Compare the identities of tensors as numbers.
+
+    ## What it flags
+
+    `id(a) == id(b)` and `id(a) != id(b)` of tensors, one of them an argument, in code that is compiled. Not flagged:
+    `a is b`, which Dynamo answers while it traces, tensors that were both computed, `id` of modules and other objects,
+    and `id` that is only a key of a dict.
+
+    ## Why
+
+    While Dynamo traces, a tensor that the function has computed has no address yet: compared with that of an argument,
+    it ends the graph, and the function is not compiled. An argument has one, and the function is compiled for this very
+    tensor: with the next batch it is compiled again, up to the limit.
+
+    ## Example
+
+    ```python
+    def forward(self, query, key):
+        if id(query) == id(key):
+            return self.self_attention(query)
+        return self.attention(query, key)
+    ```
+
+    Use instead:
+
+    ```python
+    def forward(self, query, key):
+        if query is key:
+            return self.self_attention(query)
+        return self.attention(query, key)
+    ```
+
+    ## How it is rewritten
+
+    `id(a) == id(b)` becomes `a is b`, and `!=` becomes `is not`. The rewrite is `safe`: `id` is defined by identity,
+    and both tensors are alive while they are compared.
+
+    ## When the rewrite is not exact
+
+    It always is. Where a side is not a plain name it is declined: a tensor that is made for `id` alone is gone before
+    the other is, and may leave its address to it.
+
+    ## How Dynamo words it
+
+    GB9316: `Comparison on compile-time-only id or hash value`, for computed tensors. For arguments the recompile says
+    `Cache line invalidated because L['x'] got deallocated`.
+
+    ## References
+
+    - https://meta-pytorch.github.io/compile-graph-break-site/gb/gb9316.html
+    """
+
+    code = "DYN713"
+    name = "identity-comparison"
+    summary = "comparing tensors by `id` ends the graph or compiles again for each tensor"
+    gb = ("GB9316",)
+    events = (Call,)
+    calls = frozenset({"builtins.id"})
+
+    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+        """Flag a comparison by its left side, once."""
+        if not isinstance(event, Call) or not event.args or k.only_tensor(event.args[0]) is None:
+            return
+        node = project.parents(event.function).get(event.node)
+        sides = _compared(node)
+        if sides is None or not isinstance(node, ast.Compare) or node.left is not event.node:
+            return
+        arguments = _unchanged_parameters(event)
+        among = [isinstance(side, ast.Name) and side.id in arguments for side in sides]
+        if all(among):
+            message = "the code is compiled anew for each tensor that comes, for the sake of its address"
+            yield Violation(node, message, help="compare with `is`", category="recompile")
+        elif any(among):
+            message = "a tensor that was computed has no address to compare while Dynamo traces"
+            yield Violation(node, message, help="compare with `is`")
+
+    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+        """Compare by identity itself."""
+        node = violation.node
+        sides = _compared(node)
+        if sides is None or not isinstance(node, ast.Compare):
+            return None
+        if not all(isinstance(side, ast.Name | ast.Attribute) for side in sides):
+            return Declined("a side is no plain name; keep it in a variable and compare with `is`")
+        file = event.function.file
+        start, end = file.span(node)
+        operator = "is" if isinstance(node.ops[0], ast.Eq) else "is not"
+        content = f"{file.segment(sides[0])} {operator} {file.segment(sides[1])}"
+        return Rewrite("Compare by identity", "safe", (Replacement(file, start, end, content),))
+
+    examples = (
+        Example(
+            name="computed",
+            code=forward(
+                """
+                h = self.fc(x)
+                return h * (2 if id(h) == id(x) else 3)  # DYN713
+                """,
+            ),
+            fixed=forward(
+                """
+                h = self.fc(x)
+                return h * (2 if h is x else 3)
+                """,
+            ),
+        ),
+        Example(
+            name="arguments",
+            code=forward(
+                """
+                if id(x) != id(y):  # DYN713
+                    x = x + y
+                return self.fc(x)
+                """,
+                arguments="x: torch.Tensor, y: torch.Tensor",
+            ),
+            inputs="[(torch.randn(4, 8), torch.randn(4, 8))]",
+            fixed=forward(
+                """
+                if x is not y:
+                    x = x + y
+                return self.fc(x)
+                """,
+                arguments="x: torch.Tensor, y: torch.Tensor",
+            ),
+            shows="recompile",
+        ),
+        Example(
+            name="expression",
+            code=forward(
+                """
+                h = self.fc(x)
+                return h * (2 if id(x) == id(h.contiguous()) else 3)  # DYN713
+                """,
+            ),
+            declined="no plain name",
+        ),
+        Example(
+            name="identity-itself",
+            code=forward(
+                """
+                h = self.fc(x)
+                g = torch.relu(h)
+                seen = {id(h): 1 if id(g) == id(h) else 2}
+                return h * (2 if g is x else 3) + seen[id(h)] + (id(self.fc) == id(self))
+                """,
+            ),
+        ),
+    )
+
+
+def _compared(node: ast.AST | None) -> tuple[ast.expr, ast.expr] | None:
+    """Return what `id(a) == id(b)` compares the identities of."""
+    if not (isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq | ast.NotEq)):
+        return None
+    sides = []
+    for side in (node.left, node.comparators[0]):
+        called = isinstance(side, ast.Call) and isinstance(side.func, ast.Name) and side.func.id == "id"
+        if not called or len(side.args) != 1:  # type: ignore[attr-defined]
+            return None
+        sides.append(side.args[0])  # type: ignore[attr-defined]
+    return sides[0], sides[1]
+
+
+def _unchanged_parameters(event: Event) -> set[str]:
+    """The parameters of a function that nothing in it assigns to."""
+    node = event.function.node
+    names = {argument.arg for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
+    before = [
+        one.id
+        for one in ast.walk(node)
+        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store) and one.lineno < event.node.lineno
+    ]
+    return names - set(before)

@@ -231,3 +231,14 @@ class GeneratorRoot(Event):
 
     node: ast.FunctionDef | ast.AsyncFunctionDef
     called: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CompilerUse(Event):
+    """A checked file names something of torch's compiler, in compiled code or not; `function` may be a module's top.
+
+    `name` is the dotted name of it: "torch.compile", "torch.compiler.disable", "torch._dynamo.testing.CompileCounter".
+    """
+
+    node: ast.expr
+    name: str

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from dynalint.analysis import Analysis, AnalysisOptions
+from dynalint.analysis.compiler_uses import compiler_uses
 from dynalint.analysis.events import Event, GeneratorRoot, Position
 from dynalint.analysis.frame import Context
 from dynalint.analysis.index import FunctionInfo
@@ -76,12 +77,12 @@ def _analyze(
     run_inherited(project, interpreter, roots)
     contexts = mark_region(interpreter, roots)
     functions = list(dict.fromkeys(context.function for context in contexts))
-    events = _events(project, contexts, set(roots))
+    events = _in_order(project, [*_events(project, contexts, set(roots)), *compiler_uses(project, interpreter)])
     return Analysis(project, roots, functions, events, interpreter.failures)
 
 
 def _events(project: Project, contexts: list[Context], roots: set[FunctionInfo]) -> list[Event]:
-    """The events of the checked files, once each, in the order of the files and places."""
+    """The events of the checked files that the region holds, once each."""
     order = {file: index for index, file in enumerate(project.checked)}
     found: dict[tuple[object, ...], Event] = {}
     found.update(_generators(contexts, {root for root in roots if root.file in order}))
@@ -91,7 +92,13 @@ def _events(project: Project, contexts: list[Context], roots: set[FunctionInfo])
                 known = found.setdefault(key, event)
                 if known.condition is not None and event.condition is None:
                     found[key] = event
-    return sorted(found.values(), key=lambda event: (order[event.function.file], *_place(event)))
+    return list(found.values())
+
+
+def _in_order(project: Project, events: list[Event]) -> list[Event]:
+    """The events in the order of the files and places."""
+    order = {file: index for index, file in enumerate(project.checked)}
+    return sorted(events, key=lambda event: (order[event.function.file], *_place(event)))
 
 
 def _generators(contexts: list[Context], roots: set[FunctionInfo]) -> Iterator[tuple[tuple[object, ...], Event]]:

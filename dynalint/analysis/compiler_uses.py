@@ -1,0 +1,75 @@
+"""Where checked files name torch's compiler: in compiled code, and in the scripts and tests around it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.build import bind_imports
+from dynalint.analysis.events import CompilerUse, Position
+from dynalint.analysis.index import FunctionInfo, walk_function
+from dynalint.analysis.region import module_body
+
+if TYPE_CHECKING:
+    from dynalint.analysis.interpreter import Interpreter
+    from dynalint.analysis.project import Project
+
+_SPELLED = re.compile(r"\b(compile|compiler|_dynamo|is_compiling)\b")
+_PLACES = ("torch.compile", "torch.compiler.", "torch._dynamo.", "torch._utils.is_compiling")
+
+
+def compiler_uses(project: Project, interpreter: Interpreter) -> Iterator[CompilerUse]:
+    """Yield each place of the checked files that names something of torch's compiler."""
+    for module in list(project.modules.values()):
+        text = module.file.text
+        if not project.is_checked(module.file) or "torch" not in text or not _SPELLED.search(text):
+            continue
+        for function in (*module.functions, module_body(interpreter, module)):
+            yield from _uses(project, interpreter, function)
+
+
+def _uses(project: Project, interpreter: Interpreter, function: FunctionInfo) -> Iterator[CompilerUse]:
+    parents = project.parents(function)
+    for node in walk_function(function.node):
+        if not isinstance(node, ast.Attribute | ast.Name) or isinstance(parents.get(node), ast.Attribute):
+            continue
+        name = dotted_name(interpreter, function, node)
+        if name is not None and name.startswith(_PLACES):
+            statement = _statement(node, function, project)
+            yield CompilerUse(node=node, statement=statement, function=function, position=Position(), name=name)
+
+
+def _statement(node: ast.AST, function: FunctionInfo, project: Project) -> ast.stmt:
+    parents = project.parents(function)
+    while not isinstance(node, ast.stmt):
+        node = parents[node]
+    return node
+
+
+def dotted_name(interpreter: Interpreter, function: FunctionInfo, node: ast.expr) -> str | None:
+    """Return the dotted name of what an expression names outside the project, None if it does not."""
+    if isinstance(node, ast.Attribute):
+        owner = dotted_name(interpreter, function, node.value)
+        return None if owner is None else f"{owner}.{node.attr}"
+    if not isinstance(node, ast.Name):
+        return None
+    scope: FunctionInfo | None = function
+    while scope is not None and scope.name != "<module>":
+        if node.id in scope.locals:
+            return _imported_locally(scope, node.id)
+        scope = scope.parent
+    kind = interpreter.global_kind(function.module, node.id)
+    return kind.name if isinstance(kind, k.External) else None
+
+
+def _imported_locally(function: FunctionInfo, name: str) -> str | None:
+    """What an import within the function binds a local name to."""
+    for node in walk_function(function.node):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            for bound, target in bind_imports(function.module, node):
+                if bound == name:
+                    return target.module if target.attribute is None else f"{target.module}.{target.attribute}"
+    return None

@@ -2,7 +2,8 @@
 
 Names are collected from the modules of torch, overloads from its stubs, annotations and operator schemas; then every
 function, method and module is run on the samples of torch's own tests and on made-up ones, to see what comes back, of
-which dtype, whether it depends on the data, draws random numbers or changes its arguments.
+which dtype, whether it depends on the data, draws random numbers or changes its arguments, and whether Dynamo traces
+it.
 
 Two runs give the same bytes.
 Run it with a CPU build of torch: what other builds add is not described.
@@ -29,6 +30,7 @@ from scripts.torch_api.evidence import tensor_only
 from scripts.torch_api.functions import Functions
 from scripts.torch_api.names import collect
 from scripts.torch_api.samples import Samples
+from scripts.torch_api.tracing import untraced
 
 OUT = Path(__file__).parent.parent / "dynalint" / "data" / "torch_api.json"
 
@@ -51,6 +53,7 @@ def derive() -> str:
             "aliases": same,
             "renamed": renamed,
             "tensor_only": tensor_only({*tensor.methods, *tensor.attributes}),
+            "untraced": {gb: " ".join(found) for gb, found in untraced(functions.examples()).items()},
         }
     )
 

@@ -297,7 +297,7 @@ def _object_method(
         type_ = receiver.type
     else:
         bases = [base for base in project.lineage(receiver.cls)[1] if api.torch_class(base) is not None]
-        type_ = "torch.nn.Module" if project.is_module_class(receiver.cls) or not bases else bases[0]
+        type_ = torch_api.canonical(bases[0]) if bases else "torch.nn.Module"
     cls = api.torch_class(type_)
     entry = cls.method(name) if cls is not None else None
     result = UNKNOWN if entry is None else torch_call(entry, receiver, args, keywords, starred=starred)

@@ -269,6 +269,15 @@ def flagged(flag: Flag) -> frozenset[str]:
 
 
 @cache
+def untraced() -> Mapping[str, str]:
+    """Return Dynamo's id of the break by the name of each function and method that ends the graph whatever it is given.
+
+    Named as by `flagged`.
+    """
+    return {name: gb for gb, names in _data()["untraced"].items() for name in names.split()}
+
+
+@cache
 def tensor_only() -> frozenset[str]:
     """Return the attribute and method names that are evidence that their owner is a tensor (or a NumPy array)."""
     return frozenset(_data()["tensor_only"])

@@ -58,6 +58,7 @@ class Functions:
         }
         self._tensor_methods = core.methods("TensorBase")
         self._tensor_attributes = core.attributes("TensorBase")
+        self._working: dict[int, Call] = {}
 
     def functions(self) -> dict[str, list[Overload]]:
         """Return the overloads of every function, by canonical name."""
@@ -105,6 +106,18 @@ class Functions:
             stub = self._tensor_attributes.get(name, Kind("unknown"))
             found[name] = settle(refine(stub, merge(kinds))) if kinds else stub
         return found
+
+    def examples(self) -> Iterator[tuple[str, Callable[..., Any], Call]]:
+        """Yield one working call of each function and method that was run, and the bare call of each query."""
+        for name, value in self._names.functions.items():
+            query = Call() if _QUERY.search(name.rpartition(".")[2]) else None
+            call = self._working.get(id(value), query)
+            if call is not None:
+                yield name, value, call
+        for name in dir(torch.Tensor):
+            method = getattr(torch.Tensor, name)
+            if id(method) in self._working:
+                yield f"torch.Tensor.{name}", method, self._working[id(method)]
 
     def observed(self, function: Callable[..., Any], calls: Iterable[Call], *, is_method: bool) -> list[Seen]:
         """Run the calls; those that raise are left out."""
@@ -154,6 +167,7 @@ class Functions:
         pairs = list(self._tried(function, calls, is_method))
         for overload in overloads:
             pairs += self._made_up(function, overload, [one for _, one in pairs], is_method)
+        self._working.update({id(function): call for call, _ in pairs[:1]})
         seen = [one for _, one in pairs]
         for overload in overloads:
             reaching = [(call, one) for call, one in pairs if overload.accepts(one.positional, one.keywords)]

@@ -341,6 +341,14 @@ class TestFlags:
         assert {f"torch.{name}" for name in inside.split()} <= found
         assert not {f"torch.{name}" for name in outside.split()} & found
 
+    def test_what_dynamo_does_not_trace(self) -> None:
+        found = torch_api.untraced()
+        refused = "Tensor.storage_offset Tensor.resize_ Tensor.to_sparse Tensor.is_shared result_type cuda.device_count"
+        assert {f"torch.{name}" for name in refused.split()} <= found.keys()
+        traced = "Tensor.add Tensor.stride Tensor.is_contiguous is_tensor nonzero cuda.is_available Tensor.item equal"
+        assert not {f"torch.{name}" for name in traced.split()} & found.keys()
+        assert found["torch.result_type"] == "GB0208"
+
     def test_flags_are_those_of_the_call(self) -> None:
         dropout = function("torch.nn.functional.dropout")
         assert dropout.resolve(["tensor", "float"], {"training": "false"}).flags == {"elementwise"}

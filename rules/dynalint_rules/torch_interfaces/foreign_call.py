@@ -1,0 +1,132 @@
+"""DYN615: a function written in C that is neither torch's nor NumPy's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dynalint.analysis.events import Call, Event
+from dynalint.analysis.project import Project
+from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
+from dynalint_rules._shared.examples import forward
+from dynalint_rules._shared.exits import leads_to_raise
+
+# Each was seen to end the graph under torch 2.13.
+_CALLS = {
+    "ctypes": "c_int c_long c_float c_double c_char_p c_void_p byref cast sizeof CDLL",
+    "zlib": "crc32 adler32 compress decompress",
+    "struct": "pack unpack calcsize",
+    "base64": "b64encode b64decode",
+    "binascii": "crc32 hexlify unhexlify",
+}
+
+
+class ForeignCall(Rule):
+    """Call C code that is neither torch's nor NumPy's in code that is compiled.
+
+    ## What it flags
+    Types and functions of `ctypes`, and functions of `zlib`, `struct`, `base64` and `binascii`, in code that is
+    compiled. Not flagged: the same in `__init__`, and Python functions of other packages, which Dynamo follows.
+
+    ## Why
+    Dynamo follows Python code. A function written in C has none, and for the few that it knows it has a version of its
+    own; at all others the graph ends.
+
+    ## Example
+    ```python
+    def forward(self, x):
+        key = zlib.crc32(self.name.encode())
+        return x * (key % 7)
+    ```
+
+    Use instead:
+    ```python
+    def __init__(self, name):
+        super().__init__()
+        self.key = zlib.crc32(name.encode()) % 7
+    ```
+
+    ## How it is rewritten
+    It is not. What does not depend on tensors can be computed once, before. What does can be made one opaque operation
+    of the graph with `torch.library.custom_op`.
+
+    ## When the rewrite is not exact
+    A custom operation has no gradient unless one is registered.
+
+    ## How Dynamo words it
+    GB0007: `Attempted to call function marked as skipped`, GB0156: `Unsupported method call`.
+
+    ## References
+    - https://docs.pytorch.org/tutorials/advanced/python_custom_ops.html
+    - https://meta-pytorch.github.io/compile-graph-break-site/gb/gb0007.html
+    """
+
+    code = "DYN615"
+    name = "foreign-call"
+    summary = "a function written in C that Dynamo does not know ends the graph"
+    gb = ("GB0007", "GB0156", "GB0059", "GB0147")
+    events = (Call,)
+    calls = frozenset(f"{module}.{name}" for module, names in _CALLS.items() for name in names.split())
+
+    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+        """Flag the call wherever it stands."""
+        if isinstance(event, Call) and not leads_to_raise(event, project):
+            yield Violation(
+                event.node,
+                f"`{event.callee}()` is written in C and unknown to Dynamo, so the graph ends there",
+                help="compute it before, or make it an operation with `torch.library.custom_op`",
+            )
+
+    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+        """Decline: what the call depends on decides where it can go."""
+        return Declined(
+            "what it depends on decides where it can go; compute it in `__init__`, or make it an operation with "
+            "`torch.library.custom_op`"
+        )
+
+    examples = (
+        Example(
+            name="checksum",
+            code=forward(
+                """
+                h = self.fc(x)
+                key = zlib.crc32(b"layer") % 7  # DYN615
+                return h * key
+                """,
+                head="import zlib",
+            ),
+            declined="custom_op",
+        ),
+        Example(
+            name="c-type",
+            code=forward(
+                """
+                h = self.fc(x)
+                scale = ctypes.c_int(3).value  # DYN615
+                return h * scale
+                """,
+                head="import ctypes",
+            ),
+        ),
+        Example(
+            name="packed",
+            code=forward(
+                """
+                h = self.fc(x)
+                width = struct.calcsize("i")  # DYN615
+                return h * width
+                """,
+                head="import struct",
+            ),
+        ),
+        Example(
+            name="in-the-constructor",
+            code=forward(
+                "return self.fc(x) * self.key",
+                head="import zlib",
+                init="""
+                self.fc = nn.Linear(8, 8)
+                self.key = zlib.crc32(b"layer") % 7
+                """,
+            ),
+        ),
+    )

@@ -1,0 +1,162 @@
+"""DYN611: the memory or the layout of a tensor, changed in place."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.events import Call, Event, Write
+from dynalint.analysis.project import Project
+from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
+from dynalint_rules._shared.examples import forward
+from dynalint_rules._shared.exits import leads_to_raise
+
+_RESIZING = ("resize_", "resize_as_", "resize", "resize_as")
+# They make their tensor a view of what it was; traced of what the graph computes, refused for what comes into it.
+_VIEWING = "unsqueeze_ squeeze_ t_ transpose_ swapaxes_ swapdims_ as_strided_".split()
+
+
+class StorageChange(Rule):
+    """Resize a tensor in place, turn one that comes from outside into a view of itself, or exchange its data.
+
+    ## What it flags
+    `t.resize_(...)` and `t.resize_as_(...)`; `x.squeeze_()`, `x.unsqueeze_(0)`, `x.t_()`, `x.transpose_(0, 1)` where
+    `x` is an argument of the compiled function or a buffer; `h.data = ...` where the function computes `h`. Not
+    flagged: the same views of a tensor that the function computes, `param.data = ...`, and in-place arithmetic.
+
+    ## Why
+    A graph knows the shape and the memory of what comes in from the start. What changes either has no operation in a
+    graph, which ends there.
+
+    ## Example
+    ```python
+    def forward(self, logits, target):
+        target = target.squeeze_()
+        hidden = logits.new().resize_(4, 8).zero_()
+    ```
+
+    Use instead:
+    ```python
+    def forward(self, logits, target):
+        target = target.squeeze()
+        hidden = logits.new_zeros(4, 8)
+    ```
+
+    ## How it is rewritten
+    It is not: the caller may count on its tensor having changed. Where it does not, the method without the underscore
+    does the same for the function itself.
+
+    ## When the rewrite is not exact
+    Without the underscore, the tensor of the caller keeps its shape.
+
+    ## How Dynamo words it
+    GB0126: `Unsupported Tensor.resize_() call`, GB0127: `Unsupported Tensor.resize_as_() call`, GB0148: `Unsupported
+    function call (delayed)`, GB0056: `Failed to mutate tensor data attribute`.
+
+    ## References
+    - https://docs.pytorch.org/docs/stable/generated/torch.Tensor.resize_.html
+    - https://meta-pytorch.github.io/compile-graph-break-site/gb/gb0126.html
+    """
+
+    code = "DYN611"
+    name = "storage-change"
+    summary = "changing the size or the layout of a tensor in place ends the graph"
+    gb = ("GB0126", "GB0127", "GB0147", "GB0148", "GB0056", "GB0007")
+    events = (Call, Write)
+    calls = frozenset({*(f"Tensor.{name}" for name in (*_RESIZING, *_VIEWING)), "Tensor.data", "torch.resize_as_"})
+
+    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+        """Flag resizing wherever it stands, the others where it is known that the tensor comes from outside, or not."""
+        if leads_to_raise(event, project):
+            return
+        help_ = "make a tensor of that size"
+        if isinstance(event, Write):
+            owner = event.owner
+            if not _is_local(event, event.node.value) or not isinstance(owner, k.Tensor) or owner.origin is not None:
+                return
+            message, help_ = "a graph cannot exchange the data of a tensor that it computes", "assign to the name"
+        elif not isinstance(event, Call):
+            return
+        elif event.callee.rpartition(".")[2] in _VIEWING:
+            if not _comes_from_outside(event):
+                return
+            message = f"`{event.callee.rpartition('.')[2]}()` turns a tensor from outside into a view of itself"
+            help_ = "use the method without the underscore"
+        else:
+            message = f"`{event.callee.rpartition('.')[2]}()` changes the size of a tensor in place"
+        yield Violation(event.node, f"{message}, so the graph ends there", help=help_)
+
+    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+        """Decline: whoever else holds the tensor sees the change."""
+        return Declined("whoever else holds the tensor sees it change; make a new one if nobody does")
+
+    examples = (
+        Example(
+            name="resized",
+            code=forward("""
+                hidden = x.new().resize_(4, 8).fill_(0)  # DYN611
+                return self.fc(x + hidden)
+            """),
+            declined="make a new one",
+        ),
+        Example(
+            name="resized-like",
+            code=forward("""
+                hidden = torch.ones(32).resize_as_(x)  # DYN611
+                return self.fc(x + hidden)
+            """),
+        ),
+        Example(
+            name="argument",
+            code=forward("""
+                x = x.squeeze_(0)  # DYN611
+                return self.fc(x)
+            """),
+            inputs="[(torch.randn(1, 4, 8),)]",
+        ),
+        Example(
+            name="exchanged-data",
+            code=forward("""
+                h = self.fc(x)
+                h.data = h.data.clamp(min=0)  # DYN611
+                return h * 2
+            """),
+        ),
+        Example(
+            name="computed",
+            code=forward("""
+                h = self.fc(x)
+                h.unsqueeze_(0)
+                h = h.squeeze_(0).mul_(2)
+                self.fc.weight.data = self.fc.weight.data * 1.0
+                return h
+            """),
+        ),
+        Example(
+            name="new",
+            code=forward("return self.fc(x.squeeze(0) + x.new_zeros(4, 8))"),
+        ),
+    )
+
+
+def _is_local(event: Event, node: ast.expr) -> bool:
+    """Whether an expression is a variable that the function sets itself."""
+    arguments = event.function.node.args
+    named = {one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
+    return isinstance(node, ast.Name) and node.id not in named
+
+
+def _comes_from_outside(event: Call) -> bool:
+    """Whether the receiver is a buffer, or an argument of the root that nothing was assigned to before."""
+    receiver = event.node.func.value if isinstance(event.node.func, ast.Attribute) else None
+    if isinstance(event.receiver, k.Tensor) and event.receiver.origin in ("buffer", "parameter"):
+        return True
+    if not isinstance(receiver, ast.Name) or _is_local(event, receiver) or len(event.function.chain) > 1:
+        return False
+    stores = (
+        node.lineno
+        for node in ast.walk(event.function.node)
+        if isinstance(node, ast.Name) and node.id == receiver.id and isinstance(node.ctx, ast.Store)
+    )
+    return all(line >= event.node.lineno for line in stores)

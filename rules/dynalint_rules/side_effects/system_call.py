@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dynalint.analysis.events import Call, Event
+from dynalint.analysis.events import Call, Event, ItemWrite
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
@@ -40,10 +40,10 @@ class SystemCall(Rule):
     """Ask or change the interpreter, the process or the operating system while a model runs.
 
     ## What it flags
-    `gc.collect()`, `uuid.uuid4()`, `os.getpid()`, `os.environ.update(...)`, `threading.Lock()`, `subprocess.run(...)`,
-    `inspect.stack()`, `hashlib`, `torch.cuda.memory_allocated()` and their like in code that is compiled. Not flagged:
-    `torch.cuda.empty_cache()` and `torch.cuda.is_available()`, which are traced, `os.environ.get`, which is guarded,
-    and the same calls in code that is not compiled.
+    `gc.collect()`, `uuid.uuid4()`, `os.getpid()`, `os.environ["NAME"] = value`, `threading.Lock()`,
+    `subprocess.run(...)`, `inspect.stack()`, `hashlib`, `torch.cuda.memory_allocated()` and their like in code that is
+    compiled. Not flagged: `torch.cuda.empty_cache()` and `torch.cuda.is_available()`, which are traced,
+    `os.environ.get`, which is guarded, and the same calls in code that is not compiled.
 
     ## Why
     What these give or do is not part of the tensors that a graph computes with. Dynamo ends the graph at the call.
@@ -85,23 +85,27 @@ class SystemCall(Rule):
     name = "system-call"
     summary = "asking or changing the interpreter or the operating system ends the graph"
     gb = ("GB0007", "GB0208", "GB0008", "GB0156", "GB0147", "GB0059")
-    events = (Call,)
+    events = (Call, ItemWrite)
     calls = frozenset(f"{owner}.{name}" for owner, names in _CALLS.items() for name in names.split())
 
     def check(self, event: Event, project: Project) -> Iterable[Violation]:
-        """Flag the call wherever it stands."""
-        if isinstance(event, Call) and not leads_to_raise(event, project):
+        """Flag the call, or the change of the environment, wherever it stands."""
+        if isinstance(event, Call):
+            what = f"`{event.callee}()`"
+        elif isinstance(event, ItemWrite) and event.name == "os.environ":
+            what = "changing `os.environ`"
+        else:
+            return
+        if not leads_to_raise(event, project):
             yield Violation(
                 event.node,
-                f"`{event.callee}()` reaches outside of the graph, which ends there",
+                f"{what} reaches outside of the graph, which ends there",
                 help="do it before or after the call of the compiled function",
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Keep house in eager code only."""
-        if not isinstance(event, Call):
-            return None
-        if event.callee not in _HOUSEKEEPING:
+        if not isinstance(event, Call) or event.callee not in _HOUSEKEEPING:
             return Declined(
                 "code may depend on what this gives or does; do it before the call of the compiled function"
             )
@@ -154,6 +158,18 @@ class SystemCall(Rule):
                 """,
                 head="import os",
             ),
+        ),
+        Example(
+            name="environment-by-item",
+            code=forward(
+                """
+                h = self.fc(x)
+                os.environ["DYNALINT_EXAMPLE"] = "1"  # DYN411
+                return h + 1
+                """,
+                head="import os",
+            ),
+            declined="code may depend on",
         ),
         Example(
             name="process",

@@ -1,4 +1,4 @@
-"""DYN717: calls of functions that Dynamo is told to keep out of."""
+"""DYN717: graph breaks that are asked for."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from dynalint.rules import Example, Rule, Violation
 from dynalint_rules._shared.examples import forward
 
 
-class DisabledCall(Rule):
-    """Call a function that is marked to be left out of graphs.
+class ExplicitBreak(Rule):
+    """Ask for a graph break within compiled code.
 
     ## What it flags
 
-    As advice: calls of functions under `@torch.compiler.disable` in code that is compiled. Not flagged: the function
-    under the decorator itself, which is left alone, and functions under `@torch.compiler.assume_constant_result`, which
-    break nothing. For `torch._dynamo.graph_break()` there is DYN614.
+    As advice: calls of functions under `@torch.compiler.disable`, `torch._dynamo.graph_break()` and
+    `torch._dynamo.skip_frame()` in code that is compiled. Not flagged: the function under the decorator itself, which
+    is left alone, and `@torch.compiler.assume_constant_result`, which breaks nothing.
 
     ## Why
 
@@ -59,7 +59,8 @@ class DisabledCall(Rule):
 
     ## How Dynamo words it
 
-    GB0098: `Skip calling torch.compiler.disable()d function`.
+    GB0098: `Skip calling torch.compiler.disable()d function`, GB0025: `Call to torch._dynamo.graph_break()`, GB4297:
+    `Call to torch._dynamo.skip_frame()`.
 
     ## References
 
@@ -68,18 +69,19 @@ class DisabledCall(Rule):
     """
 
     code = "DYN717"
-    name = "disabled-call"
-    summary = "a call of a function that Dynamo is told to keep out of ends the graph"
+    name = "explicit-break"
+    summary = "a graph break that the code asks for"
     category = "advice"
     severity = "info"
-    gb = ("GB0098",)
+    gb = ("GB0098", "GB0025", "GB4297")
     events = (Call,)
-    calls = frozenset({DISABLED})
+    calls = frozenset({DISABLED, "torch._dynamo.graph_break", "torch._dynamo.skip_frame"})
 
     def check(self, event: Event, project: Project) -> Iterable[Violation]:
         """Tell of the call."""
         if isinstance(event, Call):
-            yield Violation(event.node, "the graph ends here, as the decorator of the called function wants it")
+            by = "decorator of the called function wants it" if event.callee == DISABLED else "code asks for it"
+            yield Violation(event.node, f"the graph ends here, as the {by}")
 
     examples = (
         Example(
@@ -93,6 +95,17 @@ class DisabledCall(Rule):
                 @torch.compiler.disable
                 def shifted(value):
                     return value + 1
+                """,
+            ),
+            shows="graph-break",
+        ),
+        Example(
+            name="break-by-call",
+            code=forward(
+                """
+                h = self.fc(x)
+                torch._dynamo.graph_break()  # DYN717
+                return h * 2
                 """,
             ),
             shows="graph-break",

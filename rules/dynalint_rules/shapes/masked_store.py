@@ -12,7 +12,7 @@ from dynalint.analysis.source import quote
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.examples import forward
-from dynalint_rules._shared.names import is_own
+from dynalint_rules._shared.names import changed_in_place, is_own
 from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
 from dynalint_rules._shared.selection import reads_by_mask, target_of
 from dynalint_rules._shared.settings import captures_shapes
@@ -85,11 +85,12 @@ class MaskedStore(Rule):
         """Flag the statement that reads and stores by the same mask."""
         if not isinstance(event, Subscript) or not reads_by_mask(event) or captures_shapes(project):
             return
-        if target_of(event) is not None:
-            shown = quote(event.function.file, event.node)
+        target = target_of(event)
+        if target is not None:
+            shown = quote(event.function.file, target)
             yield Violation(
                 event.statement,
-                f"{shown} is read to store by the same mask, and its length depends on data, which ends the graph",
+                f"{shown} gets what is read by the same mask, as many elements as the data says, which ends the graph",
                 help="compute the value for all elements and choose: `x = torch.where(mask, value, x)`",
             )
 
@@ -160,6 +161,19 @@ class MaskedStore(Rule):
             """),
         ),
         Example(
+            name="sign",
+            code=forward("""
+                h = self.fc(x).detach()
+                h[x < 0] *= -1  # DYN302
+                return h
+            """),
+            fixed=forward("""
+                h = self.fc(x).detach()
+                h[...] = torch.where(x < 0, h * -1, h)
+                return h
+            """),
+        ),
+        Example(
             name="of-the-caller",
             code=forward("""
                 h = self.fc(x).detach()
@@ -201,7 +215,7 @@ class MaskedStore(Rule):
                 out[mask] += values  # DYN302
                 return out
             """),
-            declined="is neither",
+            declined="is not known to be a number",
         ),
         Example(
             name="stores-alone",
@@ -261,11 +275,17 @@ class _Store:
         text = self._value()
         if isinstance(self.statement, ast.AugAssign):
             sign = _OPERATORS[type(self.statement.op)]
-            text = f"{name} {sign} {text if isinstance(self.value, ast.Constant) else atom(self.value, text)}"
+            plain = k.is_number(scope.kind(self.value)) and isinstance(self.value, ast.Constant | ast.UnaryOp)
+            text = f"{name} {sign} {text if plain else atom(self.value, text)}"
         replacements = (Replacement(file, start, end, f"{head}{text}, {name})"),)
         conditions = [f"the mask has as many dimensions as `{name}`, and dtypes are equal"]
         if self.computed:
             conditions.append(FINITE)
+            conditions += [
+                f"nothing changes `{read}` in place before the gradient is taken"
+                for read in dict.fromkeys(one.value.id for one in self.reads if isinstance(one.value, ast.Name))
+                if read != name and changed_in_place(scope, read, self.statement) is not None
+            ]
         title = "Compute the value for all elements and choose with `torch.where`"
         return Rewrite(title, "conditional", replacements, tuple(conditions), scope.imports)
 
@@ -307,8 +327,8 @@ class _Store:
             parts = self._operands(node)
         else:
             raise Refusal(
-                f"{scope.quote(node)} is neither a number nor read by the same mask, so it has as many elements as the "
-                "mask selects; compute it in the full shape first"
+                f"{scope.quote(node)} is not known to be a number and may have as many elements as the mask selects; "
+                "compute it in the full shape first"
             )
         for part in parts:
             self._require_elementwise(part)

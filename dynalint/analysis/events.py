@@ -219,6 +219,13 @@ class Operation(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Importing(Event):
+    """Something is imported within the region; `node` is the statement."""
+
+    node: ast.Import | ast.ImportFrom
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ClassDefinition(Event):
     """A class is defined within the region; `node` is the statement."""
 

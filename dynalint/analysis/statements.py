@@ -10,7 +10,7 @@ from dynalint.analysis.annotations import annotation_kind
 from dynalint.analysis.build import bind_imports
 from dynalint.analysis.dispatch import evaluate
 from dynalint.analysis.elements import element_of
-from dynalint.analysis.events import ClassDefinition, Entry
+from dynalint.analysis.events import ClassDefinition, Entry, Importing
 from dynalint.analysis.expressions import note_iteration, test
 from dynalint.analysis.frame import Environment, Frame
 from dynalint.analysis.functions import call_function
@@ -297,6 +297,7 @@ def _class(frame: Frame, node: ast.ClassDef) -> bool:
 
 
 def _import(frame: Frame, node: ast.Import | ast.ImportFrom) -> bool:
+    frame.emit(Importing, node)
     for name, target in bind_imports(frame.module, node):
         frame.env[name] = frame.interpreter.imported(target)
     return True

@@ -98,7 +98,7 @@ def torch_name(function: FunctionInfo) -> tuple[str, tuple[str, ...]]:
 
 def _shadowed(name: str, function: FunctionInfo) -> bool:
     inner: FunctionInfo | None = function
-    while inner is not None:
+    while inner is not None and inner.name != "<module>":
         if name in inner.locals:
             return True
         inner = inner.parent

@@ -162,7 +162,7 @@ class DynamicCode(Rule):
             name="what-is-traced",
             code=forward(
                 """
-                import math
+                import math  # DYN010
 
                 factor = eval("1 + 1")
                 h = getattr(torch, "re" + "lu")(self.fc(x))

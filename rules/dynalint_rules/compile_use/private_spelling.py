@@ -1,0 +1,209 @@
+"""DYN011: a private name of torch's compiler that has a public one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dynalint.analysis.events import CompilerUse, Event
+from dynalint.analysis.project import Project
+from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
+from dynalint_rules._shared.scope import Refusal, torch_name
+
+# Each stands for the same in both modules: the public function calls the private one, or the other way round.
+_PUBLIC = {
+    f"torch._dynamo.{name}": f"torch.compiler.{name}"
+    for name in (
+        "allow_in_graph", "assume_constant_result", "disable", "is_compiling", "list_backends", "reset", "set_stance",
+        "substitute_in_graph",
+    )
+} | {
+    "torch._dynamo.external_utils.is_compiling": "torch.compiler.is_compiling",
+    "torch._utils.is_compiling": "torch.compiler.is_compiling",
+}  # fmt: skip
+# These have a successor that is called in another way.
+_SUCCEEDED = {
+    "torch._dynamo.optimize": "torch.compile(backend=...)",
+    "torch._dynamo.optimize_assert": "torch.compile(fullgraph=True)",
+    "torch._dynamo.export": "torch.export.export",
+}
+
+
+class PrivateSpelling(Rule):
+    """Use a private name of torch's compiler where there is a public one.
+
+    ## What it flags
+
+    `torch._dynamo.disable`, `allow_in_graph`, `assume_constant_result`, `is_compiling`, `list_backends`, `reset`,
+    `set_stance` and `substitute_in_graph`, which are in `torch.compiler`; `torch._utils.is_compiling`, which is
+    deprecated; and `torch._dynamo.optimize`, `optimize_assert` and `export`, which `torch.compile` and
+    `torch.export.export` have replaced.
+
+    Not flagged is what has no public name, such as `torch._dynamo.mark_dynamic`, `explain` and `config`.
+
+    ## Why
+
+    Names under `torch._dynamo` may go or change with any release. `torch._utils.is_compiling` warns when it is called.
+
+    ## Example
+
+    ```python
+    @torch._dynamo.disable
+    def log(x): ...
+    ```
+
+    Use instead:
+
+    ```python
+    @torch.compiler.disable
+    def log(x): ...
+    ```
+
+    ## How it is rewritten
+
+    The public name takes the place of the private one. Each pair does the same: one calls the other. For those that
+    are called in another way, no rewrite is offered.
+
+    ## When the rewrite is not exact
+
+    It is exact, except that `torch._utils.is_compiling` warns and its successor does not.
+
+    ## How Dynamo words it
+
+    "`torch._utils.is_compiling` is deprecated. Use `torch.compiler.is_compiling` instead."
+
+    ## References
+
+    - https://docs.pytorch.org/docs/stable/torch.compiler_api.html
+    - https://docs.pytorch.org/docs/stable/generated/torch.compile.html
+    """
+
+    code = "DYN011"
+    name = "private-spelling"
+    summary = "A private name of torch's compiler stands where there is a public one"
+    category = "advice"
+    severity = "info"
+    events = (CompilerUse,)
+
+    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+        """Flag names that have a public successor."""
+        assert isinstance(event, CompilerUse)
+        public = _PUBLIC.get(event.name) or _SUCCEEDED.get(event.name)
+        if public is not None:
+            yield Violation(
+                event.node,
+                f"`{event.name}` is private to torch; its public name is `{public}`",
+                help=f"Use `{public}`.",
+            )
+
+    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+        """Write the public name."""
+        assert isinstance(event, CompilerUse)
+        public = _PUBLIC.get(event.name)
+        if public is None:
+            return Declined(f"`{_SUCCEEDED[event.name]}` takes other arguments; write the call anew")
+        try:
+            name, imports = torch_name(event.function)
+        except Refusal as refusal:
+            return Declined(str(refusal))
+        file = event.function.file
+        start, end = file.span(event.node)
+        spelled = f"{name}{public.removeprefix('torch')}"
+        return Rewrite(f"Write `{spelled}`", "safe", (Replacement(file, start, end, spelled),), imports=imports)
+
+    examples = (
+        Example(
+            name="is-compiling",
+            code="""
+                import torch
+                import torch._dynamo
+                from torch import nn
+
+
+                class Model(nn.Module):
+                    def forward(self, x):
+                        if not torch._dynamo.is_compiling():  # DYN011
+                            print(x)
+                        return x * 2
+            """,
+            fixed="""
+                import torch
+                import torch._dynamo
+                from torch import nn
+
+
+                class Model(nn.Module):
+                    def forward(self, x):
+                        if not torch.compiler.is_compiling():
+                            print(x)
+                        return x * 2
+            """,
+        ),
+        Example(
+            name="disable-and-reset",
+            code="""
+                import torch
+                from torch import _dynamo as dynamo
+
+                dynamo.reset()  # DYN011
+
+
+                def scale(x):
+                    return x * 2
+
+
+                @dynamo.disable  # DYN011
+                def show(x):
+                    print(x)
+            """,
+            target="scale",
+            fixed="""
+                import torch
+                from torch import _dynamo as dynamo
+
+                torch.compiler.reset()
+
+
+                def scale(x):
+                    return x * 2
+
+
+                @torch.compiler.disable
+                def show(x):
+                    print(x)
+            """,
+        ),
+        Example(
+            name="optimize",
+            code="""
+                import torch
+                import torch._dynamo
+
+
+                def scale(x):
+                    return x * 2
+
+
+                fast = torch._dynamo.optimize("eager")(scale)  # DYN011
+            """,
+            target="scale",
+            declined="takes other arguments",
+        ),
+        Example(
+            name="no-public-name",
+            code="""
+                import torch
+                import torch._dynamo
+
+
+                def scale(x):
+                    return x * 2
+
+
+                def compiled_for_any_length(x):
+                    torch._dynamo.mark_dynamic(x, 0)
+                    torch.compiler.reset()
+                    return torch.compile(scale)(x)
+            """,
+            target="scale",
+        ),
+    )

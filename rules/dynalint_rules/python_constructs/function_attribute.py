@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 
 from dynalint.analysis import kinds as k
@@ -16,7 +17,8 @@ class FunctionAttribute(Rule):
 
     ## What it flags
 
-    `helper.cache = value` and `setattr(helper, "cache", value)` on a function, in code that is compiled. Not flagged:
+    `helper.cache = value` and `setattr(helper, "cache", value)` on a function, in code that is compiled; as advice
+    behind `if not hasattr(helper, "cache"):`, where only the first call breaks. Not flagged:
     reading such an attribute, and setting one on `self`, a class or a module, which Dynamo traces.
 
     ## Why
@@ -73,8 +75,13 @@ class FunctionAttribute(Rule):
             owner = event.args[0]
         else:
             return
-        if owner.receiver is None:
-            yield Violation(event.node, f"Dynamo cannot set an attribute of the function `{owner.function.name}`")
+        if owner.receiver is not None:
+            return
+        message = f"Dynamo cannot set an attribute of the function `{owner.function.name}`"
+        if _happens_once(event, project):
+            yield Violation(event.node, f"{message}; only the first call comes here", category="advice")
+        else:
+            yield Violation(event.node, message)
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Decline: the value has to live elsewhere."""
@@ -111,6 +118,22 @@ class FunctionAttribute(Rule):
             ),
         ),
         Example(
+            name="first-call-only",
+            code=forward(
+                """
+                h = self.fc(x)
+                if not hasattr(shifted, "steps"):
+                    shifted.steps = 3  # DYN716
+                return shifted(h)
+                """,
+                head="""
+                def shifted(value):
+                    return value + shifted.steps
+                """,
+            ),
+            shows="graph-break",
+        ),
+        Example(
             name="read",
             code=forward(
                 """
@@ -129,3 +152,16 @@ class FunctionAttribute(Rule):
             ),
         ),
     )
+
+
+def _happens_once(event: Event, project: Project) -> bool:
+    """Whether the store stands behind a test for whether the attribute is there."""
+    parents = project.parents(event.function)
+    node: ast.AST | None = event.node
+    while node is not None:
+        if isinstance(node, ast.If):
+            names = [one.id for one in ast.walk(node.test) if isinstance(one, ast.Name)]
+            if "hasattr" in names:
+                return True
+        node = parents.get(node)
+    return False

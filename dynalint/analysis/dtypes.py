@@ -57,8 +57,10 @@ def _dtype_named(kind: Kind) -> DType | None:
     return None
 
 
-def given_dtype(name: str, args: list[Kind], keywords: dict[str, Kind]) -> tuple[DType | None] | None:
-    """Return the class of the dtype that a call asks for, unknown or not; None where it asks for none."""
+def given_dtype(
+    name: str, tensors: list[k.Tensor], args: list[Kind], keywords: dict[str, Kind]
+) -> tuple[DType | None] | None:
+    """Return the class of the dtype that a call asks for or keeps, unknown or not; None where it does neither."""
     if keywords.get("dtype", k.NONE) != k.NONE:
         return (_dtype_named(keywords["dtype"]),)
     if name == "torch.full" and len(args) > 1:
@@ -72,13 +74,12 @@ def given_dtype(name: str, args: list[Kind], keywords: dict[str, Kind]) -> tuple
     if name in CONVERSIONS and args and k.only_tensor(args[0]) is not None:
         like = k.only_tensor(args[0])
         return (like.dtype if like else None,)
-    return None
+    keeps = tensors and name.rpartition(".")[2] in _LIKE_THE_FIRST
+    return (tensors[0].dtype,) if keeps else None
 
 
-def common_dtype(name: str, tensors: list[k.Tensor], args: list[Kind]) -> DType | None:
+def common_dtype(tensors: list[k.Tensor], args: list[Kind]) -> DType | None:
     """Return the class of dtypes that decides about the result of a call: of the tensors put in, or of the numbers."""
-    if tensors and name.rpartition(".")[2] in _LIKE_THE_FIRST:
-        return tensors[0].dtype
     dtypes = [tensor.dtype for tensor in tensors] if tensors else _number_types(args)
     return None if None in dtypes or not dtypes else max((one for one in dtypes if one), key=_DTYPES.index)
 
@@ -103,6 +104,7 @@ def tensors_in(kinds: list[Kind]) -> list[k.Tensor]:
         for one in kind.members:
             if isinstance(one, k.Tensor):
                 found.append(one)
-            elif isinstance(one, k.Sequence) and isinstance(one.element, k.Tensor):
-                found.append(one.element)
+            elif isinstance(one, k.Sequence) and k.only_tensor(one.element) is not None:
+                items = [k.only_tensor(item) for item in one.items or (one.element,)]
+                found += [item for item in items if item is not None]
     return found

@@ -34,6 +34,8 @@ _OBJECTS = {
     "logging.getLogger": "logging.Logger",
     "builtins.open": "io.TextIOWrapper",
     "builtins.object": "builtins.object",
+    "ctypes.CDLL": "ctypes.CDLL",
+    "ctypes.cdll.LoadLibrary": "ctypes.CDLL",
     "contextlib.nullcontext": "contextlib.nullcontext",
 }
 _CONTAINERS = {
@@ -148,11 +150,11 @@ def torch_call(
     if overload.kind.name == "union" and any(item.name == "self" for item in overload.kind.items):
         others = [convert(item, None) for item in overload.kind.items if item.name != "self"]
         return join_all([*others, k.only_tensor(subject) or k.TENSOR])
-    kind = convert(overload.kind, common_dtype(entry.name, tensors, args))
+    kind = convert(overload.kind, common_dtype(tensors, args))
     if isinstance(kind, k.Tensor):
         if kind.rank is None and "elementwise" in overload.flags and tensors and all(one.rank == 0 for one in tensors):
             kind = k.Tensor(kind.dtype, 0)
-        given = given_dtype(entry.name, args, keywords)
+        given = given_dtype(entry.name, tensors, args, keywords)
         if given is not None:
             kind = k.Tensor(given[0], kind.rank)
         if _is_foreseen(entry.name, overload, tensors, args, keywords):

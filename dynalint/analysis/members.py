@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import replace
 
 from dynalint.analysis import kinds as k
+from dynalint.analysis.annotations import annotation_kind
 from dynalint.analysis.dtypes import dtype_constant
 from dynalint.analysis.externals import convert
 from dynalint.analysis.frame import Frame
 from dynalint.analysis.functions import call_function
-from dynalint.analysis.index import FunctionInfo
+from dynalint.analysis.index import ClassInfo, FunctionInfo
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join
 from dynalint.analysis.signatures import has_decorator
 
@@ -53,7 +55,7 @@ def _of_instance(frame: Frame, owner: k.Instance, name: str) -> Kind:
         return _held(kind, name)
     for cls in project.mro(owner.cls):
         if name in cls.body:
-            value = interpreter.in_scope(cls.body[name], cls.module, cls.parent)
+            value = _field(frame, cls, name)
             return k.with_home(value, k.Home("class", name)) if k.is_mutable(value) else value
         if name in cls.classes:
             return k.Class(cls.classes[name])
@@ -65,6 +67,18 @@ def _of_instance(frame: Frame, owner: k.Instance, name: str) -> Kind:
         if project.api.torch_class(base) is not None:
             return _of_torch_class(frame, owner, base, name)
     return UNKNOWN
+
+
+def _field(frame: Frame, cls: ClassInfo, name: str) -> Kind:
+    """What an instance has of a name that the class body assigns: an annotated one is a default that others replace."""
+    value = frame.interpreter.in_scope(cls.body[name], cls.module, cls.parent)
+    for item in cls.node.body:
+        if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name) and item.target.id == name:
+            if "ClassVar" in ast.unparse(item.annotation):
+                return value
+            declared = annotation_kind(frame.interpreter, item.annotation, cls.module)
+            return declared if isinstance(value, k.Unknown) else k.widened(join(declared, value))
+    return value
 
 
 def _held(kind: Kind, name: str) -> Kind:
@@ -100,7 +114,8 @@ def _of_tensor(frame: Frame, owner: k.Tensor, name: str) -> Kind:
         kind = convert(attribute, owner.dtype)
         # None is what it is without a gradient, and all that the samples show.
         return UNKNOWN if kind == k.NONE else kind
-    return k.Method(owner, name)
+    # How often a tensor was changed is known to the kernels only.
+    return k.Value("int", k.MISSING, "data") if name == "_version" else k.Method(owner, name)
 
 
 def _of_external(frame: Frame, owner: k.External, name: str) -> Kind:
@@ -154,9 +169,18 @@ def _of_class(frame: Frame, owner: k.Class, name: str) -> Kind:
         if name in cls.classes:
             return k.Class(cls.classes[name])
     if name == "apply" and "torch.autograd.Function" in project.lineage(owner.cls)[1]:
-        forward = project.find_method(owner.cls, "forward")
-        return UNKNOWN if forward is None else k.Partial(k.Function(forward), (UNKNOWN,))
+        return _differentiable(frame, owner)
     return k.STR if name in ("__name__", "__qualname__", "__module__") else UNKNOWN
+
+
+def _differentiable(frame: Frame, owner: k.Class) -> Kind:
+    """What `apply` of a `torch.autograd.Function` calls; its `backward` is traced along with it."""
+    project, context = frame.interpreter.project, k.Object("torch.autograd.Function")
+    backward = project.find_method(owner.cls, "backward")
+    if backward is not None:
+        call_function(frame, k.Function(backward), [context, k.TENSOR], {}, starred=True)
+    forward = project.find_method(owner.cls, "forward")
+    return UNKNOWN if forward is None else k.Partial(k.Function(forward), (context,))
 
 
 def _of_super(frame: Frame, owner: k.Super, name: str) -> Kind:
@@ -188,6 +212,6 @@ def _of_torch_class(frame: Frame, owner: Kind, type_: str, name: str) -> Kind:
         if isinstance(kind, k.Tensor) and cls.is_module:
             return replace(kind, origin=kind.origin or "parameter", name=name)
         return kind
-    if cls.method(name) is not None:
+    if cls.method(name) is not None or frame.interpreter.watched(f"{type_}.{name}") is not None:
         return k.Method(owner, name)
     return UNKNOWN

@@ -83,8 +83,9 @@ def _only_tensors_take(node: ast.expr) -> bool:
 def _compares(node: ast.Subscript) -> bool:
     """Whether a variable is indexed by a comparison of its own: `x[x > 0]`."""
     index = node.slice
-    sides = [ast.dump(side) for side in (index.left, *index.comparators)] if isinstance(index, ast.Compare) else []
-    return ast.dump(node.value) in sides
+    if not isinstance(index, ast.Compare):
+        return False
+    return ast.dump(node.value) in [ast.dump(side) for side in (index.left, *index.comparators)]
 
 
 def element_at(frame: Frame, base: Kind, node: ast.expr, index: Kind) -> Kind:

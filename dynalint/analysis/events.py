@@ -115,7 +115,7 @@ class Subscript(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Iteration(Event):
-    """A loop or comprehension goes over a tensor, or over the range of a number read from one: `node`."""
+    """A loop or comprehension goes over a tensor, a range, or another sequence: `node`."""
 
     kind: Kind
 

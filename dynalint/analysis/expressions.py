@@ -293,9 +293,8 @@ def _generators(frame: Frame, generators: list[ast.comprehension]) -> int | None
 
 
 def note_iteration(frame: Frame, node: ast.expr, kind: Kind) -> None:
-    """Emit an iteration over a tensor, or over a range whose length comes from a tensor's data."""
-    data = isinstance(kind, k.Sequence) and isinstance(kind.element, k.Value) and kind.element.source == "data"
-    if k.may_be_tensor(kind) or data:
+    """Emit an iteration over a tensor, a range, or another sequence."""
+    if k.may_be_tensor(kind) or isinstance(kind, k.Sequence):
         frame.emit(Iteration, node, kind=kind)
 
 

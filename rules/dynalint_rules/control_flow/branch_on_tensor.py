@@ -491,7 +491,7 @@ class BranchOnTensor(Rule):
         ),
         Example(
             "comprehension",
-            forward("return torch.stack([row for row in x if row.sum() > 0] or [x[0]])  # DYN101"),
+            forward("return torch.stack([row for row in x if row.sum() > 0] or [x[0]])  # DYN101 DYN803"),
             declined="how many elements there are",
         ),
         Example(

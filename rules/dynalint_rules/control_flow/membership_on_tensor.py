@@ -146,7 +146,7 @@ class MembershipOnTensor(Rule):
         Example(
             "any over a generator",
             forward("""
-                if any(row.sum() > 3 for row in x):  # DYN106
+                if any(row.sum() > 3 for row in x):  # DYN106 DYN803
                     x = x * 2
                 return x + 1
             """),
@@ -204,7 +204,7 @@ class MembershipOnTensor(Rule):
         ),
         Example(
             "sorted",
-            forward("return torch.stack(sorted([row.sum() for row in x]))  # DYN106"),
+            forward("return torch.stack(sorted([row.sum() for row in x]))  # DYN106 DYN803"),
             declined="torch.sort",
         ),
         Example(

@@ -11,10 +11,12 @@ from dynalint.errors import UsageError
 
 if TYPE_CHECKING:
     from dynalint.catalogue import Entry
+    from dynalint.graph_breaks import GraphBreak
 
 _EPILOG = """\b
 Examples:
   dynalint rule DYN101                           what it flags, why, and how it is fixed
+  dynalint rule GB0170                           which rules stand for an id of Dynamo's
   dynalint rule --all                            one line for each rule
   dynalint rule --all --output-format json
 """
@@ -27,7 +29,8 @@ Examples:
 def rule(code: str | None, every: bool, output_format: str) -> None:
     """Explain a rule: what it flags, why, and how it is fixed.
 
-    CODE is a code such as DYN101 or a name such as branch-on-tensor.
+    CODE is a code such as DYN101, a name such as branch-on-tensor, or the id of a graph break in Dynamo's log, such as
+    GB0170.
     """
     import json
 
@@ -39,6 +42,10 @@ def rule(code: str | None, every: bool, output_format: str) -> None:
     if code is None:
         entries = list(catalogue().values())
         write(_json(entries) if output_format == "json" else _table(entries))
+        return
+    if code.upper().startswith("GB"):
+        found = _find_break(code)
+        write(json.dumps(found.to_json(), indent=2) + "\n" if output_format == "json" else _break_text(found))
         return
     entry = _find(code)
     write(json.dumps(entry.to_json(), indent=2) + "\n" if output_format == "json" else _text(entry))
@@ -55,6 +62,31 @@ def _find(code: str) -> Entry:
         hint = nearest(code.upper(), list(entries)) or nearest(code.lower(), list(by_name))
         raise UsageError(f'no rule has the code "{code}"{hint or "; `dynalint rule --all` lists them"}.')
     return entry
+
+
+def _find_break(name: str) -> GraphBreak:
+    from dynalint.config import nearest
+    from dynalint.graph_breaks import graph_breaks, table
+
+    breaks = graph_breaks()
+    found = breaks.get(name.upper())
+    if found is None:
+        hint = nearest(name.upper(), list(breaks)) or ""
+        raise UsageError(f'torch {table()["torch"]} has no graph break with the id "{name}"{hint}.')
+    return found
+
+
+def _break_text(found: GraphBreak) -> str:
+    from dynalint.catalogue import catalogue
+    from dynalint.graph_breaks import MEANINGS
+
+    lines = [f"{found.id}: {found.type}", "", f"A graph break of Dynamo's; {MEANINGS[found.seen]}.", ""]
+    if found.rules:
+        lines += ["These rules stand for it:", ""]
+        lines += [f"  {code}  {catalogue()[code].name}: {catalogue()[code].summary}" for code in found.rules]
+    else:
+        lines.append(found.reason or "No rule stands for it: it is reported as DYN001 where findings are confirmed.")
+    return "\n".join(lines) + "\n"
 
 
 def _json(entries: Iterable[Entry]) -> str:

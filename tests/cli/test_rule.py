@@ -75,6 +75,27 @@ def test_help_teaches_by_examples(dynalint: Run, command: list[str]) -> None:
     assert dynalint(*command, "-h") == ran
 
 
+def test_an_id_of_dynamo(dynalint: Run) -> None:
+    ran = dynalint("rule", "gb0170")
+    assert ran.code == 0
+    assert ran.out == (
+        "GB0170: Data-dependent branching\n\nA graph break of Dynamo's; reading the source shows it.\n\n"
+        "These rules stand for it:\n\n  DYN101  branch-on-tensor: A branch on a tensor\n"
+    )
+    assert dynalint("rule", "GB0170", "--output-format", "json").json == {
+        "id": "GB0170",
+        "type": "Data-dependent branching",
+        "seen": "static",
+        "rules": ["DYN101"],
+        "reason": None,
+    }
+    assert "raises without `torch.compile` as well" in dynalint("rule", "GB0302").out
+    assert "No rule stands for it" in dynalint("rule", "GB0065").out
+    unknown = dynalint("rule", "GB00")
+    assert (unknown.code, unknown.out) == (2, "")
+    assert "has no graph break with the id" in unknown.err
+
+
 @pytest.mark.parametrize("command", [[], ["config"]])
 def test_a_group_without_a_command_shows_its_help(dynalint: Run, command: list[str]) -> None:
     ran = dynalint(*command)

@@ -1,0 +1,85 @@
+"""The table of Dynamo's graph breaks: complete for the installed torch, and at one with the rules."""
+
+from __future__ import annotations
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from dynalint.catalogue import Entry, catalogue, known_codes
+from dynalint.graph_breaks import MEANINGS, graph_breaks, ids_of, table
+
+TABLE = "dynalint/data/graph_breaks.json"
+VISIBLE = ("static", "partly")
+
+
+def registry() -> dict[str, str]:
+    """The ids of the installed torch with their names."""
+    found = find_spec("torch")
+    assert found is not None
+    assert found.origin is not None
+    text = Path(found.origin).with_name("_dynamo").joinpath("graph_break_registry.json").read_text(encoding="utf-8")
+    return {name: versions[0]["Gb_type"] for name, versions in json.loads(text).items()}
+
+
+def test_every_id_of_torch_is_classed() -> None:
+    installed, classed = registry(), table()["breaks"]
+    new = [f"{name} ({installed[name]})" for name in sorted(installed.keys() - classed.keys())]
+    gone = sorted(classed.keys() - installed.keys())
+    assert not new, f"torch has graph breaks that {TABLE} does not class: {', '.join(new)}"
+    assert not gone, f"{TABLE} has ids that torch no longer has: {', '.join(gone)}"
+
+
+def test_names_are_those_of_torch() -> None:
+    installed = registry()
+    stale = [
+        f"{name} is {installed[name]!r}, not {raw['type']!r}"
+        for name, raw in table()["breaks"].items()
+        if raw["type"] != installed.get(name, raw["type"])
+    ]
+    assert not stale, f"names in {TABLE} are out of date: {'; '.join(stale)}"
+
+
+def test_records_are_well_formed() -> None:
+    breaks = table()["breaks"]
+    assert list(breaks) == sorted(breaks), f"the ids in {TABLE} are not in order"
+    for name, raw in breaks.items():
+        assert raw.keys() <= {"type", "seen", "rules", "reason"}, name
+        assert raw["seen"] in MEANINGS, name
+        assert not raw.get("reason") or raw["reason"].endswith("."), name
+
+
+def test_every_code_exists() -> None:
+    unknown = {
+        f"{code} at {name}"
+        for name, raw in table()["breaks"].items()
+        for code in raw.get("rules", ())
+        if code not in known_codes()
+    }
+    assert not unknown, f"{TABLE} names rules that there are not: {', '.join(sorted(unknown))}"
+
+
+def test_what_source_shows_has_a_rule_or_a_reason() -> None:
+    bare = [
+        f"{one.id} ({one.type})"
+        for one in graph_breaks().values()
+        if one.seen in VISIBLE and not one.rules and not one.reason
+    ]
+    assert not bare, f"no rule stands for these, and {TABLE} says not why: {', '.join(bare)}"
+
+
+def test_what_only_running_shows_has_no_rule() -> None:
+    seen = [
+        f"{one.id} ({', '.join(one.rules)})" for one in graph_breaks().values() if one.seen not in VISIBLE and one.rules
+    ]
+    assert not seen, f"{TABLE} takes these for invisible in source, but rules find them: {', '.join(seen)}"
+
+
+@pytest.mark.parametrize("entry", catalogue().values(), ids=lambda entry: entry.code)
+def test_what_a_rule_names_is_in_the_table(entry: Entry) -> None:
+    breaks = graph_breaks()
+    for name in ids_of(entry):
+        assert name in breaks, f"{entry.code} names {name}, which torch does not have"
+        assert entry.code in breaks[name].rules

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from dynalint.analysis import kinds as k
-from dynalint.analysis.events import Call, Event
+from dynalint.analysis.events import Branch, Call, Event, Subscript
 from dynalint.analysis.project import Project
 from dynalint.analysis.source import quote
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
+from dynalint_rules._shared.order import always_before
+from dynalint_rules._shared.selection import reads_by_mask
 
 _ALL = 99
 # Positions (without a receiver) from the first to before the second that take sizes or counts, and such keywords.
@@ -60,8 +62,9 @@ class TensorAsSize(Rule):
     A tensor as an argument of `range`, of a function that makes a tensor of a given size (`torch.zeros(n)`,
     `torch.arange(n)`, `x.new_ones(n)`, ...), and of `view`, `reshape`, `expand`, `repeat`, `split`, `narrow`, `F.pad`,
     `F.interpolate` and their like, alone or in a tuple, in code that is compiled. Not flagged: shapes and Python
-    numbers, the second size that the same variable gives in a function, tensors where a value is asked for
-    (`torch.full((4,), t)`), and numbers read by `.item()`, which DYN201 is about.
+    numbers, tensors that were there before something else in the function ended the graph (the graph that goes on
+    gets them as inputs), tensors where a value is asked for (`torch.full((4,), t)`), and numbers read by `.item()`,
+    which DYN201 is about.
 
     ## Why
     The shape of the result depends on the tensor's data. Dynamo ends the graph before the call, reads the tensor and
@@ -110,7 +113,7 @@ class TensorAsSize(Rule):
         if not isinstance(event, Call) or event.callee not in _SIZES:
             return
         given = [node for node, kind in _sizes(event) if _holds_tensor(kind)]
-        if any(not _is_read_before(event, node, project) for node in given):
+        if any(not _is_input(event, node, project) for node in given):
             name = event.callee.rpartition(".")[2]
             shown = quote(event.function.file, given[0])
             yield Violation(
@@ -196,6 +199,14 @@ class TensorAsSize(Rule):
             """),
         ),
         Example(
+            name="there-before-the-break",
+            code=forward("""
+                rows, columns = (x[0] > 100).sum() + 1, (x[1] > 100).sum() + 1
+                h = self.fc(x).sum() + torch.zeros(rows, 4)  # DYN204
+                return h.sum() + torch.zeros(columns, 4)
+            """),
+        ),
+        Example(
             name="product-of-sizes",
             code=forward("""
                 count = (x > 100).sum() + 2
@@ -268,29 +279,36 @@ def _is_read(kind: k.Kind) -> bool:
     return tensor is not None and not tensor.foreseen
 
 
-def _is_read_before(event: Call, node: ast.expr, project: Project) -> bool:
-    """Whether every tensor in a size has been a size earlier in the function, where the graph has ended already."""
+def _is_input(event: Call, node: ast.expr, project: Project) -> bool:
+    """Whether every tensor in a size was there before the graph ended: the graph that goes on gets it as an input."""
     kinds, parents = project.kinds(event.function), project.parents(event.function)
-    names = {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and k.only_tensor(kinds.get(one, k.UNKNOWN))}
+    inside = list(ast.walk(node))
+    names = {one.id for one in inside if isinstance(one, ast.Name) and k.only_tensor(kinds.get(one, k.UNKNOWN))}
+    if isinstance(node, ast.Name) and _holds_tensor(kinds.get(node, k.UNKNOWN)):
+        names.add(node.id)
     # What is computed here is new, however old the tensors that it is computed from.
-    if not names or any(
-        isinstance(one, ast.Call | ast.Subscript | ast.Attribute | ast.BinOp) for one in ast.walk(node)
-    ):
+    if not names or any(isinstance(one, ast.Call | ast.Subscript | ast.Attribute | ast.BinOp) for one in inside):
         return False
+    ends = [end.node for end in _ends(event, project) if always_before(end.node, event.node, parents)]
     for one in ast.walk(event.function.node):
-        if not isinstance(one, ast.Name) or one.id not in names or not isinstance(one.ctx, ast.Load):
-            continue
-        call = parents.get(one)
-        while isinstance(call, ast.Tuple | ast.List | ast.BinOp | ast.keyword):
-            call = parents.get(call)
-        earlier = (one.lineno, one.col_offset) < (node.lineno, node.col_offset)
-        if earlier and isinstance(call, ast.Call) and call is not event.node and _callee(call, kinds) in _SIZES:
-            names.discard(one.id)
-    return not names
+        if isinstance(one, ast.Name) and one.id in names and isinstance(one.ctx, ast.Store):
+            ends = [end for end in ends if (one.lineno, one.col_offset) < (end.lineno, end.col_offset)]
+    return bool(ends)
 
 
-def _callee(call: ast.Call, kinds: Mapping[ast.AST, k.Kind]) -> str:
-    kind = kinds.get(call.func)
-    if isinstance(kind, k.Method) and k.only_tensor(kind.receiver) is not None:
-        return f"Tensor.{kind.name}"
-    return kind.name if isinstance(kind, k.External) else ""
+def _ends(event: Call, project: Project) -> Iterator[Event]:
+    """Yield what ends the graph in the function of an event, as far as sizes, branches, masks and numbers go."""
+    interpreter = project.interpreter
+    contexts = interpreter.contexts.get(event.function, ()) if interpreter is not None else ()
+    for other in (one for context in contexts for one in context.events.values() if one.node is not event.node):
+        if isinstance(other, Branch):
+            ends = k.only_tensor(other.kind) is not None
+        elif isinstance(other, Subscript):
+            ends = reads_by_mask(other)
+        elif isinstance(other, Call):
+            sized = other.callee in _SIZES and any(_holds_tensor(kind) for _, kind in _sizes(other))
+            ends = sized or other.callee in ("Tensor.item", "Tensor.tolist") or "dynamic_shape" in other.flags
+        else:
+            ends = False
+        if ends:
+            yield other

@@ -191,7 +191,9 @@ class _Pass:
 
     def _qualified(self, flags: Sequence[Flag]) -> Iterator[Flag]:
         """Yield the flags, each graph break that is not certain with its proviso."""
-        known = provisos([flag.event for flag in flags if flag.category == "graph-break"], self._analysis.project)
+        breaks = [flag for flag in flags if flag.category == "graph-break"]
+        refused = {flag.event for flag in breaks if flag.rule.gives_up}
+        known = provisos([flag.event for flag in breaks], refused, self._analysis.project)
         for flag in flags:
             open_ = flag.category == "graph-break" and flag.event in known
             yield replace(flag, proviso=known[flag.event]) if open_ else flag

@@ -1,15 +1,16 @@
 """What must hold for a graph break that was found to happen each time its line runs.
 
 Three things leave that open: an operand before it in the same statement that Python may stop at, a value that is a
-tensor on some ways only, and another break before it. A break inside a loop cannot be resumed from: Dynamo gives up the
-function and runs it as it is, so what comes after in the same function is not traced, and breaks nothing until then.
+tensor on some ways only, and another break before it. A break inside a loop cannot be resumed from, nor one by what
+Dynamo refuses as soon as it sees it: Dynamo gives up the function and runs it as it is, so what comes after in the same
+function is not traced, and breaks nothing until then.
 """
 
 from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from dynalint.analysis.events import Branch, Event
 from dynalint.analysis.index import FunctionInfo
@@ -33,8 +34,11 @@ _CONDITIONAL: Mapping[str, tuple[str, ...]] = {
 Parents = Mapping[ast.AST, ast.AST]
 
 
-def provisos(events: Sequence[Event], project: Project) -> dict[Event, str]:
-    """Return what must hold for the graph breaks at these events, for those that are not certain: a sentence's end."""
+def provisos(events: Sequence[Event], refused: Collection[Event], project: Project) -> dict[Event, str]:
+    """Return what must hold for the graph breaks at these events, for those that are not certain: a sentence's end.
+
+    Dynamo does not resume after the events in `refused`, wherever they stand.
+    """
     found: dict[Event, str] = {}
     certain: dict[FunctionInfo, list[Event]] = defaultdict(list)
     for event in events:
@@ -45,16 +49,16 @@ def provisos(events: Sequence[Event], project: Project) -> dict[Event, str]:
         else:
             certain[event.function].append(event)
     for function, own in certain.items():
-        for event, other in _hidden(own, project.parents(function)):
+        for event, other in _hidden(own, refused, project.parents(function)):
             found[event] = f"it shows once line {other.node.lineno} no longer makes Dynamo give up the function"
     return found
 
 
-def _hidden(events: Sequence[Event], parents: Parents) -> list[tuple[Event, Event]]:
+def _hidden(events: Sequence[Event], refused: Collection[Event], parents: Parents) -> list[tuple[Event, Event]]:
     """Return the events of one function that Dynamo does not come to, each with the break because of which."""
     ordered = sorted(events, key=lambda event: (event.node.lineno, event.node.col_offset))
     ways = {event: _way(event, parents) for event in ordered}
-    ending = [event for event in ordered if _ends_function(event, parents)]
+    ending = [event for event in ordered if event in refused or _ends_function(event, parents)]
     pairs = []
     for event in ordered:
         before = (one for one in ending if one.statement.lineno < event.statement.lineno and ways[one] <= ways[event])

@@ -113,8 +113,9 @@ class Rule(ABC):
 
     `code` and `name` identify it ("DYN101", "branch-on-tensor"); `summary` is one line. `gb` are Dynamo's ids for the
     breaks it stands for. `events` are the types of events it wants; for `Call`, `Read` and `Write` events, `calls` are
-    the dotted names it watches ("builtins.print", "Tensor.item"; a trailing ".*" watches all names below). `torch` is the range of
-    releases the rule holds for, as a version specifier ("" for all that dynalint supports).
+    the dotted names it watches ("builtins.print", "Tensor.item"; a trailing ".*" watches all names below). `torch` is
+    the range of releases the rule holds for, as a version specifier ("" for all that dynalint supports). `gives_up`
+    says that Dynamo does not resume after such a break, and leaves the rest of the function to Python.
     """
 
     code: ClassVar[str]
@@ -126,6 +127,7 @@ class Rule(ABC):
     events: ClassVar[tuple[type[Event], ...]] = ()
     calls: ClassVar[frozenset[str]] = frozenset()
     torch: ClassVar[str] = ""
+    gives_up: ClassVar[bool] = False
     examples: ClassVar[tuple[Example, ...]] = ()
 
     @abstractmethod

@@ -24,8 +24,9 @@ class ForeignCall(Rule):
     """Call C code that is neither torch's nor NumPy's in code that is compiled.
 
     ## What it flags
-    Types and functions of `ctypes`, and functions of `zlib`, `struct`, `base64` and `binascii`, in code that is
-    compiled. Not flagged: the same in `__init__`, and Python functions of other packages, which Dynamo follows.
+    Types and functions of `ctypes` and of libraries that it loads, and functions of `zlib`, `struct`, `base64` and
+    `binascii`, in code that is compiled. Not flagged: the same in `__init__`, and Python functions of other packages,
+    which Dynamo follows.
 
     ## Why
     Dynamo follows Python code. A function written in C has none, and for the few that it knows it has a version of its
@@ -65,7 +66,9 @@ class ForeignCall(Rule):
     summary = "a function written in C that Dynamo does not know ends the graph"
     gb = ("GB0007", "GB0156", "GB0059", "GB0147")
     events = (Call,)
-    calls = frozenset(f"{module}.{name}" for module, names in _CALLS.items() for name in names.split())
+    calls = frozenset(
+        {"ctypes.CDLL.*", *(f"{module}.{name}" for module, names in _CALLS.items() for name in names.split())}
+    )
 
     def check(self, event: Event, project: Project) -> Iterable[Violation]:
         """Flag the call wherever it stands."""
@@ -105,6 +108,20 @@ class ForeignCall(Rule):
                 return h * scale
                 """,
                 head="import ctypes",
+            ),
+        ),
+        Example(
+            name="loaded-library",
+            code=forward(
+                """
+                h = self.fc(x)
+                return h * library.abs(-3)  # DYN615
+                """,
+                head="""
+                import ctypes
+
+                library = ctypes.CDLL(None)
+                """,
             ),
         ),
         Example(

@@ -62,6 +62,7 @@ class RecurrentLayer(Rule):
     name = "recurrent-layer"
     summary = "a recurrent layer of torch ends the compiled part of the function"
     gb = ("GB0014",)
+    gives_up = True
     events = (Call, Read)
     calls = frozenset(f"{name}.*" for name in _LAYERS)
 
@@ -72,11 +73,11 @@ class RecurrentLayer(Rule):
         used = _owner(event)
         parents, kinds = project.parents(event.function), project.kinds(event.function)
         for node, kind in kinds.items():
-            if _is_used(node, parents) and _layers(kind) and always_before(node, used, parents):
+            if _is_used(node, parents) and _layers(kind, project) and always_before(node, used, parents):
                 return
         name = (event.callee if isinstance(event, Call) else event.name).rpartition(".")[0]
-        among = _layers(kinds.get(used, k.UNKNOWN))
-        if not among or name == among[0]:
+        among = _layers(kinds.get(used, k.UNKNOWN), project)
+        if name not in among or name == among[0]:
             yield Violation(
                 event.node,
                 f"Dynamo does not trace `{name.removeprefix('torch.')}`, and from here on the function is not compiled",
@@ -188,6 +189,12 @@ def _owner(event: Call | Read) -> ast.expr:
     return function.value if isinstance(function, ast.Attribute) and not is_call else function
 
 
-def _layers(kind: k.Kind) -> list[str]:
-    """Return the recurrent layers that a value may be."""
-    return sorted(one.type for one in kind.members if isinstance(one, k.Object) and one.type in _LAYERS)
+def _layers(kind: k.Kind, project: Project) -> list[str]:
+    """Return the recurrent layers that a value may be, or be a subclass of."""
+    names: set[str] = set()
+    for one in kind.members:
+        if isinstance(one, k.Object):
+            names.add(one.type)
+        elif isinstance(one, k.Instance):
+            names.update(project.lineage(one.cls)[1])
+    return sorted(names & set(_LAYERS))

@@ -37,8 +37,8 @@ class UntracedTorch(Rule):
     Functions that ask for what only a real tensor or a real machine has (`t.storage_offset()`, `t.is_shared()`,
     `t.is_inference()`, `torch.result_type`, `torch.backends.mkl.is_available()`, `torch.get_default_device()`), some
     that change a setting (`torch.backends.mha.set_fastpath_enabled`), and a few operations (`t.random_()`,
-    `t.apply_()`, `t.to_mkldnn()`). Not flagged: the many queries that Dynamo answers itself (`t.dtype`, `t.is_contiguous()`,
-    `torch.is_tensor`, `torch.cuda.is_available()`), and what another rule stands for.
+    `t.apply_()`, `t.to_mkldnn()`). Not flagged: the many queries that Dynamo answers itself (`t.dtype`,
+    `t.is_contiguous()`, `torch.is_tensor`, `torch.cuda.is_available()`), and what another rule stands for.
 
     ## Why
     A graph holds operations that take and give tensors. What gives something else ends the graph, unless Dynamo

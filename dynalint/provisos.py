@@ -32,6 +32,7 @@ _CONDITIONAL: Mapping[str, tuple[str, ...]] = {
 }
 
 Parents = Mapping[ast.AST, ast.AST]
+Way = frozenset[tuple[ast.AST, str]]
 
 
 def provisos(events: Sequence[Event], refused: Collection[Event], project: Project) -> dict[Event, str]:
@@ -58,14 +59,27 @@ def _hidden(events: Sequence[Event], refused: Collection[Event], parents: Parent
     """Return the events of one function that Dynamo does not come to, each with the break because of which."""
     ordered = sorted(events, key=lambda event: (event.node.lineno, event.node.col_offset))
     ways = {event: _way(event, parents) for event in ordered}
-    ending = [event for event in ordered if event in refused or _ends_function(event, parents)]
+    ending = [(event, ways[event]) for event in ordered if event in refused or _ends_function(event, parents)]
+    ending += _in_both_arms(ending)
     pairs = []
     for event in ordered:
-        before = (one for one in ending if one.statement.lineno < event.statement.lineno and ways[one] <= ways[event])
+        before = (one for one, way in ending if one.statement.lineno < event.statement.lineno and way <= ways[event])
         first = next(before, None)
         if first is not None:
             pairs.append((event, first))
     return pairs
+
+
+def _in_both_arms(ending: Sequence[tuple[Event, Way]]) -> list[tuple[Event, Way]]:
+    """Return the ways to come to one of two breaks, of which each arm of an `if` has one: whichever it takes."""
+    found = []
+    ways = {way for _, way in ending}
+    for event, way in ending:
+        for arm in way:
+            outer = way - {arm}
+            if arm[1] == "orelse" and isinstance(arm[0], ast.If) and outer | {(arm[0], "body")} in ways:
+                found.append((event, outer))
+    return found
 
 
 def _ends_function(event: Event, parents: Parents) -> bool:
@@ -76,7 +90,7 @@ def _ends_function(event: Event, parents: Parents) -> bool:
     return False
 
 
-def _way(event: Event, parents: Parents) -> frozenset[tuple[ast.AST, str]]:
+def _way(event: Event, parents: Parents) -> Way:
     """The arms of conditional statements that must be taken to come to an event."""
     return frozenset(
         (parent, field)

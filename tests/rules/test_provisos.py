@@ -1,0 +1,34 @@
+"""What one break hides from the rules is advice, and says which line hides it."""
+
+from __future__ import annotations
+
+import dynalint
+
+_MODEL = """\
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(8, 8)
+        self.gru = nn.GRU(8, 8)
+
+    def forward(self, x, flag: bool):
+        if flag:
+            x, _ = self.lstm(x)
+        if x.mean() > 0:
+            x = x * 2
+        if x.shape[0] > 2:
+            x, _ = self.lstm(x)
+        else:
+            x, _ = self.gru(x)
+        return x.sum().item()
+"""
+
+
+def test_a_recurrent_layer_hides_what_comes_after_it_on_every_way() -> None:
+    found = {one.line: one for one in dynalint.check_source("m.py", _MODEL)}
+    categories = {line: one.category for line, one in found.items()}
+    assert categories == {12: "graph-break", 13: "graph-break", 16: "graph-break", 18: "graph-break", 19: "advice"}
+    assert "once line 18 no longer" in found[19].message

@@ -51,6 +51,7 @@ _CONTAINERS = {
     "itertools.chain": "generator",
     "itertools.cycle": "generator",
 }
+PROGRESS_BARS = frozenset(f"tqdm{part}.{name}" for part in ("", ".auto", ".std") for name in ("tqdm", "trange"))
 MODULE_LISTS = {"torch.nn.Sequential", "torch.nn.ModuleList", "torch.nn.ParameterList"}
 MODULE_DICTS = {"torch.nn.ModuleDict", "torch.nn.ParameterDict"}
 _PASS_THROUGH = {"copy.copy", "copy.deepcopy", "typing.cast"}
@@ -190,6 +191,8 @@ def external_call(name: str, args: list[Kind], keywords: dict[str, Kind], *, sta
         return _container(_CONTAINERS[name], args, keywords)
     if name in _PASS_THROUGH and args:
         return args[-1] if name == "typing.cast" else args[0]
+    if name in PROGRESS_BARS:
+        return _progress_bar(name, args)
     if name == "itertools.count":
         return k.Sequence("count", k.INT)
     if name == "functools.partial" and args:
@@ -251,6 +254,13 @@ def _module_list(name: str, args: list[Kind], keywords: dict[str, Kind]) -> Kind
     if isinstance(given, k.Sequence):
         return k.Sequence(name, given.element, given.items)
     return k.Sequence(name, UNKNOWN)
+
+
+def _progress_bar(name: str, args: list[Kind]) -> Kind:
+    """A bar goes through what it is given; one that is given nothing is moved on by its methods."""
+    if name.endswith("range"):
+        return k.Sequence("generator", k.INT)
+    return k.Sequence("generator", element_of(args[0])) if args else k.Object("tqdm.tqdm")
 
 
 def _container(type_: str, args: list[Kind], keywords: dict[str, Kind]) -> Kind:

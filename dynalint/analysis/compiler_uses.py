@@ -32,6 +32,8 @@ def compiler_uses(project: Project, interpreter: Interpreter) -> Iterator[Compil
 
 
 def _uses(project: Project, interpreter: Interpreter, function: FunctionInfo) -> Iterator[CompilerUse]:
+    if not _SPELLED.search(_text(function)):
+        return
     parents = project.parents(function)
     for node in walk_function(function.node):
         if not isinstance(node, ast.Attribute | ast.Name) or isinstance(parents.get(node), ast.Attribute):
@@ -65,8 +67,19 @@ def dotted_name(interpreter: Interpreter, function: FunctionInfo, node: ast.expr
     return kind.name if isinstance(kind, k.External) else None
 
 
+def _text(function: FunctionInfo) -> str:
+    """The lines of a function; those of the whole file for a module's top."""
+    file, node = function.file, function.node
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return file.text
+    starts, end = file.line_starts, node.end_lineno or node.lineno
+    return file.text[starts[node.lineno - 1] : starts[end] if end < len(starts) else None]
+
+
 def _imported_locally(function: FunctionInfo, name: str) -> str | None:
     """What an import within the function binds a local name to."""
+    if "import " not in _text(function):
+        return None
     for node in walk_function(function.node):
         if isinstance(node, ast.Import | ast.ImportFrom):
             for bound, target in bind_imports(function.module, node):

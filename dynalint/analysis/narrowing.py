@@ -41,15 +41,21 @@ def _truth(kind: Kind) -> bool | None:
 def is_condition(frame: Frame, node: ast.expr, kind: Kind) -> bool:
     """Whether a test of unknown outcome leaves it open what Dynamo sees behind it.
 
-    A tensor breaks the graph here already, and an argument that every caller has to give is not None as a rule.
+    A tensor breaks the graph here already. An argument that every caller has to give, or that a caller gives as a
+    tensor, is not None as a rule; one that is compared with its own default equals it as a rule.
     """
     if k.may_be_tensor(kind):
         return False
-    if frame.context is None or not (isinstance(node, ast.Compare) and isinstance(node.left, ast.Name)):
+    context = frame.context
+    if context is None or not (isinstance(node, ast.Compare) and isinstance(node.left, ast.Name)):
         return True
-    name, function = node.left.id, frame.context.function
-    tests_for_none = isinstance(node.ops[0], ast.Is | ast.IsNot) and _is_none(node.comparators[0])
-    return not (tests_for_none and name in frame.context.params and parameter_default(function, name) is None)
+    name, other = node.left.id, node.comparators[0]
+    if name not in context.params or len(node.ops) > 1:
+        return True
+    default = parameter_default(context.function, name)
+    if _is_none(other):
+        return default is not None and not (context.users and k.may_be_tensor(context.params[name]))
+    return not (isinstance(default, ast.Constant) and isinstance(other, ast.Constant) and default.value == other.value)
 
 
 def _is_none(node: ast.expr) -> bool:

@@ -25,9 +25,11 @@ class CachedProperty(Rule):
 
     ## Why
 
-    Up to Python 3.11 a cached property takes a lock before it looks for its value, and Dynamo cannot enter locks: the
-    function that reads it is not compiled. From Python 3.12 on there is no lock. Dynamo traces it, and compiles once
-    more when it finds the value kept, so the finding is advice there. The Python that runs dynalint decides.
+    Up to Python 3.11 a cached property takes a lock before it computes its value, and Dynamo cannot enter locks: if the
+    value is not there yet when the function is compiled, nothing of the function is. Once it is there, from an
+    uncompiled call or a constructor that has read it, it is an attribute like any other. From Python 3.12 on there is
+    no lock: Dynamo traces the computation, and compiles once more when it finds the value kept. As it hangs on what has
+    run before, the finding is advice.
 
     ## Example
 
@@ -74,26 +76,21 @@ class CachedProperty(Rule):
 
     code = "DYN707"
     name = "cached-property"
-    summary = "reading a `functools.cached_property` ends the graph before Python 3.12"
+    summary = "reading a `functools.cached_property` for the first time in compiled code costs a break or a graph"
+    category = "advice"
+    severity = "info"
     gb = ("GB0142",)
     events = (Read,)
     calls = frozenset({"functools.cached_property"})
 
     def check(self, event: Event, project: Project) -> Iterable[Violation]:
         """Flag the read; what it costs depends on the version of Python."""
-        if isinstance(event, Read) and _TAKES_LOCK:
+        if isinstance(event, Read):
+            cost = "takes a lock, which Dynamo cannot enter," if _TAKES_LOCK else "is compiled for twice"
             yield Violation(
                 event.node,
-                f"the cached property `{event.node.attr}` takes a lock, which Dynamo cannot enter",
+                f"the cached property `{event.node.attr}` {cost} if its value is not there yet",
                 help="compute it in the constructor, or make it a `property`",
-            )
-        elif isinstance(event, Read):
-            yield Violation(
-                event.node,
-                f"the cached property `{event.node.attr}` is compiled for twice, without and with its value",
-                help="compute it in the constructor, or make it a `property`",
-                category="advice",
-                severity="info",
             )
 
     examples = (
@@ -116,6 +113,7 @@ class Model(nn.Module):
     def forward(self, x: torch.Tensor):
         return self.fc(x) * self.scale  # DYN707
 """,
+            shows="graph-break" if _TAKES_LOCK else None,
         ),
         Example(
             name="of-an-object",
@@ -134,6 +132,7 @@ class Model(nn.Module):
                         return 3
                 """,
             ),
+            shows="graph-break" if _TAKES_LOCK else None,
         ),
         Example(
             name="property",

@@ -20,6 +20,7 @@ LIMIT = 8
 
 Change = StateChange | ContainerChange
 
+_OPERATIONS = (ast.Call, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Subscript)
 _COUNTING = (ast.Add, ast.Sub)
 _SHRINKING = frozenset({"pop", "popleft", "popitem", "clear", "remove", "discard"})
 _SPECIALISED = frozenset({"attribute", "class", "global"})
@@ -35,6 +36,20 @@ def is_counter(event: StateChange, project: Project) -> bool:
         and _counts(event, project)
         and is_specialised(event, project)
         and not settles(event, project)
+        and may_compile(event.function, project)
+    )
+
+
+def may_compile(function: FunctionInfo, project: Project) -> bool:
+    """Whether there may be something in compiled code to make a graph of; without one Dynamo lets the code be."""
+    if function.caller is not None:
+        return True
+    kinds = project.kinds(function)
+    return any(
+        isinstance(node, _OPERATIONS)
+        and any(isinstance(one, k.Tensor | k.Unknown) for one in kinds.get(node, k.UNKNOWN).members)
+        for node in walk_function(function.node)
+        if not isinstance(node, ast.Subscript) or isinstance(node.ctx, ast.Load)
     )
 
 

@@ -16,6 +16,7 @@ from dynalint.analysis.events import Call, InplaceChange, Ordering
 from dynalint.analysis.externals import certain_flags, external_call, torch_call
 from dynalint.analysis.frame import Frame
 from dynalint.analysis.functions import call_function
+from dynalint.analysis.hooks import note_hook
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join
 from dynalint.analysis.members import member
 from dynalint.analysis.torch_api import Entry
@@ -39,6 +40,7 @@ def _call(frame: Frame, node: ast.Call) -> Kind:
     """Return the kind of a call, following it into the project."""
     callee = _reducing_method(frame, node.func) or evaluate(frame, node.func)
     args, keywords, starred = _arguments(frame, node)
+    note_hook(frame, node)
     if isinstance(callee, k.External | k.Object | k.Method) and args:
         _note_arguments(frame, node, callee, args)
     if isinstance(callee, k.Unknown) and isinstance(node.func, ast.Attribute) and node.func.attr in _MEASURING:

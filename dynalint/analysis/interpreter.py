@@ -53,6 +53,7 @@ class Interpreter:
         self.watched = watched
         self.failures: list[Failure] = []
         self.compiled: dict[Kind, None] = {}
+        self.hooked: set[tuple[ClassInfo, str]] = set()
         self.contexts: dict[FunctionInfo, list[Context]] = {}
         self._evidence: dict[FunctionInfo, set[str]] = {}
         self._queue: deque[Context] = deque()

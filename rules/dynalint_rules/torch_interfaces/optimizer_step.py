@@ -19,7 +19,8 @@ class OptimizerStep(Rule):
 
     ## What it flags
     `optimizer.step()` and `optimizer.zero_grad()` of an optimizer of torch, `scheduler.step()` of `torch.optim
-    .lr_scheduler`, the methods of `torch.amp.GradScaler`, and making any of these. Not flagged:
+    .lr_scheduler`, the methods of `torch.amp.GradScaler`, and making any of these or a
+    `DataLoader`. Not flagged:
     `model.zero_grad()`, `nn.utils.clip_grad_norm_`, and code outside of what is compiled.
 
     ## Why
@@ -64,6 +65,7 @@ class OptimizerStep(Rule):
             "torch.optim.Optimizer.step",
             "torch.optim.Optimizer.zero_grad",
             "torch.optim.lr_scheduler.LRScheduler.step",
+            "torch.utils.data.DataLoader",
             *(f"torch.optim.{name}.{method}" for name in ("SGD", "Adam", "AdamW") for method in ("step", "zero_grad")),
             *(f"torch.optim.{name}" for name in ("SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "LBFGS")),
             *(f"{owner}.{method}" for owner in _SCALERS for method in _SCALER),
@@ -122,6 +124,14 @@ class OptimizerStep(Rule):
                 self.scaler = torch.amp.GradScaler("cpu")
                 """,
             ),
+        ),
+        Example(
+            name="loaded",
+            code=forward("""
+                for batch in torch.utils.data.DataLoader(torch.ones(2, 8)):  # DYN613
+                    x = x + batch
+                return self.fc(x)
+            """),
         ),
         Example(
             name="gradients-of-the-model",

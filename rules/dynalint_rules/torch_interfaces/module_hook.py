@@ -1,0 +1,182 @@
+"""DYN612: hooks that Dynamo has no place for."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.events import Call, Event
+from dynalint.analysis.hooks import HOOKED
+from dynalint.analysis.index import walk_function
+from dynalint.analysis.project import Project
+from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
+from dynalint_rules._shared.examples import forward
+from dynalint_rules._shared.exits import leads_to_raise
+
+_REGISTERING = ("forward_hook", "forward_pre_hook", "backward_hook", "full_backward_hook", "full_backward_pre_hook")
+_EFFECTS = frozenset("append extend add update insert setdefault".split())
+
+
+class ModuleHook(Rule):
+    """Hook into the backward pass of a module, register a hook while the model runs, or let a tensor's keep things.
+
+    ## What it flags
+    Calls of a submodule that the class has put a backward hook on; `module.register_forward_hook(...)` and its
+    namesakes in code that is compiled; `t.register_hook(hook)` where the hook stores to an attribute, an item or a list
+    that outlives it. Not flagged: forward hooks registered in `__init__`, and hooks on tensors that only compute, which
+    are traced.
+
+    ## Why
+    A backward hook of a module works through functions of autograd of its own, which only compiled autograd can
+    follow. Registering a hook changes the module that is being traced. And a hook on a tensor runs with the backward
+    graph, which cannot change Python objects.
+
+    ## Example
+    ```python
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(8, 8)
+        self.fc.register_full_backward_hook(self.note)
+
+    def forward(self, x):
+        return self.fc(x)
+    ```
+
+    Use instead:
+    ```python
+    def forward(self, x):
+        h = self.fc(x)
+        h.register_hook(scale)
+        return h
+    ```
+
+    ## How it is rewritten
+    It is not. Hooks that look at gradients are mostly for debugging, and can be put on before training without
+    compiling. `torch._dynamo.config.compiled_autograd = True` makes Dynamo follow backward hooks.
+
+    ## When the rewrite is not exact
+    A hook on the output of a module sees the gradient of that output, and not that of the inputs.
+
+    ## How Dynamo words it
+    GB0083: `Module-level backwards hooks require compiled autograd.`, GB0104: `Tensor with grad_fn()`, GB0467:
+    `setattr() on unsupported type`, GB0067: `HOP: Unsafe side effect`.
+
+    ## References
+    - https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.register_full_backward_hook
+    - https://meta-pytorch.github.io/compile-graph-break-site/gb/gb0083.html
+    """
+
+    code = "DYN612"
+    name = "module-hook"
+    summary = "a hook on a backward pass, or one registered while the model runs, ends the graph"
+    gb = ("GB0083", "GB0104", "GB0467", "GB0067")
+    events = (Call,)
+    calls = frozenset({HOOKED, "Tensor.register_hook", *(f"torch.nn.Module.register_{name}" for name in _REGISTERING)})
+
+    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+        """Flag the call; a hook on a tensor only where its body is known to change something."""
+        if not isinstance(event, Call) or leads_to_raise(event, project):
+            return
+        if event.callee == HOOKED:
+            message = "this module has a backward hook, which Dynamo does not trace, so the graph ends at its call"
+        elif event.callee != "Tensor.register_hook":
+            message = (
+                f"`{event.callee.rpartition('.')[2]}()` changes a module that is being traced, which ends the graph"
+            )
+        elif _keeps_things(event.args[0] if event.args else event.keywords.get("hook")):
+            message = "the hook keeps something outside of itself, which the backward graph cannot do"
+        else:
+            return
+        yield Violation(event.node, message, help="register hooks before, and only where nothing is compiled")
+
+    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+        """Decline: what the hook is for decides what can stand for it."""
+        return Declined("what the hook is for decides what can stand for it; register it where nothing is compiled")
+
+    examples = (
+        Example(
+            name="backward-hook",
+            code=forward(
+                "return self.fc(x)  # DYN612",
+                init="""
+                self.fc = nn.Linear(8, 8)
+                self.fc.register_full_backward_hook(lambda module, before, after: None)
+                """,
+            ),
+            declined="where nothing is compiled",
+        ),
+        Example(
+            name="registered-on-the-way",
+            code=forward("""
+                handle = self.fc.register_forward_hook(lambda module, inputs, output: output * 2)  # DYN612
+                h = self.fc(x)
+                handle.remove()
+                return h
+            """),
+        ),
+        Example(
+            name="keeping-gradients",
+            code=forward("""
+                h = self.fc(x)
+                h.register_hook(lambda gradient: setattr(self, "gradient", gradient))  # DYN612
+                return h * 2
+            """),
+        ),
+        Example(
+            name="collecting-gradients",
+            code=forward("""
+                h = self.fc(x)
+                gradients = []
+                h.register_hook(lambda gradient: gradients.append(gradient))  # DYN612
+                return h * 2
+            """),
+        ),
+        Example(
+            name="traced-hooks",
+            code=forward(
+                """
+                h = self.fc(x)
+                h.register_hook(lambda gradient: gradient * 2)
+                return h
+                """,
+                init="""
+                self.fc = nn.Linear(8, 8)
+                self.fc.register_forward_hook(lambda module, inputs, output: output * 2)
+                """,
+            ),
+        ),
+    )
+
+
+def _keeps_things(hook: k.Kind | None) -> bool:
+    """Whether a hook is a function that changes what it has not made itself."""
+    if isinstance(hook, k.Method):
+        return hook.name in _EFFECTS and isinstance(hook.receiver, k.Sequence | k.Dictionary)
+    if not isinstance(hook, k.Function):
+        return False
+    function = hook.function
+    for node in walk_function(function.node):
+        if isinstance(node, ast.Nonlocal | ast.Global):
+            return True
+        if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):
+            if _is_foreign(node.value, function.locals):
+                return True
+        elif isinstance(node, ast.Call):
+            called = node.func
+            if isinstance(called, ast.Name) and called.id == "setattr" and node.args:
+                return _is_foreign(node.args[0], function.locals)
+            if (
+                isinstance(called, ast.Attribute)
+                and called.attr in _EFFECTS
+                and _is_foreign(called.value, function.locals)
+            ):
+                return True
+    return False
+
+
+def _is_foreign(node: ast.expr, own: Iterable[str]) -> bool:
+    """Whether an expression starts at a name that the function does not set itself, `self` included."""
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        node = node.value
+    return isinstance(node, ast.Name) and (node.id not in set(own) or node.id == "self")

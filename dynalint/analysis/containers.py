@@ -83,12 +83,12 @@ def _dictionary(receiver: k.Dictionary, name: str, args: list[Kind]) -> Kind:
     keys = join_all([k.constant(key) for key, _ in receiver.items]) if receiver.items else UNKNOWN
     if name == "values":
         items = tuple(kind for _, kind in receiver.items) or None
-        return k.Sequence("generator", value, items)
+        return k.Sequence("view", value, items)
     if name == "items":
         pairs = tuple(k.sequence("tuple", [k.constant(key), kind]) for key, kind in receiver.items) or None
-        return k.Sequence("generator", k.sequence("tuple", [keys, value]), pairs)
+        return k.Sequence("view", k.sequence("tuple", [keys, value]), pairs)
     if name == "keys":
-        return k.Sequence("generator", keys)
+        return k.Sequence("view", keys)
     return replace(receiver, home=None) if name == "copy" else UNKNOWN
 
 

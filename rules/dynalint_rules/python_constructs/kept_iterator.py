@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dynalint.analysis import kinds as k
-from dynalint.analysis.events import Call, Event
+from dynalint.analysis.events import Call, Event, Iteration
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
 
 
 class KeptIterator(Rule):
-    """Take the next value of an iterator that was made before the call.
+    """Go on with an iterator that was made before the call.
 
     ## What it flags
 
     `next(...)` of a generator, `itertools.cycle`, `itertools.count`, `map`, `zip` or `iter(...)` that an attribute, a
-    class or a module global holds, in code that is compiled. Not flagged: iterators that the same call makes, which
-    are traced, however far they are run.
+    class or a module global holds, and a loop over such a generator or iterator, in code that is compiled. Not flagged:
+    iterators that the same call makes, which are traced, however far they are run, and lists, ranges and the views of
+    dicts, which begin anew with each loop.
 
     ## Why
 
@@ -59,8 +60,8 @@ class KeptIterator(Rule):
 
     ## How Dynamo words it
 
-    GB4347: `Missing tp_iternext`. The recompiles name the guards `___normalize_count_iter` and
-    `___normalize_range_iter`.
+    GB4347: `Missing tp_iternext` for `next`, GB0811: `missing tp_iter` for loops. The recompiles name the guards
+    `___normalize_count_iter` and `___normalize_range_iter`.
 
     ## References
 
@@ -69,24 +70,28 @@ class KeptIterator(Rule):
 
     code = "DYN710"
     name = "kept-iterator"
-    summary = "taking a value of an iterator that outlives the call ends the graph"
-    gb = ("GB4347",)
-    events = (Call,)
+    summary = "going on with an iterator that outlives the call ends the graph"
+    gb = ("GB4347", "GB0811")
+    events = (Call, Iteration)
     calls = frozenset({"builtins.next"})
 
     def check(self, event: Event, project: Project) -> Iterable[Violation]:
-        """Flag `next` of what was there before the call."""
-        if not isinstance(event, Call) or not event.args or not isinstance(event.args[0], k.Sequence):
+        """Flag `next` of what was there before the call, and a loop over it."""
+        if isinstance(event, Call):
+            kind = event.args[0] if event.args else k.UNKNOWN
+        elif isinstance(event, Iteration):
+            kind = event.kind
+        else:
             return
-        kind = event.args[0]
-        if kind.home is None or kind.home.type not in ("attribute", "class", "global"):
+        home = kind.home if isinstance(kind, k.Sequence) else None
+        if not isinstance(kind, k.Sequence) or home is None or home.type not in ("attribute", "class", "global"):
             return
         if kind.type == "generator":
-            yield Violation(event.node, f"Dynamo cannot take a value of the iterator `{kind.home.name}`, made earlier")
-        elif kind.type in ("count", "range_iterator"):
+            yield Violation(event.node, f"Dynamo cannot go on with the iterator `{home.name}`, made earlier")
+        elif kind.type in ("count", "range_iterator") and isinstance(event, Call):
             yield Violation(
                 event.node,
-                f"each call is compiled anew for the number that `{kind.home.name}` has come to",
+                f"each call is compiled anew for the number that `{home.name}` has come to",
                 category="recompile",
             )
 
@@ -137,6 +142,55 @@ class KeptIterator(Rule):
                 init="""
                 self.fc = nn.Linear(8, 8)
                 self.offsets = iter([1] * 100)
+                """,
+            ),
+        ),
+        Example(
+            name="loop",
+            code=forward(
+                """
+                h = self.fc(x)
+                for offset in self.offsets:  # DYN710
+                    return h + offset
+                """,
+                head="import itertools",
+                init="""
+                self.fc = nn.Linear(8, 8)
+                self.offsets = itertools.cycle([0, 1])
+                """,
+            ),
+        ),
+        Example(
+            name="layers-given-out-once",
+            code=forward(
+                """
+                for name, layer in self.layers:  # DYN710
+                    x = layer(x)
+                return x + 1
+                """,
+                init="""
+                self.fc = nn.Linear(8, 8)
+                self.layers = self.named_children()
+                """,
+            ),
+        ),
+        Example(
+            name="begins-anew",
+            code=forward(
+                """
+                h = self.fc(x)
+                for name in NAMES:
+                    h = h + len(name)
+                for offset in [*self.offsets, *range(2)]:
+                    h = h + offset
+                return h
+                """,
+                head="""
+                NAMES = {"a": 1}.keys()
+                """,
+                init="""
+                self.fc = nn.Linear(8, 8)
+                self.offsets = (0, 1)
                 """,
             ),
         ),

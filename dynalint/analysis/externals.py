@@ -28,6 +28,11 @@ _WHILE_COMPILING = {
 _NUMPY_ELEMENTWISE = frozenset("abs absolute ceil cos exp floor log log10 log2 power rint round sin sqrt tan".split())
 _NUMPY_REDUCTIONS = frozenset("all any argmax argmin max mean median min prod std sum var".split())
 _NUMPY_MAKERS = frozenset("arange array asarray concatenate cumsum eye full linspace ones stack zeros".split())
+# How many dimensions the tensors have that these give, whatever they are given; by the last part of the name.
+_RANKS = {
+    **dict.fromkeys(("arange", "linspace", "randperm", "bincount", "masked_select"), 1),
+    **dict.fromkeys(("nonzero", "argwhere", "eye"), 2),
+}
 # Make a tensor on the CPU of the numbers that they are given.
 _FROM_NUMBERS = ("torch.tensor", "torch.as_tensor")
 _OBJECTS = {
@@ -158,6 +163,8 @@ def torch_call(
         given = given_dtype(entry.name, tensors, args, keywords)
         if given is not None:
             kind = k.Tensor(given[0], kind.rank)
+        if kind.rank is None:
+            kind = replace(kind, rank=_RANKS.get(entry.name.rpartition(".")[2]))
         if _is_foreseen(entry.name, overload, tensors, args, keywords):
             kind = replace(kind, foreseen=True)
     return kind

@@ -133,6 +133,18 @@ def test_dtype(tmp_path: Path, code: str, dtype: str | None) -> None:
     assert tensor.dtype == dtype
 
 
+def test_the_rank_of_what_always_has_the_same(tmp_path: Path) -> None:
+    for code, rank in {
+        "torch.nonzero(x)[0, 1]": 0,
+        "x.nonzero()[:, 0]": 1,
+        "torch.arange(4)": 1,
+        "flags.long()": None,
+    }.items():
+        tensor = k.only_tensor(value_of(tmp_path, code))
+        assert tensor is not None
+        assert tensor.rank == rank
+
+
 def test_a_dtype_has_one_value_under_its_two_names(tmp_path: Path) -> None:
     assert value_of(tmp_path, "torch.half == torch.float16") == k.Value("bool", True)
     assert value_of(tmp_path, "torch.half == torch.float32") == k.Value("bool", False)

@@ -138,7 +138,7 @@ def _note_element(frame: Frame, node: ast.expr) -> None:
         frame.note_tensor(node, frame.env.get(node.id, UNKNOWN))
 
 
-def apply(  # noqa: C901 - one case after the other
+def apply(
     frame: Frame, callee: Kind, args: list[Kind], keywords: dict[str, Kind], node: ast.Call | None, *, starred: bool
 ) -> Kind:
     """Return the kind that calling `callee` gives; `node` is the call where there is one."""
@@ -164,11 +164,23 @@ def apply(  # noqa: C901 - one case after the other
         return _sequential(frame, callee, args, node)
     if isinstance(callee, k.Union):
         result: Kind = NOTHING
-        for one in callee.alternatives:
-            if one != k.NONE:
-                result = join(result, apply(frame, one, args, keywords, node, starred=starred))
+        for one in _callable_alternatives(callee):
+            result = join(result, apply(frame, one, args, keywords, node, starred=starred))
         return result
     return UNKNOWN
+
+
+def _callable_alternatives(callee: k.Union) -> list[Kind]:
+    """Return what a call may mean: not None, nor the class that an attribute held until `self.act = act()` built it."""
+    built = {one.cls for one in callee.alternatives if isinstance(one, k.Instance)}
+    types = {one.type for one in callee.alternatives if isinstance(one, k.Object)}
+    return [
+        one
+        for one in callee.alternatives
+        if one != k.NONE
+        and not (isinstance(one, k.Class) and one.cls in built)
+        and not (isinstance(one, k.External) and torch_api.canonical(one.name) in types)
+    ]
 
 
 def _external(

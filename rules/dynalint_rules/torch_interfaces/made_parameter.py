@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable
 
 from dynalint.analysis import kinds as k
+from dynalint.analysis import torch_api
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
@@ -78,7 +79,7 @@ class MadeParameter(Rule):
 
     def check(self, event: Event, project: Project) -> Iterable[Violation]:
         """Flag the call, a parameter only where its tensor is certainly made in the graph."""
-        if not isinstance(event, Call) or leads_to_raise(event, project):
+        if not isinstance(event, Call) or leads_to_raise(event, project) or _is_further(event, project):
             return
         last = event.callee.rpartition(".")[2]
         if event.callee in _PARAMETERS:
@@ -123,6 +124,38 @@ class MadeParameter(Rule):
             """),
         ),
         Example(
+            name="layers-of-a-sequential",
+            code=forward("""
+                h = self.fc(x)
+                head = nn.Sequential(
+                    nn.Linear(8, 8),  # DYN604
+                    nn.LayerNorm(8),
+                )
+                return head(h)
+            """),
+        ),
+        Example(
+            name="class-then-instance",
+            code=forward(
+                "return self.down(self.fc(x))",
+                head="""
+                class Down(nn.Module):
+                    def __init__(self, width):
+                        super().__init__()
+                        self.fc = nn.Linear(width, 2)
+
+                    def forward(self, x):
+                        return self.fc(x)
+                """,
+                init="""
+                self.fc = nn.Linear(8, 8)
+                self.down = Down
+                if self.down is not None:
+                    self.down = Down(8)
+                """,
+            ),
+        ),
+        Example(
             name="layer-of-a-module-made-in-forward",
             code=forward(
                 """
@@ -164,6 +197,18 @@ class MadeParameter(Rule):
             ),
         ),
     )
+
+
+def _is_further(event: Call, project: Project) -> bool:
+    """Whether the same statement makes another layer before, as the arguments of `nn.Sequential` do."""
+    kinds = project.kinds(event.function)
+    for node in ast.walk(event.statement):
+        if isinstance(node, ast.Call) and node is not event.node:
+            callee = kinds.get(node.func, k.UNKNOWN)
+            earlier = (node.lineno, node.col_offset) < (event.node.lineno, event.node.col_offset)
+            if earlier and isinstance(callee, k.External) and torch_api.canonical(callee.name) in MadeParameter.calls:
+                return True
+    return False
 
 
 def _is_made_here(event: Call) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dynalint.analysis import kinds as k
 from dynalint.analysis.build import bind_imports
 from dynalint.analysis.events import CompilerUse, Position
-from dynalint.analysis.index import FunctionInfo, walk_function
+from dynalint.analysis.index import FunctionInfo, Import, ModuleInfo, walk_function
 from dynalint.analysis.region import module_body
 
 if TYPE_CHECKING:
@@ -27,21 +27,41 @@ def compiler_uses(project: Project, interpreter: Interpreter) -> Iterator[Compil
         text = module.file.text
         if not project.is_checked(module.file) or "torch" not in text or not _SPELLED.search(text):
             continue
+        aliases = _aliases(module)
         for function in (*module.functions, module_body(interpreter, module)):
-            yield from _uses(project, interpreter, function)
+            own = _text(function)
+            if _SPELLED.search(own) or any(alias in own for alias in aliases):
+                yield from _uses(project, interpreter, function)
+
+
+def _aliases(module: ModuleInfo) -> list[str]:
+    """The names by which a module has imported parts of torch's compiler."""
+    return [
+        name
+        for name, binding in module.bindings.items()
+        if isinstance(binding, Import) and f"{binding.module}.{binding.attribute}.".startswith(_PLACES)
+    ]
 
 
 def _uses(project: Project, interpreter: Interpreter, function: FunctionInfo) -> Iterator[CompilerUse]:
-    if not _SPELLED.search(_text(function)):
-        return
     parents = project.parents(function)
     for node in walk_function(function.node):
         if not isinstance(node, ast.Attribute | ast.Name) or isinstance(parents.get(node), ast.Attribute):
             continue
         name = dotted_name(interpreter, function, node)
-        if name is not None and name.startswith(_PLACES):
+        if name is None and isinstance(node, ast.Attribute) and node.attr == "compile":
+            name = "torch.nn.Module.compile" if _is_module(project, function, node.value) else None
+        elif name is not None and not name.startswith(_PLACES):
+            name = None
+        if name is not None:
             statement = _statement(node, function, project)
             yield CompilerUse(node=node, statement=statement, function=function, position=Position(), name=name)
+
+
+def _is_module(project: Project, function: FunctionInfo, node: ast.expr) -> bool:
+    """Whether an expression is a module of the project, as far as the code that compiles was interpreted."""
+    kind = project.kinds(function).get(node)
+    return isinstance(kind, k.Instance) and project.is_module_class(kind.cls)
 
 
 def _statement(node: ast.AST, function: FunctionInfo, project: Project) -> ast.stmt:
@@ -68,12 +88,13 @@ def dotted_name(interpreter: Interpreter, function: FunctionInfo, node: ast.expr
 
 
 def _text(function: FunctionInfo) -> str:
-    """The lines of a function; those of the whole file for a module's top."""
+    """The lines of a function with its decorators; those of the whole file for a module's top."""
     file, node = function.file, function.node
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return file.text
     starts, end = file.line_starts, node.end_lineno or node.lineno
-    return file.text[starts[node.lineno - 1] : starts[end] if end < len(starts) else None]
+    first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+    return file.text[starts[first - 1] : starts[end] if end < len(starts) else None]
 
 
 def _imported_locally(function: FunctionInfo, name: str) -> str | None:

@@ -244,7 +244,8 @@ class GeneratorRoot(Event):
 class CompilerUse(Event):
     """A checked file names something of torch's compiler, in compiled code or not; `function` may be a module's top.
 
-    `name` is the dotted name of it: "torch.compile", "torch.compiler.disable", "torch._dynamo.testing.CompileCounter".
+    `name` is the dotted name of it: "torch.compile", "torch.compiler.disable", "torch._dynamo.testing.CompileCounter";
+    "torch.nn.Module.compile" for the method of a module of the project.
     """
 
     node: ast.expr

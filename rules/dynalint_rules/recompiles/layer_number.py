@@ -1,0 +1,235 @@
+"""DYN801: layers are compiled one by one, and each has a number of its own in its code."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.events import CompilerUse, Event
+from dynalint.analysis.index import ClassInfo, walk_function
+from dynalint.analysis.kinds import Kind
+from dynalint.analysis.project import Project
+from dynalint.rules import Example, Rule, Violation
+from dynalint_rules._shared.compiling import compilation, loops_around
+
+_LOOPS = (ast.For, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)
+
+
+class LayerNumber(Rule):
+    """Compile layers one by one whose code reads a number that each of them has for itself.
+
+    ## What it flags
+
+    `layer.compile()` or `torch.compile(layer)` in a loop over layers, where the class of the layer reads an int of
+    `self` in compiled code, such as `self.layer_idx`, that the constructor takes as an argument and that is counted up
+    where the layers are made.
+
+    Not flagged are layers without such a number, and a model that is compiled as a whole.
+
+    ## Why
+
+    Layers of one class share their code, and compiled one by one they share its graphs: that is what compiling them
+    one by one is for. An int on a module is a constant of the graph, so a number of its own gives each layer a graph of
+    its own. The ninth layer and all after it run uncompiled, because Dynamo gives a function up after eight graphs.
+
+    ## Example
+
+    ```python
+    def forward(self, x, cache):
+        return self.attend(x, cache[self.layer_idx])
+
+    for layer in model.layers:
+        layer.compile()
+    ```
+
+    Use instead:
+
+    ```python
+    def forward(self, x, layer_cache):
+        return self.attend(x, layer_cache)
+
+    for layer in model.layers:
+        layer.compile()
+    ```
+
+    ## How it is rewritten
+
+    It is not. Pass in what the number selects, keep the number in a tensor, or compile the model as a whole. The
+    setting `torch._dynamo.config.allow_unspec_int_on_nn_module` makes such numbers variables of the graph.
+
+    ## When the rewrite is not exact
+
+    There is no rewrite.
+
+    ## How Dynamo words it
+
+    The recompile reason is `self.layer_idx == 0`, with a hint at the setting above; in the end "torch._dynamo hit
+    config.recompile_limit (8)".
+
+    ## References
+
+    - https://docs.pytorch.org/tutorials/recipes/regional_compilation.html
+    - https://docs.pytorch.org/docs/stable/compile/programming_model.recompilation.html
+    """
+
+    code = "DYN801"
+    name = "layer-number"
+    summary = "Layers are compiled one by one, and a number of its own gives each a graph of its own"
+    category = "advice"
+    severity = "warning"
+    events = (CompilerUse,)
+
+    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+        """Flag compilations in a loop of modules that read a number of their own."""
+        assert isinstance(event, CompilerUse)
+        kind = _compiled_kind(event, project)
+        if not isinstance(kind, k.Instance) or not loops_around(event.node, event, project):
+            return
+        for name in sorted(set(_own_numbers(kind.cls, project))):
+            yield Violation(
+                event.statement,
+                f"each `{kind.cls.name}` has an int `{name}` of its own, so each is compiled anew instead of sharing "
+                "the code of the first",
+                help=f"Pass in what `{name}` selects, or compile the model as a whole.",
+            )
+            return
+
+    examples = (
+        Example(
+            name="layer-index",
+            code="""
+                import torch
+                from torch import nn
+
+
+                class Layer(nn.Module):
+                    def __init__(self, index: int):
+                        super().__init__()
+                        self.index = index
+                        self.fc = nn.Linear(8, 8)
+
+                    def forward(self, x):
+                        return self.fc(x) * self.index
+
+
+                class Model(nn.Module):
+                    def __init__(self):
+                        super().__init__()
+                        self.layers = nn.ModuleList([Layer(i) for i in range(12)])
+
+                    def compile_layers(self):
+                        for layer in self.layers:
+                            layer.compile()  # DYN801
+
+                    def forward(self, x):
+                        for layer in self.layers:
+                            x = layer(x)
+                        return x
+            """,
+        ),
+        Example(
+            name="no-number",
+            code="""
+                import torch
+                from torch import nn
+
+
+                class Layer(nn.Module):
+                    def __init__(self, size: int):
+                        super().__init__()
+                        self.size = size
+                        self.fc = nn.Linear(size, size)
+
+                    def forward(self, x):
+                        return self.fc(x) / self.size
+
+
+                class Model(nn.Module):
+                    def __init__(self):
+                        super().__init__()
+                        self.layers = nn.ModuleList([Layer(8) for _ in range(12)])
+
+                    def compile_layers(self):
+                        for layer in self.layers:
+                            layer.compile()
+
+                    def forward(self, x):
+                        for layer in self.layers:
+                            x = layer(x)
+                        return x
+            """,
+        ),
+    )
+
+
+def _compiled_kind(event: CompilerUse, project: Project) -> Kind | None:
+    """The kind of what is compiled: the module of `layer.compile()`, the argument of `torch.compile(layer)`."""
+    kinds = project.kinds(event.function)
+    if event.name == "torch.nn.Module.compile" and isinstance(event.node, ast.Attribute):
+        return kinds.get(event.node.value)
+    found = compilation(event, project)
+    return None if found is None else kinds.get(found.subject)
+
+
+def _own_numbers(cls: ClassInfo, project: Project) -> Iterator[str]:
+    """Yield the attributes that compiled methods read and the constructor takes from an argument that is counted up."""
+    counted = set(_counted_arguments(cls, project))
+    for name, stores in cls.stores.items():
+        from_argument = any(
+            method.name == "__init__"
+            and isinstance(statement, ast.Assign)
+            and isinstance(statement.value, ast.Name)
+            and statement.value.id in counted
+            for method, statement in stores
+        )
+        if from_argument and _is_read(cls, name):
+            yield name
+
+
+def _is_read(cls: ClassInfo, name: str) -> bool:
+    """Whether a compiled method of a class reads an attribute."""
+    return any(
+        isinstance(node, ast.Attribute)
+        and node.attr == name
+        and isinstance(node.ctx, ast.Load)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "self"
+        for method in cls.methods.values()
+        if method.reached and method.name != "__init__"
+        for node in walk_function(method.node)
+    )
+
+
+def _counted_arguments(cls: ClassInfo, project: Project) -> Iterator[str]:
+    """Yield the parameters of the constructor that are given the variable of a loop over numbers."""
+    constructor = project.find_method(cls, "__init__")
+    if constructor is None:
+        return
+    names = [one.arg for one in constructor.node.args.args[1:]]
+    for module in list(project.modules.values()):
+        if f"{cls.name}(" not in module.file.text:
+            continue
+        for loop in ast.walk(module.tree):
+            if isinstance(loop, _LOOPS):
+                counters = set(_counters(loop))
+                for call in ast.walk(loop):
+                    if isinstance(call, ast.Call) and ast.unparse(call.func).endswith(cls.name):
+                        given = [*zip(names, call.args, strict=False), *((one.arg, one.value) for one in call.keywords)]
+                        yield from (
+                            name
+                            for name, value in given
+                            if name and isinstance(value, ast.Name) and value.id in counters
+                        )
+
+
+def _counters(loop: ast.AST) -> Iterator[str]:
+    """Yield the variables of a loop that go over `range` or are the first of `enumerate`."""
+    ways: list[ast.For | ast.comprehension] = [loop] if isinstance(loop, ast.For) else getattr(loop, "generators", [])
+    for way in ways:
+        called = way.iter.func.id if isinstance(way.iter, ast.Call) and isinstance(way.iter.func, ast.Name) else ""
+        target = way.target
+        if called == "enumerate" and isinstance(target, ast.Tuple):
+            target = target.elts[0]
+        if called in ("range", "enumerate") and isinstance(target, ast.Name):
+            yield target.id

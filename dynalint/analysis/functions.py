@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from dynalint.analysis import kinds as k
+from dynalint.analysis.annotations import annotation_kind
 from dynalint.analysis.dispatch import evaluate
 from dynalint.analysis.events import Call
 from dynalint.analysis.frame import Environment, Frame
@@ -16,12 +17,15 @@ from dynalint.analysis.signatures import is_small, parameter_default, parameter_
 # watch for such calls by the first name.
 DISABLED = "torch.compiler.disable.__call__"
 _CONSTANT = "torch.compiler.assume_constant_result"
+_OPERATION = "torch.library.custom_op"
+# What is not traced either, and breaks nothing.
+_OPAQUE = (_CONSTANT, _OPERATION)
 _DISABLING = (
     "torch.compiler.disable",
     "torch._dynamo.disable",
     "torch._disable_dynamo",
-    _CONSTANT,
     "torch._dynamo.disallow_in_graph",
+    *_OPAQUE,
 )
 
 
@@ -39,9 +43,10 @@ def call_function(
     interpreter = frame.interpreter
     kept_out_by = keeping_out(frame, function)
     if kept_out_by is not None:
-        if node is not None and kept_out_by != _CONSTANT and frame.interpreter.watched(DISABLED) is not None:
+        if node is not None and kept_out_by not in _OPAQUE and frame.interpreter.watched(DISABLED) is not None:
             frame.emit(Call, node, extra=DISABLED, callee=DISABLED, receiver=None, args=tuple(args), result=UNKNOWN)
-        return UNKNOWN
+        returns = getattr(function.node, "returns", None)
+        return UNKNOWN if returns is None else annotation_kind(interpreter, returns, function.module)
     params = _bind(frame, function, callee.receiver, args, keywords, starred)
     context = interpreter.context_for(function, params)
     if frame.context is not None:

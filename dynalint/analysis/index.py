@@ -151,7 +151,7 @@ class ModuleInfo:
     @cached_property
     def may_disable(self) -> bool:
         """Whether the file spells what keeps Dynamo out: resolving each decorator may mean reading other files."""
-        return any(mark in self.file.text for mark in ("disable", "assume_constant", "disallow_in_graph"))
+        return any(mark in self.file.text for mark in ("disable", "assume_constant", "disallow_in_graph", "custom_op"))
 
     @cached_property
     def storing_lines(self) -> list[int]:

@@ -11,6 +11,7 @@ import pytest
 from dynalint.analysis import Analysis, analyze
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import (
+    Branch,
     Call,
     ClassDefinition,
     Entry,
@@ -178,3 +179,25 @@ def test_what_is_compiled_away_defines_and_enters_nothing(tmp_path: Path) -> Non
         event for event in analyzed(tmp_path, code).events if isinstance(event, ClassDefinition | Entry | ItemWrite)
     ]
     assert told == []
+
+
+def test_a_custom_operation_is_not_looked_into(tmp_path: Path) -> None:
+    code = """
+    y = swapped(x)
+    if y:
+        return x
+    return y
+
+
+@torch.library.custom_op("tests::swapped", mutates_args=())
+def swapped(x: torch.Tensor) -> torch.Tensor:
+    os.environ["A"] = "1"
+    return x.clone()
+"""
+    path = tmp_path / "code.py"
+    path.write_text(
+        PRELUDE + textwrap.indent(textwrap.dedent(code).partition("@")[0], "        ") + code[code.index("@") :]
+    )
+    told = [type(event) for event in analyze([path], watched=lambda name: None).events]
+    assert Branch in told
+    assert ItemWrite not in told

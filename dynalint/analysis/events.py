@@ -219,6 +219,15 @@ class Operation(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class GlobalRead(Event):
+    """A global of the module is read that some function of the module declares `global`, to set it anew."""
+
+    node: ast.Name
+    name: str
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Importing(Event):
     """Something is imported within the region; `node` is the statement."""
 

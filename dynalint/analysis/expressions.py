@@ -8,7 +8,7 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.dispatch import evaluate, evaluates
 from dynalint.analysis.dunders import note_comparison, operate, operate_unary
 from dynalint.analysis.elements import element_of
-from dynalint.analysis.events import Branch, BranchForm, Format, Iteration, Read
+from dynalint.analysis.events import Branch, BranchForm, Format, GlobalRead, Iteration, Read
 from dynalint.analysis.frame import Frame
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join
 from dynalint.analysis.members import member
@@ -29,7 +29,12 @@ def _constant(frame: Frame, node: ast.Constant) -> Kind:
 @evaluates(ast.Name)
 def _name(frame: Frame, node: ast.Name) -> Kind:
     kind = frame.env.get(node.id)
-    return frame.interpreter.lookup(frame, node.id) if kind is None else kind
+    if kind is not None:
+        return kind
+    kind = frame.interpreter.lookup(frame, node.id)
+    if node.id in frame.interpreter.written_globals(frame.module):
+        frame.emit(GlobalRead, node, name=node.id, kind=kind)
+    return kind
 
 
 @evaluates(ast.Attribute)

@@ -1,0 +1,195 @@
+"""DYN805: compiled code reads a global that other code sets to other values."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.events import Event, GlobalRead
+from dynalint.analysis.index import FunctionInfo, walk_function
+from dynalint.analysis.project import Project
+from dynalint.rules import Example, Rule, Violation
+
+_CONSTANTS = ("int", "bool", "str", "none")
+
+
+class ChangingGlobal(Rule):
+    """Read a module global that other code sets to other values, so that each value has its own graph.
+
+    ## What it flags
+
+    A read of a global int, bool or text in compiled code, where a function that is not compiled declares it `global`
+    and sets it: a setting that `set_level()` changes, a step that a training loop counts.
+
+    Not flagged are globals that only compiled code changes (DYN502), floats, which become variables of the graph after
+    one more compilation, and globals that nothing sets again.
+
+    ## Why
+
+    Dynamo takes a global for a constant and guards on it. Each value that it gets compiles the function anew, and the
+    ninth makes Dynamo give it up. For a switch with two positions that is what one wants; for a number that is
+    counted up it is not.
+
+    ## Example
+
+    ```python
+    STEP = 0
+
+    def train(batches):
+        global STEP
+        for batch in batches:
+            STEP += 1
+            loss(batch)
+
+    @torch.compile
+    def loss(batch):
+        return batch.sum() * STEP
+    ```
+
+    Use instead:
+
+    ```python
+    def train(batches):
+        for step, batch in enumerate(batches, start=1):
+            loss(batch, step)
+
+    @torch.compile
+    def loss(batch, step):
+        return batch.sum() * step
+    ```
+
+    ## How it is rewritten
+
+    It is not. As an argument, an int becomes a variable of the graph after one more compilation, a tensor at once.
+
+    ## When the rewrite is not exact
+
+    There is no rewrite.
+
+    ## How Dynamo words it
+
+    The recompile reason is `G['STEP'] == 3`; in the end "torch._dynamo hit config.recompile_limit (8)".
+
+    ## References
+
+    - https://docs.pytorch.org/docs/stable/compile/programming_model.recompilation.html
+    """
+
+    code = "DYN805"
+    name = "changing-global"
+    summary = "Compiled code reads a global that other code changes, and each value has its own graph"
+    category = "advice"
+    severity = "info"
+    events = (GlobalRead,)
+
+    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+        """Flag the first read in a function of a global that code outside of the region sets."""
+        assert isinstance(event, GlobalRead)
+        is_constant = all(isinstance(one, k.Value) and one.type in _CONSTANTS for one in event.kind.members)
+        if not is_constant or not _is_first(event):
+            return
+        writer = next(_writers(event), None)
+        if writer is not None:
+            yield Violation(
+                event.node,
+                f"`{event.name}` is a constant of the graph, and `{writer.qualname}` sets it: each value compiles anew",
+                help="Pass it in as an argument.",
+            )
+
+    examples = (
+        Example(
+            name="counted-by-the-caller",
+            code="""
+                import torch
+
+                STEP = 1
+
+
+                def loss(x):
+                    return x.sum() * STEP  # DYN805
+
+
+                class Trainer:
+                    def __init__(self):
+                        self.loss = torch.compile(loss)
+
+                    def step(self, x):
+                        global STEP
+                        STEP += 1
+                        return self.loss(x)
+
+
+                def train(batches):
+                    trainer = Trainer()
+                    for batch in batches:
+                        trainer.step(batch)
+            """,
+            target="loss",
+            inputs="[(torch.ones(4),)]",
+        ),
+        Example(
+            name="set-by-nobody",
+            code="""
+                import torch
+
+                STEP = 1
+
+
+                @torch.compile
+                def loss(x):
+                    return x.sum() * STEP
+
+
+                def show():
+                    global STEP
+                    print(STEP)
+            """,
+            target="loss",
+            inputs="[(torch.ones(4),)]",
+        ),
+        Example(
+            name="float",
+            code="""
+                import torch
+
+                RATE = 1.0
+
+
+                @torch.compile
+                def loss(x):
+                    return x.sum() * RATE
+
+
+                def decay():
+                    global RATE
+                    RATE *= 0.5
+            """,
+            target="loss",
+            inputs="[(torch.ones(4),)]",
+        ),
+    )
+
+
+def _is_first(event: GlobalRead) -> bool:
+    """Whether no read of the same global stands above in the function."""
+    return not any(
+        isinstance(node, ast.Name)
+        and node.id == event.name
+        and (node.lineno, node.col_offset) < (event.node.lineno, event.node.col_offset)
+        for node in walk_function(event.function.node)
+    )
+
+
+def _writers(event: GlobalRead) -> Iterator[FunctionInfo]:
+    """Yield the functions outside of the region that set the global."""
+    for function in event.function.module.functions:
+        if function.reached:
+            continue
+        nodes = list(walk_function(function.node))
+        declares = any(isinstance(node, ast.Global) and event.name in node.names for node in nodes)
+        sets = any(
+            isinstance(node, ast.Name) and node.id == event.name and isinstance(node.ctx, ast.Store) for node in nodes
+        )
+        if declares and sets:
+            yield function

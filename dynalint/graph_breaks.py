@@ -66,7 +66,9 @@ def graph_breaks() -> dict[str, GraphBreak]:
 
 def _record(name: str, raw: dict[str, Any], naming: set[str]) -> GraphBreak:
     rules = naming.union(raw.get("rules", ())) & catalogue().keys()
-    return GraphBreak(name, raw["type"], raw["seen"], tuple(sorted(rules)), raw.get("reason", ""))
+    # A rule that stands for a break is the proof that source can show it.
+    seen: Seen = "partly" if rules and raw["seen"] not in ("static", "partly") else raw["seen"]
+    return GraphBreak(name, raw["type"], seen, tuple(sorted(rules)), raw.get("reason", ""))
 
 
 def ids_of(entry: Entry) -> frozenset[str]:

@@ -70,13 +70,6 @@ def test_what_source_shows_has_a_rule_or_a_reason() -> None:
     assert not bare, f"no rule stands for these, and {TABLE} says not why: {', '.join(bare)}"
 
 
-def test_what_only_running_shows_has_no_rule() -> None:
-    seen = [
-        f"{one.id} ({', '.join(one.rules)})" for one in graph_breaks().values() if one.seen not in VISIBLE and one.rules
-    ]
-    assert not seen, f"{TABLE} takes these for invisible in source, but rules find them: {', '.join(seen)}"
-
-
 @pytest.mark.parametrize("entry", catalogue().values(), ids=lambda entry: entry.code)
 def test_what_a_rule_names_is_in_the_table(entry: Entry) -> None:
     breaks = graph_breaks()

@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from dynalint.confirm.cache import VerdictCache
-from dynalint.confirm.client import Worker, WorkerOptions
+from dynalint.confirm.client import Worker, WorkerError, WorkerOptions
 from dynalint.confirm.discoveries import discoveries
 from dynalint.confirm.options import ConfirmOptions, Target
 from dynalint.confirm.sources import Sources
@@ -51,12 +51,29 @@ def confirm(
     targets = sorted({replace(target, path=Path(os.path.realpath(target.path))) for target in roots})
     if not targets:
         return list(findings)
-    testimonies, obstacle = _Hearing(options, targets, placed, progress).hear()
+    compare = sorted({one.path for one in placed if one.finding.category == "miscompile"})
+    testimonies, obstacle = _Hearing(options, targets, _spots(placed), compare, progress).hear()
     if obstacle is not None:
         return [_unconfirmed(finding, obstacle) for finding in findings]
     court = Court(placed, testimonies, sources, lru_cache(maxsize=None)(options.is_own))
     judged = judge(court)[: len(findings)]
     return sorted([*judged, *discoveries(court, options.directory)], key=lambda finding: finding.sort_key)
+
+
+def hear(
+    targets: Sequence[Target], files: Sequence[Path], options: ConfirmOptions, progress: Progress | None = None
+) -> list[Testimony]:
+    """Run the targets and return what each showed, without judging anything; lines are told of these files.
+
+    Raises:
+        WorkerError: the interpreter cannot be run, has no torch, or no sandbox holds.
+    """
+    spots: Spots = {os.path.realpath(file): [] for file in files}
+    resolved = sorted({replace(target, path=Path(os.path.realpath(target.path))) for target in targets})
+    testimonies, obstacle = _Hearing(options, resolved, spots, [], progress).hear()
+    if obstacle is not None:
+        raise WorkerError(obstacle)
+    return testimonies
 
 
 def _placed(finding: Finding, options: ConfirmOptions, sources: Sources) -> Placed:
@@ -74,14 +91,19 @@ class _Hearing:
     """One run over all targets: the workers, the cache and the count of what is done."""
 
     def __init__(
-        self, options: ConfirmOptions, targets: Sequence[Target], placed: Sequence[Placed], progress: Progress | None
+        self,
+        options: ConfirmOptions,
+        targets: Sequence[Target],
+        spots: Spots,
+        compare: Sequence[str],
+        progress: Progress | None,
     ) -> None:
         self._options = options
         self._targets = targets
         self._texts = {os.path.realpath(path): text for path, text in options.overrides.items()}
         self._cache = VerdictCache(options.cache, self._texts)
-        self._spots = _spots(placed)
-        self._compare = sorted({one.path for one in placed if one.finding.category == "miscompile"})
+        self._spots = spots
+        self._compare = compare
         self._progress = progress
         self._lock = threading.Lock()
         self._done = 0

@@ -1,0 +1,118 @@
+"""Make the truth that `accuracy.py` compares with: run the models of a corpus under Dynamo, and write what it did.
+
+    python benchmarks/measure.py CORPUS TRUTH.jsonl [--python PATH] [--confirm]
+
+CORPUS is a folder of code. Each module class and compiled function in it is built and called as `dynalint check` would
+to confirm a finding: by the examples that the configuration declares, else with inputs made up from annotations and
+layers, in the same sandbox, three times with the same shapes. The format of TRUTH is told in README.md beside this file.
+What could not be run is written with the status `not-run` and the reason, and says nothing of the static check.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from dynalint import engine
+from dynalint.catalogue import known_codes
+from dynalint.config import Configuration, Overrides, environment_layer, parse_layer
+from dynalint.confirm import WorkerError, hear
+from dynalint.confirm.testimony import Testimony
+from dynalint.confirming import confirm_options, targets
+from dynalint.lint import Linter
+from dynalint.rules import all_rules
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure a corpus and return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("corpus", type=Path)
+    parser.add_argument("truth", type=Path)
+    parser.add_argument("--python", help="the interpreter, with torch, that runs the code")
+    parser.add_argument("--confirm", action="store_true", help="run the code even where no sandbox holds")
+    options = parser.parse_args(arguments)
+    corpus = options.corpus.resolve()
+    if not corpus.is_dir():
+        parser.error(f"{options.corpus} is no folder")
+    try:
+        testimonies = measure(corpus, python=options.python, always=options.confirm)
+    except WorkerError as fault:
+        print(f"measure: {fault}", file=sys.stderr)
+        return 2
+    records = [record for testimony in testimonies for record in records_of(testimony, corpus)]
+    options.truth.write_text("".join(json.dumps(record) + "\n" for record in records))
+    ran = sum(record["status"] != "not-run" for record in records)
+    breaks = sum(len(record["breaks"]) for record in records)
+    print(f"{len(testimonies)} targets, {ran} records of what ran, {breaks} graph breaks -> {options.truth}")
+    return 0
+
+
+def measure(corpus: Path, *, python: str | None, always: bool) -> list[Testimony]:
+    """Run all that can be run in a corpus.
+
+    Raises:
+        WorkerError: nothing can be run at all.
+    """
+    values: dict[str, Any] = {"confirm": "always" if always else "auto", **({"python": python} if python else {})}
+    layers = (environment_layer(os.environ, corpus), parse_layer(values, corpus, lambda _: "the command line"))
+    configuration = Configuration(Overrides(layers), known_codes(), corpus)
+    workspace, _ = engine.open_workspace([corpus], configuration, corpus)
+    result = Linter(workspace, all_rules()).lint()
+    return hear(
+        targets(workspace, result),
+        workspace.files,
+        confirm_options(workspace, result.analysis.project.roots),
+        _progress,
+    )
+
+
+def records_of(testimony: Testimony, corpus: Path) -> Iterator[dict[str, Any]]:
+    """Yield a record for each file of the corpus that a target ran."""
+    own = testimony.target.path
+    if testimony.eager is None or testimony.default is None:
+        reason = testimony.problem.failure.message if testimony.problem and testimony.problem.failure else "did not end"
+        yield _record(own, corpus, testimony, status="not-run", reason=" ".join(reason.split()))
+        return
+    failed = testimony.default.error is not None
+    for name, lines in testimony.eager.lines.items():
+        path = Path(name)
+        if lines and path.is_relative_to(corpus):
+            record = _record(path, corpus, testimony, status="compile-fail" if failed else "ok", lines=list(lines))
+            record["breaks"] = list(_breaks(testimony, name))
+            if path == own:
+                record["graphs"] = list(testimony.default.graphs[: testimony.same])
+            yield record
+
+
+def _record(path: Path, corpus: Path, testimony: Testimony, **values: Any) -> dict[str, Any]:
+    file = path.relative_to(corpus).as_posix() if path.is_relative_to(corpus) else str(path)
+    name = testimony.target.qualname if path == testimony.target.path else "*"
+    return {"file": file, "cls": name, "breaks": [], **values}
+
+
+def _breaks(testimony: Testimony, file: str) -> Iterator[dict[str, Any]]:
+    """Yield the breaks whose innermost frame of the corpus lies in a file."""
+    assert testimony.default is not None
+    seen = set()
+    for one in testimony.default.breaks:
+        measured = [frame for frame in one.stack if frame.file in testimony.eager.lines] if testimony.eager else []
+        if not measured or measured[-1].file != file:
+            continue
+        frames = tuple((frame.line, frame.function) for frame in measured if frame.file == file)
+        if (one.gb_type, frames) not in seen:
+            seen.add((one.gb_type, frames))
+            yield {"gb": one.gb_type, "id": one.gb, "reason": one.reason, "frames": [list(frame) for frame in frames]}
+
+
+def _progress(done: int, total: int, what: str) -> None:
+    if sys.stderr.isatty():
+        print(f"\r{done}/{total} {what[:60]:60}", end="\n" if done == total else "", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -4,7 +4,7 @@
 
 CORPUS is a folder of code. Each module class and compiled function in it is built and called as `dynalint check` would
 to confirm a finding: by the examples that the configuration declares, else with inputs made up from annotations and
-layers, in the same sandbox, three times with the same shapes. The format of TRUTH is told in README.md beside this file.
+layers, in the same sandbox, three times with the same shapes. README.md beside this file tells the format of TRUTH.
 What could not be run is written with the status `not-run` and the reason, and says nothing of the static check.
 """
 

@@ -94,6 +94,7 @@ class RuleSet:
         self._by_event: dict[type[Event], list[Rule]] = defaultdict(list)
         self._by_call: dict[str, list[Rule]] = defaultdict(list)
         self._by_prefix: dict[str, list[Rule]] = defaultdict(list)
+        self._known: dict[str, tuple[Rule, ...]] = {}
         for rule in rules:
             for kind in rule.events:
                 self._by_event[kind].append(rule)
@@ -105,7 +106,7 @@ class RuleSet:
 
     def watched(self, callee: str) -> str | None:
         """Return a dotted name if any rule watches it: calls of it, or reads and writes of an attribute."""
-        return callee if next(self._watching(callee), None) is not None else None
+        return callee if self._watching(callee) else None
 
     def interested(self, event: Event) -> Iterator[Rule]:
         """Yield the rules that want an event, each once."""
@@ -115,11 +116,12 @@ class RuleSet:
         else:
             yield from self._by_event.get(type(event), ())
 
-    def _watching(self, callee: str) -> Iterator[Rule]:
-        yield from self._by_call.get(callee, ())
-        for prefix, rules in self._by_prefix.items():
-            if callee.startswith(prefix):
-                yield from rules
+    def _watching(self, name: str) -> tuple[Rule, ...]:
+        known = self._known.get(name)
+        if known is None:
+            below = (rules for prefix, rules in self._by_prefix.items() if name.startswith(prefix))
+            known = self._known[name] = (*self._by_call.get(name, ()), *(rule for rules in below for rule in rules))
+        return known
 
 
 def find(

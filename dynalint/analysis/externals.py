@@ -310,13 +310,13 @@ def _numpy(name: str, args: list[Kind], keywords: dict[str, Kind]) -> Kind:
         return k.Tensor("float", 0, array=True, foreseen=True)
     if tensors_in(args):
         return _numpy_of_arrays(name, args)
-    if last in _NUMPY_REDUCTIONS and len(args) == 1 and "axis" not in keywords and _has_several(args[0]):
-        return k.Tensor(None, 0, array=True)
+    if last in _NUMPY_REDUCTIONS and len(args) == 1 and "axis" not in keywords:
+        return k.Tensor(None, 0, array=True, foreseen=not _has_several(args[0]))
     return k.Tensor(array=True) if last in _NUMPY_MAKERS else UNKNOWN
 
 
 def _has_several(kind: Kind) -> bool:
-    """Whether a container has more than one element as far as is known: of one, tracing knows the value."""
+    """Whether a container certainly has more than one element: of one, tracing knows the value."""
     return isinstance(kind, k.Sequence) and (kind.type == "torch.Size" or len(kind.items or ()) > 1)
 
 

@@ -42,6 +42,11 @@ _SHOWS = ("builtins.print", "logging.", "warnings.")
 _CLAMPS = frozenset({"torch.clamp", "torch.clip", "Tensor.clamp", "Tensor.clip", "Tensor.clamp_", "Tensor.clip_"})
 
 
+def is_folded(tensor: k.Tensor) -> bool:
+    """Whether Dynamo knows the number in an array: what a ufunc of NumPy gives for Python numbers, no reduction."""
+    return tensor.array and tensor.foreseen and tensor.dtype == "float"
+
+
 @dataclass
 class Flow:
     """What keeping the tensor asks for (`conditions`) and what it changes by nature (`changes`), one clause each."""

@@ -12,7 +12,7 @@ from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
-from dynalint_rules._shared.numbers import callee, detached, flow_of, tail, with_conditions
+from dynalint_rules._shared.numbers import callee, detached, flow_of, is_folded, tail, with_conditions
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.settings import captures_scalars
 
@@ -83,7 +83,7 @@ class ItemOfTensor(Rule):
         tensor = k.only_tensor(event.receiver)
         if tensor is None or captures_scalars(project) or leads_to_raise(event, project):
             return
-        if tensor.array and tensor.foreseen:
+        if is_folded(tensor):
             return
         yield Violation(
             event.node,

@@ -11,7 +11,7 @@ from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
-from dynalint_rules._shared.numbers import detached, flow_of
+from dynalint_rules._shared.numbers import detached, flow_of, is_folded
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.settings import captures_scalars
 
@@ -83,7 +83,7 @@ class NumberOfTensor(Rule):
             return
         subject = event.receiver if event.callee in _METHODS else event.args[0] if len(event.args) == 1 else None
         tensor = k.only_tensor(subject) if subject is not None else None
-        if tensor is None or leads_to_raise(event, project) or (tensor.array and tensor.foreseen):
+        if tensor is None or leads_to_raise(event, project) or (is_folded(tensor)):
             return
         if event.callee not in _UNTRACED and captures_scalars(project):
             return

@@ -43,7 +43,9 @@ def provisos(events: Sequence[Event], refused: Collection[Event], project: Proje
     found: dict[Event, str] = {}
     certain: dict[FunctionInfo, list[Event]] = defaultdict(list)
     for event in events:
-        if event.condition is not None:
+        if isinstance(event.node, ast.Call) and event.condition is event.node.func:
+            found[event] = f"{quote(event.function.file, event.node.func)} is something else on other ways here"
+        elif event.condition is not None:
             found[event] = f"only runs that get past {quote(event.function.file, event.condition)} come here"
         elif isinstance(event, Branch) and only_tensor(event.kind) is None:
             found[event] = "on other ways to this line it is a plain Python value"

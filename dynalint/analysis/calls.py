@@ -164,8 +164,12 @@ def apply(
         return _sequential(frame, callee, args, node)
     if isinstance(callee, k.Union):
         result: Kind = NOTHING
-        for one in _callable_alternatives(callee):
+        alternatives, condition = _callable_alternatives(callee), frame.condition
+        if len(alternatives) > 1 and node is not None:
+            frame.condition = node.func
+        for one in alternatives:
             result = join(result, apply(frame, one, args, keywords, node, starred=starred))
+        frame.condition = condition
         return result
     return UNKNOWN
 

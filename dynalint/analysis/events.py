@@ -36,7 +36,8 @@ class Event:
     """Something that happened at `node`, inside `statement`, in `function`.
 
     `condition` is an expression of the same statement on which it hangs whether `node` is evaluated at all, where that
-    is not known: `weight is not None` for the call in `weight is not None and weight.any()`.
+    is not known: `weight is not None` for the call in `weight is not None and weight.any()`. For a call of one of
+    several things it is what is called.
     """
 
     node: ast.expr | ast.stmt

@@ -93,7 +93,8 @@ def _short_circuit(frame: Frame, node: ast.BoolOp, form: BranchForm, *, tested: 
         kind = test(frame, operand, form)
         answer = truth(kind)
         if answer is not None and answer is not going_on:
-            result = join(result, kind)
+            # Any operand before it that ends the evaluation has the same truth: `unknown and False` is never taken.
+            result = k.Value("bool", answer) if tested else join(result, kind)
             break
         if answer is None or last:
             # What comes out of an operand that ends the evaluation: in `x or y` a true x, never None.

@@ -32,3 +32,21 @@ def test_a_recurrent_layer_hides_what_comes_after_it_on_every_way() -> None:
     categories = {line: one.category for line, one in found.items()}
     assert categories == {12: "graph-break", 13: "graph-break", 16: "graph-break", 18: "graph-break", 19: "advice"}
     assert "once line 18 no longer" in found[19].message
+
+
+def test_a_call_of_one_of_several_layers_is_advice() -> None:
+    code = """\
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self, adaptive: bool):
+        super().__init__()
+        self.rnn = nn.LSTM(8, 8) if adaptive else nn.Linear(8, 8)
+
+    def forward(self, x):
+        return self.rnn(x)
+"""
+    (found,) = dynalint.check_source("m.py", code)
+    assert (found.line, found.code, found.category) == (10, "DYN601", "advice")
+    assert "`self.rnn` is something else" in found.message

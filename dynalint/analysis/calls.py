@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
-from functools import cache
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis import torch_api
@@ -19,12 +18,11 @@ from dynalint.analysis.functions import call_function
 from dynalint.analysis.hooks import note_hook
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join
 from dynalint.analysis.members import member
-from dynalint.analysis.torch_api import Entry
+from dynalint.analysis.usage import note_arguments
 
 Arguments = tuple[list[Kind], dict[str, Kind], bool]
 
 # Functions whose first argument is a sequence of tensors.
-_TAKING_SEQUENCES = ("cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "block_diag")
 # Methods that give a size, whoever has them.
 _MEASURING = ("size", "dim", "numel", "nelement", "ndimension")
 # Attributes of much else, but methods of tensors and arrays alone.
@@ -42,7 +40,7 @@ def _call(frame: Frame, node: ast.Call) -> Kind:
     args, keywords, starred = _arguments(frame, node)
     note_hook(frame, node)
     if isinstance(callee, k.External | k.Object | k.Method) and args:
-        _note_arguments(frame, node, callee, args)
+        note_arguments(frame, node, callee, args)
     if isinstance(callee, k.Unknown) and isinstance(node.func, ast.Attribute) and node.func.attr in _MEASURING:
         return k.SIZE if args or node.func.attr != "size" else k.SHAPE  # of whatever it is asked
     return apply(frame, callee, args, keywords, node, starred=starred)
@@ -86,58 +84,6 @@ def _arguments(frame: Frame, node: ast.Call) -> Arguments:
     return args, keywords, starred
 
 
-def _note_arguments(frame: Frame, node: ast.Call, callee: Kind, args: list[Kind]) -> None:
-    """A parameter passed where torch takes nothing but a tensor is one: to a layer, a function or a tensor's method."""
-    if not any(isinstance(kind, k.Unknown) and kind.parameter is not None for kind in args):
-        if isinstance(callee, k.External) and callee.name.startswith("torch.") and node.args:
-            _note_elements(frame, callee.name, node.args[0])
-        return
-    api = frame.interpreter.project.api
-    if isinstance(callee, k.Object):
-        cls = api.torch_class(callee.type)
-        entry = cls.call if cls is not None and cls.is_module else None
-    elif isinstance(callee, k.External):
-        entry = api.function(callee.name) if callee.name.startswith("torch.") else None
-    else:
-        assert isinstance(callee, k.Method)
-        entry = api.method(callee.name) if isinstance(callee.receiver, k.Tensor) else None
-    if entry is None:
-        return
-    for position, (value, kind) in enumerate(zip(node.args, args, strict=False)):
-        if isinstance(value, ast.Starred):
-            return
-        if isinstance(kind, k.Unknown) and _takes_only_tensors(entry, position, isinstance(callee, k.Object)):
-            frame.note_tensor(value, kind)
-
-
-@cache
-def _takes_only_tensors(entry: Entry, position: int, is_layer: bool) -> bool:
-    """Whether every way to call a function of torch wants a tensor at this position."""
-    if is_layer and position == 0:
-        return True
-    for overload in entry.overloads:
-        parameters = [one for one in overload.parameters or () if not one.keyword_only]
-        if position >= len(parameters) or parameters[position].letters != "T":
-            if overload.parameters is not None or position > 0:
-                return False
-            # Nothing is told of the parameters: a function that is also a method of tensors takes one first.
-            prefix, _, last = entry.name.rpartition(".")
-            return prefix in ("torch", "torch.nn.functional") and last in torch_api.tensor_only()
-    return True
-
-
-def _note_elements(frame: Frame, name: str, value: ast.expr) -> None:
-    """`torch.cat([a, b])` takes tensors and nothing else."""
-    if isinstance(value, ast.List | ast.Tuple) and name.rpartition(".")[2] in _TAKING_SEQUENCES:
-        for element in value.elts:
-            _note_element(frame, element)
-
-
-def _note_element(frame: Frame, node: ast.expr) -> None:
-    if isinstance(node, ast.Name):
-        frame.note_tensor(node, frame.env.get(node.id, UNKNOWN))
-
-
 def apply(
     frame: Frame, callee: Kind, args: list[Kind], keywords: dict[str, Kind], node: ast.Call | None, *, starred: bool
 ) -> Kind:
@@ -163,15 +109,22 @@ def apply(
     if isinstance(callee, k.Sequence) and callee.type == "torch.nn.Sequential":
         return _sequential(frame, callee, args, node)
     if isinstance(callee, k.Union):
-        result: Kind = NOTHING
-        alternatives, condition = _callable_alternatives(callee), frame.condition
-        if len(alternatives) > 1 and node is not None:
-            frame.condition = node.func
-        for one in alternatives:
-            result = join(result, apply(frame, one, args, keywords, node, starred=starred))
-        frame.condition = condition
-        return result
+        return _any_of(frame, callee, args, keywords, node, starred=starred)
     return UNKNOWN
+
+
+def _any_of(
+    frame: Frame, callee: k.Union, args: list[Kind], keywords: dict[str, Kind], node: ast.Call | None, *, starred: bool
+) -> Kind:
+    """Return what a call gives of which it is open what it calls: so is all that happens in it."""
+    result: Kind = NOTHING
+    alternatives, condition = _callable_alternatives(callee), frame.condition
+    if len(alternatives) > 1 and node is not None:
+        frame.condition = node.func
+    for one in alternatives:
+        result = join(result, apply(frame, one, args, keywords, node, starred=starred))
+    frame.condition = condition
+    return result
 
 
 def _callable_alternatives(callee: k.Union) -> list[Kind]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dynalint.analysis import Analysis, analyze
-from dynalint.analysis.events import Call, CompilerUse, Event, Iteration
+from dynalint.analysis.events import Call, CompilerUse, Event, GlobalRead, Iteration
 from dynalint.analysis.kinds import Kind, Sequence, Value, may_be_tensor
 
 PRELUDE = """\
@@ -37,11 +37,11 @@ WATCHED = ("builtins.print", "Tensor.item", "logging.Logger.info", "builtins.int
 
 
 def in_region(analysis: Analysis) -> list[Event]:
-    """Return the events of compiled code: not where the compiler is named, nor loops over what holds no tensors."""
+    """Return the events that tell of tensors and of state that changes."""
     return [
         event
         for event in analysis.events
-        if not isinstance(event, CompilerUse)
+        if not isinstance(event, CompilerUse | GlobalRead)
         and not (isinstance(event, Iteration) and not may_be_tensor(event.kind) and not reads_data(event.kind))
     ]
 

@@ -1,0 +1,66 @@
+"""What a call tells of its arguments: a parameter passed where only tensors are taken is one."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis import torch_api
+from dynalint.analysis.frame import Frame
+from dynalint.analysis.kinds import UNKNOWN, Kind
+from dynalint.analysis.torch_api import Entry
+
+_TAKING_SEQUENCES = ("cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "block_diag")
+
+
+def note_arguments(frame: Frame, node: ast.Call, callee: Kind, args: list[Kind]) -> None:
+    """A parameter passed where torch takes nothing but a tensor is one: to a layer, a function or a tensor's method."""
+    if not any(isinstance(kind, k.Unknown) and kind.parameter is not None for kind in args):
+        if isinstance(callee, k.External) and callee.name.startswith("torch.") and node.args:
+            _note_elements(frame, callee.name, node.args[0])
+        return
+    api = frame.interpreter.project.api
+    if isinstance(callee, k.Object):
+        cls = api.torch_class(callee.type)
+        entry = cls.call if cls is not None and cls.is_module else None
+    elif isinstance(callee, k.External):
+        entry = api.function(callee.name) if callee.name.startswith("torch.") else None
+    else:
+        assert isinstance(callee, k.Method)
+        entry = api.method(callee.name) if isinstance(callee.receiver, k.Tensor) else None
+    if entry is None:
+        return
+    for position, (value, kind) in enumerate(zip(node.args, args, strict=False)):
+        if isinstance(value, ast.Starred):
+            return
+        if isinstance(kind, k.Unknown) and _takes_only_tensors(entry, position, isinstance(callee, k.Object)):
+            frame.note_tensor(value, kind)
+
+
+@cache
+def _takes_only_tensors(entry: Entry, position: int, is_layer: bool) -> bool:
+    """Whether every way to call a function of torch wants a tensor at this position."""
+    if is_layer and position == 0:
+        return True
+    for overload in entry.overloads:
+        parameters = [one for one in overload.parameters or () if not one.keyword_only]
+        if position >= len(parameters) or parameters[position].letters != "T":
+            if overload.parameters is not None or position > 0:
+                return False
+            # Nothing is told of the parameters: a function that is also a method of tensors takes one first.
+            prefix, _, last = entry.name.rpartition(".")
+            return prefix in ("torch", "torch.nn.functional") and last in torch_api.tensor_only()
+    return True
+
+
+def _note_elements(frame: Frame, name: str, value: ast.expr) -> None:
+    """`torch.cat([a, b])` takes tensors and nothing else."""
+    if isinstance(value, ast.List | ast.Tuple) and name.rpartition(".")[2] in _TAKING_SEQUENCES:
+        for element in value.elts:
+            _note_element(frame, element)
+
+
+def _note_element(frame: Frame, node: ast.expr) -> None:
+    if isinstance(node, ast.Name):
+        frame.note_tensor(node, frame.env.get(node.id, UNKNOWN))

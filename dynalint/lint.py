@@ -205,7 +205,7 @@ class _Pass:
         if file.error is not None:
             yield from _syntax_error(file, shown, enabled)
             return
-        suppressions = self._suppressions[file.path] = read_suppressions(file)
+        suppressions = self._suppressions[file.path] = read_suppressions(file, found=bool(flags))
         found = {finding.sort_key: (finding, flag) for flag in flags for finding in [_finding(flag, shown)]}
         used: set[tuple[Suppression, str]] = set()
         selected = [finding for finding, _ in found.values() if finding.code in enabled]

@@ -23,6 +23,7 @@ UNUSED_CODE = "DYN902"
 UNUSED_NAME = "unused-suppression"
 
 _HINT = re.compile(r"dynalint:|noqa", re.IGNORECASE)
+_OWN_HINT = re.compile(r"dynalint:|noqa\s*:[^\n]*DYN", re.IGNORECASE)
 # A further comment in the same comment, as in `# dynalint: ignore[DYN101]  # type: ignore`, ends the reason.
 _NATIVE = re.compile(
     r"#\s*dynalint:\s*(?P<word>[\w-]*)\s*(?:\[(?P<codes>[^\]]*)\])?(?P<rest>(?:(?!\s+#(?:\s|noqa)).)*)"
@@ -131,9 +132,12 @@ class Suppressions:
         return kept
 
 
-def read_suppressions(file: SourceFile) -> Suppressions:
-    """Return the suppressions of a file; one that cannot be tokenized has none."""
-    if file.tree is None or not _HINT.search(file.text):
+def read_suppressions(file: SourceFile, *, found: bool = True) -> Suppressions:
+    """Return the suppressions of a file; one that cannot be tokenized has none.
+
+    Where nothing was found in the file, only those matter that name codes of dynalint's, as they may be unused.
+    """
+    if file.tree is None or not (_HINT if found else _OWN_HINT).search(file.text):
         return Suppressions()
     starts = file.line_starts
     lines = iter([file.text[start:end] for start, end in zip(starts, [*starts[1:], None], strict=True)])

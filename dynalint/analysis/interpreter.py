@@ -60,6 +60,7 @@ class Interpreter:
         self._later: dict[FunctionInfo, None] = {}
         self._initialised: set[ClassInfo] = set()
         self._readers: dict[tuple[ClassInfo, str], dict[Context, None]] = {}
+        self._reader_lists: dict[tuple[ClassInfo, str], list[dict[Context, None]]] = {}
         self._globals: dict[tuple[ModuleInfo, str], Kind] = {}
         self._written_globals: dict[ModuleInfo, frozenset[str]] = {}
         self._closures: dict[FunctionInfo, Environment] = {}
@@ -371,15 +372,21 @@ class Interpreter:
 
     def _note_reader(self, cls: ClassInfo, name: str, context: Context | None) -> None:
         """Have a context run again when an attribute changes, and the methods that store it run at all."""
-        for one in self.project.mro(cls):
-            key = (one, name)
-            if key not in self._readers:
-                self._readers[key] = {}
-                self._later.update(dict.fromkeys(one.writers.get(name, ())))
-            if context is not None:
-                self._readers[key][context] = None
+        lists = self._reader_lists.get((cls, name))
+        if lists is None:
+            lists = self._reader_lists[cls, name] = [self._readers_of(one, name) for one in self.project.mro(cls)]
         if context is not None:
             context.reads.add((cls, name))
+            for readers in lists:
+                readers[context] = None
+
+    def _readers_of(self, cls: ClassInfo, name: str) -> dict[Context, None]:
+        """The contexts that read an attribute of one class; to ask the first time has its writers run."""
+        known = self._readers.get((cls, name))
+        if known is None:
+            known = self._readers[cls, name] = {}
+            self._later.update(dict.fromkeys(cls.writers.get(name, ())))
+        return known
 
     def store_attribute(self, cls: ClassInfo, name: str, kind: Kind, frame: Frame) -> None:
         """Join a kind into what instances of `cls` hold under `name`."""

@@ -1,4 +1,4 @@
-"""The example project does what its README says: three classifiers with a line each, the rest silent."""
+"""The example project does what its README says: three classifiers with a line each, one of them twice, the rest silent."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ FLAWS = [
     ("tiny_vision/models.py", "AnnealedClassifier.forward", "recompile"),
     ("tiny_vision/models.py", "ExposureClassifier.forward", "graph-break"),
     ("tiny_vision/scaling.py", "to_unit_peak", "graph-break"),
+    ("tiny_vision/scaling.py", "to_unit_peak", "recompile"),
 ]
 
 
@@ -26,7 +27,7 @@ def project(tmp_path: Path) -> Path:
 def test_reading_finds_the_flaws_and_nothing_else(dynalint: Callable[..., Any], project: Path) -> None:
     findings = dynalint("check", "--static", "--output-format", "json", cwd=project).findings
     assert sorted((one["path"], one["function"], one["category"]) for one in findings) == FLAWS
-    (helper,) = (one for one in findings if one["path"] == "tiny_vision/scaling.py")
+    (helper,) = (one for one in findings if one["code"] == "DYN201")
     assert helper["region"] == ["PeakClassifier.forward", "to_unit_peak"]
 
 

@@ -12,7 +12,7 @@ from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
 
-_RESIZING = ("resize_", "resize_as_", "resize", "resize_as")
+_RESIZING = ("resize_", "resize_as_")
 # They make their tensor a view of what it was; traced of what the graph computes, refused for what comes into it.
 _VIEWING = "unsqueeze_ squeeze_ t_ transpose_ swapaxes_ swapdims_ as_strided_".split()
 

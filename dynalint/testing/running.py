@@ -15,7 +15,6 @@ from itertools import count
 from typing import Any
 
 import torch
-from torch import _dynamo as dynamo
 from torch.utils import _pytree as pytree
 
 from dynalint.confirm.worker import witness
@@ -200,7 +199,7 @@ def _side_by_side(
     left: Program, right: Program, calls: Sequence[witness.Call], *, training: bool, backend: str | None = None
 ) -> Iterator[tuple[Observation, Observation]]:
     """Yield what two programs do, call by call; the second one compiled where a backend is given."""
-    dynamo.reset()
+    torch.compiler.reset()
     one, other = left.make(), right.make()
     run = other if backend is None else witness.user_compile(other, backend=backend)
     try:
@@ -213,7 +212,7 @@ def _side_by_side(
             after.state.update(right.globals)
             yield before, after
     finally:
-        dynamo.reset()
+        torch.compiler.reset()
 
 
 def _allow(before: Observation, after: Observation) -> None:

@@ -14,7 +14,6 @@ from contextlib import nullcontext
 from typing import Any
 
 import torch
-from torch import _dynamo as dynamo
 from torch import nn
 from torch.utils import _pytree as pytree
 
@@ -53,7 +52,7 @@ def compare(make: Maker, calls: Sequence[Call], backend: str = "aot_eager") -> C
 
 def _observe(make: Maker, calls: Sequence[Call], backend: str | None, *, grad: bool) -> list[Observation]:
     """Run all calls and return what could be seen after each; an exception is the last thing seen."""
-    dynamo.reset()
+    torch.compiler.reset()
     seen: list[Observation] = []
     try:
         function = fresh_callable(make)
@@ -68,7 +67,7 @@ def _observe(make: Maker, calls: Sequence[Call], backend: str | None, *, grad: b
     except Exception as error:  # noqa: BLE001 - what user code raises is compared like a result
         seen.append({"exception": type(error).__name__, "message": str(error)})
     finally:
-        dynamo.reset()
+        torch.compiler.reset()
     return seen
 
 

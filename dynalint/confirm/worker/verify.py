@@ -34,7 +34,6 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import _dynamo as dynamo
 from torch.utils import _pytree as pytree
 
 from . import witness
@@ -203,7 +202,7 @@ def _compiles_wrong(subject: Subject, trials: Sequence[Trial]) -> str | None:
 
 
 def _compare_backend(plain: Subject, other: Subject, trials: Sequence[Trial], *, training: bool) -> str | None:
-    dynamo.reset()
+    torch.compiler.reset()
     try:
         function = fresh(plain, training=training)
         compiled_function = fresh(other, training=training)
@@ -219,5 +218,5 @@ def _compare_backend(plain: Subject, other: Subject, trials: Sequence[Trial], *,
             if found is not None:
                 return found
     finally:
-        dynamo.reset()
+        torch.compiler.reset()
     return None

@@ -6,7 +6,6 @@ import contextlib
 
 import torch
 import torch._dynamo.backends.debugging
-from torch import _dynamo as dynamo
 from torch import nn
 
 # One thread: a pool of threads does not survive a fork, and two targets at once should not fight for cores.
@@ -16,4 +15,4 @@ with contextlib.suppress(Exception):
     # The second size makes Dynamo compile for sizes in general, which loads much more.
     for rows in (3, 4):
         model(torch.zeros(rows, 2))
-dynamo.reset()
+torch.compiler.reset()

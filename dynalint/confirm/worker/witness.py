@@ -77,7 +77,7 @@ def fullgraph_run(make: Maker, calls: Sequence[Call], backend: str = "eager") ->
 
 def eager_run(make: Maker, calls: Sequence[Call], files: Iterable[str] = ()) -> EagerRun:
     """Run `calls` without a compiler and note the lines of `files` that ran."""
-    dynamo.reset()
+    torch.compiler.reset()
     lines = EagerLines(files)
     done = 0
     try:
@@ -100,7 +100,7 @@ def explain_call(make: Maker, call: Call) -> Explanation:
     except BaseException as error:
         return Explanation(0, 0, 0, (), failure(error, 0))
     finally:
-        dynamo.reset()
+        torch.compiler.reset()
     reasons = tuple(str(reason.reason) for reason in output.break_reasons)
     return Explanation(output.graph_count, output.graph_break_count, output.op_count, reasons)
 
@@ -280,7 +280,7 @@ def _listening(listener: _Listener) -> Iterator[None]:
 
 
 def _compiled_run(make: Maker, calls: Sequence[Call], files: frozenset[str], backend: str, *, fullgraph: bool) -> Run:
-    dynamo.reset()
+    torch.compiler.reset()
     _forget_metrics()
     listener = _Listener(files)
     inner = dynamo.lookup_backend(backend) if backend != "eager" else None
@@ -309,7 +309,7 @@ def _compiled_run(make: Maker, calls: Sequence[Call], files: frozenset[str], bac
         error = failure(raised, listener.call)
     finally:
         _backends.pop()
-        dynamo.reset()
+        torch.compiler.reset()
     return Run(
         graphs=tuple(graphs),
         operations=tuple(operations),

@@ -66,6 +66,27 @@ class FunctionInfo:
         return self.node.body
 
     @cached_property
+    def decorators(self) -> frozenset[str]:
+        """The last names of the decorators: "property" for `@property` and for `@functools.property(...)`."""
+        nodes = getattr(self.node, "decorator_list", ())
+        targets = (node.func if isinstance(node, ast.Call) else node for node in nodes)
+        return frozenset(
+            target.id if isinstance(target, ast.Name) else target.attr
+            for target in targets
+            if isinstance(target, ast.Name | ast.Attribute)
+        )
+
+    @cached_property
+    def defaults(self) -> dict[str, ast.expr]:
+        """The defaults of the parameters that have one."""
+        arguments = self.node.args
+        positional = [*arguments.posonlyargs, *arguments.args]
+        first = len(positional) - len(arguments.defaults)
+        found = {one.arg: value for one, value in zip(positional[first:], arguments.defaults, strict=True)}
+        keywords = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+        return {**found, **{one.arg: value for one, value in keywords if value is not None}}
+
+    @cached_property
     def locals(self) -> frozenset[str]:
         """Names bound in the function itself: parameters and targets, less what `global`/`nonlocal` gives away."""
         names: set[str | None] = set()

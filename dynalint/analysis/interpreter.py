@@ -60,6 +60,7 @@ class Interpreter:
         self._later: dict[FunctionInfo, None] = {}
         self._initialised: set[ClassInfo] = set()
         self._readers: dict[tuple[ClassInfo, str], dict[Context, None]] = {}
+        self.annotations: dict[ast.expr, Kind] = {}
         self._reader_lists: dict[tuple[ClassInfo, str], list[dict[Context, None]]] = {}
         self._globals: dict[tuple[ModuleInfo, str], Kind] = {}
         self._written_globals: dict[ModuleInfo, frozenset[str]] = {}

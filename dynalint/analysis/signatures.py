@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dynalint.analysis import kinds as k
 from dynalint.analysis.annotations import annotation_kind
 from dynalint.analysis.frame import Environment
-from dynalint.analysis.index import FunctionInfo
+from dynalint.analysis.index import FunctionInfo, ModuleInfo
 from dynalint.analysis.kinds import UNKNOWN, Kind, Unknown, join, widened
 
 if TYPE_CHECKING:
@@ -26,27 +26,12 @@ def is_small(function: FunctionInfo) -> bool:
 
 def has_decorator(function: FunctionInfo, name: str) -> bool:
     """Whether a function carries a decorator spelled `name` (or ending in `.name`)."""
-    decorators = getattr(function.node, "decorator_list", ())
-    for decorator in decorators:
-        target = decorator.func if isinstance(decorator, ast.Call) else decorator
-        if isinstance(target, ast.Name) and target.id == name:
-            return True
-        if isinstance(target, ast.Attribute) and target.attr == name:
-            return True
-    return False
+    return name in function.decorators
 
 
 def parameter_default(function: FunctionInfo, name: str) -> ast.expr | None:
     """Return the default of a parameter, None if it has none."""
-    arguments = function.node.args
-    positional = [*arguments.posonlyargs, *arguments.args]
-    for argument, default in zip(reversed(positional), reversed(arguments.defaults), strict=False):
-        if argument.arg == name:
-            return default
-    for argument, keyword_default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
-        if argument.arg == name:
-            return keyword_default
-    return None
+    return function.defaults.get(name)
 
 
 def bind_defaults(interpreter: Interpreter, function: FunctionInfo, receiver: Kind | None) -> Environment:
@@ -66,11 +51,21 @@ def bind_defaults(interpreter: Interpreter, function: FunctionInfo, receiver: Ki
     return env
 
 
+def _declared(interpreter: Interpreter, annotation: ast.expr, module: ModuleInfo) -> Kind:
+    """Return the kind of an annotation, from the last time where it names no class of the project: those may change."""
+    known = interpreter.annotations.get(annotation)
+    if known is None:
+        known = annotation_kind(interpreter, annotation, module)
+        if all(isinstance(one, k.Tensor | k.Value | Unknown) for one in known.members):
+            interpreter.annotations[annotation] = known
+    return known
+
+
 def parameter_kind(interpreter: Interpreter, function: FunctionInfo, argument: ast.arg) -> Kind:
     """Return the kind of a parameter by its annotation, else by its default, else unknown with its name."""
     default = parameter_default(function, argument.arg)
     if argument.annotation is not None:
-        kind = annotation_kind(interpreter, argument.annotation, function.module)
+        kind = _declared(interpreter, argument.annotation, function.module)
         if kind != UNKNOWN:
             optional = isinstance(default, ast.Constant) and default.value is None
             kind = join(kind, k.NONE) if optional else kind

@@ -586,6 +586,7 @@ class TestAgainstTorch:
 
     @pytest.mark.slow
     @pytest.mark.may_skip
+    @pytest.mark.timeout(1200)
     def test_the_file_is_what_this_torch_gives(self) -> None:
         torch = pytest.importorskip("torch")
         here = (torch.__version__.partition("+")[0], torch.version.cuda, platform.system(), sys.version_info >= (3, 11))

@@ -190,6 +190,8 @@ def external_call(name: str, args: list[Kind], keywords: dict[str, Kind], *, sta
     """Return the kind that calling `name`, a dotted name outside the project, gives."""
     if name in _WHILE_COMPILING:
         return k.Value("bool", _WHILE_COMPILING[name])
+    if name == "torch.__version__.split" and args == [k.Value("str", ".")]:
+        return k.Sequence("list", k.STR, (k.Value("str", "2"), k.STR, k.STR))  # all releases that are supported
     if name == "torch.utils.data.get_worker_info":
         # It tells the workers of a data loader apart, where collating runs; a model runs in the main process.
         return k.NONE

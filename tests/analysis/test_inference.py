@@ -142,6 +142,10 @@ FORWARD = {
             print(x)
         if torch.utils.data.get_worker_info() is not None and x.sum() > 0:
             print(x)
+        if int(torch.__version__.split(".")[0]) < 2:  # Call
+            print(x)
+        if int(torch.__version__.split(".")[1]) < 13:  # Call
+            print(x)  # Call
         if torch.compiler.is_compiling() or x.is_cuda:
             return x
         print(x)

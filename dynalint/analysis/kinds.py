@@ -7,8 +7,10 @@ no rule fires on it. `Nothing` is the bottom: no value has come here yet.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 if TYPE_CHECKING:
@@ -240,6 +242,7 @@ SHAPE: Final = Sequence("torch.Size", SIZE)
 SOURCE_RANK: Mapping[Source, int] = {"python": 0, "shape": 1, "data": 2}
 
 
+@lru_cache(maxsize=4096, typed=True)
 def constant(value: object) -> Kind:
     """Return the kind of a literal."""
     if value is None:
@@ -344,8 +347,11 @@ def shallow(kind: Kind, depth: int = _DEEPEST) -> Kind:
     if isinstance(kind, Sequence):
         if depth == 0:
             return UNKNOWN
+        element = shallow(kind.element, depth - 1)
         items = None if kind.items is None else tuple(shallow(item, depth - 1) for item in kind.items)
-        return replace(kind, element=shallow(kind.element, depth - 1), items=items)
+        if element is kind.element and all(map(operator.is_, items or (), kind.items or ())):
+            return kind
+        return replace(kind, element=element, items=items)
     if isinstance(kind, Dictionary):
         if depth == 0:
             return UNKNOWN
@@ -418,7 +424,7 @@ def is_mutable(kind: Kind) -> bool:
 def with_home(kind: Kind, home: Home) -> Kind:
     """Return `kind` with every container in it marked as living at `home`."""
     if isinstance(kind, Sequence | Dictionary):
-        return replace(kind, home=home)
+        return kind if kind.home == home else replace(kind, home=home)
     if isinstance(kind, Union):
         return Union(tuple(with_home(member, home) for member in kind.alternatives))
     return kind

@@ -193,6 +193,7 @@ class _Pass:
 
     def _qualified(self, flags: Sequence[Flag]) -> Iterator[Flag]:
         """Yield the flags, each graph break that is not certain with its proviso."""
+        flags = [flag for flag in flags if holds(flag.violation.torch, self._workspace.settings.torch)]
         breaks = [flag for flag in flags if flag.category == "graph-break"]
         refused = {flag.event for flag in breaks if flag.rule.gives_up}
         known = provisos([flag.event for flag in breaks], refused, self._analysis.project)

@@ -63,7 +63,8 @@ class Example:
 class Violation:
     """A rule's answer to an event: the node to flag and a declarative sentence with code in backticks.
 
-    `category`, `severity`, `gb` and `help` stand for those of the rule where they are None or empty.
+    `category`, `severity`, `gb` and `help` stand for those of the rule where they are None or empty. `torch` is the
+    range of releases that this very case holds for, where that is narrower than the rule's.
     """
 
     node: ast.expr | ast.stmt
@@ -72,6 +73,7 @@ class Violation:
     category: Category | None = None
     severity: Severity | None = None
     gb: tuple[str, ...] = ()
+    torch: str = ""
 
 
 @dataclass(frozen=True, slots=True)

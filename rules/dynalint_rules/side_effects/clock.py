@@ -22,8 +22,9 @@ class ClockCall(Rule):
 
     ## What it flags
     `time.time`, `time.perf_counter`, `time.sleep` and the other functions of `time`, `datetime.now`, `datetime.today`
-    and the making of `datetime` and `timedelta` objects, in code that is compiled. Not flagged: timing around the call
-    of a compiled model, and constants of these modules.
+    and the making of `datetime` and `timedelta` objects, in code that is compiled. Dates are flagged for torch 2.13 and
+    later; torch 2.11 was seen to trace them. Not flagged: timing around the call of a compiled model, and constants of
+    these modules.
 
     ## Why
     The time of a call cannot be part of a graph. Dynamo ends the graph, reads the clock and begins a second graph, so
@@ -76,6 +77,7 @@ class ClockCall(Rule):
                 f"`{event.callee}()` cannot be part of a graph, which ends there",
                 help="measure around the call of the compiled function, or mark the part with "
                 "`torch.profiler.record_function`",
+                torch=">=2.13" if event.callee.startswith("datetime.") else "",
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:

@@ -33,8 +33,8 @@ _RANKS = {
     **dict.fromkeys(("arange", "linspace", "randperm", "bincount", "masked_select"), 1),
     **dict.fromkeys(("nonzero", "argwhere", "eye"), 2),
 }
-# Make a tensor on the CPU of the numbers that they are given.
-_FROM_NUMBERS = ("torch.tensor", "torch.as_tensor")
+# Make a tensor of the numbers that they are given.
+_FROM_NUMBERS = ("torch.tensor", "torch.as_tensor", "torch.Tensor.new_tensor")
 _OBJECTS = {
     "logging.getLogger": "logging.Logger",
     "builtins.open": "io.TextIOWrapper",
@@ -173,17 +173,22 @@ def torch_call(
 def _is_foreseen(
     name: str, overload: torch_api.Overload, tensors: list[k.Tensor], args: list[Kind], keywords: dict[str, Kind]
 ) -> bool:
-    """Whether tracing knows the value that a call gives: one element on the CPU, of Python numbers alone."""
-    if "device" in keywords or not (tensors or args) or not all(tensor.foreseen for tensor in tensors):
-        return False
+    """Whether tracing knows the value that a call gives: one element, of Python numbers alone.
+
+    On a GPU it may not; what cannot be told from the source must not be flagged, so the device is left aside.
+    """
     if name in _FROM_NUMBERS:
         given = args[0] if args else UNKNOWN
         if isinstance(given, k.Sequence) and given.items is not None and len(given.items) == 1:
             given = given.items[0]
         return k.is_number(given) or (isinstance(given, k.Tensor) and given.foreseen)
+    if not (tensors or args) or not all(tensor.foreseen for tensor in tensors):
+        return False
+    if name in CONVERSIONS:
+        return True
     numbers = (one for one in (*args, *keywords.values()) if not isinstance(one, k.Tensor))
     plain = all(isinstance(member, k.Value) for number in numbers for member in number.members)
-    return "elementwise" in overload.flags and name not in CONVERSIONS and plain
+    return "elementwise" in overload.flags and plain
 
 
 def external_call(name: str, args: list[Kind], keywords: dict[str, Kind], *, starred: bool) -> Kind:  # noqa: C901 - one case after the other

@@ -69,8 +69,8 @@ class Tensor(Kind):
     """A torch tensor. `dtype` is its class of dtypes, `rank` its number of dimensions, None where not known.
 
     `origin` tells a registered buffer or parameter of a module from other tensors; `name` is its attribute name.
-    `array` marks a NumPy array, which Dynamo traces like a tensor. `foreseen` marks one element on the CPU that comes
-    from Python numbers alone: tracing knows its value, and torch's own functions take it as a size.
+    `array` marks a NumPy array, which Dynamo traces like a tensor. `foreseen` marks one element that comes from Python
+    numbers alone: tracing knows its value, and torch's own functions take it as a size.
     """
 
     dtype: DType | None = None

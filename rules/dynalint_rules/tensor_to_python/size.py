@@ -229,7 +229,8 @@ class TensorAsSize(Rule):
             code=forward("""
                 half = torch.div(x.shape[0], 2, rounding_mode="trunc")
                 groups = torch.min(torch.as_tensor(2), torch.tensor([x.shape[0]]))
-                wide = torch.ceil(torch.tensor(2.5)).int() + 1
+                wide = torch.ceil(torch.tensor(2.5, device=x.device)).int().to(x.device)
+                wide = wide + x.new_tensor(1, dtype=torch.int64)
                 return self.fc(x).view(half, 2, -1).sum() + x.reshape(groups, -1).sum() + torch.zeros(wide, 4)
             """),
         ),

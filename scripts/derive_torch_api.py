@@ -17,6 +17,7 @@ import sys
 import warnings
 from collections import defaultdict
 from collections.abc import Mapping
+from difflib import unified_diff
 from pathlib import Path
 from typing import Any
 
@@ -128,9 +129,10 @@ def main() -> int:
     torch.set_num_threads(1)
     text = derive()
     if arguments.check:
-        current = OUT.read_text(encoding="utf-8") == text
-        print(f"{OUT} {'is up to date' if current else 'differs from what this torch gives'}")
-        return 0 if current else 1
+        shipped = OUT.read_text(encoding="utf-8")
+        changed = list(unified_diff(shipped.splitlines(), text.splitlines(), "shipped", "derived", lineterm="", n=0))
+        print(f"{OUT} {'differs from what this torch gives' if changed else 'is up to date'}", *changed, sep="\n")
+        return 1 if changed else 0
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     arguments.output.write_text(text, encoding="utf-8")
     return 0

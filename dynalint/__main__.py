@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from contextlib import suppress
 
 
 def main() -> None:
@@ -15,8 +16,10 @@ def main() -> None:
         # One analysis, whose trees are needed to the end: the collector would walk them all and find nothing.
         gc.disable()
     code = run(sys.argv[1:])
-    sys.stdout.flush()
-    sys.stderr.flush()
+    # What could not be written stays in the buffer, and was said when it was tried.
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        with suppress(OSError):
+            stream.flush()
     # All is said and cleaned up: taking down the trees of a large project, or waiting for a thread that still computes
     # after Ctrl-C, would only keep the user waiting.
     os._exit(code)

@@ -160,7 +160,9 @@ def test_a_reader_that_stops_early_is_no_failure(place: Path) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.may_skip
-def test_output_that_cannot_be_written_is_said(place: Path) -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_that_cannot_be_written_is_said(place: Path, unbuffered: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
     (place / "broken.py").write_text("(")
     command = [sys.executable, "-m", "dynalint", "check", "--static"]
     with Path("/dev/full").open("w") as full:

@@ -2,6 +2,7 @@
 
     ./dev demo      make the environment and show dynalint on examples/: what it finds, confirms and would fix
     ./dev test      make the environment and run everything that CI runs; arguments go to pytest
+    ./dev long      make the environment and run what takes too long for every change: deriving the data on torch again
     ./dev lint      make the environment and run the linters and the type checker only
     ./dev setup     make the environment only
 
@@ -40,7 +41,7 @@ class SetupError(Exception):
 
 def main(arguments: Sequence[str]) -> int:
     """Run the named command and return its exit code."""
-    commands = {"demo": demo, "test": test, "lint": lint, "setup": setup}
+    commands = {"demo": demo, "test": test, "long": long, "lint": lint, "setup": setup}
     if not arguments or arguments[0] not in commands:
         print(__doc__)
         return 0 if arguments[:1] in (["-h"], ["--help"]) else 2
@@ -143,6 +144,11 @@ def test(arguments: Sequence[str]) -> int:
     if run("pytest", *options, *arguments, environment={"OMP_NUM_THREADS": "1"}):
         failed.append("pytest")
     return report(failed)
+
+
+def long(arguments: Sequence[str]) -> int:
+    """Run the tests that `test` leaves out for the time they take."""
+    return run("pytest", "-m", "long", *arguments)
 
 
 def static_checks() -> list[str]:

@@ -6,7 +6,6 @@ import platform
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -190,13 +189,9 @@ class TestLookUp:
         targets = {*data["functions"], *data["classes"], *data["constants"]}
         assert set(torch_api._aliases().values()) <= targets
 
-    def test_file_is_small_and_quick_to_load(self) -> None:
+    def test_file_is_small(self) -> None:
         path = Path(torch_api.__file__).parent.parent / "data" / "torch_api.json"
-        assert path.stat().st_size < 400_000
-        torch_api._data.cache_clear()
-        started = time.process_time()
-        torch_api._data()
-        assert time.process_time() - started < 0.1  # 0.006 s measured; the margin is for a loaded machine
+        assert path.stat().st_size < 400_000  # read in some 6 ms
 
     def test_loading_imports_no_torch(self) -> None:
         code = (
@@ -584,7 +579,7 @@ class TestAgainstTorch:
         foretold = _foretold(kind, 1).replace("union", "tensor")
         assert foretold == _observed(result)
 
-    @pytest.mark.slow
+    @pytest.mark.long
     @pytest.mark.may_skip
     @pytest.mark.timeout(1200)
     def test_the_file_is_what_this_torch_gives(self) -> None:

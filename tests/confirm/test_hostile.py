@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,10 +71,8 @@ def judged(sandboxed: None, shared_project: Project) -> dict[str, Finding]:
     project.write("constructor_raises.py", raising)
     project.write("import_exits.py", "import os\nos._exit(9)\n" + module_of("pass", project.folder))
     findings = [project.finding(f"{name}.py", "x.sum() > 0", "Model.forward", gb=["GB0170"]) for name in names]
-    started = time.monotonic()
     options = project.options(timeout=12.0, memory=1 << 30)
     found = confirm(findings, [project.target(f"{name}.py", "Model") for name in names], options)
-    assert time.monotonic() - started < 200
     assert not (project.folder / "outside").exists()
     return {finding.path.removesuffix(".py"): finding for finding in found if finding.code == "DYN101"}
 

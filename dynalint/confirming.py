@@ -57,7 +57,7 @@ def _judged(linted: Linted, finding: Finding) -> Linted:
     """Return a finding with what running showed; something conditional stays advice until it was seen to break."""
     if linted.conditional and finding.evidence.status != "confirmed":
         finding = replace(finding, category=linted.finding.category)
-    elif linted.conditional:
+    elif linted.conditional and finding.category != "advice":
         finding = replace(finding, severity="error")
     return replace(linted, finding=finding)
 

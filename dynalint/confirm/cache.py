@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-_FORMAT = 1
+_FORMAT = 2
 _FOLDER = "verdicts"
 
 

@@ -187,7 +187,10 @@ class _Hearing:
         if answer.done:
             # What ended otherwise, by time or memory, may end well on a quieter machine.
             self._cache.put(question, self._spots, {str(target.path), *answer.parts.get("files", ())}, record)
-        return testify(target, torch, record, self._spots)
+        try:
+            return testify(target, torch, record, self._spots)
+        except (KeyError, TypeError, ValueError):
+            return testify(target, torch, {**record, "outcome": "garbled", "parts": {}}, self._spots)
 
     def _question(self, target: Target, worker: Worker) -> dict[str, Any]:
         options = self._options

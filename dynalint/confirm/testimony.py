@@ -50,6 +50,18 @@ class Problem:
     failure: Failure | None
 
 
+Covered = Mapping[str, Mapping[Spot, Coverage]]
+"""The coverage of each spot that was asked about, by file."""
+
+
+@dataclass(frozen=True)
+class Latent:
+    """What showed once the breaks that leave whole frames to eager were taken out of the way."""
+
+    run: Run
+    coverage: Covered
+
+
 @dataclass(frozen=True)
 class Testimony:
     """All that is known of one target; what could not be heard is None, and `problem` says why.
@@ -68,7 +80,8 @@ class Testimony:
     fullgraph: Run | None
     explain: Explanation | None
     comparison: Comparison | None
-    coverage: Mapping[str, Mapping[Spot, Coverage]]
+    coverage: Covered
+    latent: Latent | None
     files: frozenset[str]
 
     @cached_property
@@ -86,6 +99,8 @@ def testify(target: Target, torch: str, answer: Mapping[str, Any], spots: Mappin
         problem = Problem(told["phase"], answer["stage"], "done", {}, decode(Failure, told["failure"]))
     elif answer["outcome"] != "done":
         problem = Problem("process", answer["stage"], answer["outcome"], answer["ending"], None)
+    elif "default" not in parts:
+        raise ValueError("an answer without a verdict and without a problem")
     calls = parts.get("calls", {"same": 0, "batch": 0})
     return Testimony(
         target=target,
@@ -99,10 +114,8 @@ def testify(target: Target, torch: str, answer: Mapping[str, Any], spots: Mappin
         fullgraph=_resolved(_decoded(Run, parts, "fullgraph")),
         explain=_decoded(Explanation, parts, "explain"),
         comparison=_decoded(Comparison, parts, "compare"),
-        coverage={
-            path: {_spot(spot): Coverage(**counts) for spot, counts in zip(spots[path], found, strict=True)}
-            for path, found in parts.get("coverage", {}).items()
-        },
+        coverage=_covered(parts.get("coverage", {}), spots),
+        latent=_latent(parts.get("latent"), spots),
         files=frozenset(parts.get("files", ())),
     )
 
@@ -114,6 +127,18 @@ def record_of(answer: Answer) -> dict[str, Any]:
         "ending": dict(answer.ending),
         "stage": answer.stage,
         "parts": dict(answer.parts),
+    }
+
+
+def _latent(told: Mapping[str, Any] | None, spots: Mapping[str, list[list[int]]]) -> Latent | None:
+    run = None if told is None else _resolved(_decoded(Run, told, "run"))
+    return None if told is None or run is None else Latent(run, _covered(told["coverage"], spots))
+
+
+def _covered(told: Mapping[str, Any], spots: Mapping[str, list[list[int]]]) -> Covered:
+    return {
+        path: {_spot(spot): Coverage(**counts) for spot, counts in zip(spots[path], found, strict=True)}
+        for path, found in told.items()
     }
 
 

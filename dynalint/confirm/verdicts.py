@@ -2,7 +2,8 @@
 
 A break belongs to the innermost frame in the user's own code. A finding is `confirmed` where Dynamo broke or
 recompiled; `refuted` only where Dynamo traced every operation of its range in a frame that it really captured;
-`unreached` where the target ran and never came there; else `unconfirmed`, with the reason.
+`unreached` where the target ran and never came there; else `unconfirmed`, with the reason. What breaks only once
+another break no longer leaves its frame to eager costs nothing yet: it is confirmed, as advice.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ JUDGED = ("graph-break", "recompile", "miscompile")
 
 # The order in which verdicts of several targets win. One that saw the line run and could not see how it fared keeps
 # the finding in the report even if another traced it whole.
-_CONFIRMED, _UNSEEN, _REFUTED, _FAILED, _UNREACHED = 5, 4, 3, 2, 1
+_CONFIRMED, _LATENT, _UNSEEN, _REFUTED, _FAILED, _UNREACHED = 6, 5, 4, 3, 2, 1
 _BREAKS = frozenset(("Unsupported", "UserError"))
 
 
@@ -83,8 +84,15 @@ def judge(court: Court) -> list[Finding]:
             if verdict is not None:
                 verdicts.append(verdict)
         best = max(verdicts, key=lambda verdict: verdict[0], default=None)
-        judged.append(placed.finding if best is None else replace(placed.finding, evidence=best[1]))
+        judged.append(placed.finding if best is None else _with_verdict(placed.finding, best))
     return judged
+
+
+def _with_verdict(finding: Finding, verdict: Verdict) -> Finding:
+    rank, evidence = verdict
+    if rank == _LATENT:
+        return replace(finding, category="advice", severity="info", evidence=evidence)
+    return replace(finding, evidence=evidence)
 
 
 def _attributions(court: Court, testimony: Testimony) -> Mapping[int, list[Break]]:
@@ -198,9 +206,7 @@ def _unbroken(court: Court, placed: Placed, testimony: Testimony) -> Verdict | N
     if default is not None and default.error is not None:
         text = f"the compiled code failed with {default.error.type} before this could be judged."
     elif (hiding := _hiding(court, placed, testimony)) is not None:
-        frame, seen = hiding
-        kind = f"{seen.gb}, {seen.gb_type}" if seen.gb else seen.gb_type
-        text = f"hidden by the graph break in line {frame.line} ({kind}), which leaves this code to eager."
+        return _uncovered(court, placed, testimony, *hiding)
     elif coverage.traced:
         text = (
             f"{testimony.inputs}: only a part of this ran, and it was traced; an example that runs all would settle it."
@@ -208,6 +214,22 @@ def _unbroken(court: Court, placed: Placed, testimony: Testimony) -> Verdict | N
     else:
         text = f"{testimony.inputs}: this ran, but not in a frame that Dynamo compiled."
     return _UNSEEN, _evidence(testimony, "unconfirmed", text)
+
+
+def _uncovered(court: Court, placed: Placed, testimony: Testimony, frame: Frame, hiding: Break) -> Verdict:
+    """Judge what a break hides by the run in which that break was taken out of the way, if there was one."""
+    kind = f"{hiding.gb}, {hiding.gb_type}" if hiding.gb else hiding.gb_type
+    hidden = f"hidden by the graph break in line {frame.line} ({kind}), which leaves this code to eager"
+    if testimony.latent is None or placed.finding.category != "graph-break":
+        return _UNSEEN, _evidence(testimony, "unconfirmed", f"{hidden}.")
+    seen = next((one for one in testimony.latent.run.breaks if placed in court.attributed(one.stack, one.gb)), None)
+    if seen is not None:
+        text = f"{break_text(seen)} For now it is {hidden}."
+        return _LATENT, _evidence(testimony, "confirmed", text, gb=seen.gb)
+    if testimony.latent.coverage.get(placed.path, {}).get(placed.spot, Coverage(0, 0)).whole:
+        text = f"{testimony.inputs}: this is {hidden}; without that break it was traced whole."
+        return _REFUTED, _evidence(testimony, "refuted", text)
+    return _UNSEEN, _evidence(testimony, "unconfirmed", f"{hidden}.")
 
 
 def _coverage(placed: Placed, testimony: Testimony) -> Coverage:

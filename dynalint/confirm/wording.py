@@ -89,9 +89,11 @@ def _process_text(problem: Problem) -> str:
         "signal": "crashed with {signal}",
         "killed": "was ended by the system with {signal} (out of memory or processor time)",
         "channel": "closed file descriptors that it had not opened",
+        "garbled": "changed Python or the worker so that what it showed cannot be read",
         "supervisor": "ended the process that watches it",
     }[problem.outcome]
-    return f"the code {did.format(size=_size(ending.get('bytes', 0)), **ending)} while {stage}."
+    when = "" if problem.outcome == "garbled" else f" while {stage}"
+    return f"the code {did.format(size=_size(ending.get('bytes', 0)), **ending)}{when}."
 
 
 def _walls_text(failure: Failure) -> str:

@@ -11,7 +11,7 @@ import pytest
 from dynalint.confirm.discoveries import discoveries
 from dynalint.confirm.options import ConfirmOptions, Target
 from dynalint.confirm.sources import Sources
-from dynalint.confirm.testimony import Coverage, Problem
+from dynalint.confirm.testimony import Coverage, Latent, Problem
 from dynalint.confirm.testimony import Testimony as Heard
 from dynalint.confirm.verdicts import Court, Placed, judge
 from dynalint.confirm.worker.records import Break, Comparison, Compile, EagerRun, Explanation, Failure, Frame, Run
@@ -44,6 +44,7 @@ TESTIMONY = Heard(
     explain=Explanation(1, 0, 1, ()),
     comparison=None,
     coverage={},
+    latent=None,
     files=frozenset({PATH}),
 )
 
@@ -297,3 +298,25 @@ def test_own_code_is_the_project_and_what_was_named_without_what_is_installed_in
         }.items()
     }
     assert own == {"project": True, "installed": False, "named": True, "elsewhere": False}
+
+
+HIDING = replace(RUN, breaks=(broken(3, "GB0059", effect="frame"),))
+
+
+def test_what_breaks_once_another_is_gone_is_confirmed_as_advice() -> None:
+    latent = Latent(replace(RUN, breaks=(broken(5),)), {})
+    (judged,) = judge(court([BRANCH], heard(default=HIDING, latent=latent)))
+    assert (judged.category, judged.severity) == ("advice", "info")
+    assert (judged.evidence.status, judged.evidence.gb) == ("confirmed", "GB0170")
+    assert "For now it is hidden by the graph break in line 3 (GB0059, a kind)" in judged.evidence.detail
+
+
+def test_what_is_traced_once_another_is_gone_is_refuted() -> None:
+    latent = Latent(RUN, covered(BRANCH))
+    assert status(BRANCH, heard(default=HIDING, latent=latent)) == "refuted"
+    assert status(COUNTER, heard(default=HIDING, latent=Latent(RUN, covered(COUNTER)))) == "unconfirmed"
+
+
+def test_what_is_not_reached_even_so_stays_hidden() -> None:
+    for latent in (None, Latent(RUN, covered(BRANCH, traced=2))):
+        assert status(BRANCH, heard(default=HIDING, latent=latent)) == "unconfirmed"

@@ -7,6 +7,7 @@ Parts of the answer, in the order in which they are known:
     problem   why there is nothing more to come: `{"phase", "failure"}`, phases `import`, `build`, `inputs`, `run`
     eager, default, fullgraph, explain       records of `witness`
     coverage  for each spot asked about, how much of its bytecode Dynamo traced in frames that it captured
+    latent    what breaks that leave a frame to eager hid: `run`, a record of `witness`, and `coverage` as above
     compare   a record of `compare`, where one of the files in `request["compare"]` was imported
 """
 
@@ -17,6 +18,7 @@ import dis
 import inspect
 import itertools
 import sys
+import tokenize
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,6 +32,7 @@ from torch import nn
 from . import loading, witness
 from .compare import compare
 from .inputs import NoInputsError, constructor_call, find_call
+from .latent import latent_run
 from .records import EagerRun, Failure, Run, Span, encode
 from .reports import failure
 from .variants import options, other_batch, rising, variants
@@ -173,6 +176,12 @@ def _testify(subject: Subject, request: Mapping[str, Any], reply: Reply) -> None
     default = witness.default_run(make, calls, watched)
     reply.part("default", encode(replace(default, traced={})))
     reply.part("coverage", _coverage(request["spots"], watched, default.traced, request["overrides"]))
+    reply.stage(f"running {name} without the breaks that hide others")
+    sources = {file: _text(path, request["overrides"]) for file, path in watched.items()}
+    latent = latent_run(make, [calls[0], *calls[repeats:]], default, sources, request["seconds"] / 4)
+    if latent is not None:
+        covered = _coverage(request["spots"], watched, latent.traced, request["overrides"])
+        reply.part("latent", {"run": encode(replace(latent, traced={})), "coverage": covered})
     reply.stage(f"running {name} with fullgraph=True")
     reply.part("fullgraph", encode(_fullgraph(make, calls[:repeats], calls[repeats:])))
     reply.stage(f"running torch._dynamo.explain on {name}")
@@ -229,15 +238,21 @@ def _coverage(
     answer = {}
     for file, path in watched.items():
         seen = set(traced.get(file, ()))
-        text = overrides.get(path)
-        source = text.encode() if text is not None else Path(path).read_bytes()
-        spans = set(_spans(compile(source, file, "exec", dont_inherit=True)))
+        spans = set(_spans(compile(_text(path, overrides), file, "exec", dont_inherit=True)))
         answer[path] = [
             {"operations": len(inside), "traced": len(inside & seen)}
             for spot in spots[path]
             for inside in ({span for span in spans if _within(span, spot)},)
         ]
     return answer
+
+
+def _text(path: str, overrides: Mapping[str, str]) -> str:
+    text = overrides.get(path)
+    if text is None:
+        with tokenize.open(path) as file:
+            text = file.read()
+    return text
 
 
 def _spans(code: CodeType) -> Iterator[Span]:

@@ -174,6 +174,8 @@ def decode(cls: type[T], data: Any) -> T:
 def _decode(hint: Any, data: Any) -> Any:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        if not isinstance(data, dict):
+            raise TypeError(f"expected a record of {hint.__name__}, got {type(data).__name__}")
         hints = typing.get_type_hints(hint)
         return hint(**{name: _decode(hints[name], value) for name, value in data.items()})
     if origin is types.UnionType or origin is typing.Union:

@@ -19,7 +19,7 @@ def unpack(line: bytes, token: str) -> tuple[str, Any] | None:
         return None
     try:
         kind, value = json.loads(line[len(prefix) :])
-    except ValueError:
+    except (ValueError, TypeError):
         return None
     return str(kind), value
 
@@ -34,7 +34,8 @@ class Reply:
 
     def send(self, kind: str, value: Any) -> None:
         """Write one message; raises OSError, and sets `broken`, where the pipe has been closed."""
-        line = self._prefix + pack([kind, value])
+        # Begun on a line of its own, whatever user code may have written to this descriptor before.
+        line = b"\n" + self._prefix + pack([kind, value])
         try:
             while line:
                 line = line[os.write(self.descriptor, line) :]

@@ -1,0 +1,108 @@
+"""What shows once the break that leaves a frame to eager is taken out of the way."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from dynalint.confirm.worker import witness
+from dynalint.confirm.worker.latent import latent_run
+from dynalint.confirm.worker.records import Run
+
+pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="bytecode has no columns before Python 3.11")
+
+SOURCE = """
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        total = 0.0
+        for i in range(3):
+            if x.sum() > 0:  # first
+                x = x + 1
+            total += x.max().item()  # second
+            print("step", i)  # third
+        if not (x.mean() > 0):  # fourth
+            x = x * 2
+        return x * total
+
+
+def stores(x):
+    for i in range(2):
+        x = x + 1
+        x.requires_grad = i > 0
+        print("after")
+    return x
+
+
+def closes_over(scale):
+    def inner(x):
+        for i in range(2):
+            if (x * scale).sum() > 0:
+                x = x + 1
+            print("after")  # closed over
+        return x
+    return inner
+
+
+def whole(x):
+    return x + 1
+"""
+
+
+@pytest.fixture(scope="module")
+def names(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    path = tmp_path_factory.mktemp("latent") / "code.py"
+    path.write_text(SOURCE)
+    module: dict[str, Any] = {"__name__": "latent_code"}
+    exec(compile(SOURCE, str(path), "exec"), module)
+    linecache.checkcache(str(path))
+    return {**module, "__file__": str(path)}
+
+
+def heard(names: Mapping[str, Any], make: Callable[[], Callable[..., Any]]) -> Run | None:
+    sources = {names["__file__"]: Path(names["__file__"]).read_text()}
+    calls = [((torch.ones(2, 3),), {}), ((-torch.ones(2, 3),), {})]
+    seen = witness.default_run(make, calls, sources)
+    return latent_run(make, calls, seen, sources, 60.0)
+
+
+def line(words: str) -> int:
+    return SOURCE.splitlines().index(next(text for text in SOURCE.splitlines() if words in text)) + 1
+
+
+def broken(run: Run | None) -> set[int]:
+    return set() if run is None else {one.stack[-1].line for one in run.breaks}
+
+
+def test_each_break_shows_once_those_before_it_are_gone(
+    names: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = heard(names, names["Model"])
+    assert run is not None
+    assert run.error is None
+    assert broken(run) == {line("# second"), line("# third"), line("# fourth")}
+    assert "step 2" in capsys.readouterr().out
+
+
+def test_the_code_is_put_back(names: dict[str, Any]) -> None:
+    before = names["Model"].forward.__code__
+    heard(names, names["Model"])
+    assert names["Model"].forward.__code__ is before
+    assert not [name for name in names["Model"].forward.__globals__ if "dynalint" in name]
+
+
+def test_a_function_that_closes_over_what_the_break_reads(names: dict[str, Any]) -> None:
+    run = heard(names, lambda: names["closes_over"](torch.tensor(2.0)))
+    assert broken(run) == {line("# closed over")}
+
+
+@pytest.mark.parametrize("name", ["stores", "whole"])
+def test_what_cannot_be_taken_away_or_hides_nothing_is_not_heard(names: dict[str, Any], name: str) -> None:
+    assert heard(names, lambda: names[name]) is None

@@ -11,6 +11,7 @@ import click
 from dynalint import __version__
 from dynalint.cli.check import check
 from dynalint.cli.config import config
+from dynalint.cli.explain import explain
 from dynalint.cli.fix import fix
 from dynalint.cli.rule import rule
 from dynalint.errors import DynalintError
@@ -45,7 +46,7 @@ def cli() -> None:
     """
 
 
-for _command in (check, fix, rule, config):
+for _command in (check, fix, explain, rule, config):
     cli.add_command(_command)
 
 

@@ -14,7 +14,7 @@ from dynalint.confirm.worker.records import Break, Compile, Frame
 from dynalint.findings import Evidence, Finding, Severity
 
 # Loops, context managers, inlined calls and exceptions that Dynamo runs into because of a break before.
-_CONSEQUENCES = frozenset(("GB7000", "GB0066", "GB0065", "GB0088"))
+CONSEQUENCES = frozenset(("GB7000", "GB0066", "GB0065", "GB0088"))
 
 
 def discoveries(court: Court, directory: Path) -> list[Finding]:
@@ -63,14 +63,14 @@ def _breaks(scribe: _Scribe) -> list[Finding]:
     causes = {
         (frame.file, frame.function)
         for seen in breaks
-        if seen.gb not in _CONSEQUENCES and (frame := court.own_frame(seen.stack)) is not None
+        if seen.gb not in CONSEQUENCES and (frame := court.own_frame(seen.stack)) is not None
     }
     found = []
     for seen in breaks:
         frame = court.own_frame(seen.stack)
         if frame is None or court.attributed(seen.stack, seen.gb):
             continue
-        if seen.gb in _CONSEQUENCES and (frame.file, frame.function) in causes:
+        if seen.gb in CONSEQUENCES and (frame.file, frame.function) in causes:
             continue
         found.append(_break_finding(scribe, seen, frame))
     return found

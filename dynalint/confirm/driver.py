@@ -116,7 +116,7 @@ class _Hearing:
         started: list[Worker] = []
         try:
             for _ in range(count):
-                worker = Worker(self._worker_options())
+                worker = Worker(worker_options(self._options))
                 started.append(worker)
                 workers.put(worker)
             torch = started[0].hello.torch
@@ -138,18 +138,6 @@ class _Hearing:
             for worker in started:
                 worker.close()
         return [testimony for testimony in heard if testimony is not None], self._obstacle
-
-    def _worker_options(self) -> WorkerOptions:
-        options = self._options
-        return WorkerOptions(
-            python=options.python,
-            search=tuple(map(str, options.search)),
-            seconds=options.timeout,
-            memory=options.memory,
-            device=options.device,
-            required=options.mode != "always",
-            cwd=options.project,
-        )
 
     def _hear_one(self, target: Target, workers: SimpleQueue[Worker]) -> Testimony | None:
         if self._obstacle is not None:
@@ -179,7 +167,9 @@ class _Hearing:
                 return testify(target, torch, known["answer"], known["spots"])
             except (KeyError, TypeError, ValueError):
                 pass
-        answer = worker.ask("hearing:hear", self._request(target))
+        answer = worker.ask(
+            "hearing:hear", {**request_for(target, self._options), "spots": self._spots, "compare": self._compare}
+        )
         if answer.outcome == "refused":
             reason = answer.ending["reason"]
             self._obstacle = f"not run: no sandbox holds on this system ({reason}); --confirm runs code all the same."
@@ -206,21 +196,33 @@ class _Hearing:
             "dynalint": _own_hash(),
         }
 
-    def _request(self, target: Target) -> dict[str, Any]:
-        options = self._options
-        return {
-            "name": target.path.name,
-            "target": {"path": str(target.path), "module": target.module, "qualname": target.qualname},
-            "example": options.example_for(target),
-            "folder": str(options.project),
-            "search": [str(folder) for folder in options.search],
-            "overrides": self._texts,
-            "roots": [str(root) for root in options.own_roots()],
-            "spots": self._spots,
-            "compare": self._compare,
-            "device": options.device,
-            "seconds": options.timeout,
-        }
+
+def worker_options(options: ConfirmOptions) -> WorkerOptions:
+    """Return how the worker is to be run."""
+    return WorkerOptions(
+        python=options.python,
+        search=tuple(map(str, options.search)),
+        seconds=options.timeout,
+        memory=options.memory,
+        device=options.device,
+        required=options.mode != "always",
+        cwd=options.project,
+    )
+
+
+def request_for(target: Target, options: ConfirmOptions) -> dict[str, Any]:
+    """Return what the worker must know to import, build and call a target."""
+    return {
+        "name": target.path.name,
+        "target": {"path": str(target.path), "module": target.module, "qualname": target.qualname},
+        "example": options.example_for(target),
+        "folder": str(options.project),
+        "search": [str(folder) for folder in options.search],
+        "overrides": {os.path.realpath(path): text for path, text in options.overrides.items()},
+        "roots": [str(root) for root in options.own_roots()],
+        "device": options.device,
+        "seconds": options.timeout,
+    }
 
 
 def _spots(placed: Iterable[Placed]) -> Spots:

@@ -61,13 +61,13 @@ class Sources:
     def function_at(self, path: str, line: int) -> str:
         """Return the qualified name of the innermost function around a line, empty outside of any."""
         if path not in self._functions:
-            self._functions[path] = _functions("\n".join(self.lines(path)))
+            self._functions[path] = functions_of("\n".join(self.lines(path)))
         around = [(last - first, name) for first, last, name in self._functions[path] if first <= line <= last]
         return min(around)[1] if around else ""
 
 
 @lru_cache(maxsize=64)
-def _functions(text: str) -> list[tuple[int, int, str]]:
+def functions_of(text: str) -> list[tuple[int, int, str]]:
     """Return first line, last line and qualified name of every function of a module."""
     found: list[tuple[int, int, str]] = []
 

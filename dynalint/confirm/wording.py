@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from dynalint.confirm.options import Target
@@ -26,10 +27,15 @@ _NETWORK_TYPES = frozenset(
 
 def break_text(found: Break | Failure) -> str:
     """Return Dynamo's explanation, and the first hints that say something about this very break and are short."""
-    hints = [hint for hint in found.hints if not hint.startswith(_EMPTY_HINTS)]
-    short = [hint for hint in hints if len(hint) <= _LONGEST] or hints
     explanation = found.explanation or found.gb_type or "Dynamo gives no explanation."
-    return " ".join([_sentence(explanation), *(f"Hint: {_sentence(hint)}" for hint in short[:_HINTS])])
+    return " ".join([_sentence(explanation), *(f"Hint: {hint}" for hint in helpful_hints(found.hints))])
+
+
+def helpful_hints(hints: Iterable[str]) -> list[str]:
+    """Return the first of Dynamo's hints that say something about this very break and are short, as sentences."""
+    hints = [hint for hint in hints if not hint.startswith(_EMPTY_HINTS)]
+    short = [hint for hint in hints if len(hint) <= _LONGEST] or hints
+    return [_sentence(hint) for hint in short[:_HINTS]]
 
 
 def effect_text(found: Break) -> str:

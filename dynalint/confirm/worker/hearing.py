@@ -20,7 +20,7 @@ import itertools
 import sys
 import tokenize
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import CodeType
@@ -39,7 +39,7 @@ from .variants import options, other_batch, rising, variants
 from .wire import Reply
 from .witness import Call, Maker
 
-_REPEATS = 3
+REPEATS = 3
 _OPTIONS = 4
 
 
@@ -69,7 +69,7 @@ def hear(request: Mapping[str, Any], reply: Reply) -> None:
     witness.hear_own_compiles()
     loading.prepare(request["search"], request["overrides"])
     try:
-        subject = _subject(request, reply)
+        subject = subject_of(request, reply)
         reply.part("inputs", subject.text)
         _testify(subject, request, reply)
     except ProblemError as problem:
@@ -78,7 +78,8 @@ def hear(request: Mapping[str, Any], reply: Reply) -> None:
         reply.part("files", loading.imported_files(request["roots"]))
 
 
-def _subject(request: Mapping[str, Any], reply: Reply) -> Subject:
+def subject_of(request: Mapping[str, Any], reply: Reply) -> Subject:
+    """Import the target of a request, build it and find a call that it runs with; raises ProblemError."""
     target, device = request["target"], request["device"]
     reply.stage(f"importing {request['name']}")
     if request["example"]:
@@ -153,25 +154,25 @@ def _placed(function: Any, device: str) -> Any:
 def _testify(subject: Subject, request: Mapping[str, Any], reply: Reply) -> None:
     """Run all modes and hand over what each showed."""
     make, name = subject.make, request["target"]["qualname"]
-    watched = _watched(request["spots"])
+    watched = code_names(request["spots"])
     reply.stage(f"running {name} without the compiler")
-    calls = [subject.call] * _REPEATS
+    calls = [subject.call] * REPEATS
     first = witness.eager_run(make, calls)
     if first.error is not None:
         raise ProblemError("run", first.error)
     batch = other_batch(subject.call)
-    if batch is not None and _works(make, batch):
+    if batch is not None and works(make, batch):
         calls.append(batch)
     repeats = len(calls)
-    calls += [call for call in variants(subject.call) if _works(make, call)]
+    calls += [call for call in variants(subject.call) if works(make, call)]
     calls += _optional(make, subject.call)
     eager = witness.eager_run(make, calls, watched)
     if eager.error is not None:
         # Each call works by itself, and not after the others: keep to those that go together.
-        calls = calls[: max(eager.error.call, _REPEATS)]
+        calls = calls[: max(eager.error.call, REPEATS)]
         eager = replace(eager, error=None)
     reply.part("eager", encode(_by_path(eager, watched)))
-    reply.part("calls", {"same": _REPEATS, "batch": repeats - _REPEATS, "all": len(calls)})
+    reply.part("calls", {"same": REPEATS, "batch": repeats - REPEATS, "all": len(calls)})
     reply.stage(f"running {name} under torch.compile")
     default = witness.default_run(make, calls, watched)
     reply.part("default", encode(replace(default, traced={})))
@@ -188,8 +189,8 @@ def _testify(subject: Subject, request: Mapping[str, Any], reply: Reply) -> None
     reply.part("explain", encode(witness.explain_call(make, calls[0])))
     if not set(request["compare"]).isdisjoint(loading.imported_files(request["compare"])):
         reply.stage(f"comparing {name} with and without the compiler")
-        grown = rising(subject.call, _REPEATS)
-        grown = grown if witness.eager_run(make, grown).error is None else calls[:_REPEATS]
+        grown = rising(subject.call, REPEATS)
+        grown = grown if witness.eager_run(make, grown).error is None else calls[:REPEATS]
         reply.part("compare", encode(compare(make, grown)))
 
 
@@ -197,7 +198,7 @@ def _optional(make: Maker, call: Call) -> list[Call]:
     """Return calls that set what `call` leaves at its default, one for each of the first few parameters."""
     calls = []
     for alternatives in itertools.islice(options(witness.fresh_callable(make), call), _OPTIONS):
-        calls += [working for working in alternatives if _works(make, working)][:1]
+        calls += [working for working in alternatives if works(make, working)][:1]
     return calls
 
 
@@ -210,16 +211,17 @@ def _fullgraph(make: Maker, repeats: Sequence[Call], others: Sequence[Call]) -> 
     return run
 
 
-def _works(make: Maker, call: Call) -> bool:
+def works(make: Maker, call: Call) -> bool:
+    """Whether a call runs without an exception."""
     return witness.eager_run(make, [call]).error is None
 
 
-def _watched(spots: Mapping[str, Any]) -> dict[str, str]:
-    """Return, for each file asked about, the name that its code objects have, with the path it was asked by."""
+def code_names(paths: Container[str]) -> dict[str, str]:
+    """Return, for each imported file among resolved `paths`, the name that its code objects have, with its path."""
     named = {}
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
-        if isinstance(file, str) and (path := str(Path(file).resolve())) in spots:
+        if isinstance(file, str) and (path := str(Path(file).resolve())) in paths:
             named[file] = path
     return named
 

@@ -38,8 +38,7 @@ from torch.utils import _pytree as pytree
 
 from . import witness
 from .differ import Equality, difference
-from .hearing import ProblemError
-from .hearing import _subject as subject_of
+from .hearing import ProblemError, subject_of
 from .lockstep import Findings, Marks, Search, Subject, fresh, run_side_by_side
 from .observe import PLAIN, observe
 from .records import Break, Failure, Run

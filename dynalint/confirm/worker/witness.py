@@ -67,12 +67,12 @@ def hear(make: Maker, calls: Sequence[Call], files: Iterable[str] = ()) -> Witne
 
 def default_run(make: Maker, calls: Sequence[Call], files: Iterable[str] = (), backend: str = "eager") -> Run:
     """Compile as a user does and run `calls`; `files` are those whose traced bytecode is wanted."""
-    return _compiled_run(make, calls, frozenset(files), backend, fullgraph=False)
+    return compiled_run(make, calls, Listener(frozenset(files)), backend)
 
 
 def fullgraph_run(make: Maker, calls: Sequence[Call], backend: str = "eager") -> Run:
     """Compile with `fullgraph=True` and run `calls` up to the first exception."""
-    return _compiled_run(make, calls, frozenset(), backend, fullgraph=True)
+    return compiled_run(make, calls, Listener(), backend, fullgraph=True)
 
 
 def eager_run(make: Maker, calls: Sequence[Call], files: Iterable[str] = ()) -> EagerRun:
@@ -171,10 +171,10 @@ def clone_inputs(value: Any) -> Any:
 
 
 @dataclass
-class _Listener:
+class Listener:
     """Collects what Dynamo reports while its hooks are in place. `call` is the call now running."""
 
-    files: frozenset[str]
+    files: frozenset[str] = frozenset()
     call: int = 0
     graphs: int = 0
     operations: int = 0
@@ -183,11 +183,21 @@ class _Listener:
     attempt: dict[str, set[Span]] = field(default_factory=dict)
     attempt_breaks: int = 0
 
+    def compile(self, function: Callable[..., Any], backend: Callable[..., Any], *, fullgraph: bool) -> Any:
+        """Compile as a user would."""
+        return user_compile(function, backend=backend, fullgraph=fullgraph)
+
     def note_graph(self, module: torch.fx.GraphModule) -> None:
+        """Hear of a new graph, before it is compiled."""
         self.graphs += 1
         self.operations += sum(node.op.startswith("call_") for node in module.graph.nodes)
 
+    def runner(self, run: Callable[..., Any]) -> Callable[..., Any]:
+        """Return what is to run the graph noted last, which `run` does."""
+        return run
+
     def note_break(self, error: BaseException | None, reason: str, stack: Any, effect: str = "split") -> None:
+        """Hear of a break, before Dynamo logs it."""
         message = str(getattr(error, "msg", "")) or reason
         primary, *others = parts_of(error, message)
         stack = getattr(error, "real_stack", None) or stack or TracingContext.extract_stack()
@@ -214,6 +224,7 @@ class _Listener:
             self.note_break(cause, str(cause), None, "frame")
 
     def note_instruction(self, file: str, instruction: Any) -> None:
+        """Hear of an instruction that is about to be traced."""
         positions = getattr(instruction, "positions", None)
         if positions is None:
             if instruction.starts_line is not None:
@@ -224,12 +235,13 @@ class _Listener:
             self.attempt.setdefault(file, set()).add(span)
 
     def keep_attempt(self) -> None:
+        """The frame was captured: what was traced of it counts."""
         for file, spans in self.attempt.items():
             self.traced.setdefault(file, set()).update(spans)
 
 
 @contextmanager
-def _listening(listener: _Listener) -> Iterator[None]:
+def _listening(listener: Listener) -> Iterator[None]:
     """Put the hooks into Dynamo's translator and take them out again."""
     base = symbolic_convert.InstructionTranslatorBase
     # A method of the translator since 2.8, a function of the module before.
@@ -279,15 +291,17 @@ def _listening(listener: _Listener) -> Iterator[None]:
         base.step = step
 
 
-def _compiled_run(make: Maker, calls: Sequence[Call], files: frozenset[str], backend: str, *, fullgraph: bool) -> Run:
+def compiled_run(
+    make: Maker, calls: Sequence[Call], listener: Listener, backend: str = "eager", *, fullgraph: bool = False
+) -> Run:
+    """Compile and run `calls` up to the first exception, with `listener` hearing what Dynamo reports."""
     torch.compiler.reset()
     _forget_metrics()
-    listener = _Listener(files)
     inner = dynamo.lookup_backend(backend) if backend != "eager" else None
 
     def counting(module: torch.fx.GraphModule, inputs: list[Any]) -> Any:
         listener.note_graph(module)
-        return module.forward if inner is None else inner(module, inputs)
+        return listener.runner(module.forward if inner is None else inner(module, inputs))
 
     graphs: list[int] = []
     operations: list[int] = []
@@ -296,7 +310,7 @@ def _compiled_run(make: Maker, calls: Sequence[Call], files: frozenset[str], bac
     _backends.append(counting)
     try:
         with _listening(listener):
-            function = user_compile(fresh_callable(make), backend=counting, fullgraph=fullgraph)
+            function = listener.compile(fresh_callable(make), counting, fullgraph=fullgraph)
             for listener.call, call in enumerate(calls):
                 args, kwargs = clone_inputs(call)
                 try:
@@ -335,7 +349,8 @@ def _metrics(call: int) -> list[Compile]:
     frames: dict[str, Any] = {}
     for metric in dynamo_utils.get_compilation_metrics():
         # An attempt that ended at the recompile limit names no code: its number begins with that of the frame.
-        frame = str(getattr(metric, "compile_id", "")).strip("[]").partition("/")[0]
+        compile_id = str(getattr(metric, "compile_id", "")).strip("[]")
+        frame = compile_id.partition("/")[0]
         code = metric if metric.co_filename is not None else frames.get(frame)
         if code is None or getattr(metric, "is_runtime", False):
             continue
@@ -353,6 +368,8 @@ def _metrics(call: int) -> list[Compile]:
                 fail_reason=metric.fail_reason,
                 fail_file=metric.fail_user_frame_filename,
                 fail_line=metric.fail_user_frame_lineno,
+                compile_id=compile_id,
+                seconds=getattr(metric, "entire_frame_compile_time_s", None),
             )
         )
     return attempts

@@ -1,0 +1,85 @@
+"""The operation behind `dynalint explain`: everything that Dynamo makes of one target.
+
+Parts of the answer, in the order in which they are known; `files`, `inputs` and `problem` are those of `hearing`:
+
+    eager      a record of `witness`: which lines of the user's own files ran
+    calls      how many calls were made: `{"same", "batch"}`
+    run, flow  records of `witness` and of `graphs`, from a run that watches every line
+    timed      a record of `witness` and the flow of a run that only keeps the time, with the backend asked for
+    fullgraph  a record of `witness`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from . import loading, witness
+from .graphs import trace_flow
+from .hearing import ProblemError, Subject, code_names, subject_of, works
+from .records import encode
+from .variants import other_batch
+from .wire import Reply
+from .witness import Call, Maker
+
+_WARM = 5
+_BATCHES = 2
+
+
+@dataclass(frozen=True)
+class Calls:
+    """The calls to make: the first compiles, the `warm` ones are like it, and the rest have another batch size."""
+
+    calls: tuple[Call, ...]
+    warm: range
+
+    @property
+    def batch(self) -> int:
+        """How many calls have another batch size."""
+        return len(self.calls) - self.warm.stop
+
+
+def explain(request: Mapping[str, Any], reply: Reply) -> None:
+    """Answer one request: those of `hearing` without `spots` and `compare`, and `backend`."""
+    witness.hear_own_compiles()
+    loading.prepare(request["search"], request["overrides"])
+    try:
+        subject = subject_of(request, reply)
+        reply.part("inputs", subject.text)
+        _explain(subject, request, reply)
+    except ProblemError as problem:
+        reply.part("problem", {"phase": problem.phase, "failure": encode(problem.failure)})
+    finally:
+        reply.part("files", loading.imported_files(request["roots"]))
+
+
+def calls_of(make: Maker, call: Call) -> Calls:
+    """Return the calls that show the graphs, the way a call goes once they are compiled, and what recompiles."""
+    same = [call] * (1 + _WARM)
+    batch = other_batch(call)
+    others = [] if batch is None or not works(make, batch) else [batch] * _BATCHES
+    if others and witness.eager_run(make, [call, *others]).error is not None:
+        others = []
+    return Calls((*same, *others), range(1, len(same)))
+
+
+def _explain(subject: Subject, request: Mapping[str, Any], reply: Reply) -> None:
+    make, name, device = subject.make, request["target"]["qualname"], request["device"]
+    reply.stage(f"running {name} without the compiler")
+    own = code_names(frozenset(loading.imported_files(request["roots"])))
+    eager = witness.eager_run(make, [subject.call] * 2, own)
+    if eager.error is not None:
+        raise ProblemError("run", eager.error)
+    reply.part("eager", encode(replace(eager, lines={own[file]: lines for file, lines in eager.lines.items()})))
+    calls = calls_of(make, subject.call)
+    reply.part("calls", {"same": calls.warm.stop, "batch": calls.batch})
+    reply.stage(f"running {name} under torch.compile")
+    run, flow = trace_flow(make, calls.calls, own, calls.warm, "eager", device)
+    reply.part("run", encode(replace(run, traced={})))
+    reply.part("flow", encode(flow))
+    reply.stage(f"timing {name} under torch.compile")
+    run, flow = trace_flow(make, calls.calls, {}, calls.warm, request["backend"], device)
+    reply.part("timed", {"run": encode(run), "flow": encode(flow)})
+    reply.stage(f"running {name} with fullgraph=True")
+    reply.part("fullgraph", encode(witness.fullgraph_run(make, calls.calls)))

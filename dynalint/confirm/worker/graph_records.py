@@ -1,0 +1,82 @@
+"""What the worker tells of the graphs of one callable. As `records`, which says how these travel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Size:
+    """How many tensors, and how many bytes they take."""
+
+    tensors: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operator as one line of source asks for it, `count` times; `file` is the user's own, None where none is."""
+
+    name: str
+    count: int
+    file: str | None
+    line: int
+
+
+@dataclass(frozen=True)
+class Guards:
+    """What must hold for a graph to be used again: how many guards there are of each kind.
+
+    `conditions` are those that other inputs or another state may well fail, as Dynamo writes them.
+    """
+
+    kinds: dict[str, int]
+    conditions: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Graph:
+    """One graph, in the order in which they were compiled; `compile_id` is that of its frame's compile.
+
+    `lines` are the lines that Dynamo traced for it, by file. Sizes are those of its first run; parameters and buffers
+    of the model are no inputs.
+    """
+
+    compile_id: str
+    call: int
+    operations: tuple[Operation, ...]
+    lines: dict[str, tuple[int, ...]]
+    parameters: Size
+    inputs: Size
+    outputs: Size
+    guards: Guards
+
+
+@dataclass(frozen=True)
+class Step:
+    """One run of a graph in a call whose graphs had all been compiled.
+
+    `seconds` is the time in the graph, `wait` the time since the step before it ended, or since the call began: the
+    guards, and whatever ran in Python. `crossing` are tensors that this step or one before it made and that a graph
+    after it takes. Times are medians of several calls.
+    """
+
+    graph: int
+    seconds: float
+    wait: float
+    crossing: Size
+
+
+@dataclass(frozen=True)
+class Flow:
+    """The graphs of a callable and the order in which one call runs them.
+
+    `breaks` are the compile ids during which the breaks of the run happened, in their order. `rest` is the time from
+    the end of the last step to the end of the call, `calls` how many calls the times are medians of.
+    """
+
+    graphs: tuple[Graph, ...]
+    breaks: tuple[str, ...]
+    steps: tuple[Step, ...]
+    rest: float
+    calls: int

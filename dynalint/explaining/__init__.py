@@ -1,0 +1,9 @@
+"""Explaining one model or function: the graphs that Dynamo makes of it, where and why they split, what would help."""
+
+from __future__ import annotations
+
+from dynalint.explaining.ask import BACKENDS, NotExplainedError, explain
+from dynalint.explaining.model import Explanation
+from dynalint.explaining.target import find_target
+
+__all__ = ["BACKENDS", "Explanation", "NotExplainedError", "explain", "find_target"]

@@ -1,0 +1,67 @@
+"""Ask the worker about one target."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from dynalint.confirm import ConfirmOptions, Target, WorkerError
+from dynalint.confirm.client import Answer, Worker
+from dynalint.confirm.driver import request_for, worker_options
+from dynalint.confirm.testimony import Problem
+from dynalint.confirm.wording import problem_text
+from dynalint.confirm.worker import records
+from dynalint.confirm.worker.records import decode
+from dynalint.explaining.model import Explanation
+from dynalint.explaining.scribe import Scribe
+from dynalint.explaining.target import own_folder
+from dynalint.lint import Workspace
+
+BACKENDS = ("eager", "aot_eager", "inductor")
+
+
+class NotExplainedError(WorkerError):
+    """The target could not be run to the end; the text says why and what would help."""
+
+
+def explain(
+    target: Target,
+    options: ConfirmOptions,
+    workspace: Workspace,
+    backend: str = "eager",
+    on_stage: Callable[[str], None] | None = None,
+) -> Explanation:
+    """Run a target in the worker and return everything about its graphs.
+
+    Raises:
+        WorkerError: the interpreter cannot be run, no sandbox holds, or the target cannot be run.
+    """
+    target = replace(target, path=Path(os.path.realpath(target.path)))
+    options = replace(options, roots=(*options.roots, own_folder(target.path)))
+    with Worker(worker_options(options)) as worker:
+        torch = worker.hello.torch
+        if torch is None:
+            raise NotExplainedError(
+                f"torch is not installed for {options.python}; install it there, or set `python` to an interpreter that"
+                " has it."
+            )
+        answer = worker.ask("explaining:explain", {**request_for(target, options), "backend": backend}, on_stage)
+        python = worker.hello.python
+    problem = _problem(answer)
+    if problem is not None and "flow" not in answer.parts:
+        raise NotExplainedError(problem_text(problem, target, torch))
+    notes = () if problem is None else (problem_text(problem, target, torch),)
+    scribe = Scribe(answer.parts, options, workspace)
+    found = scribe.explanation(target, backend)
+    return replace(found, torch=torch.partition("+")[0], python=python, notes=(*found.notes, *notes))
+
+
+def _problem(answer: Answer) -> Problem | None:
+    raised = answer.parts.get("problem")
+    if raised is not None:
+        return Problem(raised["phase"], answer.stage, "done", {}, decode(records.Failure, raised["failure"]))
+    if not answer.done:
+        return Problem("process", answer.stage, answer.outcome, answer.ending, None)
+    return None

@@ -1,0 +1,132 @@
+"""The picture of an explanation, as data: the steps of one call with repeats folded, and the lines by graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dynalint.explaining.model import Explanation, Source, Step
+
+_LONGEST_PERIOD = 12
+_CONTEXT = 2
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """Steps that follow one another the same way `times` times; their times are means over all of them."""
+
+    steps: tuple[Step, ...]
+    times: int
+
+
+def folded(steps: Sequence[Step]) -> list[Step | Repeat]:
+    """Return the steps with every run of the same graphs, two times or more, as one item."""
+    items: list[Step | Repeat] = []
+    at = 0
+    while at < len(steps):
+        period, times = _longest_repeat(steps, at)
+        if times > 1:
+            items.append(Repeat(_mean(steps[at : at + period * times], period), times))
+            at += period * times
+        else:
+            items.append(steps[at])
+            at += 1
+    return items
+
+
+def _longest_repeat(steps: Sequence[Step], at: int) -> tuple[int, int]:
+    """Return the period and the number of times that covers the most steps from `at` on, the shortest period first."""
+    graphs = [(step.graph, step.ended_by) for step in steps]
+    best = (1, 1)
+    for period in range(1, min(_LONGEST_PERIOD, (len(steps) - at) // 2) + 1):
+        pattern = graphs[at : at + period]
+        times = 1
+        while graphs[at + period * times : at + period * (times + 1)] == pattern:
+            times += 1
+        if times > 1 and period * times > best[0] * best[1]:
+            best = (period, times)
+    return best
+
+
+def _mean(steps: Sequence[Step], period: int) -> tuple[Step, ...]:
+    rounds = [steps[at : at + period] for at in range(0, len(steps), period)]
+    return tuple(
+        replace(
+            alike[0],
+            seconds=sum(step.seconds for step in alike) / len(alike),
+            gap=sum(step.gap for step in alike) / len(alike),
+        )
+        for alike in zip(*rounds, strict=True)
+    )
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of source: the numbers of the graphs that it was traced for, and the indexes of the breaks on it.
+
+    `eager` tells that it ran and is part of no graph.
+    """
+
+    number: int
+    text: str
+    graphs: tuple[int, ...]
+    breaks: tuple[int, ...]
+    eager: bool
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """Lines of one file that belong together: a function with what is around it."""
+
+    path: str
+    lines: tuple[Line, ...]
+
+
+def excerpts(found: Explanation) -> list[Excerpt]:
+    """Return the functions that Dynamo traced or broke in, file by file, each line with its graphs and breaks."""
+    # Graphs that replace others are the same lines again.
+    first = {graph.number for graph in found.first_graphs}
+    return [part for source in found.sources for part in _of_file(found, source, first)]
+
+
+def _of_file(found: Explanation, source: Source, first: set[int]) -> list[Excerpt]:
+    graphs: dict[int, list[int]] = {}
+    for graph in found.graphs:
+        for number in graph.lines.get(source.path, ()) if graph.number in first else ():
+            graphs.setdefault(number, []).append(graph.number)
+    breaks: dict[int, list[int]] = {}
+    for index, one in enumerate(found.breaks):
+        if one.place.path == source.path:
+            breaks.setdefault(one.place.line, []).append(index)
+    touched = sorted({*graphs, *breaks, *source.ran})
+    shown: set[int] = set()
+    for number in touched:
+        around = [(last - start, start, last) for start, last, _ in source.functions if start <= number <= last]
+        _, start, last = max(around) if around else (0, number - _CONTEXT, number + _CONTEXT)
+        shown.update(range(max(start, 1), min(last, len(source.lines)) + 1))
+    parts: list[list[Line]] = []
+    for number in sorted(shown):
+        own = graphs.get(number, []) or _between(number, graphs, source.lines)
+        eager = number in source.ran and not own
+        line = Line(number, source.lines[number - 1], tuple(own), tuple(breaks.get(number, ())), eager)
+        if parts and parts[-1][-1].number >= number - 1:
+            parts[-1].append(line)
+        else:
+            parts.append([line])
+    return [Excerpt(source.path, tuple(part)) for part in parts]
+
+
+def _between(number: int, graphs: dict[int, list[int]], lines: Sequence[str]) -> list[int]:
+    """Return the graphs of a blank line or a comment within one graph, none for any other."""
+    text = lines[number - 1].strip()
+    if text and not text.startswith("#"):
+        return []
+
+    def neighbour(step: int) -> list[int]:
+        at = number + step
+        while 0 < at <= len(lines) and (not lines[at - 1].strip() or lines[at - 1].strip().startswith("#")):
+            at += step
+        return graphs.get(at, [])
+
+    before, after = neighbour(-1), neighbour(1)
+    return before if before == after else []

@@ -1,0 +1,286 @@
+"""Put the worker's answer about one target into the reader's terms: places, functions, dynalint's own rules."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from dynalint.config import Configuration
+from dynalint.confirm import ConfirmOptions, Target
+from dynalint.confirm.discoveries import CONSEQUENCES
+from dynalint.confirm.sources import Sources, functions_of
+from dynalint.confirm.verdicts import Court, Placed
+from dynalint.confirm.wording import break_text
+from dynalint.confirm.worker import graph_records as told
+from dynalint.confirm.worker import records
+from dynalint.confirm.worker.records import decode
+from dynalint.engine import open_workspace
+from dynalint.explaining.model import (
+    Break,
+    Eager,
+    Explanation,
+    Graph,
+    Operator,
+    Place,
+    Recompile,
+    Rule,
+    Source,
+    Step,
+)
+from dynalint.findings import Finding
+from dynalint.lint import Linter, Workspace
+from dynalint.rules import all_rules
+
+
+class Scribe:
+    """Writes the explanation for one answer."""
+
+    def __init__(self, parts: Mapping[str, Any], options: ConfirmOptions, workspace: Workspace) -> None:
+        self._parts = parts
+        self._options = options
+        self._workspace = workspace
+        self._sources = Sources({os.path.realpath(path): text for path, text in options.overrides.items()})
+        self._run = decode(records.Run, parts["run"])
+        self._flow = decode(told.Flow, parts["flow"])
+        self._compiles = {one.compile_id: one for one in self._run.compiles}
+        self._is_own = lru_cache(maxsize=None)(options.is_own)
+        self._same = int(parts["calls"]["same"])
+
+    def explanation(self, target: Target, backend: str) -> Explanation:
+        """Return everything that the answer tells; versions are for the caller to fill in."""
+        parts, flow = self._parts, self._flow
+        timed, notes = self._timed(backend)
+        breaks, ended = self._breaks()
+        graphs = tuple(self._graph(number, graph, timed) for number, graph in enumerate(flow.graphs))
+        fullgraph = parts.get("fullgraph")
+        error = decode(records.Run, fullgraph).error if fullgraph is not None else None
+        return Explanation(
+            target=target.name,
+            inputs=parts["inputs"],
+            torch="",
+            python="",
+            device=self._options.device,
+            backend=backend,
+            calls=(self._same, int(parts["calls"]["batch"])),
+            graphs=graphs,
+            breaks=breaks,
+            recompiles=tuple(self._recompiles()),
+            eager=tuple(self._eager()),
+            steps=tuple(_steps(timed, ended)),
+            lead=timed.steps[0].wait if timed.steps else 0.0,
+            timed_calls=timed.calls,
+            fullgraph=None
+            if error is None
+            else break_text(error)
+            if error.gb_type
+            else f"{error.type}: {error.message}",
+            error=None if self._run.error is None else f"{self._run.error.type}: {self._run.error.message}",
+            notes=notes,
+            sources=tuple(self._source(path) for path in self._shown_files(graphs, breaks)),
+        )
+
+    def _timed(self, backend: str) -> tuple[told.Flow, tuple[str, ...]]:
+        """Return the flow with the times; that of the watched run, without, where the two do not agree."""
+        timed = self._parts.get("timed")
+        if timed is None:
+            return replace(self._flow, steps=(), calls=0), ()
+        run, flow = decode(records.Run, timed["run"]), decode(told.Flow, timed["flow"])
+        if [graph.compile_id for graph in flow.graphs] != [graph.compile_id for graph in self._flow.graphs]:
+            note = (
+                f"Nothing is said of times: with the backend {backend} there are {len(flow.graphs)} graphs"
+                f" where the run that was watched had {len(self._flow.graphs)}."
+            )
+            return replace(self._flow, steps=(), calls=0), (note,)
+        self._compiles = {one.compile_id: one for one in run.compiles}
+        return flow, ()
+
+    def _place(self, file: str, line: int, column: int | None = None, end: int | None = None) -> Place:
+        path = os.path.realpath(file)
+        directory = Path(os.path.realpath(self._workspace.directory))
+        shown = Path(path).relative_to(directory).as_posix() if Path(path).is_relative_to(directory) else path
+        if column is None or end is None:
+            return Place(shown, line)
+        return Place(shown, line, *self._sources.character_columns(path, line, column, end))
+
+    def _function(self, file: str, line: int, name: str) -> str:
+        return self._sources.function_at(os.path.realpath(file), line) or name
+
+    def _graph(self, number: int, graph: told.Graph, timed: told.Flow) -> Graph:
+        compiled = self._compiles.get(graph.compile_id)
+        file, line, name = (compiled.file, compiled.line, compiled.function) if compiled is not None else ("", 0, "")
+        resumes = name.startswith("torch_dynamo_resume")
+        return Graph(
+            number=number + 1,
+            function=self._function(file, line, name),
+            place=self._place(file, line),
+            resumes=resumes,
+            call=graph.call + 1,
+            operators=tuple(
+                Operator(one.name, one.count, None if one.file is None else self._place(one.file, one.line))
+                for one in graph.operations
+            ),
+            lines={self._place(path, 1).path: lines for path, lines in graph.lines.items()},
+            parameters=graph.parameters,
+            inputs=graph.inputs,
+            outputs=graph.outputs,
+            guards=graph.guards,
+            seconds=compiled.seconds if compiled is not None and timed.calls else None,
+            replaces=compiled.recompile if compiled is not None else None,
+        )
+
+    def _breaks(self) -> tuple[tuple[Break, ...], dict[str, int]]:
+        """Return the places that break, each once, and for each compile that one ended its index."""
+        court = self._court()
+        numbers = {graph.compile_id: number for number, graph in enumerate(self._flow.graphs, 1)}
+        found: dict[tuple[str, int, str], Break] = {}
+        ended: dict[str, tuple[str, int, str]] = {}
+        heard = [replace(one, stack=_real(one.stack)) for one in self._run.breaks]
+        causes = {
+            (frame.file, frame.function)
+            for one in heard
+            if one.gb not in CONSEQUENCES and (frame := _frame(court, one))
+        }
+        for one, compile_id in zip(heard, self._flow.breaks, strict=True):
+            frame = _frame(court, one)
+            if frame is None:
+                continue
+            key = (frame.file, frame.line, one.gb_type or one.reason)
+            if key not in found:
+                consequence = one.gb in CONSEQUENCES and (frame.file, frame.function) in causes
+                found[key] = self._break(
+                    one, frame, _rule(court.attributed(one.stack, one.gb)), consequence=consequence
+                )
+            if compile_id in numbers:
+                ended[compile_id] = key
+            found[key] = self._with_effect(found[key], one.effect, compile_id, numbers)
+        order = {key: number for number, key in enumerate(found)}
+        return tuple(found.values()), {compile_id: order[key] for compile_id, key in ended.items()}
+
+    def _break(self, one: records.Break, frame: records.Frame, rule: Rule | None, *, consequence: bool) -> Break:
+        innermost = one.stack[-1]
+        return Break(
+            place=self._place(frame.file, frame.line, frame.column, frame.end_column),
+            function=self._function(frame.file, frame.line, frame.function),
+            inside="" if innermost == frame else innermost.function,
+            gb=one.gb,
+            type=one.gb_type,
+            reason=one.reason,
+            explanation=one.explanation,
+            hints=one.hints,
+            loses=(),
+            cuts_off=(),
+            ends=(),
+            consequence=consequence,
+            rule=rule,
+        )
+
+    def _with_effect(self, known: Break, effect: str, compile_id: str, numbers: Mapping[str, int]) -> Break:
+        """Return a break with what it did to one more frame."""
+        compiled = self._compiles.get(compile_id)
+        name = (
+            self._function(compiled.file, compiled.line, compiled.function) if compiled is not None else known.function
+        )
+        if effect == "frame":
+            return replace(known, loses=tuple(dict.fromkeys((*known.loses, name))))
+        if effect == "rest":
+            known = replace(known, cuts_off=tuple(dict.fromkeys((*known.cuts_off, name))))
+        number = numbers.get(compile_id)
+        return known if number is None else replace(known, ends=tuple(sorted({*known.ends, number})))
+
+    def _court(self) -> Court:
+        """Return dynalint's own findings on the files in which something breaks."""
+        files = {
+            frame.file
+            for one in self._run.breaks
+            for frame in _real(one.stack)
+            if self._is_own(frame.file) and Path(frame.file).is_file()
+        }
+        findings = _findings(
+            [Path(file) for file in sorted(files)], self._workspace.configuration, self._workspace.directory
+        )
+        placed = []
+        for finding in findings:
+            path = os.path.realpath(self._workspace.directory / finding.path)
+            # Advice may be a break that hangs on a condition, and it has broken here.
+            broken = replace(finding, category="graph-break") if finding.category == "advice" else finding
+            placed.append(Placed(broken, path, self._sources.spot(path, finding)))
+        return Court(placed, (), self._sources, self._is_own)
+
+    def _recompiles(self) -> list[Recompile]:
+        return [
+            Recompile(
+                function=self._function(one.file, one.line, one.function),
+                place=self._place(one.file, one.line),
+                call=one.call + 1,
+                batch=one.call >= self._same,
+                guard=str(one.recompile),
+            )
+            for one in self._run.recompiles
+        ]
+
+    def _eager(self) -> list[Eager]:
+        found = {}
+        for one in self._run.compiles:
+            if not one.guarded and one.fail_reason and self._is_own(os.path.realpath(one.file)):
+                reason = " ".join(one.fail_reason.split("\n\n")[0].split())
+                name = self._function(one.file, one.line, one.function)
+                found[one.file, one.line] = Eager(name, self._place(one.file, one.line), reason)
+        return list(found.values())
+
+    def _shown_files(self, graphs: Sequence[Graph], breaks: Sequence[Break]) -> list[str]:
+        """Return the user's own files in which something was traced or broke, the most traced first."""
+        count: dict[str, int] = {}
+        for graph in graphs:
+            for path, lines in graph.lines.items():
+                count[path] = count.get(path, 0) + len(lines)
+        for one in breaks:
+            count.setdefault(one.place.path, 0)
+        return sorted(count, key=lambda path: (-count[path], path))
+
+    def _source(self, shown: str) -> Source:
+        path = os.path.realpath(self._workspace.directory / shown)
+        lines = tuple(self._sources.lines(path))
+        ran = self._parts["eager"]["lines"].get(path, ())
+        return Source(shown, lines, frozenset(ran), tuple(functions_of("\n".join(lines))))
+
+
+def _steps(flow: told.Flow, ended: Mapping[str, int]) -> Iterator[Step]:
+    for at, step in enumerate(flow.steps):
+        last = at + 1 == len(flow.steps)
+        yield Step(
+            graph=step.graph + 1,
+            seconds=step.seconds,
+            crossing=step.crossing,
+            gap=flow.rest if last else flow.steps[at + 1].wait,
+            ended_by=ended.get(flow.graphs[step.graph].compile_id),
+            last=last,
+        )
+
+
+def _real(stack: Sequence[records.Frame]) -> tuple[records.Frame, ...]:
+    return tuple(replace(frame, file=os.path.realpath(frame.file)) for frame in stack)
+
+
+def _frame(court: Court, found: records.Break) -> records.Frame | None:
+    """Return where a break belongs: the user's own innermost line, else the innermost of all."""
+    return court.own_frame(found.stack) or (found.stack[-1] if found.stack else None)
+
+
+def _findings(files: list[Path], configuration: Configuration, directory: Path) -> list[Finding]:
+    if not files:
+        return []
+    workspace, _ = open_workspace(files, configuration, directory)
+    result = Linter(workspace, all_rules()).lint()
+    return [one.finding for one in (*result.linted, *result.silenced)]
+
+
+def _rule(placed: Sequence[Placed]) -> Rule | None:
+    if not placed:
+        return None
+    finding = placed[0].finding
+    fix = finding.fix.title if finding.fix is not None and finding.fixable else None
+    return Rule(finding.code, finding.name, finding.message, finding.help, fix)

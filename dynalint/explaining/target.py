@@ -1,0 +1,99 @@
+"""From what the user names to what can be run: "package.module:Class", "path/to/file.py:Class", "file.py::Class"."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from dynalint.analysis.project import package_root
+from dynalint.config import Configuration, nearest
+from dynalint.confirm import ConfirmOptions, Target
+from dynalint.confirming import confirm_options, targets
+from dynalint.engine import absolute, open_workspace
+from dynalint.errors import UsageError
+from dynalint.lint import Linter, Workspace
+from dynalint.rules import all_rules
+
+
+def find_target(text: str, configuration: Configuration, directory: Path) -> tuple[Target, ConfirmOptions, Workspace]:
+    """Return what `text` names, how to run it, and the workspace of its file.
+
+    A file alone names the one model or compiled function in it.
+
+    Raises:
+        UsageError: there is no such file or module, or it is not clear what is meant.
+        ConfigError: a configuration that cannot be used.
+    """
+    where, qualname = _split(text)
+    path = _file(where, configuration, directory)
+    workspace, _ = open_workspace([path], configuration, directory)
+    result = Linter(workspace, all_rules()).lint()
+    options = confirm_options(workspace, result.analysis.project.roots)
+    module = result.analysis.project.modules.get(path)
+    known = [target for target in targets(workspace, result) if target.path == path]
+    if module is not None:
+        order = {name: number for number, name in enumerate(module.bindings)}
+        known.sort(key=lambda target: order.get(target.qualname.split(".")[0], 0))
+    if not qualname:
+        return _only(text, known), options, workspace
+    name = qualname.split(".")[0]
+    if module is not None and name not in module.bindings and not module.stars:
+        hint = nearest(name, sorted(module.bindings)) or _listed(known)
+        raise UsageError(f'{workspace.shown(path)} has no "{qualname}"{hint}.')
+    return Target(path, module.name if module is not None else "", qualname), options, workspace
+
+
+def _split(text: str) -> tuple[str, str]:
+    """Return file or module, and the name in it, empty where none is given; a Windows drive is no file."""
+    for separator in ("::", ":"):
+        where, found, qualname = text.rpartition(separator)
+        if found and all(part.isidentifier() for part in qualname.split(".")):
+            return where, qualname
+    return text, ""
+
+
+def _file(where: str, configuration: Configuration, directory: Path) -> Path:
+    if where.endswith(".py") or "/" in where or "\\" in where:
+        path = absolute(Path(where), directory)
+        if not path.is_file():
+            raise UsageError(f"no such file: {where}")
+        return path
+    settings = configuration.for_directory(directory)
+    parts = where.split(".")
+    starts = dict.fromkeys(
+        [directory, directory / "src", settings.root, settings.root / "src", *map(Path, filter(None, sys.path))]
+    )
+    if all(part.isidentifier() for part in parts):
+        for start in starts:
+            for path in _candidates(start, parts):
+                if path.is_file():
+                    return absolute(path, directory)
+    raise UsageError(
+        f'no module "{where}" was found from here; name a file: dynalint explain path/to/{parts[-1]}.py:Name'
+    )
+
+
+def _candidates(start: Path, parts: list[str]) -> Iterator[Path]:
+    yield start.joinpath(*parts).with_suffix(".py")
+    yield start.joinpath(*parts, "__init__.py")
+
+
+def _only(text: str, known: list[Target]) -> Target:
+    if len(known) == 1:
+        return known[0]
+    if not known:
+        raise UsageError(f"{text} holds no nn.Module and nothing that torch.compile is applied to; name what to run.")
+    raise UsageError(f"{text} holds several things to explain{_listed(known)}.")
+
+
+def _listed(known: list[Target]) -> str:
+    names = [target.qualname for target in known[:8]]
+    more = f" and {len(known) - 8} more" if len(known) > 8 else ""
+    return f"; it has {', '.join(names)}{more}" if names else ""
+
+
+def own_folder(path: Path) -> Path:
+    """Return the package that a file is part of, or the file: the user's own code, wherever it stands."""
+    root, parts = package_root(path)
+    return root / parts[0] if (root / parts[0]).is_dir() else path

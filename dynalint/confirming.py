@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from dynalint.analysis.source import SourceFile, read_source
 from dynalint.catalogue import catalogue
 from dynalint.config import Settings
 from dynalint.confirm import ConfirmOptions, Target, WorkerError, confirm
+from dynalint.confirm.interpreter import find_interpreter
 from dynalint.findings import Finding
 from dynalint.fix import Linted
 from dynalint.fix.verify import WorkerVerifier
@@ -85,7 +85,7 @@ def confirm_options(workspace: Workspace, search: Iterable[Path]) -> ConfirmOpti
     settings = workspace.settings
     return ConfirmOptions(
         mode="always" if settings.confirm == "always" else "auto",
-        python=settings.python or Path(sys.executable),
+        python=settings.python or find_interpreter(settings.root),
         timeout=settings.timeout,
         memory=settings.memory * _MEBIBYTE,
         device=settings.device,

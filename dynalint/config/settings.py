@@ -131,7 +131,9 @@ class Settings:
     python: Path | None = field(
         default=None,
         metadata=_about(
-            v.interpreter, "The interpreter, with torch, that runs code; by default the one that runs dynalint."
+            v.interpreter,
+            "The interpreter, with torch, that runs code; by default that of the activated environment, the one that "
+            "runs dynalint, or that of .venv beside the configuration or above: the first that has torch.",
         ),
     )
     device: Literal["cpu", "cuda"] = field(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from dynalint.findings import CATEGORIES
 from dynalint.fix.imports import EditError
+from dynalint.graph_breaks import table
 from dynalint.rules import Rule
 from dynalint.testing.cases import Case
 from dynalint.testing.static import Study
@@ -201,10 +202,11 @@ def rule_faults(rule: Rule) -> list[str]:
 
 
 def _known_ids() -> set[str]:
+    """Return the ids of the installed torch and those of the release that dynalint's own table is of."""
     import torch._dynamo as dynamo
 
     registry = Path(str(dynamo.__file__)).with_name("graph_break_registry.json")
-    return set(json.loads(registry.read_text(encoding="utf-8")))
+    return {*json.loads(registry.read_text(encoding="utf-8")), *table()["breaks"]}
 
 
 def _diff(wanted: str, seen: str) -> str:

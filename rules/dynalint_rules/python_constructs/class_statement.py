@@ -67,7 +67,7 @@ class ClassStatement(Rule):
     code = "DYN705"
     name = "class-statement"
     summary = "a class that is defined in compiled code ends the graph"
-    gb = ("GB8977", "GB0156")
+    gb = ("GB8977", "GB0156", "GB0007")
     events = (ClassDefinition, Call)
     calls = frozenset({"dataclasses.make_dataclass", "types.new_class"})
 
@@ -127,6 +127,7 @@ class ClassStatement(Rule):
         ),
         Example(
             name="traced-makers",
+            torch=">=2.13",
             code=forward(
                 """
                 Pair = namedtuple("Pair", "first second")

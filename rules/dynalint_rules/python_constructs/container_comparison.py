@@ -62,7 +62,7 @@ class ContainerComparison(Rule):
     code = "DYN709"
     name = "container-comparison"
     summary = "comparing lists or tuples that hold tensors ends the graph"
-    gb = ("GB6622",)
+    gb = ("GB6622", "GB0170")
     events = (Operation,)
 
     def check(self, event: Event, project: Project) -> Iterable[Violation]:
@@ -124,6 +124,7 @@ class ContainerComparison(Rule):
         ),
         Example(
             name="tensors-themselves",
+            torch=">=2.13",
             code=forward(
                 """
                 h = self.fc(x)

@@ -71,7 +71,7 @@ class CopyCall(Rule):
     code = "DYN701"
     name = "copy-call"
     summary = "copying by the `copy` module ends the graph"
-    gb = ("GB0007", "GB4198", "GB0208", "GB0156", "GB0008", "GB0088")
+    gb = ("GB0007", "GB4198", "GB0208", "GB0156", "GB0008", "GB0088", "GB0179")
     events = (Call,)
     calls = frozenset({"copy.copy", "copy.deepcopy"})
 
@@ -190,6 +190,7 @@ class CopyCall(Rule):
         ),
         Example(
             name="plain-data",
+            torch=">=2.13",
             code=forward(
                 """
                 sizes = copy.deepcopy(self.sizes)
@@ -205,6 +206,7 @@ class CopyCall(Rule):
         ),
         Example(
             name="object",
+            torch=">=2.13",
             code=forward(
                 """
                 settings = copy.copy(Settings())

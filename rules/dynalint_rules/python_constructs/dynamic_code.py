@@ -160,6 +160,7 @@ class DynamicCode(Rule):
         ),
         Example(
             name="what-is-traced",
+            torch=">=2.13",
             code=forward(
                 """
                 import math  # DYN010

@@ -66,7 +66,7 @@ class ExitStackCall(Rule):
     code = "DYN714"
     name = "exit-stack"
     summary = "entering torch's context managers on an `ExitStack` ends the graph"
-    gb = ("GB0007", "GB0147", "GB0156", "GB0467", "GB0066")
+    gb = ("GB0007", "GB0147", "GB0156", "GB0467", "GB0066", "GB0092")
     events = (Call,)
     calls = frozenset({"contextlib.ExitStack.enter_context"})
 

@@ -63,7 +63,7 @@ class FunctionAttribute(Rule):
     code = "DYN716"
     name = "function-attribute"
     summary = "setting an attribute of a function ends the graph"
-    gb = ("GB0467",)
+    gb = ("GB0467", "GB0059")
     events = (Write, Call)
     calls = frozenset({"function.*", "builtins.setattr"})
 

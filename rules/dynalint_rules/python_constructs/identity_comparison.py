@@ -68,7 +68,7 @@ class IdentityComparison(Rule):
     code = "DYN713"
     name = "identity-comparison"
     summary = "comparing tensors by `id` ends the graph or compiles again for each tensor"
-    gb = ("GB9316",)
+    gb = ("GB9316", "GB0141")
     events = (Call,)
     calls = frozenset({"builtins.id"})
 
@@ -152,6 +152,7 @@ class IdentityComparison(Rule):
         ),
         Example(
             name="identity-itself",
+            torch=">=2.13",
             code=forward(
                 """
                 h = self.fc(x)

@@ -71,7 +71,7 @@ class KeptIterator(Rule):
     code = "DYN710"
     name = "kept-iterator"
     summary = "going on with an iterator that outlives the call ends the graph"
-    gb = ("GB4347", "GB0811")
+    gb = ("GB4347", "GB0811", "GB0156", "GB0253")
     events = (Call, Iteration)
     calls = frozenset({"builtins.next"})
 
@@ -93,6 +93,7 @@ class KeptIterator(Rule):
                 event.node,
                 f"each call is compiled anew for the number that `{home.name}` has come to",
                 category="recompile",
+                torch=">=2.13" if kind.type == "count" else "",
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
@@ -196,6 +197,7 @@ class KeptIterator(Rule):
         ),
         Example(
             name="count",
+            torch=">=2.13",
             code=forward(
                 """
                 h = self.fc(x)

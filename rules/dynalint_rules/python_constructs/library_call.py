@@ -249,6 +249,7 @@ class LibraryCall(Rule):
         ),
         Example(
             name="what-is-traced",
+            torch=">=2.13",
             code=forward(
                 """
                 pairs = list(itertools.combinations([1, 2, 3], 2)) + list(itertools.permutations([1, 2]))

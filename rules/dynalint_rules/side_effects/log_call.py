@@ -70,7 +70,7 @@ class LogCall(Rule):
     code = "DYN402"
     name = "log-call"
     summary = "a call of a logger ends the graph, whatever its level"
-    gb = ("GB0291", "GB4841", "GB6215", "GB0156")
+    gb = ("GB0291", "GB4841", "GB6215", "GB0156", "GB0023")
     events = (Call,)
     calls = frozenset(
         {f"{_LOGGER}*", "logging.getLogger", "logging.basicConfig", *(f"logging.{name}" for name in _LEVELS)}

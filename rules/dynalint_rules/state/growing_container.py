@@ -101,6 +101,7 @@ class GrowingContainer(Rule):
                 event.statement,
                 f"{shown} outlives the call and grows with every call: Dynamo compiles anew for each length",
                 help="Return what is added and collect it outside of the compiled code.",
+                torch=">=2.13" if _is_numbered(event.statement) else "",
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
@@ -247,6 +248,7 @@ class GrowingContainer(Rule):
         ),
         Example(
             name="numbered-items",
+            torch=">=2.13",
             code=forward(
                 """
                 self.log[len(self.log)] = x.shape[0]  # DYN503
@@ -492,6 +494,17 @@ def _differs(key: ast.expr, name: str) -> bool:
     if not isinstance(key, ast.Call) or not isinstance(key.func, ast.Name):
         return False
     return key.func.id == "id" or (key.func.id == "len" and mentions(key, name))
+
+
+def _is_numbered(statement: ast.AST) -> bool:
+    """Whether an item is stored under the number of those before it, for which torch 2.11 compiles once."""
+    return (
+        isinstance(statement, ast.Assign)
+        and isinstance(target := statement.targets[0], ast.Subscript)
+        and isinstance(key := target.slice, ast.Call)
+        and isinstance(key.func, ast.Name)
+        and key.func.id == "len"
+    )
 
 
 def _is_prolonged(event: StateChange) -> bool:

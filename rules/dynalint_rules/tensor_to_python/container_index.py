@@ -58,7 +58,7 @@ class ListIndexedByTensor(Rule):
     code = "DYN206"
     name = "list-indexed-by-tensor"
     summary = "a list, tuple or string indexed by a tensor reads the tensor and ends the graph"
-    gb = ("GB0124", "GB4880")
+    gb = ("GB0124", "GB4880", "GB0070", "GB0218", "GB7596")
     events = (Subscript,)
 
     def check(self, event: Event, project: Project) -> Iterable[Violation]:

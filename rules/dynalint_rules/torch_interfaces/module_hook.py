@@ -70,7 +70,7 @@ class ModuleHook(Rule):
     code = "DYN612"
     name = "module-hook"
     summary = "a hook on a backward pass, or one registered while the model runs, ends the graph"
-    gb = ("GB0083", "GB0104", "GB0467", "GB0067")
+    gb = ("GB0083", "GB0104", "GB0467", "GB0067", "GB0059")
     events = (Call,)
     calls = frozenset({HOOKED, "Tensor.register_hook", *(f"torch.nn.Module.register_{name}" for name in _REGISTERING)})
 

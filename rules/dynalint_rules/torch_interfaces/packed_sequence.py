@@ -67,6 +67,8 @@ class PackedSequence(Rule):
                 event.node,
                 f"Dynamo does not trace `{event.callee.rpartition('.')[2]}()`, so the graph ends there",
                 help="keep the padded tensor and a mask, or pack outside of the compiled part",
+                # What was packed before the graph ended is an input of the next one, which 2.11 unpacks.
+                torch=">=2.13" if event.callee.endswith("pad_packed_sequence") else "",
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
@@ -91,6 +93,7 @@ class PackedSequence(Rule):
         ),
         Example(
             name="pack-and-pad",
+            torch=">=2.13",
             code=forward("""
                 h = self.fc(x)
                 packed = nn.utils.rnn.pack_sequence([h, h[:2]])  # DYN602

@@ -55,7 +55,7 @@ class ScriptedModule(Rule):
     code = "DYN605"
     name = "scripted-module"
     summary = "a call of a module that TorchScript has taken over ends the graph"
-    gb = ("GB4695", "GB0008")
+    gb = ("GB4695", "GB0008", "GB0357")
     events = (Call,)
     calls = frozenset({"torch.jit.ScriptModule.__call__", "torch.jit.ScriptModule.forward"})
 

@@ -58,7 +58,7 @@ class TensorIdentity(Rule):
     code = "DYN609"
     name = "tensor-identity"
     summary = "asking for the address or the history of a tensor ends the graph"
-    gb = ("GB5976", "GB0104")
+    gb = ("GB5976", "GB0104", "GB0023")
     events = (Call, Read)
     calls = frozenset({"Tensor.data_ptr", "Tensor.grad_fn"})
 

@@ -14,14 +14,14 @@ from dynalint.errors import DynalintError, UsageError
 _EPILOG = """\b
 Examples:
   dynalint explain model.py::Transformer
-  dynalint explain package.model:Transformer --output-format json
+  dynalint explain package.model:Transformer --output-format html -o graphs.html
   dynalint explain model.py --backend inductor --device cuda
 """
 
 
 @click.command(epilog=_EPILOG)
 @click.argument("target")
-@click.option("--output-format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--output-format", "form", type=click.Choice(["text", "json", "html"]), default="text", show_default=True)
 @click.option(
     "-o",
     "--output-file",
@@ -79,6 +79,8 @@ def _rendered(explanation: Any, form: str, style: Any, *, verbose: bool) -> str:
         import json
 
         return json.dumps(explanation.to_json(), indent=2) + "\n"
-    from dynalint.explaining import text
+    from dynalint.explaining import html, text
 
+    if form == "html":
+        return html.render(explanation)
     return text.render(explanation, style, verbose=verbose)

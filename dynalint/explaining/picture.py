@@ -106,7 +106,7 @@ def _of_file(found: Explanation, source: Source, first: set[int]) -> list[Excerp
         shown.update(range(max(start, 1), min(last, len(source.lines)) + 1))
     parts: list[list[Line]] = []
     for number in sorted(shown):
-        own = graphs.get(number, []) or _between(number, graphs, source.lines)
+        own = graphs.get(number) or _between(number, graphs, source.lines)
         eager = number in source.ran and not own
         line = Line(number, source.lines[number - 1], tuple(own), tuple(breaks.get(number, ())), eager)
         if parts and parts[-1][-1].number >= number - 1:
@@ -128,5 +128,5 @@ def _between(number: int, graphs: dict[int, list[int]], lines: Sequence[str]) ->
             at += step
         return graphs.get(at, [])
 
-    before, after = neighbour(-1), neighbour(1)
-    return before if before == after else []
+    after = neighbour(1)
+    return [graph for graph in neighbour(-1) if graph in after]

@@ -149,8 +149,8 @@ class _Writer:
         for hint in words.hints(one):
             yield from self._wrapped(f"Hint: {visible(hint)}", 5, 2)
         if one.rule is not None:
-            fix = f" Fix: {one.rule.fix}." if one.rule.fix else ""
-            yield from self._wrapped(f"{one.rule.code} {one.rule.name}: {visible(one.rule.help)}{visible(fix)}", 5, 2)
+            rule = f"{one.rule.code} {one.rule.name}: {words.remedy(one.rule)}"
+            yield from self._wrapped(visible(rule), 5, 2)
 
     def _recompiles(self) -> Iterator[str]:
         if not self._found.recompiles:

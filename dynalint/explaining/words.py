@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dynalint.confirm.wording import helpful_hints
 from dynalint.confirm.worker.graph_records import Size
-from dynalint.explaining.model import Break, Explanation, Step
+from dynalint.explaining.model import Break, Explanation, Rule, Step
 
 
 def count(number: int, noun: str) -> str:
@@ -53,9 +53,9 @@ def timing(found: Explanation) -> str:
         return ""
     engine = {
         "eager": "Graphs were run operator by operator (backend eager), and compile times are Dynamo's own, without "
-        "code generation; --backend inductor has both.",
+        "code generation; `--backend inductor` has both.",
         "aot_eager": "Graphs were run operator by operator (backend aot_eager); compile times are without code "
-        "generation; --backend inductor has both.",
+        "generation; `--backend inductor` has both.",
         "inductor": "Compile times are those of Dynamo, AOTAutograd and Inductor together.",
     }[found.backend]
     return f"Times in a call are medians of {count(found.timed_calls, 'call')} after everything was compiled. {engine}"
@@ -81,3 +81,13 @@ def effect(found: Break) -> str:
 def hints(found: Break) -> list[str]:
     """Return the hints of Dynamo's that say something about this very break."""
     return helpful_hints(found.hints)
+
+
+def remedy(rule: Rule) -> str:
+    """Return what a rule of dynalint's says is to be done, and whether `dynalint fix` does it."""
+    help_text = rule.help[:1].upper() + rule.help[1:]
+    if help_text and not help_text.endswith((".", "!", "?")):
+        help_text = f"{help_text}."
+    if rule.fix is None:
+        return help_text
+    return f"{help_text} `dynalint fix`" + (" does so." if rule.fix.rstrip(".") in help_text else f": {rule.fix}.")

@@ -15,7 +15,7 @@ from dynalint.analysis.events import Call, InplaceChange, Ordering
 from dynalint.analysis.externals import certain_flags, external_call, torch_call
 from dynalint.analysis.frame import Frame
 from dynalint.analysis.functions import call_function
-from dynalint.analysis.hooks import note_hook
+from dynalint.analysis.hooks import hooks_of, note_hook
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join
 from dynalint.analysis.members import member
 from dynalint.analysis.usage import note_arguments
@@ -38,12 +38,16 @@ def _call(frame: Frame, node: ast.Call) -> Kind:
     """Return the kind of a call, following it into the project."""
     callee = _reducing_method(frame, node.func) or evaluate(frame, node.func)
     args, keywords, starred = _arguments(frame, node)
-    note_hook(frame, node)
+    note_hook(frame, node, args)
     if isinstance(callee, k.External | k.Object | k.Method) and args:
         note_arguments(frame, node, callee, args)
     if isinstance(callee, k.Unknown) and isinstance(node.func, ast.Attribute) and node.func.attr in _MEASURING:
         return k.SIZE if args or node.func.attr != "size" else k.SHAPE  # of whatever it is asked
-    return apply(frame, callee, args, keywords, node, starred=starred)
+    result = apply(frame, callee, args, keywords, node, starred=starred)
+    if frame.interpreter.hooks:
+        for hook, given in hooks_of(frame, node, args, result):
+            result = join(result, k.without(apply(frame, hook, given, {}, None, starred=False), "none"))
+    return result
 
 
 def _reducing_method(frame: Frame, node: ast.expr) -> Kind | None:

@@ -11,7 +11,6 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.build import bind_imports
 from dynalint.analysis.events import CompilerUse, Position
 from dynalint.analysis.index import FunctionInfo, Import, ModuleInfo, walk_function
-from dynalint.analysis.region import module_body
 
 if TYPE_CHECKING:
     from dynalint.analysis.interpreter import Interpreter
@@ -28,7 +27,7 @@ def compiler_uses(project: Project, interpreter: Interpreter) -> Iterator[Compil
         if not project.is_checked(module.file) or "torch" not in text or not _SPELLED.search(text):
             continue
         aliases = _aliases(module)
-        for function in (*module.functions, module_body(interpreter, module)):
+        for function in (*module.functions, module.top):
             own = _text(function)
             if _SPELLED.search(own) or any(alias in own for alias in aliases):
                 yield from _uses(project, interpreter, function)

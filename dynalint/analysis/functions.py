@@ -48,6 +48,8 @@ def call_function(
         returns = getattr(function.node, "returns", None)
         return UNKNOWN if returns is None else annotation_kind(interpreter, returns, function.module)
     params = _bind(frame, function, callee.receiver, args, keywords, starred)
+    if frame.function in interpreter.scripts:
+        params = {name: k.as_input(kind) for name, kind in params.items()}
     context = interpreter.context_for(function, params)
     if frame.context is not None:
         frame.context.callees[context] = None

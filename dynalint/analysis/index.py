@@ -179,6 +179,17 @@ class ModuleInfo:
         """The lines that may assign to an attribute, in order."""
         return sorted({self.file.position(match.start())[0] for match in _STORE.finditer(self.file.text)})
 
+    @cached_property
+    def top(self) -> FunctionInfo:
+        """The top level as a function of no parameters; definitions stay bindings of the module."""
+        body = self.tree.body
+        kept = [node for node in body if not isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef)]
+        arguments = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
+        node = ast.FunctionDef(name="<module>", args=arguments, body=kept, decorator_list=[], lineno=1, col_offset=0)
+        node.end_lineno = max((getattr(child, "end_lineno", 1) or 1 for child in body), default=1)
+        node.end_col_offset = 0
+        return FunctionInfo(node.name, node.name, node, self)
+
     @property
     def tree(self) -> ast.Module:
         """The syntax tree; only modules that parse are indexed."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 import builtins
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -53,7 +53,9 @@ class Interpreter:
         self.watched = watched
         self.failures: list[Failure] = []
         self.compiled: dict[Kind, None] = {}
+        self.scripts: set[FunctionInfo | None] = set()
         self.hooked: set[tuple[ClassInfo, str]] = set()
+        self.hooks: dict[tuple[ClassInfo, str], dict[tuple[str, Kind], None]] = {}
         self.contexts: dict[FunctionInfo, list[Context]] = {}
         self._evidence: dict[FunctionInfo, set[str]] = {}
         self._queue: deque[Context] = deque()
@@ -85,6 +87,11 @@ class Interpreter:
             if function not in self.contexts:
                 self.default_context(function)
                 self.settle()
+
+    def run_scripts(self, functions: Collection[FunctionInfo]) -> None:
+        """Interpret functions that run in eager code and call what is compiled."""
+        self.scripts.update(functions)
+        self.run(functions)
 
     def call_from_outside(self, function: FunctionInfo, receiver: Kind | None) -> None:
         """Interpret a function as called on `receiver` by code that is not there to see."""
@@ -410,8 +417,10 @@ class Interpreter:
         for context in self.contexts.get(function, ()):
             frame = self._frame(context)
             frame.context = Context(function, context.params)
-            frame.record = recorded
+            frame.record = {}
             self._run_body(frame)
+            for node, kind in frame.record.items():
+                recorded[node] = _either_caller(recorded.get(node, NOTHING), kind)
         self._queue.clear()
         return recorded
 

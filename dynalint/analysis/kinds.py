@@ -381,6 +381,21 @@ def widened(kind: Kind) -> Kind:
     return kind
 
 
+def as_input(kind: Kind) -> Kind:
+    """Return what compiled code gets of a value that eager code made: tracing knows the elements of no tensor in it."""
+    if isinstance(kind, Tensor):
+        return replace(kind, foreseen=False) if kind.foreseen else kind
+    if isinstance(kind, Union):
+        return join_all([as_input(member) for member in kind.alternatives])
+    if isinstance(kind, Sequence):
+        items = None if kind.items is None else tuple(as_input(item) for item in kind.items)
+        return replace(kind, element=as_input(kind.element), items=items)
+    if isinstance(kind, Dictionary):
+        pairs = tuple((key, as_input(item)) for key, item in kind.items)
+        return replace(kind, value=as_input(kind.value), items=pairs)
+    return kind
+
+
 def only_tensor(kind: Kind) -> Tensor | None:
     """Return the tensor that `kind` certainly is (None in an alternative apart), or None.
 

@@ -43,7 +43,8 @@ def find_roots(project: Project, interpreter: Interpreter, roots: str | Sequence
         for module in modules:
             for function in _named(module, named):
                 found[function] = None
-    for function in _compiled_by_calls(interpreter, modules):
+    _run_compiling(interpreter, modules)
+    for function in compiled_by_calls(interpreter):
         found[function] = None
     # Models stand below the layers they are made of: from the end, callers come before what they call.
     return list(reversed(list(found)))
@@ -78,13 +79,17 @@ def _named(module: ModuleInfo, names: set[str]) -> Iterable[FunctionInfo]:
             yield function
 
 
-def _compiled_by_calls(interpreter: Interpreter, modules: list[ModuleInfo]) -> list[FunctionInfo]:
-    """Interpret the code that calls `torch.compile(...)` or `model.compile()` and return what it compiles."""
+def _run_compiling(interpreter: Interpreter, modules: list[ModuleInfo]) -> None:
+    """Interpret the code that calls `torch.compile(...)` or `model.compile()`."""
     for module in modules:
         lines = _compiling_lines(module)
-        for function in [*module.functions, module_body(interpreter, module)] if lines else []:
+        for function in [*module.functions, module.top] if lines else []:
             if any(function.node.lineno <= line <= (function.node.end_lineno or 0) for line in lines):
-                interpreter.run([function])
+                interpreter.run_scripts([function])
+
+
+def compiled_by_calls(interpreter: Interpreter) -> list[FunctionInfo]:
+    """Return what the code that was interpreted so far compiles."""
     found: dict[FunctionInfo, None] = {}
     for kind in list(interpreter.compiled):
         for one in kind.members:
@@ -106,16 +111,38 @@ def run_inherited(project: Project, interpreter: Interpreter, roots: Sequence[Fu
             interpreter.call_from_outside(forward, k.Instance(cls))
 
 
-def module_body(interpreter: Interpreter, module: ModuleInfo) -> FunctionInfo:
-    """Return the top level of a module as a function of no parameters."""
-    tree = module.tree
-    arguments = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
-    # Definitions stay bindings of the module; only what runs is left.
-    kept = [node for node in tree.body if not isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef)]
-    node = ast.FunctionDef(name="<module>", args=arguments, body=kept, decorator_list=[], lineno=1, col_offset=0)
-    node.end_lineno = max((getattr(child, "end_lineno", 1) or 1 for child in tree.body), default=1)
-    node.end_col_offset = 0
-    return interpreter.function_of(node, module, None)
+def run_scripts(project: Project, interpreter: Interpreter) -> None:
+    """Interpret scripts and tests: what they call compiled code with tells the kinds of its parameters.
+
+    They come last, so that a class is not taken for what the one constructor call of a test makes of it.
+    """
+    for path in sorted(project.modules):
+        module = project.modules[path]
+        if project.is_checked(module.file):
+            tests = [function for function in module.functions if function.parent is None and _is_test(function)]
+            interpreter.run_scripts([*tests, *([module.top] if _is_script(module) else [])])
+
+
+def _is_test(function: FunctionInfo) -> bool:
+    """Whether a runner of tests, or an entry point that a package declares, calls a function."""
+    return function.name.startswith("test") or function.name == "main"
+
+
+def _is_script(module: ModuleInfo) -> bool:
+    """Whether the top level of a module does more than define."""
+    for node in module.tree.body:
+        if isinstance(node, ast.For | ast.While | ast.With):
+            return True
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            return True
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            callee = node.value.func
+            binding = module.bindings.get(callee.id) if isinstance(callee, ast.Name) else None
+            if isinstance(binding, FunctionInfo | list):
+                return True
+        if isinstance(node, ast.If) and "__name__" in ast.unparse(node.test):
+            return True
+    return False
 
 
 def _compiling_lines(module: ModuleInfo) -> list[int]:

@@ -17,7 +17,7 @@ from dynalint.analysis.frame import Context
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.interpreter import Interpreter
 from dynalint.analysis.project import Project
-from dynalint.analysis.region import find_roots, mark_region, run_inherited
+from dynalint.analysis.region import compiled_by_calls, find_roots, mark_region, run_inherited, run_scripts
 
 T = TypeVar("T")
 
@@ -75,6 +75,10 @@ def _analyze(
     roots = find_roots(project, interpreter, options.roots)
     interpreter.run(roots)
     run_inherited(project, interpreter, roots)
+    run_scripts(project, interpreter)
+    compiled = [function for function in compiled_by_calls(interpreter) if function not in roots]
+    interpreter.run(compiled)
+    roots += compiled
     contexts = mark_region(interpreter, roots)
     functions = list(dict.fromkeys(context.function for context in contexts))
     events = _in_order(project, [*_events(project, contexts, set(roots)), *compiler_uses(project, interpreter)])

@@ -320,9 +320,18 @@ def _may_name(function: FunctionInfo, event: Change | InplaceChange, sort: type[
         return function is own
     if sort is ast.Name:
         return function.module is own.module or isinstance(function.module.bindings.get(state_name(event)), Import)
-    if function.owner is None or own.owner is None:
+    owner, other = _class_around(function), _class_around(own)
+    if owner is None or other is None:
         return function.module is own.module
-    return related(function.owner, own.owner, project)
+    return related(owner, other, project)
+
+
+def _class_around(function: FunctionInfo) -> ClassInfo | None:
+    """The class in a method of which a function stands, or which it is a method of."""
+    around: FunctionInfo | None = function
+    while around is not None and around.owner is None:
+        around = around.parent
+    return None if around is None else around.owner
 
 
 def _sets(statement: ast.stmt, name: str, sort: type[ast.expr]) -> bool:

@@ -29,10 +29,11 @@ class GrowingContainer(Rule):
 
     ## What it flags
 
-    `append`, `extend`, `insert` and `+=` on a list or deque that is there before and after the call: an attribute of a
-    module, a class attribute, a module global, a variable of the enclosing function, a mutable default argument. Also
-    a dict that gets a tensor, the `id` of an object or its own length as a key, and a list, tuple or text that is
-    replaced by itself plus something (`self.names = self.names + [name]`).
+    `append`, `extend`, `insert` and `+=` in compiled code, or in a forward hook that it runs, on a list or deque that
+    is there before and after the call: an attribute of a module, a class attribute, a module global, a variable of the
+    enclosing function, a mutable default argument. Also a dict that gets a tensor, the `id` of an object or its own
+    length as a key, and a list, tuple or text that is replaced by itself plus something
+    (`self.names = self.names + [name]`).
 
     Not flagged is what settles: a local container, one that the same call has made, one that is shortened or emptied
     anywhere in the compiled code, one that is only added to while it is short or lacks a key, items stored under a key
@@ -66,7 +67,7 @@ class GrowingContainer(Rule):
     ## How it is rewritten
 
     It is not. What the container is for decides: results belong into the return value, where the caller appends them;
-    records of a run belong into a hook or around the compiled call; a cache of tensors belongs into a buffer of fixed
+    records of a run belong around the compiled call; a cache of tensors belongs into a buffer of fixed
     size. Guarding the line with `torch.compiler.is_compiling()` would record nothing in compiled code.
 
     ## When the rewrite is not exact
@@ -124,6 +125,59 @@ class GrowingContainer(Rule):
                 init="self.fc = nn.Linear(8, 8)\nself.features = []",
             ),
             declined="only you can tell",
+        ),
+        Example(
+            name="kept-by-a-forward-hook",
+            code=forward(
+                "return self.fc(x) * 2",
+                init="""
+                self.fc = nn.Linear(8, 8)
+                self.kept = []
+                self.fc.register_forward_hook(lambda module, args, out: self.kept.append(out.detach()))  # DYN503
+                """,
+            ),
+        ),
+        Example(
+            name="kept-by-a-method",
+            code="""
+                import torch
+                from torch import nn
+
+
+                class Model(nn.Module):
+                    def __init__(self):
+                        super().__init__()
+                        self.fc = nn.Linear(8, 8)
+                        self.kept = []
+                        self.fc.register_forward_pre_hook(self.keep)
+
+                    def keep(self, module, args):
+                        self.kept.append(args[0])  # DYN503
+
+                    def forward(self, x):
+                        return self.fc(x) * 2
+            """,
+        ),
+        Example(
+            name="replaced-by-a-hook",
+            code="""
+                import torch
+                from torch import nn
+
+
+                class Model(nn.Module):
+                    def __init__(self):
+                        super().__init__()
+                        self.fc = nn.Linear(8, 8)
+                        self.kept = []
+                        self.fc.register_forward_hook(self.keep)
+
+                    def keep(self, module, args, out):
+                        self.kept = [out.detach()]
+
+                    def forward(self, x):
+                        return self.fc(x) * 2
+            """,
         ),
         Example(
             name="plus-equals",

@@ -16,9 +16,10 @@ class TensorIdentity(Rule):
     """Ask a tensor where its memory is or how it came about, in code that is compiled.
 
     ## What it flags
-    `a.data_ptr() == b.data_ptr()` in any comparison with the address of another tensor, and `t.grad_fn` of a tensor
-    that the function computes. Not flagged: `t.requires_grad`, `t.is_leaf`, `t.grad`, `t is u` and `t.data_ptr()` that
-    is only handed on, which are traced.
+    `a.data_ptr() == b.data_ptr()`, and any comparison of the address of a tensor with something else, such as
+    `a.data_ptr() == 0`; and `t.grad_fn` of a tensor that the function computes. Not flagged: `t.requires_grad`,
+    `t.is_leaf`, `t.grad`, `t is u`, an address compared with itself, and `t.data_ptr()` that is only handed on, which
+    are traced.
 
     ## Why
     While a graph is traced its tensors have no memory and no nodes of a backward graph, so there is no answer. A
@@ -74,7 +75,7 @@ class TensorIdentity(Rule):
             )
         elif isinstance(event, Call):
             parent = project.parents(event.function).get(event.node)
-            if isinstance(parent, ast.Compare) and parent.left is event.node and _compares_two(parent):
+            if isinstance(parent, ast.Compare) and _addresses(parent)[0] is event.node and _compares_two(parent):
                 yield Violation(
                     parent,
                     "tensors have no addresses while a graph is traced, so the graph ends at this comparison",
@@ -116,6 +117,25 @@ class TensorIdentity(Rule):
             inputs="[(torch.randn(4, 8), torch.randn(4, 8), torch.randn(4, 8))]",
         ),
         Example(
+            name="address-and-number",
+            code=forward("""
+                h = self.fc(x)
+                if 0 == x.data_ptr():  # DYN609
+                    return h
+                return h * 2
+            """),
+        ),
+        Example(
+            name="address-among-addresses",
+            code=forward(
+                """
+                h = self.fc(x)
+                return h * 2 if x.data_ptr() in self.seen else h
+                """,
+                init="self.fc = nn.Linear(8, 8)\nself.seen = {1, 2}",
+            ),
+        ),
+        Example(
             name="history",
             code=forward("""
                 h = self.fc(x)
@@ -149,8 +169,15 @@ def _is_computed(event: Read) -> bool:
     return isinstance(owner, ast.Name) and owner.id not in named
 
 
-def _compares_two(node: ast.Compare) -> bool:
-    """Whether every side of a comparison is the address of a tensor, and not twice that of the same."""
+def _addresses(node: ast.Compare) -> list[ast.Call]:
+    """The sides of a comparison that ask for an address."""
     sides = [node.left, *node.comparators]
-    owners = [one.func.value for one in sides if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute)]
-    return len(owners) == len(sides) and len({ast.dump(owner) for owner in owners}) > 1
+    calls = [one for one in sides if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute)]
+    return [one for one in calls if isinstance(one.func, ast.Attribute) and one.func.attr == "data_ptr"]
+
+
+def _compares_two(node: ast.Compare) -> bool:
+    """Whether `==` or `!=` compares an address with something else than the address of the same tensor."""
+    if not all(isinstance(one, ast.Eq | ast.NotEq) for one in node.ops):
+        return False
+    return len({ast.dump(side) for side in [node.left, *node.comparators]}) > 1

@@ -1,0 +1,128 @@
+"""What scripts and tests tell of the parameters of compiled code by how they call it."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from dynalint.analysis import AnalysisOptions, analyze
+from dynalint.analysis.events import Branch, Subscript
+from dynalint.analysis.kinds import Tensor, only_tensor
+
+MODEL = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def forward(self, x, flag):
+        if flag:
+            return x
+        return x + 1
+"""
+
+
+def branches(tmp_path: Path, code: str, **others: str) -> list[Branch]:
+    paths = []
+    for name, text in {"model": code, **others}.items():
+        paths.append(tmp_path / f"{name}.py")
+        paths[-1].write_text(textwrap.dedent(text))
+    return [event for event in analyze(paths, AnalysisOptions()).events if isinstance(event, Branch)]
+
+
+def test_nothing_is_known_without_a_call(tmp_path: Path) -> None:
+    assert branches(tmp_path, MODEL) == []
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        'if __name__ == "__main__":\n    model = Model()\n    model(torch.randn(3), torch.tensor(True))\n',
+        "model = Model()\nprint(model(torch.randn(3), torch.tensor(True)))\n",
+        "for flag in [torch.tensor(True)]:\n    Model()(torch.randn(3), flag=flag)\n",
+        "inputs = (torch.randn(3), torch.tensor(True))\nmodel = torch.compile(Model())\nout = model(*inputs)\n",
+        "def make():\n    return torch.randn(3), torch.tensor(True)\n\ndef main():\n    Model().eval()(*make())\n",
+        "def run(f, *args):\n    return f(*args)\n\ndef test_model():\n    run(Model(), torch.randn(3), torch.tensor(True))\n",
+        "def run(f, **named):\n    return f(**named)\n\ndef main():\n    run(Model(), x=torch.randn(3), flag=torch.ones(()))\n",
+    ],
+)
+def test_a_call_tells_the_kinds(tmp_path: Path, script: str) -> None:
+    assert [event.node.lineno for event in branches(tmp_path, f"{MODEL}\n\n{script}")] == [7]
+
+
+def test_a_test_in_another_file_tells_the_kinds(tmp_path: Path) -> None:
+    test = """
+    import torch
+    from model import Model
+
+    class TestModel:
+        def test_forward(self):
+            Model()(torch.randn(3), torch.randn(3) > 0)
+    """
+    assert len(branches(tmp_path, MODEL, test_model=test)) == 1
+
+
+def test_numbers_and_flags_stay_what_they_are(tmp_path: Path) -> None:
+    script = "for flag in (True, False, 3, None):\n    Model()(torch.randn(3), flag)\n"
+    assert branches(tmp_path, f"{MODEL}\n\n{script}") == []
+
+
+def test_one_configuration_in_a_test_does_not_settle_a_class(tmp_path: Path) -> None:
+    code = """
+    import torch
+    from torch import nn
+
+    class Model(nn.Module):
+        def __init__(self, limit=None):
+            super().__init__()
+            self.limit = limit
+
+        def forward(self, x: torch.Tensor):
+            if self.limit is not None and x.sum() > self.limit:
+                return x
+            return x + 1
+
+    def test_without_limit():
+        Model()(torch.randn(3))
+    """
+    assert len(branches(tmp_path, code)) == 1
+
+
+def test_tensors_that_a_script_makes_are_inputs(tmp_path: Path) -> None:
+    """`torch.tensor(2)` is a number to tracing where compiled code makes it, and an input where a script does."""
+    path = tmp_path / "script.py"
+    path.write_text(
+        textwrap.dedent(
+            """
+            import torch
+
+            @torch.compile
+            def head(x, n):
+                return x[:n] + x[:torch.tensor(2)]
+
+            head(torch.randn(3), torch.tensor(2))
+            """
+        )
+    )
+    events = [event for event in analyze([path]).events if isinstance(event, Subscript)]
+    bounds = [only_tensor(event.index.element) for event in events]  # type: ignore[attr-defined]
+    assert [isinstance(bound, Tensor) and bound.foreseen for bound in bounds] == [False, True]
+
+
+def test_what_a_helper_of_the_tests_compiles_is_compiled(tmp_path: Path) -> None:
+    code = """
+    import torch
+
+    def positive(x):
+        if x.sum() > 0:
+            return x
+        return -x
+
+    def check(function, *args):
+        return torch.compile(function)(*args)
+
+    def test_positive():
+        check(positive, torch.randn(3))
+    """
+    assert [event.function.name for event in branches(tmp_path, code)] == ["positive"]

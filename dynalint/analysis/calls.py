@@ -20,13 +20,14 @@ from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join
 from dynalint.analysis.members import member
 from dynalint.analysis.usage import note_arguments
 
-Arguments = tuple[list[Kind], dict[str, Kind], bool]
+Arguments = tuple[list[Kind], dict[str, Kind], list[Kind]]
 
 # Functions whose first argument is a sequence of tensors.
 # Methods that give a size, whoever has them.
 _MEASURING = ("size", "dim", "numel", "nelement", "ndimension")
 # Attributes of much else, but methods of tensors and arrays alone.
 _REDUCING = ("max", "mean", "min", "var")
+_SEQUENTIAL = "torch.nn.Sequential"
 _COMPILING = ("torch.compile", "torch._dynamo.optimize")
 _ORDERING = ("builtins.sorted", "builtins.min", "builtins.max")
 # They make a script of a module; a function they leave as it is for Dynamo, which sees through to the original.
@@ -37,12 +38,15 @@ _SCRIPTING = ("torch.jit.script", "torch.jit.trace", "torch.jit.freeze", "torch.
 def _call(frame: Frame, node: ast.Call) -> Kind:
     """Return the kind of a call, following it into the project."""
     callee = _reducing_method(frame, node.func) or evaluate(frame, node.func)
-    args, keywords, starred = _arguments(frame, node)
+    args, keywords, unpacked = _arguments(frame, node)
+    starred = bool(unpacked)
     note_hook(frame, node, args)
     if isinstance(callee, k.External | k.Object | k.Method) and args:
         note_arguments(frame, node, callee, args)
     if isinstance(callee, k.Unknown) and isinstance(node.func, ast.Attribute) and node.func.attr in _MEASURING:
         return k.SIZE if args or node.func.attr != "size" else k.SHAPE  # of whatever it is asked
+    if starred and isinstance(callee, k.External) and torch_api.canonical(callee.name) == _SEQUENTIAL:
+        return k.Sequence(_SEQUENTIAL, k.shallow(k.join_all([*args, *unpacked])))
     result = apply(frame, callee, args, keywords, node, starred=starred)
     if frame.interpreter.hooks:
         for hook, given in hooks_of(frame, node, args, result):
@@ -62,19 +66,19 @@ def _reducing_method(frame: Frame, node: ast.expr) -> Kind | None:
 
 
 def _arguments(frame: Frame, node: ast.Call) -> Arguments:
-    """Evaluate the arguments; the flag says that some come from a `*` or `**` whose length is not known."""
+    """Evaluate the arguments; the last are what comes from `*` or `**` whose length is not known, one kind for each."""
     args: list[Kind] = []
     keywords: dict[str, Kind] = {}
-    starred = False
+    unpacked: list[Kind] = []
     for argument in node.args:
         if isinstance(argument, ast.Starred):
             inner = evaluate(frame, argument.value)
-            if isinstance(inner, k.Sequence) and inner.items is not None and not starred:
+            if isinstance(inner, k.Sequence) and inner.items is not None and not unpacked:
                 args += inner.items
             else:
-                starred = True
-        elif starred:
-            evaluate(frame, argument)
+                unpacked.append(element_of(inner))
+        elif unpacked:
+            unpacked.append(evaluate(frame, argument))
         else:
             args.append(evaluate(frame, argument))
     for keyword in node.keywords:
@@ -84,8 +88,8 @@ def _arguments(frame: Frame, node: ast.Call) -> Arguments:
         elif isinstance(kind, k.Dictionary) and kind.items and kind.home is None:
             keywords.update((str(key), value) for key, value in kind.items)
         else:
-            starred = True
-    return args, keywords, starred
+            unpacked.append(UNKNOWN)
+    return args, keywords, unpacked
 
 
 def apply(
@@ -110,7 +114,7 @@ def apply(
     if isinstance(callee, k.Partial):
         merged = {**dict(callee.keywords), **keywords}
         return apply(frame, callee.callee, [*callee.args, *args], merged, node, starred=starred)
-    if isinstance(callee, k.Sequence) and callee.type == "torch.nn.Sequential":
+    if isinstance(callee, k.Sequence) and callee.type == _SEQUENTIAL:
         return _sequential(frame, callee, args, node)
     if isinstance(callee, k.Union):
         return _any_of(frame, callee, args, keywords, node, starred=starred)
@@ -367,7 +371,7 @@ def _instance_call(
             result = torch_call(cls.call, callee, args, keywords, starred=starred)
             _note_call(frame, node, f"{cls.name}.__call__", callee, args, keywords, result, starred=starred)
             return result
-        if base == "torch.nn.Sequential":
+        if base == _SEQUENTIAL:
             return k.Tensor() if args and k.may_be_tensor(args[0]) else UNKNOWN
     return UNKNOWN
 
@@ -422,6 +426,9 @@ def _sequential(frame: Frame, callee: k.Sequence, args: list[Kind], node: ast.Ca
     current = args[0] if args else UNKNOWN
     for index, module in enumerate(modules):
         given = args if index == 0 else [current]
+        if isinstance(module, k.Unknown):
+            current = k.Tensor() if k.may_be_tensor(current) else UNKNOWN
+            continue
         is_layer = all(isinstance(one, k.Object) for one in module.members)
         current = apply(frame, module, given, {}, node if is_layer else None, starred=False)
     return current

@@ -346,6 +346,46 @@ def test_callers_tell_the_kinds_of_parameters(tmp_path: Path) -> None:
     check(tmp_path, code)
 
 
+def test_layers_that_a_list_gives_to_sequential_are_followed(tmp_path: Path) -> None:
+    code = """
+    class Block(nn.Module):
+        def forward(self, value):
+            if value:  # Branch
+                return value
+            return value + 1
+
+    class Net(nn.Module):
+        def __init__(self, count, other):
+            super().__init__()
+            self.known = nn.Sequential(*[Block() for _ in range(count)])
+            self.unknown = nn.Sequential(nn.ReLU(), *[other() for _ in range(count)])
+
+        def forward(self, x: torch.Tensor):
+            x = self.unknown(self.known(x))
+            return x if x > 0 else -x  # Branch
+    """
+    check(tmp_path, code)
+
+
+def test_forward_hooks_run_with_what_the_layer_gives(tmp_path: Path) -> None:
+    code = """
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(8, 8)
+            self.fc.register_forward_hook(self.after)
+            self.fc.register_forward_pre_hook(lambda module, args: args[0] if args[0].sum() > 0 else None)  # Branch
+
+        def after(self, module, args, result):
+            if result:  # Branch
+                return result * 2
+
+        def forward(self, x: torch.Tensor):
+            return self.fc(x) or x  # Branch
+    """
+    check(tmp_path, code)
+
+
 def test_state_reset_by_a_method_in_the_same_call_is_fresh(tmp_path: Path) -> None:
     code = """
     class Model(nn.Module):

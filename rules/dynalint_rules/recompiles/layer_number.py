@@ -129,6 +129,31 @@ class LayerNumber(Rule):
             """,
         ),
         Example(
+            name="compiled-methods",
+            code="""
+                import torch
+                from torch import nn
+
+
+                class Layer(nn.Module):
+                    def __init__(self, index):
+                        super().__init__()
+                        self.index = index
+                        self.fc = nn.Linear(8, 8)
+
+                    def forward(self, x):
+                        return self.fc(x) * self.index
+
+
+                def build():
+                    model = nn.Sequential(*[Layer(i) for i in range(12)])
+                    for layer in model:
+                        layer.forward = torch.compile(layer.forward)  # DYN801
+                    return model
+            """,
+            target="build()",
+        ),
+        Example(
             name="no-number",
             code="""
                 import torch
@@ -164,12 +189,13 @@ class LayerNumber(Rule):
 
 
 def _compiled_kind(event: CompilerUse, project: Project) -> Kind | None:
-    """The kind of what is compiled: the module of `layer.compile()`, the argument of `torch.compile(layer)`."""
+    """The module that is compiled: of `layer.compile()`, `torch.compile(layer)` or `torch.compile(layer.forward)`."""
     kinds = project.kinds(event.function)
     if event.name == "torch.nn.Module.compile" and isinstance(event.node, ast.Attribute):
         return kinds.get(event.node.value)
     found = compilation(event, project)
-    return None if found is None else kinds.get(found.subject)
+    kind = None if found is None else kinds.get(found.subject)
+    return kind.receiver if isinstance(kind, k.Function) else kind
 
 
 def _own_numbers(cls: ClassInfo, project: Project) -> Iterator[str]:

@@ -23,19 +23,20 @@ class NumberAfterBreak(Rule):
     ## What it flags
 
     `.item()`, `float(t)` and `int(t)` of a tensor that depends on the input, where the number then meets a tensor
-    (`loss / count`, `x[:count]`). The line is also flagged for the break (DYN201, DYN202); this is the other half of
-    the price.
+    (`loss / count`, `x[:count]`), or is kept while another number is read: the first of
+    `{"loss": loss.item(), "accuracy": accuracy.item()}`. The line is also flagged for the break (DYN201, DYN202); this
+    is the other half of the price.
 
-    Not flagged are numbers that are only returned or tested, numbers read from weights and buffers or from a tensor
-    that was made of sizes, and functions that Dynamo gives up as a whole, because something breaks in a loop, a `try`
-    or a `with`.
+    Not flagged are numbers that are only returned or tested with no read after them, numbers read from weights and
+    buffers or from a tensor that was made of sizes, and functions that Dynamo gives up as a whole, because something
+    breaks in a loop, a `try` or a `with`.
 
     ## Why
 
     The read ends a graph, and Dynamo compiles the rest of the function with the number as an argument. It takes the
-    first value for a constant. The next call reads another value, and the rest is compiled again, this time with the
-    number as a variable. Further breaks further down multiply that, and where the number decides how often a loop
-    runs, each value has a graph of its own.
+    first value for a constant, even where the rest only hands it on to what comes after the next break. The next call
+    reads another value, and the rest is compiled again, this time with the number as a variable. Further breaks
+    further down multiply that, and where the number decides how often a loop runs, each value has a graph of its own.
 
     ## Example
 
@@ -87,12 +88,19 @@ class NumberAfterBreak(Rule):
         if tensor is None or captures_scalars(project) or not _is_number(event.result):
             return
         reading = _Reading(event.function, project)
-        if reading.is_captured(event) and reading.meets_tensor(event.node) and reading.is_input(tensor):
-            yield Violation(
-                event.node,
-                "the code after this break computes with the number read here, and is compiled again for the next one",
-                help="Keep the value as a 0-dim tensor.",
+        if not reading.is_captured(event) or not reading.is_input(tensor):
+            return
+        if reading.meets_tensor(event.node):
+            message = (
+                "the code after this break computes with the number read here, and is compiled again for the next one"
             )
+        elif reading.outlives_break(event):
+            message = (
+                "the number read here is kept over the next break, and the code in between is compiled again for it"
+            )
+        else:
+            return
+        yield Violation(event.node, message, help="Keep the value as a 0-dim tensor.")
 
     examples = (
         Example(
@@ -139,6 +147,42 @@ class NumberAfterBreak(Rule):
             gb=("GB0124",),
         ),
         Example(
+            name="several-returned",
+            code=forward(
+                """
+                y = self.fc(x)
+                loss, peak = y.pow(2).mean(), y.max()
+                return y, {"loss": loss.item(), "peak": float(peak)}  # DYN201 DYN202 DYN804
+                """
+            ),
+            shows="recompile-once",
+        ),
+        Example(
+            name="one-after-the-other",
+            code=forward(
+                """
+                y = self.fc(x)
+                loss = y.pow(2).mean().item()  # DYN201 DYN804
+                peak = y.max().item()  # DYN201
+                return y, loss, peak
+                """
+            ),
+            shows="recompile-once",
+        ),
+        Example(
+            name="first-not-kept",
+            code=forward(
+                """
+                y = self.fc(x)
+                loss = y.pow(2).mean().item()  # DYN201
+                peak = y.max().item()  # DYN201
+                return y, peak
+                """
+            ),
+            shows="graph-break",
+            gb=("GB0124",),
+        ),
+        Example(
             name="of-a-weight",
             code=forward(
                 """
@@ -179,6 +223,45 @@ class _Reading:
         self._function, self._project = function, project
         self._kinds: Mapping[ast.AST, Kind] = project.kinds(function)
         self._parents = project.parents(function)
+
+    def outlives_break(self, event: Call) -> bool:
+        """Whether another read follows while the number is kept: in the same expression, or in a later statement."""
+        reads = sorted(self._reads(), key=lambda one: _place(one.node))
+        own = [one for one in reads if one.statement is event.statement]
+        # Of an expression the first read stands for all.
+        return own[0].node is event.node and any(self._is_kept(event, other) for other in reads)
+
+    def _is_kept(self, event: Call, other: Call) -> bool:
+        if _place(other.node) <= _place(event.node):
+            return False
+        if other.statement is event.statement:
+            inside = {*ast.walk(other.node)}
+            return event.node not in inside and not self._is_optional(event.node) and not self._is_optional(other.node)
+        block, statement = _block(self._parents, event.statement), event.statement
+        if other.statement not in block or not isinstance(statement, ast.Assign) or statement.value is not event.node:
+            return False
+        names = [target.id for target in statement.targets if isinstance(target, ast.Name)]
+        end = _place(other.node)
+        return any(_place(load) > end for name in names if self._stores(name) == 1 for load in self._loads(name))
+
+    def _is_optional(self, node: ast.AST) -> bool:
+        """Whether a part of an expression is evaluated on some ways only."""
+        parent = self._parents.get(node)
+        while isinstance(parent, ast.expr):
+            if isinstance(parent, ast.IfExp | ast.BoolOp):
+                return True
+            node, parent = parent, self._parents.get(parent)
+        return False
+
+    def _reads(self) -> Iterator[Call]:
+        """Yield the reads of a number in the function that are certain."""
+        interpreter = self._project.interpreter
+        for context in interpreter.contexts.get(self._function, ()) if interpreter is not None else ():
+            for one in context.events.values():
+                if not isinstance(one, Call) or one.callee not in NumberAfterBreak.calls or one.condition is not None:
+                    continue
+                if _tensor_read(one) is not None:
+                    yield one
 
     def is_captured(self, event: Call) -> bool:
         """Whether Dynamo goes on after the break: one in a loop, a `try` or a `with` throws the frame to eager."""
@@ -245,6 +328,10 @@ class _Reading:
                 if value is not None and any(isinstance(part, ast.Name) and part.id == name for part in inside):
                     yield value
 
+    def _stores(self, name: str) -> int:
+        stores = (one for one in ast.walk(self._function.node) if isinstance(one, ast.Name) and one.id == name)
+        return sum(isinstance(one.ctx, ast.Store) for one in stores)
+
     def _loads(self, name: str) -> Iterator[ast.expr]:
         for node in ast.walk(self._function.node):
             if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load):
@@ -252,6 +339,19 @@ class _Reading:
 
     def _is_tensor(self, node: ast.AST) -> bool:
         return k.only_tensor(self._kinds.get(node, UNKNOWN)) is not None
+
+
+def _place(node: ast.AST) -> tuple[int, int]:
+    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+
+
+def _block(parents: Mapping[ast.AST, ast.AST], statement: ast.stmt) -> list[ast.stmt]:
+    """The statements that a statement stands among."""
+    parent = parents.get(statement)
+    for _, value in ast.iter_fields(parent) if parent is not None else ():
+        if isinstance(value, list) and statement in value:
+            return value
+    return []
 
 
 def _holds_data(kind: k.Value | k.Sequence) -> bool:

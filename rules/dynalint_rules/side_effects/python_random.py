@@ -13,6 +13,7 @@ from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
 from dynalint_rules._shared.numbers import callee, flow_of
 from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.size_arguments import SIZES
 
 _UNTRACED = (
     "random gauss choice choices sample shuffle seed getrandbits getstate setstate normalvariate betavariate "
@@ -29,8 +30,8 @@ class PythonRandom(Rule):
     `random.random`, `random.gauss`, `random.choice`, `random.sample`, `random.shuffle`, `random.seed` and the others
     in code that is compiled. Of `random.uniform`, `random.randint` and `random.randrange`, which Dynamo traces, it
     flags the uses that it does not: a test (`if random.uniform(0, 1) < p`), arithmetic with other numbers, an index, a
-    `range`. Not flagged: drawing in code that is not compiled, and a number drawn by those three that only meets
-    tensors.
+    `range`, a size (`torch.zeros(random.randint(2, 6))`). Not flagged: drawing in code that is not compiled, and a
+    number drawn by those three that only meets tensors.
 
     ## Why
     The number must be another one in each call. Dynamo has handlers for three of the functions, which make the number
@@ -179,6 +180,28 @@ class PythonRandom(Rule):
             declined="no traced function",
         ),
         Example(
+            name="size",
+            code=forward(
+                """
+                count = random.randint(1, 3)
+                padding = torch.zeros(count, 8)  # DYN407
+                return torch.cat([self.fc(x), padding, x.narrow(0, 0, random.randrange(1, 4))])  # DYN407
+                """,
+                head="import random",
+            ),
+        ),
+        Example(
+            name="size-in-a-tuple",
+            code=forward(
+                "return self.fc(x).sum() + torch.full((random.randint(1, 3), 8), 1.0)  # DYN407", head="import random"
+            ),
+            declined="no traced function",
+        ),
+        Example(
+            name="value-of-a-tensor",
+            code=forward("return self.fc(x) + torch.full((4, 8), random.uniform(1, 3))", head="import random"),
+        ),
+        Example(
             name="traced-numbers",
             code=forward(
                 """
@@ -249,4 +272,14 @@ def _is_untraced(scope: Scope, node: ast.expr) -> bool:
         return True
     if isinstance(parent, ast.Subscript):
         return node is parent.slice
-    return isinstance(parent, ast.Call) and node in parent.args and callee(scope, parent) == "builtins.range"
+    if isinstance(parent, ast.Tuple | ast.List):
+        node, parent = parent, scope.parents.get(parent)
+    return isinstance(parent, ast.Call) and _is_size(scope, parent, node)
+
+
+def _is_size(scope: Scope, call: ast.Call, argument: ast.expr) -> bool:
+    """Whether an argument is a size or a count to what is called."""
+    first, last, keywords = SIZES.get(callee(scope, call) or "", (0, 0, ()))
+    return argument in call.args[first:last] or any(
+        keyword.value is argument and keyword.arg in keywords for keyword in call.keywords
+    )

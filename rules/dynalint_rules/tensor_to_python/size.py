@@ -13,46 +13,7 @@ from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.order import always_before
 from dynalint_rules._shared.selection import reads_by_mask
-
-_ALL = 99
-# Positions (without a receiver) from the first to before the second that take sizes or counts, and such keywords.
-_SIZES: dict[str, tuple[int, int, tuple[str, ...]]] = {
-    "builtins.range": (0, _ALL, ()),
-    **{f"numpy.{name}": (0, _ALL, ("shape", "N")) for name in ("arange", "zeros", "ones", "empty", "eye", "full")},
-    "numpy.linspace": (2, 3, ("num",)),
-    "numpy.reshape": (1, 2, ("shape",)),
-    "numpy.pad": (1, 2, ("pad_width",)),
-    **{f"torch.{name}": (0, _ALL, ("size",)) for name in ("zeros", "ones", "empty", "rand", "randn", "eye")},
-    "torch.arange": (0, _ALL, ("start", "end", "step")),
-    "torch.linspace": (2, 3, ("steps",)),
-    "torch.full": (0, 1, ("size",)),
-    "torch.randint": (0, _ALL, ("size", "low", "high")),
-    "torch.randperm": (0, 1, ("n",)),
-    "torch.split": (1, 2, ("split_size_or_sections",)),
-    "torch.chunk": (1, 2, ("chunks",)),
-    "torch.narrow": (2, 4, ("start", "length")),
-    "torch.reshape": (1, 2, ("shape",)),
-    "torch.tile": (1, 2, ("dims",)),
-    "torch.topk": (1, 2, ("k",)),
-    "torch.roll": (1, 2, ("shifts",)),
-    "torch.tril": (1, 2, ("diagonal",)),
-    "torch.triu": (1, 2, ("diagonal",)),
-    **{f"Tensor.{name}": (0, _ALL, ("size", "shape")) for name in ("view", "reshape", "expand", "repeat", "tile")},
-    **{f"Tensor.{name}": (0, _ALL, ("size",)) for name in ("new_zeros", "new_ones", "new_empty")},
-    "Tensor.new_full": (0, 1, ("size",)),
-    "Tensor.split": (0, 1, ("split_size",)),
-    "Tensor.chunk": (0, 1, ("chunks",)),
-    "Tensor.narrow": (1, 3, ("start", "length")),
-    "Tensor.topk": (0, 1, ("k",)),
-    "Tensor.roll": (0, 1, ("shifts",)),
-    "Tensor.select": (1, 2, ("index",)),
-    "Tensor.tril": (0, 1, ("diagonal",)),
-    "Tensor.triu": (0, 1, ("diagonal",)),
-    "Tensor.unfold": (1, 3, ("size", "step")),
-    "torch.nn.functional.pad": (1, 2, ("pad",)),
-    "torch.nn.functional.interpolate": (1, 2, ("size",)),
-    "torch.nn.functional.one_hot": (1, 2, ("num_classes",)),
-}
+from dynalint_rules._shared.size_arguments import SIZES
 
 
 class TensorAsSize(Rule):
@@ -106,11 +67,11 @@ class TensorAsSize(Rule):
     summary = "a tensor as a size, count or range is read into Python and ends the graph"
     gb = ("GB0033", "GB0059")
     events = (Call,)
-    calls = frozenset(_SIZES)
+    calls = frozenset(SIZES)
 
     def check(self, event: Event, project: Project) -> Iterable[Violation]:
         """Flag the call if a size is certainly a tensor, or a tuple or list with one in it."""
-        if not isinstance(event, Call) or event.callee not in _SIZES:
+        if not isinstance(event, Call) or event.callee not in SIZES:
             return
         given = [node for node, kind in _sizes(event) if _holds_tensor(kind)]
         if any(not _is_input(event, node, project) for node in given):
@@ -259,7 +220,7 @@ class TensorAsSize(Rule):
 
 def _sizes(event: Call) -> Iterator[tuple[ast.expr, k.Kind]]:
     """Yield the arguments that give sizes, each with its kind."""
-    first, last, keywords = _SIZES[event.callee]
+    first, last, keywords = SIZES[event.callee]
     if any(isinstance(argument, ast.Starred) for argument in event.node.args):
         return
     yield from zip(event.node.args[first:last], event.args[first:last], strict=False)
@@ -307,7 +268,7 @@ def _ends(event: Call, project: Project) -> Iterator[Event]:
         elif isinstance(other, Subscript):
             ends = reads_by_mask(other)
         elif isinstance(other, Call):
-            sized = other.callee in _SIZES and any(_holds_tensor(kind) for _, kind in _sizes(other))
+            sized = other.callee in SIZES and any(_holds_tensor(kind) for _, kind in _sizes(other))
             ends = sized or other.callee in ("Tensor.item", "Tensor.tolist") or "dynamic_shape" in other.flags
         else:
             ends = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from dynalint.analysis.events import Call, Event, Read
 from dynalint.analysis.project import Project
@@ -17,13 +17,14 @@ class TensorIdentity(Rule):
 
     ## What it flags
     `a.data_ptr() == b.data_ptr()`, and any comparison of the address of a tensor with something else, such as
-    `a.data_ptr() == 0`; and `t.grad_fn` of a tensor that the function computes. Not flagged: `t.requires_grad`,
-    `t.is_leaf`, `t.grad`, `t is u`, an address compared with itself, and `t.data_ptr()` that is only handed on, which
-    are traced.
+    `a.data_ptr() == 0`; a test of `t._version`; and `t.grad_fn` of a tensor that the function computes. Not flagged:
+    `t.requires_grad`, `t.is_leaf`, `t.grad`, `t is u`, an address compared with itself, and `t.data_ptr()` that is only
+    handed on, which are traced.
 
     ## Why
-    While a graph is traced its tensors have no memory and no nodes of a backward graph, so there is no answer. A
-    comparison of addresses ends the graph, and `grad_fn` costs the whole function.
+    While a graph is traced its tensors have no memory, no count of changes and no nodes of a backward graph, so there
+    is no answer. A comparison of addresses and a branch on the count end the graph, and `grad_fn` costs the whole
+    function.
 
     ## Example
     ```python
@@ -49,7 +50,7 @@ class TensorIdentity(Rule):
     `grad_fn`.
 
     ## How Dynamo words it
-    GB5976: `Data pointer comparison`, GB0104: `Tensor with grad_fn()`.
+    GB5976: `Data pointer comparison`, GB0104: `Tensor with grad_fn()`, GB0170: `Data-dependent branching`.
 
     ## References
     - https://docs.pytorch.org/docs/stable/generated/torch.Tensor.data_ptr.html
@@ -59,15 +60,22 @@ class TensorIdentity(Rule):
     code = "DYN609"
     name = "tensor-identity"
     summary = "asking for the address or the history of a tensor ends the graph"
-    gb = ("GB5976", "GB0104", "GB0023")
+    gb = ("GB5976", "GB0104", "GB0023", "GB0170")
     events = (Call, Read)
-    calls = frozenset({"Tensor.data_ptr", "Tensor.grad_fn"})
+    calls = frozenset({"Tensor.data_ptr", "Tensor.grad_fn", "Tensor._version"})
 
     def check(self, event: Event, project: Project) -> Iterable[Violation]:
         """Flag a comparison of addresses once, and what reads the history of a tensor that is no argument."""
         if leads_to_raise(event, project):
             return
-        if isinstance(event, Read) and _is_computed(event):
+        if isinstance(event, Read) and event.name == "Tensor._version":
+            if _decides(event.node, project.parents(event.function)):
+                yield Violation(
+                    event.node,
+                    "how often a tensor was changed is not known while it is traced, so the graph ends at this test",
+                    help="test it outside of the compiled code",
+                )
+        elif isinstance(event, Read) and _is_computed(event):
             yield Violation(
                 event.node,
                 "`grad_fn` of a tensor does not exist while a graph is traced, so the function is not compiled",
@@ -84,6 +92,8 @@ class TensorIdentity(Rule):
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Decline: the near equivalents differ in cases that cannot be excluded."""
+        if isinstance(event, Read) and event.name == "Tensor._version":
+            return Declined("no tensor operation counts changes; test `_version` outside of the compiled code")
         if isinstance(event, Read):
             return Declined(
                 "a leaf that asks for gradients has no `grad_fn`; use `requires_grad` if there is none here"
@@ -146,6 +156,23 @@ class TensorIdentity(Rule):
             declined="use `requires_grad`",
         ),
         Example(
+            name="version",
+            code=forward("""
+                h = self.fc(x)
+                if h.is_leaf or h._version == 0:  # DYN609
+                    h = h * 2
+                return h
+            """),
+            declined="counts changes",
+        ),
+        Example(
+            name="version-handed-on",
+            code=forward("""
+                h = self.fc(x)
+                return h * 2, h._version
+            """),
+        ),
+        Example(
             name="traced",
             code=forward(
                 """
@@ -159,6 +186,17 @@ class TensorIdentity(Rule):
             inputs="[(torch.randn(4, 8), torch.randn(4, 8))]",
         ),
     )
+
+
+def _decides(node: ast.expr, parents: Mapping[ast.AST, ast.AST]) -> bool:
+    """Whether a comparison with a value is what a branch asks for."""
+    test = parents.get(node)
+    if not isinstance(test, ast.Compare):
+        return False
+    parent = parents.get(test)
+    while isinstance(parent, ast.BoolOp) or (isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.Not)):
+        test, parent = parent, parents.get(parent)
+    return isinstance(parent, ast.If | ast.IfExp | ast.While) and parent.test is test
 
 
 def _is_computed(event: Read) -> bool:

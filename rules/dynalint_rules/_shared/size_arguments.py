@@ -1,0 +1,43 @@
+"""The functions of torch and NumPy that take sizes, counts and bounds, and where."""
+
+from __future__ import annotations
+
+_ALL = 99
+# Positions (without a receiver) from the first to before the second that take sizes or counts, and such keywords.
+SIZES: dict[str, tuple[int, int, tuple[str, ...]]] = {
+    "builtins.range": (0, _ALL, ()),
+    **{f"numpy.{name}": (0, _ALL, ("shape", "N")) for name in ("arange", "zeros", "ones", "empty", "eye", "full")},
+    "numpy.linspace": (2, 3, ("num",)),
+    "numpy.reshape": (1, 2, ("shape",)),
+    "numpy.pad": (1, 2, ("pad_width",)),
+    **{f"torch.{name}": (0, _ALL, ("size",)) for name in ("zeros", "ones", "empty", "rand", "randn", "eye")},
+    "torch.arange": (0, _ALL, ("start", "end", "step")),
+    "torch.linspace": (2, 3, ("steps",)),
+    "torch.full": (0, 1, ("size",)),
+    "torch.randint": (0, _ALL, ("size", "low", "high")),
+    "torch.randperm": (0, 1, ("n",)),
+    "torch.split": (1, 2, ("split_size_or_sections",)),
+    "torch.chunk": (1, 2, ("chunks",)),
+    "torch.narrow": (2, 4, ("start", "length")),
+    "torch.reshape": (1, 2, ("shape",)),
+    "torch.tile": (1, 2, ("dims",)),
+    "torch.topk": (1, 2, ("k",)),
+    "torch.roll": (1, 2, ("shifts",)),
+    "torch.tril": (1, 2, ("diagonal",)),
+    "torch.triu": (1, 2, ("diagonal",)),
+    **{f"Tensor.{name}": (0, _ALL, ("size", "shape")) for name in ("view", "reshape", "expand", "repeat", "tile")},
+    **{f"Tensor.{name}": (0, _ALL, ("size",)) for name in ("new_zeros", "new_ones", "new_empty")},
+    "Tensor.new_full": (0, 1, ("size",)),
+    "Tensor.split": (0, 1, ("split_size",)),
+    "Tensor.chunk": (0, 1, ("chunks",)),
+    "Tensor.narrow": (1, 3, ("start", "length")),
+    "Tensor.topk": (0, 1, ("k",)),
+    "Tensor.roll": (0, 1, ("shifts",)),
+    "Tensor.select": (1, 2, ("index",)),
+    "Tensor.tril": (0, 1, ("diagonal",)),
+    "Tensor.triu": (0, 1, ("diagonal",)),
+    "Tensor.unfold": (1, 3, ("size", "step")),
+    "torch.nn.functional.pad": (1, 2, ("pad",)),
+    "torch.nn.functional.interpolate": (1, 2, ("size",)),
+    "torch.nn.functional.one_hot": (1, 2, ("num_classes",)),
+}

@@ -148,7 +148,7 @@ class ItemOfTensor(Rule):
         Example(
             name="two-at-once",
             code=forward("""
-                low, high = x.min().item(), x.max().item()  # DYN201
+                low, high = x.min().item(), x.max().item()  # DYN201 DYN804
                 return (x - low) / high
             """),
             fixed=forward("""

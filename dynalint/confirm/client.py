@@ -188,7 +188,7 @@ class Worker:
                     stdout=subprocess.PIPE,
                     stderr=complaints,
                     cwd=options.cwd,
-                    env=_environment(self._scratch),
+                    env=_environment(self._scratch, options.device),
                     start_new_session=True,
                 )
             except OSError as error:
@@ -249,12 +249,14 @@ def _pump(stream: Any, lines: queue.Queue[bytes]) -> None:
     lines.put(b"")
 
 
-def _environment(scratch: Path) -> dict[str, str]:
+def _environment(scratch: Path, device: str) -> dict[str, str]:
     """Return the variables that the worker sees.
 
     PYTHONPATH is left out: what it names must not be imported by the server, which stands outside the walls. The
-    paths go to the forked processes with each request (`WorkerOptions.search`).
+    paths go to the forked processes with each request (`WorkerOptions.search`). Where code is run on the CPU no GPU is
+    seen: a process that has used one cannot be forked, and Dynamo uses those it sees.
     """
+    hidden = dict.fromkeys(("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"), "") if device == "cpu" else {}
     kept = {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith("LC_")}
     return {
         **kept,
@@ -267,4 +269,5 @@ def _environment(scratch: Path) -> dict[str, str]:
         "PYTHONUNBUFFERED": "1",
         "HF_HUB_OFFLINE": "1",
         "MPLBACKEND": "Agg",
+        **hidden,
     }

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import torch
 
 from dynalint.confirm import WorkerError, confirm
 from dynalint.confirm.options import Target
@@ -269,6 +270,31 @@ def test_texts_stand_in_for_files(project: Project) -> None:
     options = project.options(overrides={path: text})
     (found,) = confirm([], [project.target("model.py", "f")], options)
     assert (found.code, found.line, found.column, found.end_column) == ("DYN001", 5, 8, 19)
+
+
+@pytest.mark.may_skip
+def test_a_gpu_runs_what_is_meant_for_it_and_is_hidden_from_the_rest(project: Project) -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("no GPU here")
+    project.write(
+        "model.py",
+        """
+        import torch
+
+        def f(x: torch.Tensor):
+            if torch.cuda.is_available():
+                assert x.is_cuda
+                print("on the GPU")
+            elif x.sum() > 0:
+                return x
+            return x * 2
+        """,
+    )
+    lines = {
+        device: [found.line for found in confirm([], [project.target("model.py", "f")], project.options(device=device))]
+        for device in ("cpu", "cuda")
+    }
+    assert lines == {"cpu": [7], "cuda": [6]}
 
 
 def test_scripts_are_imported_by_path_without_their_main(project: Project) -> None:

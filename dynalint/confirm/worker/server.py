@@ -41,7 +41,7 @@ def serve() -> None:
         for line in requests:
             message = json.loads(line)
             if message.get("preload", True):
-                _preload()
+                _preload(message["device"])
             if namespaces is None:
                 namespaces = _namespaces(scratch)
             _answer(message, scratch, namespaces, partial(_say, answers, message["id"]))
@@ -73,7 +73,7 @@ def _hello(search: list[str]) -> Message:
     return {"python": platform.python_version(), "torch": version, "executable": sys.executable, "pid": os.getpid()}
 
 
-def _preload() -> None:
+def _preload(device: str) -> None:
     """Import torch, and have Dynamo compile something small, once for all the processes to be forked.
 
     Where torch is found only by a search path of the project, each process imports it by itself, behind the walls.
@@ -81,7 +81,9 @@ def _preload() -> None:
     if "torch" in sys.modules or importlib.util.find_spec("torch") is None:
         return
     with contextlib.suppress(Exception):
-        from . import warm  # noqa: F401
+        from .warm import warm_up
+
+        warm_up(device)
     gc.collect()
     gc.freeze()
 

@@ -1,4 +1,4 @@
-"""Imported by the server before it forks: torch, and Dynamo with its caches filled by one small compile."""
+"""What the server does before it forks: import torch, and fill Dynamo's caches by one small compile."""
 
 from __future__ import annotations
 
@@ -8,11 +8,20 @@ import torch
 import torch._dynamo.backends.debugging
 from torch import nn
 
-# One thread: a pool of threads does not survive a fork, and two targets at once should not fight for cores.
-torch.set_num_threads(1)
-with contextlib.suppress(Exception):
-    model = torch.compile(nn.Sequential(nn.Linear(2, 2), nn.ReLU()), backend="eager")
-    # The second size makes Dynamo compile for sizes in general, which loads much more.
-    for rows in (3, 4):
-        model(torch.zeros(rows, 2))
-torch.compiler.reset()
+
+def warm_up(device: str) -> None:
+    """Do once what every process forked for `device` would have to do.
+
+    Dynamo asks each device for the state of its random numbers. A GPU that has been asked is of no use after a fork, so
+    nothing is compiled where it is to be used; where it is not, the client has hidden it.
+    """
+    # One thread: a pool of threads does not survive a fork, and two targets at once should not fight for cores.
+    torch.set_num_threads(1)
+    if device != "cpu":
+        return
+    with contextlib.suppress(Exception):
+        model = torch.compile(nn.Sequential(nn.Linear(2, 2), nn.ReLU()), backend="eager")
+        # The second size makes Dynamo compile for sizes in general, which loads much more.
+        for rows in (3, 4):
+            model(torch.zeros(rows, 2))
+    torch.compiler.reset()

@@ -14,6 +14,7 @@ from dynalint.cli.config import config
 from dynalint.cli.explain import explain
 from dynalint.cli.fix import fix
 from dynalint.cli.rule import rule
+from dynalint.cli.trace import trace
 from dynalint.errors import DynalintError
 
 FAILED = 2
@@ -46,7 +47,7 @@ def cli() -> None:
     """
 
 
-for _command in (check, fix, explain, rule, config):
+for _command in (check, fix, trace, explain, rule, config):
     cli.add_command(_command)
 
 

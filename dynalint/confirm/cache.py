@@ -20,13 +20,32 @@ _FORMAT = 2
 _FOLDER = "verdicts"
 
 
+class FileHashes:
+    """Hashes of what files hold, read once; `texts` stand in for files."""
+
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        self._texts = texts
+        self._known: dict[str, str | None] = {}
+
+    def of(self, path: str) -> str | None:
+        """Return the hash of a file's content, None where it cannot be read."""
+        if path not in self._known:
+            text = self._texts.get(path)
+            try:
+                content = Path(path).read_bytes() if text is None else text.encode()
+            except OSError:
+                self._known[path] = None
+            else:
+                self._known[path] = hashlib.sha256(content).hexdigest()
+        return self._known[path]
+
+
 class VerdictCache:
     """Answers of workers, by question. `folder` is None where nothing may be kept; `texts` stand in for files."""
 
     def __init__(self, folder: Path | None, texts: Mapping[str, str]) -> None:
         self._folder = None if folder is None else folder / _FOLDER
-        self._texts = texts
-        self._hashes: dict[str, str | None] = {}
+        self._hashes = FileHashes(texts)
 
     def get(self, question: Mapping[str, Any], spots: Mapping[str, list[list[int]]]) -> dict[str, Any] | None:
         """Return the answer to a question, None unless it is still true and knows all `spots` of the files it ran."""
@@ -37,7 +56,7 @@ class VerdictCache:
             if entry["format"] != _FORMAT or entry["question"] != question:
                 return None
             files = entry["files"]
-            if any(self._hash(path) != known for path, known in files.items()):
+            if any(self._hashes.of(path) != known for path, known in files.items()):
                 return None
             known_spots = entry["spots"]
             for path, wanted in spots.items():
@@ -61,7 +80,7 @@ class VerdictCache:
             "format": _FORMAT,
             "question": question,
             "spots": spots,
-            "files": {path: self._hash(path) for path in files},
+            "files": {path: self._hashes.of(path) for path in files},
             "answer": answer,
         }
         with contextlib.suppress(OSError):
@@ -74,17 +93,6 @@ class VerdictCache:
     def _file(self, question: Mapping[str, Any]) -> Path:
         name = hashlib.sha256(json.dumps(question, sort_keys=True).encode()).hexdigest()[:32]
         return Path(self._folder or "", f"{name}.json")
-
-    def _hash(self, path: str) -> str | None:
-        if path not in self._hashes:
-            text = self._texts.get(path)
-            try:
-                content = Path(path).read_bytes() if text is None else text.encode()
-            except OSError:
-                self._hashes[path] = None
-            else:
-                self._hashes[path] = hashlib.sha256(content).hexdigest()
-        return self._hashes[path]
 
 
 def _write_atomically(path: Path, content: bytes) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import lru_cache
@@ -16,6 +16,7 @@ from typing import Any
 from dynalint.confirm.cache import VerdictCache
 from dynalint.confirm.client import Worker, WorkerError, WorkerOptions
 from dynalint.confirm.discoveries import discoveries
+from dynalint.confirm.evidence import Stock
 from dynalint.confirm.options import ConfirmOptions, Target
 from dynalint.confirm.sources import Sources
 from dynalint.confirm.testimony import Testimony, record_of, testify
@@ -52,11 +53,12 @@ def confirm(
     if not targets:
         return list(findings)
     compare = sorted({one.path for one in placed if one.finding.category == "miscompile"})
-    testimonies, obstacle = _Hearing(options, targets, _spots(placed), compare, progress).hear()
-    if obstacle is not None:
-        return [_unconfirmed(finding, obstacle) for finding in findings]
+    files = {str(target.path) for target in targets} | {one.path for one in placed}
+    testimonies, obstacle = _Hearing(options, targets, _spots(placed), compare, progress, traced_in=files).hear()
     court = Court(placed, testimonies, sources, lru_cache(maxsize=None)(options.is_own))
     judged = judge(court)[: len(findings)]
+    if obstacle is not None:
+        judged = [_unconfirmed(one, obstacle) if one.evidence.status == "static" else one for one in judged]
     return sorted([*judged, *discoveries(court, options.directory)], key=lambda finding: finding.sort_key)
 
 
@@ -97,6 +99,7 @@ class _Hearing:
         spots: Spots,
         compare: Sequence[str],
         progress: Progress | None,
+        traced_in: Collection[str] = (),
     ) -> None:
         self._options = options
         self._targets = targets
@@ -104,13 +107,17 @@ class _Hearing:
         self._cache = VerdictCache(options.cache, self._texts)
         self._spots = spots
         self._compare = compare
+        self._traced_in = traced_in
         self._progress = progress
         self._lock = threading.Lock()
         self._done = 0
         self._obstacle: str | None = None
 
     def hear(self) -> tuple[list[Testimony], str | None]:
-        """Return what was heard, in the order of the targets, or why nothing can be run at all."""
+        """Return what was heard, in the order of the targets, and why nothing can be run at all where that is so.
+
+        A target that a traced command has called is heard by what that showed, unless the user declares an example.
+        """
         workers: SimpleQueue[Worker] = SimpleQueue()
         count = max(1, min(self._options.jobs, len(self._targets) // _TARGETS_WORTH_A_WORKER))
         started: list[Worker] = []
@@ -120,8 +127,11 @@ class _Hearing:
                 started.append(worker)
                 workers.put(worker)
             torch = started[0].hello.torch
+            traced = self._traced(torch)
+            known = {testimony.target for testimony in traced}
+            self._targets = [one for one in self._targets if one not in known or self._options.example_for(one)]
             if torch is None:
-                return [], (
+                return traced, (
                     f"not run: torch is not installed for {self._options.python}; install it there, or set `python`"
                     " to an interpreter that has it."
                 )
@@ -137,7 +147,18 @@ class _Hearing:
         finally:
             for worker in started:
                 worker.close()
-        return [testimony for testimony in heard if testimony is not None], self._obstacle
+        if self._obstacle is not None:
+            return traced, self._obstacle
+        return [*(testimony for testimony in heard if testimony is not None), *traced], None
+
+    def _traced(self, torch: str | None) -> list[Testimony]:
+        """Return what traced commands showed of the files that this is about."""
+        cache = self._options.cache
+        if cache is None or not self._traced_in:
+            return []
+        found = Stock(cache, self._texts).testimonies(torch, self._spots)
+        wanted = set(self._traced_in)
+        return [one for one in found if str(one.target.path) in wanted or not wanted.isdisjoint(one.files)]
 
     def _hear_one(self, target: Target, workers: SimpleQueue[Worker]) -> Testimony | None:
         if self._obstacle is not None:

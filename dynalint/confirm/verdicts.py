@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from dynalint.confirm.recompiles import blamed
+from dynalint.confirm.recompiles import blamed, guard
 from dynalint.confirm.sources import Sources
 from dynalint.confirm.testimony import Coverage, Spot, Testimony
 from dynalint.confirm.wording import break_text, effect_text, problem_text
@@ -199,11 +199,16 @@ def _unbroken(court: Court, placed: Placed, testimony: Testimony) -> Verdict | N
     ran = any(placed.finding.line <= line <= placed.finding.end_line for line in lines)
     if not ran and not coverage.traced:
         return _never_reached(testimony, placed)
-    if coverage.whole and placed.finding.category != "miscompile":
+    name = placed.finding.function.rpartition(".")[2]
+    again = next((one for one in testimony.recompiles if one.file == placed.path and name in one.function), None)
+    if again is not None and placed.finding.category == "recompile":
+        # Each compile brings a new value along: whether this would have asked for one never shows.
+        text = f"{testimony.inputs}: calls alike were compiled again, for another reason: {guard(again)}."
+    elif coverage.whole and placed.finding.category != "miscompile":
         text = "ran and was traced whole"
         text += ", and three calls alike needed one compile." if placed.finding.category == "recompile" else "."
         return _REFUTED, _evidence(testimony, "refuted", f"{testimony.inputs}: this {text}", placed, court)
-    if default is not None and default.error is not None:
+    elif default is not None and default.error is not None:
         text = f"the compiled code failed with {default.error.type} before this could be judged."
     elif (hiding := _hiding(court, placed, testimony)) is not None:
         return _uncovered(court, placed, testimony, *hiding)

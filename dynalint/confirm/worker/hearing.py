@@ -14,22 +14,20 @@ Parts of the answer, in the order in which they are known:
 from __future__ import annotations
 
 import copy
-import dis
 import inspect
 import itertools
 import sys
 import tokenize
 import types
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import CodeType
 from typing import Any
 
 import torch
 from torch import nn
 
-from . import loading, witness
+from . import loading, spans, witness
 from .compare import compare
 from .inputs import NoInputsError, constructor_call, find_call
 from .latent import latent_run
@@ -71,7 +69,7 @@ def hear(request: Mapping[str, Any], reply: Reply) -> None:
     try:
         subject = subject_of(request, reply)
         reply.part("inputs", subject.text)
-        _testify(subject, request, reply)
+        testify(subject, request, reply)
     except ProblemError as problem:
         reply.part("problem", {"phase": problem.phase, "failure": encode(problem.failure)})
     finally:
@@ -151,8 +149,12 @@ def _placed(function: Any, device: str) -> Any:
     return function.to(device) if isinstance(function, nn.Module) and device != "cpu" else function
 
 
-def _testify(subject: Subject, request: Mapping[str, Any], reply: Reply) -> None:
-    """Run all modes and hand over what each showed."""
+def testify(subject: Subject, request: Mapping[str, Any], reply: Reply) -> tuple[Run, Run | None]:
+    """Run all modes and hand over what each showed; return the runs in default mode, and without hiding breaks.
+
+    Raises:
+        ProblemError: the call does not run without the compiler.
+    """
     make, name = subject.make, request["target"]["qualname"]
     watched = code_names(request["spots"])
     reply.stage(f"running {name} without the compiler")
@@ -192,6 +194,7 @@ def _testify(subject: Subject, request: Mapping[str, Any], reply: Reply) -> None
         grown = rising(subject.call, REPEATS)
         grown = grown if witness.eager_run(make, grown).error is None else calls[:REPEATS]
         reply.part("compare", encode(compare(make, grown)))
+    return default, latent
 
 
 def _optional(make: Maker, call: Call) -> list[Call]:
@@ -239,13 +242,8 @@ def _coverage(
     """Count, for each spot, the operations that lie within it and those of them that Dynamo traced."""
     answer = {}
     for file, path in watched.items():
-        seen = set(traced.get(file, ()))
-        spans = set(_spans(compile(_text(path, overrides), file, "exec", dont_inherit=True)))
-        answer[path] = [
-            {"operations": len(inside), "traced": len(inside & seen)}
-            for spot in spots[path]
-            for inside in ({span for span in spans if _within(span, spot)},)
-        ]
+        operations = spans.operations_of(_text(path, overrides), file)
+        answer[path] = spans.count(spots[path], operations, set(traced.get(file, ())))
     return answer
 
 
@@ -255,24 +253,3 @@ def _text(path: str, overrides: Mapping[str, str]) -> str:
         with tokenize.open(path) as file:
             text = file.read()
     return text
-
-
-def _spans(code: CodeType) -> Iterator[Span]:
-    """Yield the places of all instructions of a code object and of those nested in it: whole lines before 3.11."""
-    positions = getattr(code, "co_positions", None)
-    if positions is None:
-        for _, line in dis.findlinestarts(code):
-            yield line, 0, line, 0
-    else:
-        for line, end_line, column, end_column in positions():
-            if None not in (line, end_line, column, end_column):
-                yield line, column, end_line, end_column
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _spans(constant)
-
-
-def _within(span: Span, spot: Sequence[int]) -> bool:
-    if span[1] == span[3] == 0 and span[0] == span[2]:
-        return spot[0] <= span[0] <= spot[2]
-    return (spot[0], spot[1]) <= span[:2] and span[2:] <= (spot[2], spot[3])

@@ -148,7 +148,8 @@ def imported_files(roots: Iterable[str]) -> list[str]:
         file = getattr(module, "__file__", None)
         if isinstance(file, str) and file.endswith(".py"):
             path = Path(file).resolve()
-            if any(is_below(path, folder) for folder in folders):
+            # Some modules name a file that is not there: `torch.ops` says "_ops.py".
+            if any(is_below(path, folder) for folder in folders) and path.is_file():
                 files.add(str(path))
     return sorted(files)
 

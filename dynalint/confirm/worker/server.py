@@ -119,17 +119,13 @@ def _supervise(
 ) -> NoReturn:
     """Be the supervisor of one request: say how it ended and end, with status 0 if that could be said."""
     from .sandbox import Limits
-    from .supervisor import Cell, run_guarded
+    from .supervisor import guarded
 
     status = 1
     try:
-        scratch, outside = folder / "scratch", folder / "outside"
-        scratch.mkdir()
-        outside.mkdir()
-        (outside / "witness").write_bytes(b"dynalint")
-        limits = Limits(**message["limits"])
-        cell = Cell(scratch, outside, limits, namespaces, message["device"], message["required"])
-        say({"end": run_guarded(job, cell, say)})
+        limits, device = Limits(**message["limits"]), message["device"]
+        ending = guarded(job, folder, limits, namespaces, device, required=message["required"], forward=say)
+        say({"end": ending})
         status = 0
     finally:
         os._exit(status)

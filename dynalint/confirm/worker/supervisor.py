@@ -53,6 +53,24 @@ class Cell:
     required: bool
 
 
+def guarded(
+    job: Job,
+    folder: Path,
+    limits: Limits,
+    namespaces: int,
+    device: str,
+    *,
+    required: bool,
+    forward: Callable[[Message], None],
+) -> Message:
+    """Run `job` in a cell in an empty folder; see `Cell` and `run_guarded`."""
+    scratch, outside = folder / "scratch", folder / "outside"
+    scratch.mkdir()
+    outside.mkdir()
+    (outside / "witness").write_bytes(b"dynalint")
+    return run_guarded(job, Cell(scratch, outside, limits, namespaces, device, required), forward)
+
+
 def run_guarded(job: Job, cell: Cell, forward: Callable[[Message], None]) -> Message:
     """Run `job` behind the walls, forward its messages, and return how it ended; called in the supervisor."""
     with contextlib.suppress(OSError):
@@ -86,7 +104,7 @@ def _child(job: Job, cell: Cell, reply: Reply) -> NoReturn:
         os.setsid()
         with contextlib.suppress(OSError):
             syscalls.die_with_parent(signal.SIGKILL)
-        _only_descriptor(reply.descriptor)
+        leave_descriptors(reply.descriptor)
         enclosure = enclose(
             cell.scratch, cell.outside, cell.limits, namespaces=bool(cell.namespaces), device=cell.device
         )
@@ -112,7 +130,7 @@ def _tell(reply: Reply, error: BaseException) -> int:
     return 1
 
 
-def _only_descriptor(keep: int) -> None:
+def leave_descriptors(keep: int) -> None:
     """Leave this process /dev/null for the standard streams and `keep`, nothing else."""
     null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):

@@ -1,0 +1,101 @@
+"""`dynalint trace`: run a command, and confirm on the calls that it makes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dynalint.cli.options import configuration_options
+from dynalint.errors import UsageError
+
+if TYPE_CHECKING:
+    from dynalint.confirm.trace import Traced
+
+_EPILOG = """\b
+Examples:
+  dynalint trace -- pytest                       confirm on the calls that the tests make
+  dynalint trace -- python train.py --steps 10
+  dynalint trace --budget 600 -- pytest -n 4 tests/models
+  dynalint check                                 judge by what was seen
+
+\b
+The exit code is that of the command.
+"""
+_MOST_NAMES = 5
+
+
+@click.command(epilog=_EPILOG, context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
+@click.option(
+    "--budget",
+    type=click.FloatRange(min=0, min_open=True),
+    default=120.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="The most time that confirming may take, over all processes of the command.",
+)
+@click.option("--confirm", is_flag=True, help="Confirm even where no sandbox holds.")
+@click.option("--cache-dir", metavar="DIRECTORY", help="Where evidence is left.")
+@configuration_options
+def trace(command: tuple[str, ...], budget: float, **options: Any) -> int:
+    """Run COMMAND, and confirm the outermost calls of modules and compiled functions that it makes.
+
+    Each kind of call is confirmed once, on a copy of the process, beside the command: it computes, prints and leaves
+    behind what it does without. `dynalint check` then judges by what was seen, as long as the files that ran are
+    unchanged.
+    """
+    from dynalint.cli.console import note
+    from dynalint.cli.options import read_configuration
+    from dynalint.confirm.options import ConfirmOptions
+    from dynalint.confirm.trace import trace as run
+
+    settings = read_configuration(options).for_run([])
+    if settings.cache_directory is None:
+        raise UsageError(
+            "the configuration keeps no cache, so there is nowhere to leave evidence; --cache-dir names a place."
+        )
+    confirm = ConfirmOptions(
+        mode="always" if settings.confirm == "always" else "auto",
+        timeout=settings.timeout,
+        memory=settings.memory << 20,
+        project=settings.root,
+        cache=settings.cache_directory,
+    )
+    traced = run(command, confirm, budget)
+    if not options["quiet"]:
+        for line in summary(traced, verbose=options["verbose"]):
+            note(f"dynalint trace: {line}", options["color"])
+    return traced.code
+
+
+def summary(traced: Traced, *, verbose: bool = False) -> list[str]:
+    """Return what came of a traced command, in a few sentences."""
+    heard = [one.testimony for one in traced.confirmed if one.testimony is not None]
+    broken = sum(bool(one.default and one.default.breaks) for one in heard)
+    again = sum(any(compiled.call == one.same - 1 for compiled in one.recompiles) for one in heard)
+    did = (
+        f"{_kinds(len(heard))} confirmed in {traced.seconds:.1f} s: {broken} with graph breaks, {again} compiled again"
+    )
+    lines = [f"{did} on every call; {traced.known} known before. `dynalint check` judges by them."]
+    failed = [(one.name, one.problem) for one in traced.confirmed if one.problem is not None]
+    problems = [f"{name} not confirmed: {reason.rstrip('.')}." for name, reason in (*failed, *traced.declined)]
+    problems = list(dict.fromkeys(problems))
+    shown = problems if verbose else problems[:_MOST_NAMES]
+    lines += shown
+    if len(problems) > len(shown):
+        lines.append(f"{len(problems) - len(shown)} more not confirmed; -v lists them.")
+    if traced.left:
+        lines.append(f"{_kinds(len(traced.left))} left when the budget was spent; trace again, or with more --budget.")
+    if not traced.processes:
+        lines.append("no process of the command imported torch, or none could be watched.")
+    elif not (traced.confirmed or traced.known or traced.left or traced.declined):
+        names = ", ".join(traced.foreign[:_MOST_NAMES])
+        called = f"called were modules of {names}, " if names else "nothing was called "
+        lines.append(f"{called}and of none is the code in this project.")
+    lines += [f"tracing failed in a part: {reason}" for reason in traced.failures[: None if verbose else 1]]
+    return lines
+
+
+def _kinds(number: int) -> str:
+    return f"{number} kind{'' if number == 1 else 's'} of calls"

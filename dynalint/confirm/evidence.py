@@ -1,0 +1,98 @@
+"""What `dynalint trace` left: one file for each kind of call, true while the files that the call ran are unchanged.
+
+A file that cannot be read, or does not fit, counts as missing: nothing here can fail a run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from dynalint.confirm.cache import FileHashes
+from dynalint.confirm.options import Target
+from dynalint.confirm.testimony import Testimony, testify
+from dynalint.confirm.worker.spans import count
+
+FORMAT = 1
+_FOLDER = "evidence"
+# The bits by which a table of operations tells the runs that traced them.
+_DEFAULT, _LATENT = 1, 2
+
+
+class Stock:
+    """The evidence in a cache folder. `texts` stand in for files."""
+
+    def __init__(self, cache: Path, texts: Mapping[str, str] | None = None) -> None:
+        self.folder = cache / _FOLDER
+        self._hashes = FileHashes(texts or {})
+
+    def testimonies(self, torch: str | None, spots: Mapping[str, list[list[int]]]) -> Iterator[Testimony]:
+        """Yield what traced calls showed with files as they are now, under this release of torch if one is known."""
+        for key, entry in self._entries():
+            if self._holds(entry) and (torch is None or _release(entry["torch"]) == _release(torch)):
+                testimony = self.testimony(key, spots)
+                if testimony is not None:
+                    yield testimony
+
+    def testimony(self, key: str, spots: Mapping[str, list[list[int]]]) -> Testimony | None:
+        """Return what one call showed, None if there is nothing by this key."""
+        entry = _read(self.folder / f"{key}.json")
+        if entry is None:
+            return None
+        try:
+            target = Target(Path(entry["target"]["path"]), entry["target"]["module"], entry["target"]["qualname"])
+            wanted = {path: spots[path] for path in entry["spans"] if path in spots}
+            record, tables = entry["record"], entry["spans"]
+            parts = {**record["parts"], "files": list(entry["files"])}
+            parts["coverage"] = {path: _coverage(tables[path], found, _DEFAULT) for path, found in wanted.items()}
+            if parts.get("latent") is not None:
+                covered = {path: _coverage(tables[path], found, _LATENT) for path, found in wanted.items()}
+                parts["latent"] = {**parts["latent"], "coverage": covered}
+            return testify(target, entry["torch"], {**record, "parts": parts}, wanted)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            return None
+
+    def keys(self) -> list[tuple[str, str]]:
+        """Return kind and key of all calls that there is evidence of."""
+        return [(entry["kind"], key) for key, entry in self._entries()]
+
+    def discard_stale(self) -> None:
+        """Delete what holds no longer."""
+        for key, entry in list(self._entries()):
+            if not self._holds(entry):
+                with contextlib.suppress(OSError):
+                    (self.folder / f"{key}.json").unlink()
+
+    def _entries(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        try:
+            files = sorted(self.folder.glob("*.json"))
+        except OSError:
+            return
+        for file in files:
+            entry = _read(file)
+            if entry is not None:
+                yield file.stem, entry
+
+    def _holds(self, entry: Mapping[str, Any]) -> bool:
+        return all(self._hashes.of(path) == known for path, known in entry["files"].items())
+
+
+def _read(file: Path) -> dict[str, Any] | None:
+    try:
+        entry = json.loads(file.read_bytes())
+        needed = ("target", "files", "torch", "spans", "record", "kind")
+        return entry if entry["format"] == FORMAT and all(name in entry for name in needed) else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _release(torch: str) -> str:
+    return torch.partition("+")[0]
+
+
+def _coverage(table: list[list[int]], spots: list[list[int]], run: int) -> list[dict[str, int]]:
+    operations = [(line, column, end, end_column) for line, column, end, end_column, _ in table]
+    return count(spots, operations, {span for span, row in zip(operations, table, strict=True) if row[4] & run})

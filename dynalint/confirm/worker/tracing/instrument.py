@@ -1,0 +1,89 @@
+"""Put a probe into a function of torch so that nothing shows: same function object, same lines, same tracebacks.
+
+A wrapper would be a frame more in every traceback and another object where Dynamo compares identities. So the code of
+the function itself is compiled again from its own source, with the calls of the probe added. Standard library only.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Sequence
+from types import CodeType, FunctionType
+from typing import Any
+
+_STAND_IN = "<the probe of dynalint>"
+_FUTURES = 0x1FF0000  # the flags of `from __future__ import ...` among those of a code object
+_SKELETON = f"""
+if torch.compiler.is_compiling() or {_STAND_IN!r}.busy or not {_STAND_IN!r}.enter(SUBJECT, ARGS, KWARGS):
+    pass
+else:
+    try:
+        pass
+    finally:
+        {_STAND_IN!r}.leave()
+"""
+
+
+def instrument(function: FunctionType, probe: object, subject: str, inner: Sequence[str] = ()) -> None:
+    """Have `probe.enter(subject, args, kwargs)` called before a method, and `probe.leave()` after it if that was true.
+
+    `subject` is a name in the method that stands for what is called. With `inner` it is the function of the first of
+    these names inside the method that is watched. Dynamo sees none of it: to code that is traced, the compiler is on.
+
+    Raises LookupError where torch is not built as expected.
+    """
+    lines, first = inspect.getsourcelines(function)
+    owner = function.__qualname__.rpartition(".")[0].rpartition(".")[2]
+    # The class around it gives back the indentation, the qualified name, and private names their prefix.
+    tree = ast.parse("".join([f"class {owner}:\n", *lines]))
+    ast.increment_lineno(tree, first - 2)
+    _rewrite(_definition(tree, inner or (function.__name__,)), subject)
+    flags = function.__code__.co_flags & _FUTURES
+    code = compile(tree, function.__code__.co_filename, "exec", flags=flags, dont_inherit=True)
+    found = _code(code, function)
+    if found is None:
+        raise LookupError(f"{function.__qualname__} has changed while it was compiled")
+    function.__code__ = _with_probe(found, probe)
+
+
+def _definition(tree: ast.AST, names: Sequence[str]) -> ast.FunctionDef:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name in names and node.args.vararg and node.args.kwarg:
+            return node
+    raise LookupError(f"torch has no function {' or '.join(names)} where calls could be watched")
+
+
+def _rewrite(node: ast.FunctionDef, subject: str) -> None:
+    choice = ast.parse(_SKELETON).body[0]
+    assert isinstance(choice, ast.If)
+    guarded = choice.orelse[0]
+    assert isinstance(guarded, ast.Try)
+    assert node.args.vararg is not None
+    assert node.args.kwarg is not None
+    names = {"SUBJECT": subject, "ARGS": node.args.vararg.arg, "KWARGS": node.args.kwarg.arg}
+    for part in ast.walk(choice):
+        if isinstance(part, ast.Name):
+            part.id = names.get(part.id, part.id)
+        if isinstance(part, (ast.stmt, ast.expr)):
+            ast.copy_location(part, node.body[0])
+    choice.body = guarded.body = node.body
+    node.body = [choice]
+
+
+def _code(code: CodeType, function: FunctionType) -> CodeType | None:
+    """Return the code of the function within that of its module."""
+    original = function.__code__
+    if (code.co_name, code.co_firstlineno) == (original.co_name, original.co_firstlineno):
+        return code if code.co_freevars == original.co_freevars else None
+    inside = (_code(constant, function) for constant in code.co_consts if isinstance(constant, CodeType))
+    return next((found for found in inside if found is not None), None)
+
+
+def _with_probe(code: CodeType, probe: object) -> CodeType:
+    def put(constant: Any) -> Any:
+        if isinstance(constant, CodeType):
+            return _with_probe(constant, probe)
+        return probe if constant == _STAND_IN else constant
+
+    return code.replace(co_consts=tuple(map(put, code.co_consts)))

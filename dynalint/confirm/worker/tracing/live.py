@@ -1,0 +1,86 @@
+"""Confirm a call of what is in memory, as the worker confirms what it has built: the same runs, the same records."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import tokenize
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from .. import hearing, loading, spans, witness
+from ..records import Run, encode
+from ..wire import Reply
+from ..witness import Call
+
+
+def testify(
+    subject: Any, call: Call, text: str, target: Mapping[str, str], roots: Sequence[str], seconds: float, reply: Reply
+) -> None:
+    """Run `call` of `subject` in all modes and hand over what each showed.
+
+    Two parts come on top of the worker's: `files` are those of the user's own that any of the calls ran or was traced
+    in, and `spans` their operations with the runs that traced each, for what to judge by them is not known yet.
+    """
+    witness.hear_own_compiles()
+    own = loading.imported_files(roots)
+    request = {
+        "target": target,
+        "spots": {path: [] for path in own},
+        "overrides": {},
+        "compare": [],
+        "seconds": seconds,
+    }
+    seen = _Seen(reply)
+    try:
+        reply.part("inputs", text)
+        runs = hearing.testify(hearing.Subject(_maker(subject), call, text), request, seen)
+    except hearing.ProblemError as problem:
+        reply.part("problem", {"phase": problem.phase, "failure": encode(problem.failure)})
+        return
+    tables = _tables(own, runs, seen.lines)
+    reply.part("spans", tables)
+    reply.part("files", sorted({*tables, target["path"]} & set(own)))
+
+
+class _Seen(Reply):
+    """Hands everything on, and remembers the files with lines that ran."""
+
+    def __init__(self, reply: Reply) -> None:
+        self._reply = reply
+        self.lines: set[str] = set()
+
+    def send(self, kind: str, value: Any) -> None:
+        if kind == "part" and value[0] == "eager":
+            self.lines = {path for path, lines in value[1]["lines"].items() if lines}
+        self._reply.send(kind, value)
+
+
+def _tables(own: Sequence[str], runs: Sequence[Run | None], ran: set[str]) -> dict[str, list[tuple[int, ...]]]:
+    """Return the operations of each file that was reached: line, column, end line, end column, and a bit for each run.
+
+    The bit is set in operations that the run traced.
+    """
+    traced = [
+        {str(Path(file).resolve()): set(found) for file, found in run.traced.items()} if run else {} for run in runs
+    ]
+    tables: dict[str, list[tuple[int, ...]]] = {}
+    for path in own:
+        found = [of_run.get(path, set()) for of_run in traced]
+        if path in ran or any(found):
+            with tokenize.open(path) as file:
+                known = sorted(spans.operations_of(file.read(), path))
+            tables[path] = [(*span, sum((span in of_run) << at for at, of_run in enumerate(found))) for span in known]
+    return tables
+
+
+def _maker(subject: Any) -> Callable[[], Any]:
+    """Return a maker of copies; what cannot be copied is used again and again."""
+    if isinstance(subject, nn.Module):
+        with contextlib.suppress(Exception):
+            copy.deepcopy(subject)
+            return lambda: copy.deepcopy(subject)
+    return lambda: subject

@@ -1,0 +1,246 @@
+"""See the outermost calls of modules and compiled functions, and have those worth it confirmed on a snapshot.
+
+Nothing here raises into the program, and no Python code of the program is run here.
+"""
+
+from __future__ import annotations
+
+import platform
+import signal
+import sys
+import threading
+import time
+import types
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch._C._dynamo.eval_frame import set_eval_frame as _set_eval_frame
+
+from ..loading import is_below
+from . import signature
+from .session import Session, content_hash, digest
+from .signature import DeclinedError, Signature
+from .snapshot import Snapshot, take
+
+_REPORT_SECONDS = 0.2
+_MOST_FAILURES = 20
+# The share of the memory of one target that its tensors may hold: a run keeps several copies of them.
+_SHARE = 4
+
+
+@dataclass
+class _Subject:
+    """What is called: where its code stands, and the kinds of calls of it that have been dealt with."""
+
+    path: str
+    module: str
+    qualname: str
+    kind: str
+    configuration: Signature
+    seen: set[Signature] = field(default_factory=set)
+
+
+class Probe(threading.local):
+    """What torch's functions call; see `instrument`. Whether it is `busy` is read without running any Python code."""
+
+    busy = False
+
+    def __init__(self, watch: Watch) -> None:
+        # Called again by each thread that comes along, with the same watch.
+        self._watch = watch
+
+    def enter(self, subject: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+        """Begin a call; True if `leave` is to be called at its end."""
+        watch = self._watch
+        if watch.off:
+            return False
+        self.busy = True
+        # A part of a compiled program that runs uncompiled: Dynamo must not take this for the program.
+        former = _set_eval_frame(None)
+        try:
+            watch.see(subject, args, kwargs)
+        finally:
+            _set_eval_frame(former)
+        return True
+
+    def leave(self) -> None:
+        """End a call."""
+        self.busy = False
+
+
+class Watch:
+    """Decides on calls, and keeps account of the time that takes."""
+
+    def __init__(self, session: Session) -> None:
+        self.off = False
+        self._session = session
+        self._lock = threading.Lock()
+        self._subjects: dict[int, tuple[weakref.ref[Any], _Subject | None]] = {}
+        self._declined: set[tuple[str, str]] = set()
+        self._own: dict[str, bool] = {}
+        self._foreign: set[str] = set()
+        self._unreported = 0.0
+        self._failures = 0
+        session.note(torch=str(torch.__version__))
+
+    def see(self, subject: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Look at a call, and take a snapshot of the process if it is of a new kind."""
+        if not self._lock.acquire(blocking=False):
+            return
+        start = time.perf_counter()
+        waited = 0.0
+        try:
+            waited = self._consider(subject, args, kwargs)
+        except Exception as error:  # noqa: BLE001 - nothing of ours may fail in the user's program
+            self._fail(f"{type(error).__name__}: {error}")
+        finally:
+            self._account(time.perf_counter() - start - waited)
+            self._lock.release()
+
+    def _account(self, seconds: float) -> None:
+        self._unreported += seconds
+        if self._unreported < _REPORT_SECONDS:
+            return
+        try:
+            self._session.spend(self._unreported)
+            self._unreported = 0.0
+            self.off = self.off or self._session.left <= 0
+        except OSError:
+            self.off = True  # the session is over, and this process outlives it
+
+    def _fail(self, reason: str) -> None:
+        self._failures += 1
+        self.off = self.off or self._failures >= _MOST_FAILURES
+        try:
+            self._session.note(failed=reason)
+        except OSError:
+            self.off = True
+
+    def _consider(self, subject: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> float:
+        """Return the seconds spent waiting for snapshots before this one, which those account for."""
+        subject = getattr(subject, "_orig_mod", subject)
+        known = self._known(subject)
+        if known is None or torch._C._is_tracing() or torch._C._len_torch_dispatch_stack():  # noqa: SLF001
+            return 0.0
+        try:
+            kind = (*signature.of_call(args, kwargs), torch.is_grad_enabled(), getattr(subject, "training", None))
+            if kind in known.seen:
+                return 0.0
+            known.seen.add(kind)
+            return self._confirm(known, subject, args, kwargs, kind)
+        except DeclinedError as reason:
+            if (known.qualname, str(reason)) not in self._declined:
+                self._declined.add((known.qualname, str(reason)))
+                self._session.note(declined=known.qualname, reason=str(reason))
+            return 0.0
+
+    def _known(self, subject: Any) -> _Subject | None:
+        """Return what is known of a subject, None if none of its code is the user's own."""
+        key = subject.__func__ if isinstance(subject, types.MethodType) else subject
+        if not isinstance(key, (nn.Module, types.FunctionType)):
+            return None
+        reference, found = self._subjects.get(id(key), (None, None))
+        if reference is None or reference() is not key:
+            found = self._module(key) if isinstance(key, nn.Module) else self._function(key)
+            self._subjects[id(key)] = weakref.ref(key), found
+        return found
+
+    def _module(self, module: nn.Module) -> _Subject | None:
+        if isinstance(module, torch.jit.ScriptModule):
+            return None
+        files = {_file_of(type(part)) for part in module.modules()}
+        own = sorted(file for file in files if self._is_own(file))
+        cls = type(module)
+        if not own:
+            self._note_foreign(cls.__module__)
+            return None
+        path = _file_of(cls)
+        kind = digest((cls.__module__, cls.__qualname__, *((file, content_hash(file)) for file in own)))
+        return _Subject(path, _import_name(cls.__module__), cls.__qualname__, kind, signature.of_module(module))
+
+    def _function(self, function: types.FunctionType) -> _Subject | None:
+        path = str(Path(function.__code__.co_filename).resolve())
+        if not self._is_own(path):
+            self._note_foreign(function.__module__)
+            return None
+        kind = digest((path, function.__qualname__, content_hash(path)))
+        return _Subject(path, _import_name(function.__module__), function.__qualname__, kind, ())
+
+    def _is_own(self, file: str) -> bool:
+        if file not in self._own:
+            path = Path(file)
+            self._own[file] = bool(file) and any(is_below(path, Path(root)) for root in self._session.roots)
+        return self._own[file]
+
+    def _note_foreign(self, module: str) -> None:
+        package = module.partition(".")[0]
+        if package not in self._foreign and package != "torch":
+            self._foreign.add(package)
+            self._session.note(foreign=package)
+
+    def _confirm(
+        self, known: _Subject, subject: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], kind: Signature
+    ) -> float:
+        session = self._session
+        versions = (str(torch.__version__), platform.python_version_tuple()[:2])
+        key = digest((known.kind, known.configuration, kind, versions))
+        if not session.claim(known.kind, key):
+            return 0.0
+        _check_process()
+        size = 0
+        for tensor in signature.tensors_of(subject, args, kwargs):
+            signature.check(tensor)
+            size += tensor.numel() * tensor.element_size()
+        if size > session.memory // _SHARE:
+            raise DeclinedError(f"its tensors hold {size >> 20} MiB, which is too much to copy")
+        start = time.perf_counter()
+        slot = session.slot(_resident_memory())
+        waited = time.perf_counter() - start
+        if slot is None:
+            if session.left > 0:
+                raise DeclinedError("the process holds too much memory for a copy of it")
+            session.note(left=known.qualname)
+            return waited
+        text = f"the traced call {known.qualname}({signature.text_of(args, kwargs)})"
+        target = {"path": known.path, "module": known.module, "qualname": known.qualname}
+        take(Snapshot(session, known.kind, key, target, text, subject, args, dict(kwargs)), slot, self._switch_off)
+        return waited
+
+    def _switch_off(self) -> None:
+        self.off = True
+
+
+def _check_process() -> None:
+    """Raise DeclinedError where a process cannot be forked without a trace."""
+    if sys.platform == "win32":
+        raise DeclinedError("this system cannot fork a process")
+    if torch.cuda.is_initialized():
+        raise DeclinedError("the process uses CUDA, which a forked process cannot")
+    if callable(signal.getsignal(signal.SIGCHLD)):
+        raise DeclinedError("the program handles SIGCHLD, and would hear of the copy of it")
+
+
+def _file_of(cls: type) -> str:
+    """Return the resolved file of the module that defines a class, empty if there is none."""
+    file = getattr(sys.modules.get(cls.__module__), "__file__", None)
+    return str(Path(file).resolve()) if isinstance(file, str) else ""
+
+
+def _import_name(module: str) -> str:
+    return "" if module == "__main__" else module
+
+
+def _resident_memory() -> int:
+    """Return the bytes that this process holds in memory, 0 where the system does not tell."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+    import resource
+
+    return pages * resource.getpagesize()

@@ -1,0 +1,168 @@
+"""What all processes of one traced command share, as files in one folder. Standard library only.
+
+Locks are those of the kernel, which lets go of them however a process ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+VARIABLE = "DYNALINT_TRACE"
+_SETTINGS = "settings.json"
+_SLOTS = 16
+_PAUSE = 0.02
+# A class that comes in ever new shapes must not use up the time of all others.
+_MOST_OF_A_KIND = 8
+
+
+class Session:
+    """One run of `dynalint trace`, seen from any of its processes."""
+
+    def __init__(self, folder: str) -> None:
+        """Raise OSError or ValueError where the folder holds no session, or no longer."""
+        self.folder = Path(folder)
+        settings = json.loads((self.folder / _SETTINGS).read_bytes())
+        self.evidence = Path(settings["evidence"])
+        self.roots: list[str] = settings["roots"]
+        self.budget: float = settings["budget"]
+        self.seconds: float = settings["seconds"]
+        self.memory: int = settings["memory"]
+        self.namespaces: int = settings["namespaces"]
+        self.required: bool = settings["required"]
+
+    @staticmethod
+    def create(folder: Path, settings: Mapping[str, Any]) -> Session:
+        """Begin a session in an empty folder."""
+        (folder / _SETTINGS).write_text(json.dumps(settings), encoding="utf-8")
+        for name in ("claims", "notes", "outcomes"):
+            (folder / name).mkdir()
+        return Session(str(folder))
+
+    @property
+    def spent(self) -> float:
+        """The seconds of the budget that are used up."""
+        with contextlib.suppress(OSError, ValueError):
+            return float((self.folder / "spent").read_bytes() or b"0")
+        return 0.0
+
+    @property
+    def left(self) -> float:
+        """The seconds of the budget that remain."""
+        return self.budget - self.spent
+
+    def spend(self, seconds: float) -> None:
+        """Take seconds off the budget."""
+        with self._locked("spending"):
+            (self.folder / "spent").write_text(repr(self.spent + seconds), encoding="ascii")
+
+    def claim(self, kind: str, key: str) -> bool:
+        """Take on a call for this process; False if another has it, or calls of its kind have had their share."""
+        folder = self.folder / "claims" / kind
+        folder.mkdir(exist_ok=True)
+        if sum(1 for _ in folder.iterdir()) >= _MOST_OF_A_KIND:
+            return False
+        try:
+            os.close(os.open(folder / key, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return False
+        return True
+
+    def slot(self, size: int) -> int | None:
+        """Wait for a place for a snapshot of `size` bytes; return its descriptor, None if none comes free.
+
+        The place is taken until all copies of the descriptor are closed.
+        """
+        free = _available_memory()
+        count = _SLOTS if free is None else min(_SLOTS, free // 2 // max(size, 1))
+        while count and self.left > 0:
+            for number in range(count):
+                descriptor = os.open(self.folder / f"slot-{number}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except OSError:
+                    os.close(descriptor)
+                else:
+                    return descriptor
+            time.sleep(_PAUSE)
+        return None
+
+    def waiting(self) -> bool:
+        """Whether any snapshot is at work or waits for its turn."""
+        for file in self.folder.glob("slot-*"):
+            descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                return True
+            finally:
+                os.close(descriptor)
+        return False
+
+    def turn(self) -> contextlib.AbstractContextManager[None]:
+        """Have one snapshot at work at a time, so that what they take adds up to what they add."""
+        return self._locked("turn")
+
+    def note(self, **values: Any) -> None:
+        """Leave a note for the summary."""
+        line = json.dumps(values) + "\n"
+        with (self.folder / "notes" / f"{os.getpid()}.jsonl").open("a", encoding="utf-8") as stream:
+            stream.write(line)
+
+    def notes(self) -> Iterator[dict[str, Any]]:
+        """Yield the notes of all processes."""
+        for file in sorted((self.folder / "notes").iterdir()):
+            for line in file.read_text(encoding="utf-8").splitlines():
+                with contextlib.suppress(ValueError):
+                    yield json.loads(line)
+
+    def keep(self, key: str, evidence: Mapping[str, Any]) -> None:
+        """Leave evidence for `dynalint check`."""
+        self.evidence.mkdir(parents=True, exist_ok=True)
+        marker = self.evidence.parent / ".gitignore"
+        if not marker.exists():
+            marker.write_text("*\n", encoding="utf-8")
+        handle, temporary = tempfile.mkstemp(dir=self.evidence, prefix=".tmp-")
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            json.dump(evidence, stream, separators=(",", ":"))
+        Path(temporary).replace(self.evidence / f"{key}.json")
+
+    @contextmanager
+    def _locked(self, name: str) -> Iterator[None]:
+        descriptor = os.open(self.folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def digest(value: object) -> str:
+    """Return a name for a value that `repr` tells whole, the same in every process."""
+    return hashlib.sha256(repr(value).encode("utf-8", "backslashreplace")).hexdigest()[:32]
+
+
+def content_hash(path: str) -> str | None:
+    """Return the hash of what a file holds, None where it cannot be read."""
+    try:
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    except OSError:
+        return None
+
+
+def _available_memory() -> int | None:
+    """Return the bytes that the system could still give to programs, None where it does not tell."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return None

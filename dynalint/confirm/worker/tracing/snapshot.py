@@ -1,0 +1,218 @@
+"""A fork of the process at the moment of a call, and what is run in it.
+
+    program -- fork -- between -- fork -- snapshot -- fork -- supervisor -- fork -- cell
+    goes on            ends at            waits for its       watches               confirms, behind
+                       once               turn, keeps                               the sandbox's walls
+                                          the evidence
+
+The one between keeps the snapshot out of the program's sight: it is no child of the program's, and no signal tells of
+its end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import json
+import os
+import platform
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+
+from ..sandbox import Limits
+from ..supervisor import guarded, leave_descriptors
+from ..wire import Reply, pack
+from .session import Session, content_hash
+
+_NICENESS = 5
+_LEAST_SECONDS = 1.0
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One call to confirm.
+
+    `key` names its evidence, `kind` all calls of the same subject; `target` is what is called, `text` the call itself,
+    in words.
+    """
+
+    session: Session
+    kind: str
+    key: str
+    target: dict[str, str]
+    text: str
+    subject: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+def take(snapshot: Snapshot, slot: int, switch_off: Callable[[], None]) -> None:
+    """Leave a snapshot behind that confirms the call in its own time; `slot` is closed here, and held there.
+
+    Raises OSError where the system cannot fork.
+    """
+    try:
+        between = _fork()
+        if between == 0:
+            _part(partial(_be_snapshot, snapshot, slot), switch_off)
+        with contextlib.suppress(ChildProcessError):  # reaped by a program that waits for whatever ends
+            os.waitpid(between, 0)
+    finally:
+        os.close(slot)
+
+
+def _fork() -> int:
+    """Fork as `os.fork` does, without its warning that the process has threads: what is run here can stand it."""
+    python = ctypes.pythonapi
+    python.PyOS_BeforeFork()
+    process = int(ctypes.PyDLL(None).fork())
+    if process == 0:
+        python.PyOS_AfterFork_Child()
+    else:
+        python.PyOS_AfterFork_Parent()
+    if process < 0:
+        raise OSError("the process cannot be forked")
+    return process
+
+
+def _part(act: Callable[[], None], switch_off: Callable[[], None]) -> NoReturn:
+    """Be the process between: fork again and end, both without a look back at the program."""
+    try:
+        switch_off()
+        this = os.getpid()
+        if _fork() == 0:
+            while os.getppid() == this:
+                time.sleep(0.001)
+            act()
+    finally:
+        os._exit(0)
+
+
+def _be_snapshot(snapshot: Snapshot, slot: int) -> None:
+    """Cut all ties to the program, wait for the turn, and confirm what time is left for."""
+    os.setsid()
+    _forget_signals()
+    sys.settrace(None)
+    sys.setprofile(None)
+    leave_descriptors(slot)
+    gc.disable()
+    with contextlib.suppress(OSError):
+        os.nice(_NICENESS)
+    session = snapshot.session
+    with session.turn():
+        seconds = min(session.seconds, session.left)
+        if seconds < _LEAST_SECONDS:
+            session.note(left=snapshot.target["qualname"])
+            return
+        start = time.monotonic()
+        try:
+            _confirm(snapshot, seconds)
+        except Exception as error:  # noqa: BLE001 - a snapshot has nobody to raise to
+            session.note(failed=f"{type(error).__name__}: {error}")
+        finally:
+            session.spend(time.monotonic() - start)
+
+
+def _forget_signals() -> None:
+    with contextlib.suppress(ValueError):
+        signal.set_wakeup_fd(-1)
+    for number in signal.valid_signals():
+        if callable(signal.getsignal(number)):
+            with contextlib.suppress(OSError, ValueError):
+                signal.signal(number, signal.SIG_DFL)
+
+
+def _confirm(snapshot: Snapshot, seconds: float) -> None:
+    """Run the call in a cell and keep what it showed."""
+    session, start = snapshot.session, time.monotonic()
+    folder = Path(tempfile.mkdtemp(dir=session.folder, prefix="snapshot-"))
+    try:
+        record = _heard(snapshot, folder, seconds)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    parts = record["parts"]
+    spans, files = parts.pop("spans", None), parts.pop("files", [])
+    if spans is not None:
+        evidence = {
+            "format": FORMAT,
+            "kind": snapshot.kind,
+            "target": snapshot.target,
+            "torch": str(torch.__version__),
+            "python": platform.python_version(),
+            "files": {path: content_hash(path) for path in files},
+            "spans": spans,
+            "record": record,
+        }
+        session.keep(snapshot.key, evidence)
+    told = {name: parts[name] for name in ("inputs", "problem") if name in parts}
+    session.note(
+        confirmed=snapshot.target["qualname"],
+        key=None if spans is None else snapshot.key,
+        record={**record, "parts": told},
+        seconds=time.monotonic() - start,
+    )
+
+
+def _heard(snapshot: Snapshot, folder: Path, seconds: float) -> dict[str, Any]:
+    """Return what the cell told, as `record_of` has it of a worker's answer."""
+    source, sink = os.pipe()
+    supervisor = _fork()
+    if supervisor == 0:
+        _supervise(snapshot, folder, seconds, sink)
+    os.close(sink)
+    parts: dict[str, Any] = {}
+    stage, ending = "starting", {"outcome": "supervisor"}
+    with os.fdopen(source, "rb") as messages:
+        for line in messages:
+            message = json.loads(line)
+            if "end" in message:
+                ending = message["end"]
+            elif message["kind"] == "part":
+                parts[message["value"][0]] = message["value"][1]
+            elif message["kind"] == "stage":
+                stage = message["value"]
+    os.waitpid(supervisor, 0)
+    return {"outcome": ending["outcome"], "ending": ending, "stage": stage, "parts": parts}
+
+
+def _supervise(snapshot: Snapshot, folder: Path, seconds: float, sink: int) -> NoReturn:
+    """Be the supervisor: it shares some of the walls around the cell, so that only the pipe leads out."""
+    session = snapshot.session
+    try:
+        with os.fdopen(sink, "wb", buffering=0) as stream:
+
+            def say(message: dict[str, Any]) -> None:
+                data = memoryview(pack(message))
+                while data:
+                    data = data[stream.write(data) :]
+
+            limits = Limits(seconds, session.memory, int(4 * seconds) + 1)
+            job, walls = partial(_testify, snapshot, seconds), session.namespaces
+            say({"end": guarded(job, folder, limits, walls, "cpu", required=session.required, forward=say)})
+    finally:
+        os._exit(0)
+
+
+def _testify(snapshot: Snapshot, seconds: float, reply: Reply) -> None:
+    """Be the cell: confirm as the worker does, on what is in memory."""
+    # What held threads in the program holds none here: a pool of them does not survive a fork.
+    torch.set_num_threads(1)
+    gc.freeze()
+    gc.enable()
+    reply.stage("importing torch's compiler")
+    from .live import testify
+
+    call = (snapshot.args, snapshot.kwargs)
+    testify(snapshot.subject, call, snapshot.text, snapshot.target, snapshot.session.roots, seconds, reply)

@@ -313,7 +313,7 @@ def test_test_suites_take_part_in_one_process_and_in_two(folder: Folder) -> None
 
 
         def test_fails():
-            assert Gate()(torch.ones(2, 8)).sum() == 1e9
+            assert Gate()(torch.ones(2, 8)).dim() == 3
         """,
     )
     command = (sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", "-p", "no:cacheprovider", "--tb=line")
@@ -328,7 +328,7 @@ def test_test_suites_take_part_in_one_process_and_in_two(folder: Folder) -> None
 
 
 def _untimed(out: str) -> str:
-    return re.sub(r"in [\d.]+s|tensor\(.*?\)|-?\d+\.\d+", "", out)
+    return re.sub(r"in [\d.]+s|tensor\(.*?\)|-?\d+\.\d+|0x[0-9a-f]+", "", out)
 
 
 def test_a_sitecustomize_of_the_users_own_still_runs(folder: Folder) -> None:

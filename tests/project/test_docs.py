@@ -67,7 +67,8 @@ def test_commands_and_options_exist(path: Path) -> None:
     everywhere = {option for options in known.values() for option in options}
     text = path.read_text(encoding="utf-8")
     for line in re.findall(r"\bdynalint +[a-z][^`\n|]*", text):
-        words = line.split("#")[0].split()
+        # What comes after "--" is a command of the user's own.
+        words = line.split("#")[0].split(" -- ")[0].split()
         command = next((" ".join(words[:count]) for count in (3, 2) if " ".join(words[:count]) in known), None)
         if command is None:
             continue

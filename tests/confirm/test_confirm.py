@@ -194,8 +194,8 @@ def test_a_break_in_a_loop_hides_what_follows(judged: dict[str, Finding]) -> Non
     assert evidence(judged, "the loop").status == "confirmed"
     assert "The whole function goes back to eager." in evidence(judged, "the loop").detail
     hidden = evidence(judged, 'about print("in the loop")')
-    # Taken out of the way, the break shows what it hid; bytecode before Python 3.11 does not tell where it stands.
-    assert hidden.status == ("confirmed" if sys.version_info >= (3, 11) else "unconfirmed")
+    # Taken out of the way, the break shows what it hid.
+    assert hidden.status == "confirmed"
     assert f"hidden by the graph break in line {judged['the loop'].line} (GB0170" in hidden.detail
 
 

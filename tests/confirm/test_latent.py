@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import linecache
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,8 @@ import pytest
 import torch
 
 from dynalint.confirm.worker import witness
-from dynalint.confirm.worker.latent import latent_run
+from dynalint.confirm.worker.latent import Asked, latent_run
 from dynalint.confirm.worker.records import Run
-
-pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="bytecode has no columns before Python 3.11")
 
 SOURCE = """
 import torch
@@ -67,10 +64,18 @@ def names(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def heard(names: Mapping[str, Any], make: Callable[[], Callable[..., Any]]) -> Run | None:
-    sources = {names["__file__"]: Path(names["__file__"]).read_text()}
+    text = Path(names["__file__"]).read_text()
+    spots = [_spot(text, one) for one in ("x.sum() > 0", "x.max().item()", 'print("step", i)', "(x * scale).sum() > 0")]
+    asked = {names["__file__"]: Asked(text, spots)}
     calls = [((torch.ones(2, 3),), {}), ((-torch.ones(2, 3),), {})]
-    seen = witness.default_run(make, calls, sources)
-    return latent_run(make, calls, seen, sources, 60.0)
+    seen = witness.default_run(make, calls, asked)
+    return latent_run(make, calls, seen, asked, 60.0)
+
+
+def _spot(text: str, words: str) -> tuple[int, int, int, int]:
+    number, line = next((number, line) for number, line in enumerate(text.splitlines(), 1) if words in line)
+    start = line.index(words)
+    return number, start, number, start + len(words)
 
 
 def line(words: str) -> int:

@@ -30,7 +30,7 @@ from torch import nn
 from . import loading, spans, witness
 from .compare import compare
 from .inputs import NoInputsError, constructor_call, find_call
-from .latent import latent_run
+from .latent import Asked, latent_run
 from .records import EagerRun, Failure, Run, Span, encode
 from .reports import failure
 from .variants import options, other_batch, rising, variants
@@ -180,8 +180,8 @@ def testify(subject: Subject, request: Mapping[str, Any], reply: Reply) -> tuple
     reply.part("default", encode(replace(default, traced={})))
     reply.part("coverage", _coverage(request["spots"], watched, default.traced, request["overrides"]))
     reply.stage(f"running {name} without the breaks that hide others")
-    sources = {file: _text(path, request["overrides"]) for file, path in watched.items()}
-    latent = latent_run(make, [calls[0], *calls[repeats:]], default, sources, request["seconds"] / 4)
+    asked = {file: Asked(_text(path, request["overrides"]), request["spots"][path]) for file, path in watched.items()}
+    latent = latent_run(make, [calls[0], *calls[repeats:]], default, asked, request["seconds"] / 4)
     if latent is not None:
         covered = _coverage(request["spots"], watched, latent.traced, request["overrides"])
         reply.part("latent", {"run": encode(replace(latent, traced={})), "coverage": covered})

@@ -5,7 +5,8 @@ reported. So each such expression is replaced, in the code of the functions in m
 uncompiled run over the same calls; Dynamo then traces the frame up to what breaks next, and so on, for a few rounds.
 
 Nothing is said of frames whose break is no expression with a value to give (a store, an unpacking, the head of a
-`with`), nor on Python 3.10, whose bytecode has no columns.
+`with`). Where Python or torch (before 3.11 and 2.12) do not tell columns, the one range asked about that begins in the
+line is taken for the expression.
 """
 
 from __future__ import annotations
@@ -43,22 +44,30 @@ class Place:
     end_column: int
 
 
-def latent_run(make: Maker, calls: Sequence[Call], seen: Run, sources: Mapping[str, str], seconds: float) -> Run | None:
+@dataclass(frozen=True)
+class Asked:
+    """The text of a file, and the ranges in it that are asked about."""
+
+    text: str
+    spots: Sequence[Sequence[int]]
+
+
+def latent_run(make: Maker, calls: Sequence[Call], seen: Run, asked: Mapping[str, Asked], seconds: float) -> Run | None:
     """Return the breaks and the traced operations that `seen`, a default run, hid; None where none can be heard.
 
-    `sources` holds the text of each file that is asked about, by the name its code objects have. `seconds` bounds the
-    time after which no further round begins.
+    `asked` holds the files that are asked about, by the name their code objects have. `seconds` bounds the time after
+    which no further round begins.
     """
     deadline = time.monotonic() + seconds
     given: list[Place] = []
     found: Run | None = None
     latest = seen
     for _ in range(_ROUNDS):
-        new = [place for place in _hiding(latest, sources) if place not in given]
+        new = [place for place in _hiding(latest, asked) if place not in given]
         if not new or time.monotonic() > deadline:
             break
         given += new
-        heard = _given_run(make, calls, given, sources)
+        heard = _given_run(make, calls, given, {file: one.text for file, one in asked.items()})
         if heard is None:
             break
         latest = heard
@@ -66,12 +75,18 @@ def latent_run(make: Maker, calls: Sequence[Call], seen: Run, sources: Mapping[s
     return found
 
 
-def _hiding(run: Run, sources: Mapping[str, str]) -> Iterator[Place]:
+def _hiding(run: Run, asked: Mapping[str, Asked]) -> Iterator[Place]:
     """Yield the places of the breaks that left a frame, or the rest of one, to eager."""
     for broken in run.breaks:
-        frame = next((frame for frame in reversed(broken.stack) if frame.file in sources), None)
-        if broken.effect in _HIDING and frame is not None and frame.column is not None:
-            yield Place(frame.file, frame.line, frame.column, frame.end_column or frame.column)
+        frame = next((frame for frame in reversed(broken.stack) if frame.file in asked), None)
+        if broken.effect not in _HIDING or frame is None:
+            continue
+        if frame.column is not None and frame.end_column is not None:
+            yield Place(frame.file, frame.line, frame.column, frame.end_column)
+            continue
+        spots = {(spot[1], spot[3]) for spot in asked[frame.file].spots if spot[0] == frame.line}
+        if len(spots) == 1:
+            yield Place(frame.file, frame.line, *spots.pop())
 
 
 def _joined(first: Run, second: Run) -> Run:

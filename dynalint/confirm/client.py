@@ -143,6 +143,7 @@ class Worker:
             "device": options.device,
             "required": options.required,
             "search": list(options.search),
+            "python_path": python_path(),
             "folders": list(options.folders),
         }
         parts: dict[str, Any] = {}
@@ -249,12 +250,17 @@ def _pump(stream: Any, lines: queue.Queue[bytes]) -> None:
     lines.put(b"")
 
 
+def python_path() -> list[str]:
+    """Return the folders of PYTHONPATH, as the user's own interpreter would search them."""
+    return [str(Path(entry).absolute()) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+
+
 def _environment(scratch: Path, device: str) -> dict[str, str]:
     """Return the variables that the worker sees.
 
-    PYTHONPATH is left out: what it names must not be imported by the server, which stands outside the walls. The
-    paths go to the forked processes with each request (`WorkerOptions.search`). Where code is run on the CPU no GPU is
-    seen: a process that has used one cannot be forked, and Dynamo uses those it sees.
+    PYTHONPATH is left out: what it names must not be imported by the server, which stands outside the walls. It goes
+    to the forked processes with each request. Where code is run on the CPU no GPU is seen: a process that has used one
+    cannot be forked, and Dynamo uses those it sees.
     """
     hidden = dict.fromkeys(("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"), "") if device == "cpu" else {}
     kept = {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith("LC_")}

@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from dynalint.confirm.cache import VerdictCache
-from dynalint.confirm.client import Worker, WorkerError, WorkerOptions
+from dynalint.confirm.client import Worker, WorkerError, WorkerOptions, python_path
 from dynalint.confirm.discoveries import discoveries
 from dynalint.confirm.evidence import Stock
 from dynalint.confirm.options import ConfirmOptions, Target
@@ -47,11 +47,22 @@ def confirm(
     Raises:
         WorkerError: the interpreter cannot be run.
     """
+    return examine(findings, roots, options, progress, silenced)[0]
+
+
+def examine(
+    findings: Sequence[Finding],
+    roots: Sequence[Target],
+    options: ConfirmOptions,
+    progress: Progress | None = None,
+    silenced: Sequence[Finding] = (),
+) -> tuple[list[Finding], list[Testimony]]:
+    """Do what `confirm` does, and return the testimonies too."""
     sources = Sources({os.path.realpath(path): text for path, text in options.overrides.items()})
     placed = [_placed(finding, options, sources) for finding in (*findings, *silenced)]
     targets = sorted({replace(target, path=Path(os.path.realpath(target.path))) for target in roots})
     if not targets:
-        return list(findings)
+        return list(findings), []
     compare = sorted({one.path for one in placed if one.finding.category == "miscompile"})
     files = {str(target.path) for target in targets} | {one.path for one in placed}
     testimonies, obstacle = _Hearing(options, targets, _spots(placed), compare, progress, traced_in=files).hear()
@@ -59,7 +70,8 @@ def confirm(
     judged = judge(court)[: len(findings)]
     if obstacle is not None:
         judged = [_unconfirmed(one, obstacle) if one.evidence.status == "static" else one for one in judged]
-    return sorted([*judged, *discoveries(court, options.directory)], key=lambda finding: finding.sort_key)
+    found = sorted([*judged, *discoveries(court, options.directory)], key=lambda finding: finding.sort_key)
+    return found, testimonies
 
 
 def hear(
@@ -208,7 +220,7 @@ class _Hearing:
         return {
             "target": [str(target.path), target.module, target.qualname],
             "example": options.example_for(target),
-            "search": [str(folder) for folder in options.search],
+            "search": [*map(str, options.search), *python_path()],
             "python": [str(options.python), worker.hello.python],
             "torch": worker.hello.torch,
             "device": options.device,

@@ -64,6 +64,16 @@ def test_operations_of_other_folders_use_the_workers_modules(worker: Worker) -> 
     assert (answer.outcome, answer.parts["graphs"]) == ("done", [1])
 
 
+def test_what_pythonpath_names_is_searched_and_its_sitecustomize_runs_behind_the_walls(
+    worker: Worker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import os, sys\nsys.stood_in = os.getpid()\nraise ValueError\n")
+    (tmp_path / "stand_in.py").write_text("value = 7\n")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}")
+    code = "import stand_in; reply.part('found', [stand_in.value, sys.stood_in == os.getpid()])"
+    assert does(worker, code).parts["found"] == [7, True]
+
+
 def test_parts_and_stages_arrive_as_they_are_sent(worker: Worker) -> None:
     stages: list[str] = []
     code = "reply.stage('one'); reply.part('a', [1]); reply.stage('two'); reply.part('b', None)"

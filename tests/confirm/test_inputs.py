@@ -11,7 +11,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from dynalint.confirm.worker import guesses
-from dynalint.confirm.worker.inputs import NoInputsError, constructor_call, find_call
+from dynalint.confirm.worker.building import constructions
+from dynalint.confirm.worker.inputs import NoInputsError, find_call
 from dynalint.confirm.worker.variants import other_batch, variants
 
 
@@ -157,7 +158,7 @@ class Wrapping(nn.Module):
     [Layer, Pictures, Words, Recurrent, Configured, Loosely, Block, Inner, Two, NoLayers, Products, Flagged, Wrapping],
 )
 def test_a_module_is_built_and_called(cls: type) -> None:
-    make, text = constructor_call(cls)
+    make, text = next(constructions(cls))
     module = make()
     found = find_call(module, "cpu", 30)
     args, kwargs = found.call
@@ -166,7 +167,7 @@ def test_a_module_is_built_and_called(cls: type) -> None:
 
 
 def test_the_words_say_how_it_was_called() -> None:
-    make, text = constructor_call(Pictures)
+    make, text = next(constructions(Pictures))
     assert text == "Pictures(num_classes=8)"
     assert find_call(make(), "cpu", 30).text == "x=float[5, 1, 28, 28]"
 
@@ -212,14 +213,12 @@ class UsesUnresolved(nn.Module):
 
 
 def test_a_class_is_made_by_its_own_parameters_or_the_one_at_fault_is_named() -> None:
-    with pytest.raises(
-        NoInputsError, match=r"UsesOdd cannot be built: nothing is known for parameter 'rows' \(complex\)"
-    ):
-        constructor_call(UsesOdd)
+    with pytest.raises(guesses.NoGuessError, match=r"nothing is known for parameter 'rows' \(complex\)"):
+        next(constructions(UsesOdd))
 
 
 def test_an_annotation_that_does_not_resolve_leaves_the_name() -> None:
-    make, _ = constructor_call(UsesUnresolved)
+    make, _ = next(constructions(UsesUnresolved))
     assert make().size == guesses.WIDTH
 
 
@@ -306,3 +305,60 @@ def test_an_argument_after_the_first_may_be_no_tensor(function: Any, kind: type)
     assert isinstance(args[0], torch.Tensor)
     assert args[0].dim() > 0
     assert isinstance(args[1], kind)
+
+
+class Asks(nn.Module):
+    """As in libraries of models: everything is optional, and the body says what it cannot do without."""
+
+    main_input_name = "input_ids"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(50, 8)
+
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        inputs_embeds: torch.FloatTensor | None = None,
+        decoder_input_ids: torch.LongTensor | None = None,
+        memory: torch.Tensor | None = None,
+    ):
+        if decoder_input_ids is None:
+            raise ValueError("You have to specify decoder_input_ids")
+        rows = memory.shape[0]
+        return self.embed(input_ids).sum() + self.embed(decoder_input_ids).sum() + rows
+
+
+def test_a_parameter_with_a_default_is_given_where_the_error_shows_that_it_is_missed() -> None:
+    args, kwargs = find_call(Asks(), "cpu", 30).call
+    assert [tensor.dtype for tensor in args] == [torch.int64]
+    assert {name: tensor.dtype for name, tensor in kwargs.items()} == {
+        "decoder_input_ids": torch.int64,
+        "memory": torch.float32,
+    }
+
+
+class Sized(nn.Module):
+    def forward(self, x):
+        if x.shape[1] != 24:
+            raise ValueError(f"Input length ({x.shape[1]}) does not match the model ({24}).")
+        return x + 1
+
+
+def test_a_size_that_only_the_message_tells_of_is_taken_from_there() -> None:
+    (x,), _ = find_call(Sized(), "cpu", 30).call
+    assert x.shape[1] == 24
+
+
+class Pyramid(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = nn.Upsample(scale_factor=2)
+
+    def forward(self, low, high):
+        return self.up(low) + high
+
+
+def test_two_pictures_of_different_scale_are_brought_together() -> None:
+    (low, high), _ = find_call(Pyramid(), "cpu", 30).call
+    assert [2 * side for side in low.shape[2:]] == list(high.shape[2:])

@@ -17,7 +17,7 @@ from typing import Any
 
 from . import loading, witness
 from .graphs import trace_flow
-from .hearing import ProblemError, Subject, code_names, subject_of, works
+from .hearing import ProblemError, Subject, code_names, subject_of
 from .records import encode
 from .variants import other_batch
 from .wire import Reply
@@ -58,7 +58,7 @@ def calls_of(make: Maker, call: Call) -> Calls:
     """Return the calls that show the graphs, the way a call goes once they are compiled, and what recompiles."""
     same = [call] * (1 + _WARM)
     batch = other_batch(call)
-    others = [] if batch is None or not works(make, batch) else [batch] * _BATCHES
+    others = [] if batch is None or witness.eager_run(make, [batch]).error is not None else [batch] * _BATCHES
     if others and witness.eager_run(make, [call, *others]).error is not None:
         others = []
     return Calls((*same, *others), range(1, len(same)))

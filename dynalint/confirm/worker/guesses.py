@@ -11,6 +11,7 @@ import dataclasses
 import enum
 import inspect
 import re
+import sys
 import types
 import typing
 from collections.abc import Iterator
@@ -18,6 +19,8 @@ from typing import Any
 
 import torch
 from torch import nn
+
+from .shrinking import is_configuration, shrunk
 
 WIDTH = 16
 # Unlike each other and unlike usual sizes, so that no two dimensions are equal by chance.
@@ -56,6 +59,9 @@ _BY_NAME: tuple[tuple[str, Any], ...] = (
 )
 
 
+SETTINGS = ("config", "cfg", "conf", "args", "opt", "opts", "hparams", "params", "settings")
+
+
 class NoGuessError(Exception):
     """Nothing plausible is known for a parameter; the text names it."""
 
@@ -81,6 +87,18 @@ class Settings:
         return "config"
 
 
+@dataclasses.dataclass(frozen=True)
+class Level:
+    """How deep in the arguments of arguments a guess is made, and by what the widths of settings are divided."""
+
+    divisor: int = 1
+    depth: int = 0
+
+    def below(self) -> Level:
+        """Return the level of the arguments of an argument."""
+        return Level(self.divisor, self.depth + 1)
+
+
 def by_name(name: str) -> Any:
     """Return what a parameter of this name usually is; an unknown name is taken for a width."""
     bare = name.strip("_").lower()
@@ -90,31 +108,32 @@ def by_name(name: str) -> Any:
     return WIDTH
 
 
-def for_parameter(name: str, annotation: Any, depth: int = 0) -> Any:
+def for_parameter(name: str, annotation: Any, level: Level | None = None) -> Any:
     """Guess a value for a parameter; raises NoGuessError where the annotation asks for what cannot be made."""
-    if name.strip("_").lower() in ("config", "cfg", "conf", "args", "opt", "opts", "hparams", "params", "settings"):
-        made = _instance(annotation, depth)
+    level = level or Level()
+    if name.strip("_").lower() in SETTINGS:
+        made = _instance(annotation, level)
         return Settings() if made is None else made
     if isinstance(annotation, str) or annotation in (inspect.Parameter.empty, Any, None, object):
         return by_name(name)
-    return _by_annotation(name, annotation, depth)
+    return _by_annotation(name, annotation, level)
 
 
-def _by_annotation(name: str, hint: Any, depth: int) -> Any:
+def _by_annotation(name: str, hint: Any, level: Level) -> Any:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         choices = [choice for choice in arguments if choice is not type(None)]
-        return _by_annotation(name, choices[0], depth)
+        return _by_annotation(name, choices[0], level)
     if origin is typing.Literal:
         return arguments[0]
     if origin is typing.Annotated:
-        return _by_annotation(name, arguments[0], depth)
+        return _by_annotation(name, arguments[0], level)
     if origin in (list, collections.abc.Sequence, collections.abc.Iterable, set):
-        item = _by_annotation(name.rstrip("s"), arguments[0] if arguments else int, depth)
+        item = _by_annotation(name.rstrip("s"), arguments[0] if arguments else int, level)
         return [item, item]
     if origin is tuple:
         items = arguments if arguments and arguments[-1] is not Ellipsis else (*arguments[:1], *arguments[:1])
-        return tuple(_by_annotation(name.rstrip("s"), item, depth) for item in items)
+        return tuple(_by_annotation(name.rstrip("s"), item, level) for item in items)
     if origin in (dict, collections.abc.Mapping):
         return {}
     if origin is type:
@@ -123,7 +142,7 @@ def _by_annotation(name: str, hint: Any, depth: int) -> Any:
         return nn.Identity()
     guess = _plain(name, hint)
     if guess is None:
-        guess = _instance(hint, depth)
+        guess = _instance(hint, level)
     if guess is None:
         raise NoGuessError(f"nothing is known for parameter {name!r} ({getattr(hint, '__name__', hint)})")
     return guess
@@ -153,16 +172,18 @@ def _plain(name: str, hint: Any) -> Any:
     return None
 
 
-def _instance(hint: Any, depth: int) -> Any:
+def _instance(hint: Any, level: Level) -> Any:
     """Make an instance of a class by guesses for its own parameters, None where the hint is no class to make."""
-    if not isinstance(hint, type) or depth > 3 or hint.__module__ in ("builtins", "inspect", "typing", "torch"):
+    if not isinstance(hint, type) or level.depth > 3 or hint.__module__ in ("builtins", "inspect", "typing", "torch"):
         return None
     if issubclass(hint, enum.Enum):
         return next(iter(hint), None)
-    return hint(**constructor_arguments(hint, depth + 1))
+    given = constructor_arguments(hint, level.below())
+    made = hint(**given)
+    return shrunk(made, given, level.divisor) if level.divisor > 1 and is_configuration(hint) else made
 
 
-def constructor_arguments(cls: type, depth: int = 0) -> dict[str, Any]:
+def constructor_arguments(cls: type, level: Level | None = None) -> dict[str, Any]:
     """Guess the arguments that have no default, by name; raises NoGuessError where one is beyond guessing."""
     if dataclasses.is_dataclass(cls):
         hints = hints_of(cls)
@@ -170,8 +191,19 @@ def constructor_arguments(cls: type, depth: int = 0) -> dict[str, Any]:
         needed = [
             f for f in dataclasses.fields(cls) if f.init and f.default is missing and f.default_factory is missing
         ]
-        return {item.name: for_parameter(item.name, hints.get(item.name, Any), depth) for item in needed}
-    return {name: for_parameter(name, hint, depth) for name, hint in required_parameters(cls)}
+        return {item.name: for_parameter(item.name, hints.get(item.name, Any), level) for item in needed}
+    return {name: for_parameter(name, _declared(cls, name, hint), level) for name, hint in required_parameters(cls)}
+
+
+def _declared(cls: type, name: str, hint: Any) -> Any:
+    """Return the class of settings that a class declares in its body, where the parameter has no annotation of use."""
+    annotated = isinstance(hint, type) and hint is not inspect.Parameter.empty
+    if annotated or name not in SETTINGS:
+        return hint
+    declared = getattr(cls, f"{name}_class", None)
+    if not isinstance(declared, type):
+        declared = hints_of(cls).get(name)
+    return declared if isinstance(declared, type) else hint
 
 
 def required_parameters(function: Any) -> Iterator[tuple[str, Any]]:
@@ -190,8 +222,15 @@ def required_parameters(function: Any) -> Iterator[tuple[str, Any]]:
 
 
 def hints_of(function: Any) -> dict[str, Any]:
-    """Return resolved annotations, those that do not resolve left out."""
+    """Return resolved annotations of a callable, or of a class with its bases; those that do not resolve left out."""
     try:
         return typing.get_type_hints(function)
     except Exception:  # noqa: BLE001 - annotations are user code
-        return {name: hint for name, hint in getattr(function, "__annotations__", {}).items() if isinstance(hint, type)}
+        found: dict[str, Any] = {}
+        for owner in reversed(getattr(function, "__mro__", (function,))):
+            names = vars(sys.modules.get(getattr(owner, "__module__", ""), object))
+            for name, hint in getattr(owner, "__annotations__", {}).items():
+                resolved = names.get(hint) if isinstance(hint, str) else hint
+                if isinstance(resolved, type):
+                    found[name] = resolved
+        return found

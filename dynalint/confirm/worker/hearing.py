@@ -15,30 +15,31 @@ from __future__ import annotations
 
 import copy
 import inspect
-import itertools
-import sys
+import time
 import tokenize
 import types
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 
 from . import loading, spans, witness
+from .building import constructions
+from .calls import REPEATS, choose
 from .compare import compare
-from .inputs import NoInputsError, constructor_call, find_call
+from .guesses import NoGuessError
+from .inputs import FINAL, NoInputsError, find_call
 from .latent import Asked, latent_run
 from .records import EagerRun, Failure, Run, Span, encode
 from .reports import failure
-from .variants import options, other_batch, rising, variants
+from .variants import rising
 from .wire import Reply
 from .witness import Call, Maker
 
-REPEATS = 3
-_OPTIONS = 4
+Makers = Generator[tuple[Maker, str], BaseException | None, None]
 
 
 class ProblemError(Exception):
@@ -84,14 +85,41 @@ def subject_of(request: Mapping[str, Any], reply: Reply) -> Subject:
         found = _guarded("import", lambda: loading.load_reference(request["example"], request["folder"]))
         return _declared(found, request["example"], device)
     found = _guarded("import", lambda: loading.load_target(target))
-    reply.stage(f"building {target['qualname']}")
-    make, text = _maker(found, target, device)
+    started = time.monotonic()
+    problem: ProblemError | None = None
+    makers = _makers(found, target, device)
+    made = _guarded("build", lambda: next(makers))
+    while made is not None and time.monotonic() - started < request["seconds"] / 3:
+        make, text = made
+        try:
+            return _tried(make, text, request, reply)
+        except ProblemError as met:
+            # Of several, the first that came furthest tells most.
+            problem = met if problem is None or (problem.phase, met.phase) == ("build", "inputs") else problem
+            if isinstance(met.__cause__, FINAL):
+                break
+            made = _guarded("build", partial(_next, makers, met.__cause__ if met.phase == "build" else None))
+    assert problem is not None
+    raise problem
+
+
+def _next(makers: Makers, error: BaseException | None) -> tuple[Maker, str] | None:
+    try:
+        return makers.send(error)
+    except StopIteration:
+        return None
+
+
+def _tried(make: Maker, text: str, request: Mapping[str, Any], reply: Reply) -> Subject:
+    """Build a target in one way and find a call of it; raises ProblemError."""
+    name = request["target"]["qualname"]
+    reply.stage(f"building {name}")
     function = _guarded("build", lambda: witness.fresh_callable(make))
     if not callable(function):
-        raise ProblemError("build", Failure("TypeError", f"{target['qualname']} cannot be called", 0))
-    reply.stage(f"looking for inputs of {target['qualname']}")
+        raise ProblemError("build", Failure("TypeError", f"{name} cannot be called", 0))
+    reply.stage(f"looking for inputs of {name}")
     try:
-        call = find_call(function, device, request["seconds"] / 4)
+        call = find_call(function, request["device"], request["seconds"] / 4)
     except NoInputsError as error:
         raise ProblemError("inputs", Failure("NoInputs", str(error), 0)) from error
     except BaseException as error:
@@ -128,21 +156,44 @@ def _declared(example: Any, name: str, device: str) -> Subject:
     )
 
 
-def _maker(found: Any, target: Mapping[str, str], device: str) -> tuple[Maker, str]:
-    """Return a maker for a class, a method, a module or a function, and words for it."""
+def _makers(found: Any, target: Mapping[str, str], device: str) -> Makers:
+    """Yield makers for a class, a method, a module or a function, each with words for it: one at least.
+
+    What a maker raises is to be sent back, so that the next one does better.
+    """
     found = getattr(found, "_orig_mod", found)
     if isinstance(found, nn.Module):
-        return (lambda: _placed(copy.deepcopy(found), device)), target["qualname"]
-    if isinstance(found, type):
-        build, text = _guarded("build", lambda: constructor_call(found))
-        return (lambda: _placed(build(), device)), text
+        yield (lambda: _placed(copy.deepcopy(found), device)), target["qualname"]
+        return
     owner, _, name = target["qualname"].rpartition(".")
-    if owner and isinstance(found, types.FunctionType):
-        cls = loading.load_target({**target, "qualname": owner})
-        if isinstance(cls, type) and not isinstance(inspect.getattr_static(cls, name), staticmethod):
-            build, text = _guarded("build", lambda: constructor_call(cls))
-            return (lambda: getattr(_placed(build(), device), name)), f"{text}.{name}"
-    return (lambda: found), target["qualname"]
+    cls = found
+    if not isinstance(found, type):
+        is_method = owner and isinstance(found, types.FunctionType)
+        cls = loading.load_target({**target, "qualname": owner}) if is_method else None
+        if not isinstance(cls, type) or isinstance(inspect.getattr_static(cls, name), staticmethod):
+            yield (lambda: found), target["qualname"]
+            return
+    builds = constructions(cls)
+    try:
+        build, text = next(builds)
+        while True:
+            if cls is found:
+                error = yield partial(_instance, build, device), text
+            else:
+                error = yield partial(_method, build, name, device), f"{text}.{name}"
+            build, text = builds.send(error)
+    except StopIteration:
+        return
+    except NoGuessError as error:
+        raise NoInputsError(f"{cls.__name__} cannot be built: {error}") from error
+
+
+def _instance(build: Callable[[], Any], device: str) -> Any:
+    return _placed(build(), device)
+
+
+def _method(build: Callable[[], Any], name: str, device: str) -> Any:
+    return getattr(_instance(build, device), name)
 
 
 def _placed(function: Any, device: str) -> Any:
@@ -150,7 +201,7 @@ def _placed(function: Any, device: str) -> Any:
 
 
 def testify(subject: Subject, request: Mapping[str, Any], reply: Reply) -> tuple[Run, Run | None]:
-    """Run all modes and hand over what each showed; return the runs in default mode, and without hiding breaks.
+    """Run the modes and hand over what each showed; return the runs in default mode, and without hiding breaks.
 
     Raises:
         ProblemError: the call does not run without the compiler.
@@ -158,51 +209,41 @@ def testify(subject: Subject, request: Mapping[str, Any], reply: Reply) -> tuple
     make, name = subject.make, request["target"]["qualname"]
     watched = code_names(request["spots"])
     reply.stage(f"running {name} without the compiler")
-    calls = [subject.call] * REPEATS
-    first = witness.eager_run(make, calls)
-    if first.error is not None:
-        raise ProblemError("run", first.error)
-    batch = other_batch(subject.call)
-    if batch is not None and works(make, batch):
-        calls.append(batch)
-    repeats = len(calls)
-    calls += [call for call in variants(subject.call) if works(make, call)]
-    calls += _optional(make, subject.call)
+    chosen = choose(make, subject.call, watched, request["spots"])
+    calls = chosen.all
     eager = witness.eager_run(make, calls, watched)
     if eager.error is not None:
+        if eager.error.call < REPEATS:
+            raise ProblemError("run", eager.error)
         # Each call works by itself, and not after the others: keep to those that go together.
-        calls = calls[: max(eager.error.call, REPEATS)]
+        calls = calls[: eager.error.call]
         eager = replace(eager, error=None)
+    repeats, others = calls[: len(chosen.repeats)], calls[len(chosen.repeats) :]
     reply.part("eager", encode(_by_path(eager, watched)))
-    reply.part("calls", {"same": REPEATS, "batch": repeats - REPEATS, "all": len(calls)})
+    reply.part("calls", {"same": REPEATS, "batch": len(repeats) - REPEATS, "all": len(calls)})
     reply.stage(f"running {name} under torch.compile")
     default = witness.default_run(make, calls, watched)
     reply.part("default", encode(replace(default, traced={})))
     reply.part("coverage", _coverage(request["spots"], watched, default.traced, request["overrides"]))
     reply.stage(f"running {name} without the breaks that hide others")
     asked = {file: Asked(_text(path, request["overrides"]), request["spots"][path]) for file, path in watched.items()}
-    latent = latent_run(make, [calls[0], *calls[repeats:]], default, asked, request["seconds"] / 4)
+    latent = latent_run(make, [calls[0], *others], default, asked, request["seconds"] / 4)
     if latent is not None:
         covered = _coverage(request["spots"], watched, latent.traced, request["overrides"])
         reply.part("latent", {"run": encode(replace(latent, traced={})), "coverage": covered})
-    reply.stage(f"running {name} with fullgraph=True")
-    reply.part("fullgraph", encode(_fullgraph(make, calls[:repeats], calls[repeats:])))
-    reply.stage(f"running torch._dynamo.explain on {name}")
-    reply.part("explain", encode(witness.explain_call(make, calls[0])))
+    # Other witnesses are heard where there is something to ask them: a break, or a line that somebody has judged.
+    if default.breaks or default.error is not None or chosen.asked:
+        reply.stage(f"running {name} with fullgraph=True")
+        reply.part("fullgraph", encode(_fullgraph(make, repeats, others)))
+    if default.breaks:
+        reply.stage(f"running torch._dynamo.explain on {name}")
+        reply.part("explain", encode(witness.explain_call(make, calls[0])))
     if not set(request["compare"]).isdisjoint(loading.imported_files(request["compare"])):
         reply.stage(f"comparing {name} with and without the compiler")
         grown = rising(subject.call, REPEATS)
         grown = grown if witness.eager_run(make, grown).error is None else calls[:REPEATS]
         reply.part("compare", encode(compare(make, grown)))
     return default, latent
-
-
-def _optional(make: Maker, call: Call) -> list[Call]:
-    """Return calls that set what `call` leaves at its default, one for each of the first few parameters."""
-    calls = []
-    for alternatives in itertools.islice(options(witness.fresh_callable(make), call), _OPTIONS):
-        calls += [working for working in alternatives if works(make, working)][:1]
-    return calls
 
 
 def _fullgraph(make: Maker, repeats: Sequence[Call], others: Sequence[Call]) -> Run:
@@ -214,19 +255,9 @@ def _fullgraph(make: Maker, repeats: Sequence[Call], others: Sequence[Call]) -> 
     return run
 
 
-def works(make: Maker, call: Call) -> bool:
-    """Whether a call runs without an exception."""
-    return witness.eager_run(make, [call]).error is None
-
-
 def code_names(paths: Container[str]) -> dict[str, str]:
     """Return, for each imported file among resolved `paths`, the name that its code objects have, with its path."""
-    named = {}
-    for module in list(sys.modules.values()):
-        file = getattr(module, "__file__", None)
-        if isinstance(file, str) and (path := str(Path(file).resolve())) in paths:
-            named[file] = path
-    return named
+    return {file: str(path) for file, path in loading.module_files() if str(path) in paths}
 
 
 def _by_path(run: EagerRun, watched: Mapping[str, str]) -> EagerRun:

@@ -6,8 +6,14 @@ Everything is deterministic: the same code gives the same inputs. Attempts are b
 from __future__ import annotations
 
 import inspect
+import linecache
+import math
+import re
 import time
-from collections.abc import Callable, Iterator
+import traceback
+import types
+import typing
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -15,13 +21,34 @@ from typing import Any
 import torch
 from torch import nn
 
-from .guesses import NoGuessError, Settings, by_name, constructor_arguments, for_parameter, hints_of
-from .shapes import GENERIC, Specs, TensorSpec, Trouble, by_parameter_name, revisions, wanted_by
+from .guesses import (
+    BATCH,
+    LENGTH,
+    NoGuessError,
+    by_name,
+    for_parameter,
+    hints_of,
+)
+from .shapes import (
+    GENERIC,
+    KINDS,
+    Specs,
+    TensorSpec,
+    Trouble,
+    by_parameter_name,
+    revisions,
+    sized_by,
+    told_sizes,
+    wanted_by,
+)
 from .witness import Call, force_eager
+from .words import first_line, worded
 
-ATTEMPTS = 24
+ATTEMPTS = 60
+# Of one tensor. No model needs more to show where it breaks.
+_MOST_ELEMENTS = 1 << 21
 # What no other arguments would change: the sandbox's walls, a missing package, an end asked for.
-_FINAL = (OSError, EOFError, ImportError, MemoryError, RecursionError, SystemExit, KeyboardInterrupt)
+FINAL = (OSError, EOFError, ImportError, MemoryError, RecursionError, SystemExit, KeyboardInterrupt)
 _NO_MEMORY = "can't allocate memory"
 _FLAG = ("return_", "use_", "is_", "need_", "output_", "with_", "do_", "training", "verbose", "inplace")
 
@@ -38,72 +65,109 @@ class Found:
     text: str
 
 
-def constructor_call(cls: type) -> tuple[Callable[[], Any], str]:
-    """Return a maker of instances by guessed arguments, and the expression it stands for.
-
-    Raises NoInputsError where a parameter cannot be guessed. What the constructor raises comes from the maker.
-    """
-    try:
-        arguments = constructor_arguments(cls)
-    except NoGuessError as error:
-        raise NoInputsError(f"{cls.__name__} cannot be built: {error}") from error
-    text = ", ".join(f"{name}={_worded(value)}" for name, value in arguments.items())
-    return (lambda: cls(**arguments)), f"{cls.__name__}({text})"
-
-
 def find_call(function: Callable[..., Any], device: str, seconds: float) -> Found:
     """Try arguments until `function`, a module or a plain callable, runs without an exception.
 
-    Raises NoInputsError after `ATTEMPTS` or `seconds`, and at once what no other arguments would change (`_FINAL`).
+    Raises NoInputsError after `ATTEMPTS` or `seconds`, and at once what no other arguments would change (`FINAL`).
     """
     deadline = time.monotonic() + seconds
     start = _first_guess(function)
     waiting: list[Specs] = [start]
+    later: list[Specs] = []
     tried: set[str] = set()
     generic = _generic(start)
     last = Trouble("nothing")
     while len(tried) < ATTEMPTS and time.monotonic() < deadline:
-        specs = waiting.pop(0) if waiting else next(generic, None)
+        specs = waiting.pop(0) if waiting else later.pop(0) if later else next(generic, None)
         if specs is None:
             break
-        if repr(specs) in tried:
+        if repr(specs) in tried or _too_large(specs):
             continue
         tried.add(repr(specs))
         call = _call(function, specs, device)
         trouble = _attempt(function, specs, call)
         if trouble is None:
-            return Found(call, ", ".join(f"{name}={_worded(value)}" for name, value in specs.items()))
-        answers = list(revisions(specs, trouble))
+            return Found(call, ", ".join(f"{name}={worded(value)}" for name, value in specs.items()))
+        answers = [*_supplied(function, specs, trouble), *revisions(specs, trouble)]
         # An answer to the newest error goes first: each one brings the arguments a step nearer.
         waiting[:0] = [answer for answer in answers if repr(answer) not in tried]
+        later[:0] = told_sizes(specs, trouble.message)
         last = trouble
     raise NoInputsError(f"no arguments were found that it runs with; the last try raised {first_line(last.message)}")
 
 
+def _too_large(specs: Specs) -> bool:
+    return any(isinstance(spec, TensorSpec) and math.prod(spec.shape) > _MOST_ELEMENTS for spec in specs.values())
+
+
 def _first_guess(function: Callable[..., Any]) -> Specs:
-    """Start from annotations, names, and what the first layer wants."""
+    """Start from annotations, names, and what the first layer wants; of parameters with defaults, from the main one."""
     target = function.forward if isinstance(function, nn.Module) else function
-    hints = hints_of(target)
-    layers = list(function.modules()) if isinstance(function, nn.Module) else []
-    wanted = next((takes[0] for layer in layers if (takes := wanted_by(layer))), GENERIC[0])
+    parameters = parameters_of(target)
+    needed = [item for item in parameters if item.default is item.empty]
+    if not needed:
+        needed = [item for item in parameters if item.name == getattr(function, "main_input_name", None)]
     specs: dict[str, Any] = {}
-    for parameter in parameters_of(target):
-        if parameter.default is not parameter.empty:
-            continue
-        hint = hints.get(parameter.name, parameter.annotation)
-        unknown = isinstance(hint, str) or hint in (parameter.empty, Any)
-        if (unknown or hint is torch.Tensor) and not parameter.name.startswith(_FLAG):
-            specs[parameter.name] = _tensor_guess(parameter.name, wanted, first=not specs)
-        elif unknown:
-            specs[parameter.name] = by_name(parameter.name)
-        else:
-            with suppress(NoGuessError):
-                specs[parameter.name] = _tensor_inside(for_parameter(parameter.name, hint))
+    for parameter in needed:
+        guess = _guess(function, parameter, first=not specs)
+        if guess is not None:
+            specs[parameter.name] = guess
     return specs
+
+
+def _guess(function: Callable[..., Any], parameter: inspect.Parameter, *, first: bool) -> Any:
+    """Return a guess for one parameter of a call, None where nothing is known of what its annotation asks for."""
+    target = function.forward if isinstance(function, nn.Module) else function
+    name, hint = parameter.name, hints_of(target).get(parameter.name, parameter.annotation)
+    choices = [choice for choice in typing.get_args(hint) if choice is not type(None)]
+    if len(choices) == 1 and typing.get_origin(hint) in (typing.Union, types.UnionType):
+        hint = choices[0]
+    by_settings = sized_by(getattr(function, "config", None), name)
+    if by_settings is not None:
+        return by_settings
+    unknown = isinstance(hint, str) or hint in (parameter.empty, Any)
+    if (unknown or hint in KINDS) and not (unknown and name.startswith(_FLAG)):
+        layers = list(function.modules()) if isinstance(function, nn.Module) else []
+        wanted = next((takes[0] for layer in layers if (takes := wanted_by(layer))), GENERIC[0])
+        guess = _tensor_guess(name, wanted, first=first)
+        kind = KINDS.get(hint) if not unknown else None
+        if kind is None or guess.kind == kind:
+            return guess
+        return TensorSpec(guess.shape if guess is not wanted else (BATCH, LENGTH), kind)
+    if unknown:
+        return by_name(name)
+    with suppress(NoGuessError):
+        return _tensor_inside(for_parameter(name, hint))
+    return None
+
+
+def _supplied(function: Callable[..., Any], specs: Specs, trouble: Trouble) -> Iterator[Specs]:
+    """Give parameters that were left at their defaults, and that the error shows to be missed."""
+    target = function.forward if isinstance(function, nn.Module) else function
+    missed = [item for item in parameters_of(target) if item.name not in specs and item.name in trouble.missed]
+    for parameter in missed:
+        guess = _guess(function, parameter, first=not specs)
+        if guess is not None:
+            yield {**specs, parameter.name: guess}
+
+
+def _missed(error: Exception, names: Iterable[str]) -> tuple[str, ...]:
+    """Return which of these names the error tells of: by its message, or as None in a line that the error came through.
+
+    The innermost line counts most.
+    """
+    found = dict.fromkeys(word for word in re.findall(r"\w+", str(error)) if word in names)
+    for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
+        text = linecache.getline(frame.f_code.co_filename, line)
+        words = [word for word in re.findall(r"\w+", text) if word in names]
+        found.update(dict.fromkeys(word for word in words if frame.f_locals.get(word, frame) is None))
+    return tuple(found)
 
 
 def _tensor_guess(name: str, wanted: TensorSpec, *, first: bool) -> TensorSpec:
     named = by_parameter_name(name)
+    if named is not None and len(named.shape) == 4 and len(wanted.shape) != 4:
+        return named
     # The first argument goes where the first layer says, unless the name speaks of integers and the layer does not.
     if named is None or (first and named.kind == wanted.kind):
         return wanted
@@ -121,6 +185,10 @@ def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
     except (TypeError, ValueError):
         return []
     return [item for item in parameters if item.kind not in (item.VAR_POSITIONAL, item.VAR_KEYWORD)]
+
+
+def _names(function: Callable[..., Any]) -> list[str]:
+    return [item.name for item in parameters_of(function.forward if isinstance(function, nn.Module) else function)]
 
 
 def _generic(start: Specs) -> Iterator[Specs]:
@@ -151,7 +219,7 @@ def _attempt(function: Callable[..., Any], specs: Specs, call: Call) -> Trouble 
         try:
             with force_eager():
                 function(*args, **kwargs)
-        except _FINAL:
+        except FINAL:
             raise
         except Exception as error:
             if _NO_MEMORY in str(error):
@@ -161,7 +229,8 @@ def _attempt(function: Callable[..., Any], specs: Specs, call: Call) -> Trouble 
             # `_call` puts the first of the specs into `args`, in their order.
             named = {**dict(zip(specs, args, strict=False)), **kwargs}
             direct = next((name for name, value in named.items() if received is not None and value is received), None)
-            return Trouble(f"{type(error).__name__}: {error}", layer, received, direct)
+            missed = _missed(error, [name for name in _names(function) if name not in specs])
+            return Trouble(f"{type(error).__name__}: {error}", layer, received, direct, missed)
     return None
 
 
@@ -185,20 +254,3 @@ def _watched_layers(function: Callable[..., Any], entered: list[tuple[nn.Module,
     finally:
         for handle in handles:
             handle.remove()
-
-
-def first_line(text: str) -> str:
-    """Return the first line that says something, at most 200 characters of it."""
-    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
-    return line if len(line) <= 200 else f"{line[:197]}..."
-
-
-def _worded(value: Any) -> str:
-    """Return a short expression for a value, for the report."""
-    if isinstance(value, torch.Tensor):
-        value = TensorSpec(tuple(value.shape), "float" if value.is_floating_point() else "int")
-    if isinstance(value, TensorSpec):
-        return f"{value.kind}[{', '.join(map(str, value.shape))}]"
-    if isinstance(value, (nn.Module, Settings)):
-        return first_line(repr(value))
-    return first_line(getattr(value, "__name__", None) or repr(value))

@@ -7,9 +7,10 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import linecache
+import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from functools import reduce
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache, reduce
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -136,22 +137,31 @@ def _attribute(module: ModuleType, qualname: str, where: str) -> Any:
         raise LoadError(f"{where} has no {qualname!r} once it is imported") from None
 
 
+@cache
+def real_path(file: str) -> Path:
+    """Return a resolved path; remembered, for there are thousands of modules and each process asks for all of them."""
+    return Path(os.path.realpath(file))
+
+
+def module_files() -> Iterator[tuple[str, Path]]:
+    """Yield the file of each module that this process has imported, as the module names it and resolved."""
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if isinstance(file, str):
+            yield file, real_path(file)
+
+
 def imported_files(roots: Iterable[str]) -> list[str]:
     """Return the source files below `roots` that this process has imported, sorted.
 
     What is installed below a root, in an environment inside the project say, does not count; a root may itself be
     an installed package.
     """
-    folders = [Path(root).resolve() for root in roots]
-    files = set()
-    for module in list(sys.modules.values()):
-        file = getattr(module, "__file__", None)
-        if isinstance(file, str) and file.endswith(".py"):
-            path = Path(file).resolve()
-            # Some modules name a file that is not there: `torch.ops` says "_ops.py".
-            if any(is_below(path, folder) for folder in folders) and path.is_file():
-                files.add(str(path))
-    return sorted(files)
+    folders = [str(real_path(root)) for root in roots]
+    near = {path for _, path in module_files() if str(path).startswith(tuple(folders)) and path.suffix == ".py"}
+    below = (path for path in near if any(is_below(path, Path(folder)) for folder in folders))
+    # Some modules name a file that is not there: `torch.ops` says "_ops.py".
+    return sorted(str(path) for path in below if path.is_file())
 
 
 def is_below(path: Path, root: Path) -> bool:

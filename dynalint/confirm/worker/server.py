@@ -2,7 +2,8 @@
 
 It speaks JSON lines with dynalint through the standard streams it was started with and never imports user code itself.
 It says `{"hello": {...}}` first; then, for each request `{"id", "operation", "request", "limits", "device",
-"required", "search", "folders"}`, any number of `{"id", "kind", "value"}` and one `{"id", "end": {"outcome", ...}}`.
+"required", "search", "python_path", "folders"}`, any number of `{"id", "kind", "value"}` and one
+`{"id", "end": {"outcome", ...}}`.
 
 An operation is `module:function` in this package or in one of the `folders`, which are added to the package's path
 (that is how verification of fixes brings its own); the function is called as `function(request, reply)`.
@@ -13,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
+import importlib.machinery
 import importlib.metadata
 import importlib.util
 import json
@@ -153,8 +155,21 @@ class _Direct(Reply):
         self._say({"kind": kind, "value": value})
 
 
+def _start_up(python_path: list[str]) -> None:
+    """Do what the interpreter does at its start for the folders of PYTHONPATH: search them, run their sitecustomize."""
+    sys.path[:0] = [entry for entry in python_path if entry not in sys.path]
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", python_path)
+    if spec is not None and spec.loader is not None:
+        # As in `site`, whatever it raises does not keep the program from running.
+        with contextlib.suppress(Exception):
+            module = importlib.util.module_from_spec(spec)
+            sys.modules["sitecustomize"] = module
+            spec.loader.exec_module(module)
+
+
 def _run(message: Message, reply: Reply) -> None:
     """Find the operation and call it; this is the first thing that happens behind the walls."""
+    _start_up(message["python_path"])
     sys.path.extend(entry for entry in message["search"] if entry not in sys.path)
     package = sys.modules[__package__ or ""]
     package.__path__.extend(folder for folder in message["folders"] if folder not in package.__path__)

@@ -47,6 +47,8 @@ class Trouble:
     received: torch.Tensor | None = None
     direct: str | None = None
     """The parameter that was handed to the layer as it stood."""
+    missed: tuple[str, ...] = ()
+    """Parameters left at their defaults that the error shows to be needed, the likeliest first."""
 
 
 def wanted_by(layer: nn.Module) -> list[TensorSpec]:
@@ -79,6 +81,40 @@ def wanted_by(layer: nn.Module) -> list[TensorSpec]:
     return []
 
 
+KINDS: Mapping[Any, str] = {
+    torch.Tensor: "float",
+    torch.FloatTensor: "float",
+    torch.DoubleTensor: "float",
+    torch.LongTensor: "int",
+    torch.IntTensor: "int",
+    torch.BoolTensor: "bool",
+}
+
+
+def sized_by(settings: Any, name: str) -> TensorSpec | None:
+    """Return the sizes that a module's own settings give to a parameter: to pictures, sound and their features."""
+
+    def size(*names: str) -> Any:
+        return next((value for n in names if (value := getattr(settings, n, None)) is not None), None)
+
+    if re.search(r"(^|_)(pixel_values|images?|img)", name):
+        side = size("image_size", "img_size", "input_size")
+        if type(side) is int:
+            side = (side, side)
+        if side is not None and len(side) == 2:
+            channels, frames = size("num_channels", "in_channels", "in_chans") or 3, size("num_frames")
+            return TensorSpec((2, *([frames] if type(frames) is int else []), channels, *side))
+    if name == "input_values" and size("conv_kernel", "conv_stride") is not None:
+        return TensorSpec((2, 4000))
+    if name in ("input_features", "input_values", "spectrogram"):
+        features = size("num_mel_bins", "feature_size", "input_feat_per_channel")
+        if type(features) is int:
+            positions = size("max_source_positions")
+            length = 2 * positions if type(positions) is int else size("max_length") or 64
+            return TensorSpec((2, features, length) if type(positions) is int else (2, length, features))
+    return None
+
+
 def by_parameter_name(name: str) -> TensorSpec | None:
     """Return what a tensor parameter of this name usually is, None where the name says nothing."""
     bare = name.lower()
@@ -104,6 +140,8 @@ GENERIC: tuple[TensorSpec, ...] = (
     TensorSpec((WIDTH, WIDTH)),
     TensorSpec((BATCH, WIDTH, WIDTH)),
     TensorSpec((BATCH, 3, WIDTH)),
+    TensorSpec((WIDTH, WIDTH, WIDTH, WIDTH)),
+    TensorSpec((WIDTH, WIDTH, WIDTH)),
 )
 
 
@@ -173,9 +211,22 @@ def _swap_size(specs: Specs, got: int, want: int) -> Iterator[Specs]:
         yield {**specs, name: spec}
 
 
+def told_sizes(specs: Specs, message: str) -> Iterator[Specs]:
+    """Whatever the message says: of the first numbers in it, one may be a size that is had, another the one wanted."""
+    numbers = list(dict.fromkeys(int(digits) for digits in re.findall(r"(?<![\w.])\d{1,5}(?![\w.]\d)", message)))[:4]
+    sizes = {size for spec in _tensors(specs).values() for size in spec.shape}
+    for got in numbers:
+        for want in numbers:
+            if got in sizes and want != got and want > 0:
+                yield from _swap_size(specs, got, want)
+
+
 def _swapped(shape: tuple[int, ...], got: int, want: int) -> tuple[int, ...]:
     for at in range(len(shape) - 1, -1, -1):
         if shape[at] == got:
+            if at == len(shape) - 1 > 2 and shape[at - 1] == got:
+                # A picture stays square.
+                return (*shape[: at - 1], want, want)
             return (*shape[:at], want, *shape[at + 1 :])
     return shape
 
@@ -234,6 +285,14 @@ def _single(specs: Specs, match: re.Match[str]) -> Iterator[Specs]:
     yield {**specs, **{name: replace(spec, shape=()) for name, spec in tensors.items()}}
 
 
+def _one_row(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
+    """Only a batch of one is taken."""
+    yield {
+        **specs,
+        **{n: replace(spec, shape=(1, *spec.shape[1:])) for n, spec in _tensors(specs).items() if spec.shape},
+    }
+
+
 def _plain(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
     """Give arguments after the first something that is no tensor: a number, a pair of sizes, a module."""
     others = [name for name in _tensors(specs) if name != next(iter(specs))]
@@ -280,6 +339,7 @@ _BY_MESSAGE: tuple[tuple[str, Callable[[Specs, re.Match[str]], Iterator[Specs]]]
         r"floating point|[Ff]ound (Long|Bool)|Long and|(Long|Bool)Tensor|got Long|!= (long|bool)|'Long'|'Bool'",
         _floating,
     ),
+    (r"batch(es|_size| size)?s? (sizes? )?(> 1|of (size )?(1|one))|batch size (must be|should be) (1|one)", _one_row),
     (r"only one element tensors|single element|more than one value is ambiguous|a Tensor with \d+ elements", _single),
     (r"^TypeError: (?!.*[Ff]ound dtype)", _plain),
 )

@@ -1,4 +1,4 @@
-"""What the server does before it forks: import torch, and fill Dynamo's caches by one small compile."""
+"""What the server does before it forks: import torch and the operations, and fill caches, by one small compile too."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import contextlib
 import torch
 import torch._dynamo.backends.debugging
 from torch import nn
+
+from . import hearing, loading, verify  # noqa: F401 - so that no process has to import them
 
 
 def warm_up(device: str) -> None:
@@ -17,6 +19,7 @@ def warm_up(device: str) -> None:
     """
     # One thread: a pool of threads does not survive a fork, and two targets at once should not fight for cores.
     torch.set_num_threads(1)
+    loading.imported_files(())
     if device != "cpu":
         return
     with contextlib.suppress(Exception):

@@ -92,6 +92,18 @@ def eager_run(make: Maker, calls: Sequence[Call], files: Iterable[str] = ()) -> 
     return EagerRun(lines.seen(), None)
 
 
+def call_once(function: Callable[..., Any], call: Call, files: Iterable[str] = ()) -> EagerRun:
+    """Make one call of a callable at hand without a compiler; what it did to the callable stays."""
+    lines = EagerLines(files)
+    try:
+        args, kwargs = clone_inputs(call)
+        with force_eager(), lines:
+            function(*args, **kwargs)
+    except BaseException as error:
+        return EagerRun(lines.seen(), failure(error, 0))
+    return EagerRun(lines.seen(), None)
+
+
 def explain_call(make: Maker, call: Call) -> Explanation:
     """Return what `torch._dynamo.explain` reports for one call."""
     try:

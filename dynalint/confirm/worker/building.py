@@ -1,0 +1,170 @@
+"""Work out a constructor's arguments: a first guess, then other values where the error says what was wrong with one."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import inspect
+import linecache
+import re
+import textwrap
+import traceback
+from collections.abc import Callable, Generator, Iterator, Mapping
+from typing import Any
+
+from torch import nn
+from torch.nn import functional
+
+from .guesses import WIDTH, Level, Settings, by_name, constructor_arguments
+from .shrinking import DIVISORS, is_configuration
+from .words import worded
+
+ATTEMPTS = 20
+
+Arguments = Mapping[str, Any]
+Built = tuple[Callable[[], Any], str]
+Revision = Callable[[Any, "re.Match[str]"], Iterator[Any]]
+
+
+def constructions(cls: type) -> Generator[Built, BaseException | None, None]:
+    """Yield makers of instances, each with the expression it stands for, and be sent what each one raised.
+
+    Where settings are among the arguments, their widths are first divided by much, then by less. Raises NoGuessError
+    where a parameter cannot be guessed.
+    """
+    first = constructor_arguments(cls, Level(DIVISORS[0]))
+    settled = any(is_configuration(type(value)) for value in first.values())
+    tried: set[str] = set()
+    for divisor in DIVISORS if settled else DIVISORS[:1]:
+        waiting: list[Arguments] = [constructor_arguments(cls, Level(divisor))]
+        while waiting and len(tried) < ATTEMPTS:
+            arguments = waiting.pop(0)
+            if (key := repr(arguments)) in tried:
+                continue
+            tried.add(key)
+            error = yield _built(cls, arguments)
+            if error is not None:
+                waiting[:0] = _revised(cls, arguments, error)
+
+
+def _built(cls: type, arguments: Arguments) -> Built:
+    text = ", ".join(f"{name}={worded(value)}" for name, value in arguments.items())
+    # The code under check may change what it is given: each instance gets its own.
+    return (lambda: cls(**copy.deepcopy(dict(arguments)))), f"{cls.__name__}({text})"
+
+
+def _revised(cls: type, arguments: Arguments, error: BaseException) -> Iterator[Arguments]:
+    """Yield arguments that answer an error, the likeliest first."""
+    message = f"{type(error).__name__}: {error}"
+    missing = re.search(r"missing \d+ required (?:positional|keyword-only) arguments?: (.*)", message)
+    if missing is not None:
+        # Arguments that a base class takes, handed on as they come.
+        named = re.findall(r"'(\w+)'", missing[1])
+        yield {**arguments, **{name: by_name(name) for name in named}}
+    blamed = _blamed(arguments, error)
+    for pattern, revise in _BY_MESSAGE:
+        match = re.search(pattern, message)
+        if match is not None:
+            for name in blamed:
+                yield from ({**arguments, name: value} for value in revise(arguments[name], match))
+    compared = _compared(cls)
+    for name in blamed:
+        for literal in compared.get(name, ()):
+            if type(literal) is not type(arguments[name]) or literal != arguments[name]:
+                yield {**arguments, name: literal}
+
+
+def _blamed(arguments: Arguments, error: BaseException) -> list[str]:
+    """Return the arguments in the order in which the lines that the error came through name them, innermost first."""
+    found: dict[str, None] = {}
+    for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
+        text = linecache.getline(frame.f_code.co_filename, line)
+        for word in re.findall(r"\w+", text):
+            if word in arguments and frame.f_locals.get(word, error) is not error:
+                found[word] = None
+    return list(dict.fromkeys([*found, *arguments]))
+
+
+def _compared(cls: type) -> dict[str, list[Any]]:
+    """Return the literals that the body of a class compares its names with, or looks up by them."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
+    except (OSError, TypeError, SyntaxError):
+        return {}
+    found: dict[str, list[Any]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare) and isinstance(node.left, (ast.Name, ast.Attribute)):
+            name = node.left.id if isinstance(node.left, ast.Name) else node.left.attr
+            for other in node.comparators:
+                items = other.elts if isinstance(other, (ast.Tuple, ast.List, ast.Set)) else [other]
+                values = [item.value for item in items if isinstance(item, ast.Constant) and item.value is not None]
+                known = found.setdefault(name, [])
+                known += [value for value in values if value not in known]
+    return found
+
+
+def _lists(value: Any, _match: re.Match[str]) -> Iterator[Any]:
+    """Several values are wanted where one number was given: as many as there are stages, mostly."""
+    if type(value) in (int, float):
+        for count in (2, 3, 4, 5):
+            yield [value] * count
+
+
+def _longer(value: Any, _match: re.Match[str]) -> Iterator[Any]:
+    if isinstance(value, (list, tuple)) and 0 < len(value) < 6:
+        yield type(value)([*value, value[-1]])
+
+
+def _unpacked(value: Any, match: re.Match[str]) -> Iterator[Any]:
+    if isinstance(value, (list, tuple)) and value:
+        yield [value[0]] * int(match[1])
+
+
+def _number(value: Any, _match: re.Match[str]) -> Iterator[Any]:
+    if type(value) is not int and not is_configuration(type(value)):
+        yield WIDTH
+        yield 2
+
+
+def _function(value: Any, _match: re.Match[str]) -> Iterator[Any]:
+    """What is called is a class or a function: one that takes anything."""
+    if not isinstance(value, type) and not callable(value):
+        yield nn.Identity
+        yield functional.relu
+
+
+def _called(value: Any, _match: re.Match[str]) -> Iterator[Any]:
+    """A module was called as though it was its class, or a class as though it was a function."""
+    if isinstance(value, nn.Module):
+        yield nn.Identity
+        yield functional.relu
+    elif value is nn.Identity:
+        yield functional.relu
+
+
+def _object(value: Any, match: re.Match[str]) -> Iterator[Any]:
+    """An attribute of it is read: settings, or a layer that has it."""
+    if type(value) in (int, float, str):
+        yield nn.Linear(WIDTH, WIDTH) if hasattr(nn.Linear(1, 1), match[1]) else Settings()
+
+
+def _divisible(value: Any, _match: re.Match[str]) -> Iterator[Any]:
+    if type(value) is int:
+        yield from (other for other in (1, WIDTH, 4, 2) if other != value)
+
+
+_BY_MESSAGE: tuple[tuple[str, Revision], ...] = (
+    (r"'(?:int|float)' object is not (?:subscriptable|iterable|reversible)|'(?:int|float)' has no len", _lists),
+    (r"cannot unpack non-iterable (?:int|float)|argument after \* must be an iterable, not (?:int|float)", _lists),
+    (r"index out of range|zip\(\) argument \d is shorter", _longer),
+    (r"values to unpack \(expected (\d+)", _unpacked),
+    (r"'(?:int|float|str|list)' object is not callable", _function),
+    (r"\.forward\(\) (?:missing|takes|got)|is not a Module subclass|\.__init__\(\) takes", _called),
+    (r"'(?:int|float|str)' object has no attribute '(\w+)'", _object),
+    (
+        r"unsupported operand|not supported between|of type int|as an integer|can't multiply|must be .*\bint|int\(\)",
+        _number,
+    ),
+    (r"divisible|multiple of|divide|modulo", _divisible),
+    (r"AssertionError", _divisible),
+)

@@ -1,0 +1,152 @@
+"""Make configuration objects small, so that a model of any size is built in no time and runs in little memory.
+
+A configuration is an object whose class gives all its fields defaults: a dataclass, or a class whose constructor takes
+keywords. Fields are told apart by their names. Widths are all divided by the same number, so that whatever divided
+another, or summed up to it, still does; counts of heads and channels stay; layers, experts, vocabularies and positions
+are cut to a few, for nothing depends on how many there are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+DIVISORS = (16, 8, 4, 2)
+
+# Widths that are divided by less leave time for more layers: some models need one of each kind.
+_LAYERS = {16: 2, 8: 4, 4: 8, 2: 8}
+_EXPERTS = 4
+_VOCABULARY = 128
+_POSITIONS = 512
+_PICTURE = 224
+_SMALLEST = 16
+
+_TOKEN = re.compile(r"\w+_(token_id|token_index|token)|(pad|bos|eos|cls|sep|mask|unk|blank)\w*_id")
+# The first pattern that matches the whole of a name decides what is done to the value.
+_KINDS: tuple[tuple[str, str], ...] = (
+    (
+        r"\w*(hidden_(size|dim)|head_(dim|size)|embed_dim|intermediate_size|ffn_dim|mlp_dim|_dims?)\w*|d_head|d_kv",
+        "width",
+    ),
+    (r"(num_|n_)?(\w+_)?(layers?|depths?)|n_layer|(num|n)_\w*blocks", "layers"),
+    (r"\w*vocab\w*|num_embeddings|codebook_size", "vocabulary"),
+    (r"((num|n)_(\w+_)?)experts", "experts"),
+    (r"n_group|topk_group|(num_)?expert_groups?", "groups"),
+    (r"\w*(experts_per_tok\w*|top_?k(_experts)?|moe_k)", "choices"),
+    (r"\w*(position|positions|n_ctx|context_length)(_embeddings)?|max_seq\w*|max_len\w*", "positions"),
+    (r"\w*(image|img)_(size|resolution)|\w*_resolution", "picture"),
+    (
+        (
+            r"\w*(heads?|kernel|patch|window|stride|chunk|batch|ratio|num_channels|in_chans|pool|groups|crop|type|max|grid"
+            r"|frame|context|seq|conv_size|merge|sampl|rate|padding|index|indices|layer)\w*|input_size|num_mel_bins"
+            r"|feature_size"
+        ),
+        "kept",
+    ),
+    (
+        (
+            r"\w*(hidden|dims?|size|sizes|width|channels?|embd|inner|units|features|filters|rank|planes|section)|d_\w+"
+            r"|\w*(hidden|ffn|dim|channels|width|proj)_\w+|qk_\w+|lru_width"
+        ),
+        "width",
+    ),
+)
+
+
+def is_configuration(cls: type) -> bool:
+    """Whether instances of a class are settings: named so, or a dataclass of defaults that is no module."""
+    named = re.search(r"(Config|Configuration|Settings|Options|Params|Hyperparameters|Args|HParams)$", cls.__name__)
+    return named is not None or dataclasses.is_dataclass(cls)
+
+
+def shrunk(instance: Any, given: Mapping[str, Any], divisor: int) -> Any:
+    """Return another instance of the same class with small values; `given` are arguments that it needs.
+
+    Where the class does not take them, the instance itself comes back.
+    """
+    cls = type(instance)
+    changes = dict(_changes(instance, divisor))
+    changes.update(given)
+    try:
+        return cls(**changes)
+    except Exception:  # noqa: BLE001 - user code; a field may have conditions that nobody told of
+        return instance
+
+
+def _changes(instance: Any, divisor: int) -> Iterator[tuple[str, Any]]:
+    """Yield the fields that are to have another value."""
+    fields = dict(_fields(instance))
+    most = _LAYERS.get(divisor, 2)
+    layers = next((value for name, value in fields.items() if _kind(name) == "layers" and type(value) is int), None)
+    vocabulary = next((v for n, v in fields.items() if _kind(n) == "vocabulary" and type(v) is int), None)
+    tokens = _VOCABULARY
+    for name, value in fields.items():
+        if is_configuration(type(value)) and not isinstance(value, type):
+            yield name, shrunk(value, {}, divisor)
+        elif _TOKEN.fullmatch(name) and type(value) is int:
+            if value >= _VOCABULARY and (vocabulary is None or vocabulary > value or vocabulary > _VOCABULARY):
+                # Tokens that mean something stay apart from each other, at the end of the vocabulary.
+                tokens -= 1
+                yield name, tokens
+        else:
+            # What is left open is worked out by the class itself, but for the sizes in a dict.
+            worked_out = getattr(instance, name, None) if value is None else value
+            changed = _changed(name, worked_out, divisor, layers, most)
+            if changed != worked_out and (value is not None or isinstance(changed, dict)):
+                yield name, changed
+
+
+def _fields(instance: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the fields that the constructor takes: the default of each, or what became of it where that is settings."""
+    cls = type(instance)
+    if dataclasses.is_dataclass(cls):
+        names = {item.name: item.default for item in dataclasses.fields(cls) if item.init}
+    else:
+        try:
+            parameters = inspect.signature(cls).parameters.values()
+        except ValueError:
+            return
+        names = {item.name: item.default for item in parameters if item.kind in (1, 3)}
+    for name, default in names.items():
+        value = getattr(instance, name, None)
+        is_settings = value is not None and is_configuration(type(value))
+        unknown = default is dataclasses.MISSING or default is inspect.Parameter.empty
+        yield name, value if is_settings or unknown else default
+
+
+def _kind(name: str) -> str:
+    return next((kind for pattern, kind in _KINDS if re.fullmatch(pattern, name)), "kept")
+
+
+def _changed(name: str, value: Any, divisor: int, layers: int | None, most: int) -> Any:
+    kind = _kind(name)
+    if isinstance(value, dict):
+        return {key: _changed(str(key), item, divisor, layers, most) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        if layers is not None and len(value) == layers > most and kind != "width":
+            # One of each kind of layer, where a kind is named.
+            kinds = [item for at, item in enumerate(value) if isinstance(item, str) and item not in value[:at]]
+            return type(value)([*kinds, *value][:most])
+        if kind in ("width", "layers") and all(type(item) is int for item in value):
+            return type(value)(_number(kind, item, divisor, most) for item in value)
+        return value
+    return _number(kind, value, divisor, most) if type(value) is int else value
+
+
+def _number(kind: str, value: int, divisor: int, layers: int) -> int:
+    if kind == "width":
+        return value // divisor if value % divisor == 0 and value >= _SMALLEST else value
+    most = {
+        "layers": layers,
+        "vocabulary": _VOCABULARY,
+        "experts": _EXPERTS,
+        "groups": 1,
+        "choices": 2,
+        "positions": _POSITIONS,
+    }
+    if kind == "picture":
+        return _PICTURE if value > _PICTURE + 32 else value
+    return min(value, most.get(kind, value))

@@ -114,8 +114,7 @@ def _verdict(court: Court, placed: Placed, testimony: Testimony, breaks: Sequenc
     if testimony.default is None or testimony.eager is None:
         if not _concerns(testimony, placed) or testimony.problem is None:
             return None
-        text = problem_text(testimony.problem, testimony.target, testimony.torch)
-        return _FAILED, Evidence("unconfirmed", text, torch=testimony.torch or None)
+        return _failed(testimony)
     if placed.path not in testimony.files:
         return _never_reached(testimony, placed)
     if breaks:
@@ -130,6 +129,14 @@ def _verdict(court: Court, placed: Placed, testimony: Testimony, breaks: Sequenc
         text = f"{break_text(error)} Seen with fullgraph=True only."
         return _CONFIRMED, _evidence(testimony, "confirmed", text, placed, court, gb=error.gb)
     return _unbroken(court, placed, testimony)
+
+
+def _failed(testimony: Testimony) -> Verdict | None:
+    """Say why the target was not heard to the end."""
+    if testimony.problem is None:
+        return None
+    text = problem_text(testimony.problem, testimony.target, testimony.torch)
+    return _FAILED, Evidence("unconfirmed", text, torch=testimony.torch or None)
 
 
 def _concerns(testimony: Testimony, placed: Placed) -> bool:
@@ -198,7 +205,7 @@ def _unbroken(court: Court, placed: Placed, testimony: Testimony) -> Verdict | N
     lines = eager.lines.get(placed.path, ()) if eager is not None else ()
     ran = any(placed.finding.line <= line <= placed.finding.end_line for line in lines)
     if not ran and not coverage.traced:
-        return _never_reached(testimony, placed)
+        return _never_reached(testimony, placed) if testimony.problem is None else _failed(testimony)
     name = placed.finding.function.rpartition(".")[2]
     again = next((one for one in testimony.recompiles if one.file == placed.path and name in one.function), None)
     if again is not None and placed.finding.category == "recompile":

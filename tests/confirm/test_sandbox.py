@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -140,7 +141,7 @@ def test_a_filter_for_this_machine_is_known() -> None:
         pytest.skip("another machine")
 
     def act() -> list[str]:
-        syscalls.seccomp(only_own_signals=True)
+        syscalls.seccomp(only_own_signals=True, local_sockets=False)
         outcomes = []
         for attempt in (lambda: os.kill(os.getpid(), 0), lambda: os.kill(os.getppid(), 0), lambda: os.kill(-1, 0)):
             try:
@@ -151,6 +152,34 @@ def test_a_filter_for_this_machine_is_known() -> None:
         return outcomes
 
     assert in_a_fork(act) == ["done", "1", "1"]
+
+
+def test_a_local_socket_made_for_a_driver_reaches_nobody(tmp_path: Path) -> None:
+    if os.uname().machine not in ("x86_64", "aarch64"):
+        pytest.skip("another machine")
+    path = str(tmp_path / "socket")
+
+    def act() -> list[str]:
+        syscalls.seccomp(only_own_signals=False, local_sockets=True)
+        outcomes = []
+        with socket.socket(socket.AF_UNIX) as made:
+            for attempt in (
+                lambda: made.connect(path),
+                lambda: made.sendto(b"x", path),
+                lambda: socket.socket(socket.AF_INET),
+                socket.socketpair,
+            ):
+                try:
+                    attempt()
+                    outcomes.append("done")
+                except OSError as error:
+                    outcomes.append(str(error.errno))
+        return outcomes
+
+    with socket.socket(socket.AF_UNIX) as somebody:
+        somebody.bind(path)
+        somebody.listen()
+        assert in_a_fork(act) == ["1", "1", "1", "done"]
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,8 @@ def hear(request: Mapping[str, Any], reply: Reply) -> None:
     try:
         subject = subject_of(request, reply)
         reply.part("inputs", subject.text)
+        # Once now, for the case that the process does not come to its end, and again when all has been imported.
+        reply.part("files", loading.imported_files(request["roots"]))
         testify(subject, request, reply)
     except ProblemError as problem:
         reply.part("problem", {"phase": problem.phase, "failure": encode(problem.failure)})

@@ -81,6 +81,7 @@ def enclose(scratch: Path, outside: Path, limits: Limits, *, namespaces: bool, d
     held = []
     if namespaces:
         _shield_mounts([scratch, SHARED_MEMORY], max(limits.memory // 2, 1 << 26))
+        _show_processes(device)
         held.append("namespaces")
     _limit_resources(limits, device, own_users=namespaces)
     with contextlib.suppress(OSError):
@@ -91,7 +92,7 @@ def enclose(scratch: Path, outside: Path, limits: Limits, *, namespaces: bool, d
         held.append(f"Landlock {version}")
     with contextlib.suppress(OSError):
         # Namespaces hide other processes; Landlock keeps signals in from version 6 on.
-        syscalls.seccomp(only_own_signals=not namespaces and version < 6)
+        syscalls.seccomp(only_own_signals=not namespaces and version < 6, local_sockets=device != "cpu")
         held.append("seccomp")
     return Enclosure(tuple(held), _way_out(scratch, outside))
 
@@ -101,6 +102,19 @@ def _shield_mounts(folders: list[Path], size: int) -> None:
     for folder in folders:
         if folder.is_dir():
             syscalls.mount_memory(folder, size)
+
+
+def _show_processes(device: str) -> None:
+    """Put a /proc of this namespace in place; some containers do not let it be mounted.
+
+    The driver of a GPU names its threads there. Where it may be written, Landlock keeps all but that from being so.
+    """
+    writable = False
+    if device != "cpu":
+        with contextlib.suppress(OSError):
+            writable = syscalls.landlock_version() > 0
+    with contextlib.suppress(OSError):
+        syscalls.mount_processes(writable=writable)
 
 
 def set_environment(scratch: Path) -> None:
@@ -126,6 +140,7 @@ def _writable(scratch: Path, device: str) -> Iterator[Path]:
     yield from (path for path in (SHARED_MEMORY, *map(Path, _DEVICES)) if path.exists())
     if device != "cpu":
         yield from Path("/dev").glob("nvidia*")
+        yield Path("/proc/self")
 
 
 def _limit_resources(limits: Limits, device: str, *, own_users: bool) -> None:

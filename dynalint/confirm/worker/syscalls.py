@@ -8,9 +8,11 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import socket
 import struct
 import sys
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 CLONE_NEWNS = 0x0002_0000
@@ -23,15 +25,35 @@ _PR_SET_SECCOMP = 22
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
 
-_MS_NOSUID, _MS_NODEV, _MS_REC, _MS_PRIVATE = 0x2, 0x4, 0x4000, 0x40000
+_MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REC, _MS_PRIVATE = 0x1, 0x2, 0x4, 0x8, 0x4000, 0x40000
 _AT_FDCWD, _AT_RECURSIVE, _MOUNT_ATTR_RDONLY = -100, 0x8000, 0x1
+
+# One step of a filter: code, jump if true, jump if false, operand. A jump counts the steps to skip, or names an end.
+_Step = tuple[int, int, int, int]
+_ALLOW, _REFUSE = -1, -2
+_EPERM = 0x0005_0000 | errno.EPERM
 
 # Numbers from 424 on are the same on every architecture.
 _LANDLOCK_CREATE, _LANDLOCK_ADD_RULE, _LANDLOCK_RESTRICT = 444, 445, 446
 _MOUNT_SETATTR = 442
 _IO_URING_SETUP = 425
-# Architecture in the terms of the audit system, then the numbers of socket, kill and capset.
-_ARCHITECTURES = {"x86_64": (0xC000_003E, 41, 62, 126), "aarch64": (0xC000_00B7, 198, 129, 91)}
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    """An architecture in the terms of the audit system, and the numbers of its system calls."""
+
+    audit: int
+    socket: int
+    kill: int
+    capset: int
+    connecting: tuple[int, ...]  # connect, sendto, sendmsg, sendmmsg
+
+
+_ARCHITECTURES = {
+    "x86_64": _Numbers(0xC000_003E, 41, 62, 126, (42, 44, 46, 307)),
+    "aarch64": _Numbers(0xC000_00B7, 198, 129, 91, (203, 206, 211, 269)),
+}
 
 
 def _libc() -> ctypes.CDLL:
@@ -78,10 +100,10 @@ def drop_capabilities(keep: int = 0) -> None:
     keep_low, keep_high = keep & 0xFFFF_FFFF, keep >> 32
     header = struct.pack("=Ii", 0x2008_0522, 0)
     data = struct.pack("=6I", keep_low, keep_low, 0, keep_high, keep_high, 0)
-    _syscall(_architecture()[3], ctypes.c_char_p(header), ctypes.c_char_p(data))
+    _syscall(_architecture().capset, ctypes.c_char_p(header), ctypes.c_char_p(data))
 
 
-def _architecture() -> tuple[int, int, int, int]:
+def _architecture() -> _Numbers:
     machine = os.uname().machine
     if machine not in _ARCHITECTURES:
         raise OSError(errno.ENOSYS, f"no system call numbers known for {machine}")
@@ -128,6 +150,12 @@ def mount_memory(target: Path, size: int) -> None:
     _mount("tmpfs", str(target), "tmpfs", _MS_NOSUID | _MS_NODEV, f"size={size},mode=1777")
 
 
+def mount_processes(*, writable: bool) -> None:
+    """Have /proc show the processes of this process's own namespace."""
+    flags = _MS_NOSUID | _MS_NODEV | _MS_NOEXEC | (0 if writable else _MS_RDONLY)
+    _mount("proc", "/proc", "proc", flags, None)
+
+
 def landlock_version() -> int:
     """Return the version of Landlock's interface; raises OSError where the kernel has none."""
     return _syscall(_LANDLOCK_CREATE, ctypes.c_void_p(None), 0, 1)
@@ -164,30 +192,34 @@ def landlock(writable: Iterable[Path]) -> int:
     return version
 
 
-def seccomp(*, only_own_signals: bool) -> None:
+def seccomp(*, only_own_signals: bool, local_sockets: bool) -> None:
     """Have `socket` and `io_uring_setup` fail with EPERM, and `kill` too where it aims at another process.
 
-    Landlock says nothing about UDP and Unix sockets; this closes them. `socketpair` and pipes stay.
+    Landlock says nothing about UDP and Unix sockets; this closes them. `socketpair` and pipes stay. With
+    `local_sockets` Unix sockets can be made, which the driver of a GPU insists on, and reach nobody.
     """
-    architecture, socket_call, kill_call, _ = _architecture()
-    allow, refuse = 0x7FFF_0000, 0x0005_0000 | errno.EPERM
+    numbers = _architecture()
     load, equal, at_least, give = 0x20, 0x15, 0x35, 0x06
-    # (code, jump if true, jump if false, operand); a jump counts the instructions to skip, None is "refuse".
-    program: list[tuple[int, int | None, int | None, int]] = [
+    program: list[_Step] = [
         (load, 0, 0, 4),
-        (equal, 0, None, architecture),
+        (equal, 0, _REFUSE, numbers.audit),
         (load, 0, 0, 0),
         # 32-bit pointers on a 64-bit kernel: the same calls under other numbers.
-        (at_least, None, 0, 0x4000_0000),
-        (equal, None, 0, socket_call),
-        (equal, None, 0, _IO_URING_SETUP),
+        (at_least, _REFUSE, 0, 0x4000_0000),
+        (equal, _REFUSE, 0, _IO_URING_SETUP),
     ]
     if only_own_signals:
-        program += [(equal, 0, 3, kill_call), (load, 0, 0, 16), (equal, 1, 0, 0), (equal, 0, None, os.getpid())]
-    program += [(give, 0, 0, allow), (give, 0, 0, refuse)]
-    last = len(program) - 1
+        own = (equal, _ALLOW, 0, os.getpid())
+        program += [(equal, 0, 4, numbers.kill), (load, 0, 0, 16), (equal, _ALLOW, 0, 0), own, (give, 0, 0, _EPERM)]
+    if local_sockets:
+        program += [(equal, _REFUSE, 0, number) for number in numbers.connecting]
+        program += [(equal, 0, 2, numbers.socket), (load, 0, 0, 16), (equal, _ALLOW, _REFUSE, socket.AF_UNIX)]
+    else:
+        program.append((equal, _REFUSE, 0, numbers.socket))
+    program += [(give, 0, 0, 0x7FFF_0000), (give, 0, 0, _EPERM)]
+    ends = {_ALLOW: len(program) - 2, _REFUSE: len(program) - 1}
     code = b"".join(
-        struct.pack("=HBBI", op, *(last - at - 1 if jump is None else jump for jump in (true, false)), operand)
+        struct.pack("=HBBI", op, *(ends[jump] - at - 1 if jump in ends else jump for jump in (true, false)), operand)
         for at, (op, true, false, operand) in enumerate(program)
     )
     buffer = ctypes.create_string_buffer(code)

@@ -80,6 +80,7 @@ def trace(
             "memory": options.memory,
             "namespaces": usable_namespaces(folder),
             "required": options.mode != "always",
+            "started": time.time(),
         }
         session = Session.create(folder, settings)
         known = stock.keys()

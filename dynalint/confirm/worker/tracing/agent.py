@@ -18,15 +18,28 @@ def take_part(session: str) -> None:
     sys.meta_path.insert(0, _Watcher(session))
 
 
+def watch(session: str) -> Any:
+    """Have this process, which has imported torch, report to a session from now on; return its `Watch`."""
+    watcher = _Watcher(session)
+    watcher.watch_modules(sys.modules["torch"])
+    if "torch._dynamo.eval_frame" in sys.modules:
+        watcher.watch_compiled(sys.modules["torch._dynamo.eval_frame"])
+    else:
+        watcher.forget("torch")
+        sys.meta_path.insert(0, watcher)
+    return watcher.watch
+
+
 class _Watcher:
     """Stands in front of the finders until torch and its compiler are imported, and changes nothing of how."""
 
     def __init__(self, session: str) -> None:
         self._session = session
         self._probe: Any = None
+        self.watch: Any = None
         self._after: dict[str, Callable[[ModuleType], None]] = {
-            "torch": self._watch_modules,
-            "torch._dynamo.eval_frame": self._watch_compiled,
+            "torch": self.watch_modules,
+            "torch._dynamo.eval_frame": self.watch_compiled,
         }
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
@@ -50,6 +63,10 @@ class _Watcher:
             sys.meta_path.remove(self)
         return spec
 
+    def forget(self, name: str) -> None:
+        """Wait for a module no longer."""
+        del self._after[name]
+
     def _safely(self, act: Callable[[ModuleType], None], module: ModuleType) -> None:
         try:
             act(module)
@@ -62,19 +79,26 @@ class _Watcher:
         with contextlib.suppress(Exception):
             Session(self._session).note(failed=reason)
 
-    def _watch_modules(self, torch: Any) -> None:
-        from .instrument import instrument
+    def watch_modules(self, torch: Any) -> None:
+        """Put the probe into the call of modules."""
+        from .instrument import instrument, probe_in
         from .probe import Probe, Watch
         from .session import Session
 
-        self._probe = Probe(Watch(Session(self._session)))
-        instrument(torch.nn.Module._wrapped_call_impl, self._probe, "self")  # noqa: SLF001
+        call = torch.nn.Module._wrapped_call_impl  # noqa: SLF001
+        self._probe = probe_in(call)
+        if self._probe is None:
+            self._probe = Probe([])
+            instrument(call, self._probe, "self")
+        self.watch = Watch(Session(self._session))
+        self._probe.watches.append(self.watch)
 
-    def _watch_compiled(self, eval_frame: Any) -> None:
-        from .instrument import instrument
+    def watch_compiled(self, eval_frame: Any) -> None:
+        """Put the probe into the call of compiled functions."""
+        from .instrument import instrument, probe_in
 
-        if self._probe is not None:
+        call = eval_frame._TorchDynamoContext.__call__  # noqa: SLF001
+        if self._probe is not None and probe_in(call) is None:
             for method in (type(self._probe).enter, type(self._probe).leave):
                 eval_frame.skip_code(method.__code__)
-            context = eval_frame._TorchDynamoContext  # noqa: SLF001
-            instrument(context.__call__, self._probe, "fn", inner=("compile_wrapper", "_fn"))
+            instrument(call, self._probe, "fn", inner=("compile_wrapper", "_fn"))

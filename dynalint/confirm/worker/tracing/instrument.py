@@ -47,6 +47,19 @@ def instrument(function: FunctionType, probe: object, subject: str, inner: Seque
     function.__code__ = _with_probe(found, probe)
 
 
+def probe_in(function: FunctionType) -> Any:
+    """Return the probe that was put into a function before, None if there is none."""
+
+    def search(code: CodeType) -> Any:
+        for constant in code.co_consts:
+            found = search(constant) if isinstance(constant, CodeType) else constant
+            if hasattr(found, "enter") and hasattr(found, "watches"):
+                return found
+        return None
+
+    return search(function.__code__)
+
+
 def _definition(tree: ast.AST, names: Sequence[str]) -> ast.FunctionDef:
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and node.name in names and node.args.vararg and node.args.kwarg:

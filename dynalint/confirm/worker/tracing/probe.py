@@ -35,14 +35,14 @@ _SHARE = 4
 
 @dataclass
 class _Subject:
-    """What is called: where its code stands, and the kinds of calls of it that have been dealt with."""
+    """What is called: where its code stands, and the keys of the calls of it that have been dealt with."""
 
     path: str
     module: str
     qualname: str
     kind: str
     configuration: Signature
-    seen: set[Signature] = field(default_factory=set)
+    keys: dict[Signature, str] = field(default_factory=dict)
 
 
 class Probe(threading.local):
@@ -50,20 +50,21 @@ class Probe(threading.local):
 
     busy = False
 
-    def __init__(self, watch: Watch) -> None:
-        # Called again by each thread that comes along, with the same watch.
-        self._watch = watch
+    def __init__(self, watches: list[Watch]) -> None:
+        # Called again by each thread that comes along, with the same list.
+        self.watches = watches
 
     def enter(self, subject: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
         """Begin a call; True if `leave` is to be called at its end."""
-        watch = self._watch
-        if watch.off:
+        watches = [watch for watch in self.watches if not watch.off]
+        if not watches:
             return False
         self.busy = True
         # A part of a compiled program that runs uncompiled: Dynamo must not take this for the program.
         former = _set_eval_frame(None)
         try:
-            watch.see(subject, args, kwargs)
+            for watch in watches:
+                watch.see(subject, args, kwargs)
         finally:
             _set_eval_frame(former)
         return True
@@ -74,15 +75,17 @@ class Probe(threading.local):
 
 
 class Watch:
-    """Decides on calls, and keeps account of the time that takes."""
+    """Decides on calls, and keeps account of the time that takes. `touched` are the keys of all that was called."""
 
     def __init__(self, session: Session) -> None:
         self.off = False
+        self.touched: set[str] = set()
         self._session = session
         self._lock = threading.Lock()
         self._subjects: dict[int, tuple[weakref.ref[Any], _Subject | None]] = {}
         self._declined: set[tuple[str, str]] = set()
         self._own: dict[str, bool] = {}
+        self._hashes: dict[str, str | None] = {}
         self._foreign: set[str] = set()
         self._unreported = 0.0
         self._failures = 0
@@ -128,11 +131,15 @@ class Watch:
         if known is None or torch._C._is_tracing() or torch._C._len_torch_dispatch_stack():  # noqa: SLF001
             return 0.0
         try:
-            kind = (*signature.of_call(args, kwargs), torch.is_grad_enabled(), getattr(subject, "training", None))
-            if kind in known.seen:
-                return 0.0
-            known.seen.add(kind)
-            return self._confirm(known, subject, args, kwargs, kind)
+            modes = (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), getattr(subject, "training", None))
+            kind = (*signature.of_call(args, kwargs), *modes)
+            key, new = known.keys.get(kind), False
+            if key is None:
+                versions = (str(torch.__version__), platform.python_version_tuple()[:2])
+                key, new = digest((known.kind, known.configuration, kind, versions)), True
+                known.keys[kind] = key
+            self.touched.add(key)
+            return self._confirm(known, key, subject, args, kwargs) if new else 0.0
         except DeclinedError as reason:
             if (known.qualname, str(reason)) not in self._declined:
                 self._declined.add((known.qualname, str(reason)))
@@ -160,7 +167,7 @@ class Watch:
             self._note_foreign(cls.__module__)
             return None
         path = _file_of(cls)
-        kind = digest((cls.__module__, cls.__qualname__, *((file, content_hash(file)) for file in own)))
+        kind = digest((cls.__module__, cls.__qualname__, *((file, self._hash(file)) for file in own)))
         return _Subject(path, _import_name(cls.__module__), cls.__qualname__, kind, signature.of_module(module))
 
     def _function(self, function: types.FunctionType) -> _Subject | None:
@@ -168,7 +175,7 @@ class Watch:
         if not self._is_own(path):
             self._note_foreign(function.__module__)
             return None
-        kind = digest((path, function.__qualname__, content_hash(path)))
+        kind = digest((path, function.__qualname__, self._hash(path)))
         return _Subject(path, _import_name(function.__module__), function.__qualname__, kind, ())
 
     def _is_own(self, file: str) -> bool:
@@ -177,6 +184,11 @@ class Watch:
             self._own[file] = bool(file) and any(is_below(path, Path(root)) for root in self._session.roots)
         return self._own[file]
 
+    def _hash(self, file: str) -> str | None:
+        if file not in self._hashes:
+            self._hashes[file] = content_hash(file)
+        return self._hashes[file]
+
     def _note_foreign(self, module: str) -> None:
         package = module.partition(".")[0]
         if package not in self._foreign and package != "torch":
@@ -184,11 +196,9 @@ class Watch:
             self._session.note(foreign=package)
 
     def _confirm(
-        self, known: _Subject, subject: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], kind: Signature
+        self, known: _Subject, key: str, subject: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> float:
         session = self._session
-        versions = (str(torch.__version__), platform.python_version_tuple()[:2])
-        key = digest((known.kind, known.configuration, kind, versions))
         if not session.claim(known.kind, key):
             return 0.0
         _check_process()

@@ -39,6 +39,7 @@ class Session:
         self.memory: int = settings["memory"]
         self.namespaces: int = settings["namespaces"]
         self.required: bool = settings["required"]
+        self.started: float = settings["started"]
 
     @staticmethod
     def create(folder: Path, settings: Mapping[str, Any]) -> Session:

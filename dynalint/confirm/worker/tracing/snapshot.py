@@ -144,6 +144,12 @@ def _confirm(snapshot: Snapshot, seconds: float) -> None:
         shutil.rmtree(folder, ignore_errors=True)
     parts = record["parts"]
     spans, files = parts.pop("spans", None), parts.pop("files", [])
+    changed = [path for path in files if Path(path).stat().st_mtime > session.started]
+    if changed:
+        # What the program has imported may be what was there before.
+        reason = f"{Path(changed[0]).name} has changed since the command was started"
+        session.note(declined=snapshot.target["qualname"], reason=reason)
+        return
     if spans is not None:
         evidence = {
             "format": FORMAT,

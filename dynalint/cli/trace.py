@@ -71,16 +71,14 @@ def trace(command: tuple[str, ...], budget: float, **options: Any) -> int:
 
 def summary(traced: Traced, *, verbose: bool = False) -> list[str]:
     """Return what came of a traced command, in a few sentences."""
-    heard = [one.testimony for one in traced.confirmed if one.testimony is not None]
+    heard = traced.confirmed
     broken = sum(bool(one.default and one.default.breaks) for one in heard)
     again = sum(any(compiled.call == one.same - 1 for compiled in one.recompiles) for one in heard)
     did = (
         f"{_kinds(len(heard))} confirmed in {traced.seconds:.1f} s: {broken} with graph breaks, {again} compiled again"
     )
     lines = [f"{did} on every call; {traced.known} known before. `dynalint check` judges by them."]
-    failed = [(one.name, one.problem) for one in traced.confirmed if one.problem is not None]
-    problems = [f"{name} not confirmed: {reason.rstrip('.')}." for name, reason in (*failed, *traced.declined)]
-    problems = list(dict.fromkeys(problems))
+    problems = [f"{name} not confirmed: {reason.rstrip('.')}." for name, reason in traced.problems]
     shown = problems if verbose else problems[:_MOST_NAMES]
     lines += shown
     if len(problems) > len(shown):
@@ -89,7 +87,7 @@ def summary(traced: Traced, *, verbose: bool = False) -> list[str]:
         lines.append(f"{_kinds(len(traced.left))} left when the budget was spent; trace again, or with more --budget.")
     if not traced.processes:
         lines.append("no process of the command imported torch, or none could be watched.")
-    elif not (traced.confirmed or traced.known or traced.left or traced.declined):
+    elif not (traced.confirmed or traced.known or traced.left or traced.problems):
         names = ", ".join(traced.foreign[:_MOST_NAMES])
         called = f"called were modules of {names}, " if names else "nothing was called "
         lines.append(f"{called}and of none is the code in this project.")

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,26 +26,18 @@ _FORWARDED = ("SIGTERM", "SIGHUP")
 
 
 @dataclass(frozen=True)
-class Confirmed:
-    """One call that was confirmed: what was called, and what it showed, or in words why it showed nothing."""
-
-    name: str
-    testimony: Testimony | None
-    problem: str | None
-
-
-@dataclass(frozen=True)
 class Traced:
     """What became of a command and of the calls it made.
 
-    `code` is the command's own exit code. `declined` are names and reasons, `left` the names that no time was left for,
-    `foreign` the packages whose modules were called and are not the user's own, `failures` what went wrong in tracing.
-    `processes` are those that imported torch. `seconds` is the part of the budget that was spent.
+    `code` is the command's own exit code. `problems` are the names of what was not confirmed, with reasons, `left` the
+    names that no time was left for, `foreign` the packages whose modules were called and are not the user's own,
+    `failures` what went wrong in tracing. `processes` counts those that imported torch, `known` the kinds of calls that
+    there was evidence of before. `seconds` is the part of the budget that was spent.
     """
 
     code: int
-    confirmed: tuple[Confirmed, ...]
-    declined: tuple[tuple[str, str], ...]
+    confirmed: tuple[Testimony, ...]
+    problems: tuple[tuple[str, str], ...]
     left: tuple[str, ...]
     foreign: tuple[str, ...]
     failures: tuple[str, ...]
@@ -122,11 +114,26 @@ def _signals_left_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def problems_of(notes: Iterable[Mapping[str, Any]]) -> tuple[tuple[str, str], ...]:
+    """Return the names of calls that were seen and not confirmed, each with the reason, from the notes of a session."""
+    found: dict[tuple[str, str], None] = {}
+    for note in notes:
+        if "declined" in note:
+            found[note["declined"], note["reason"]] = None
+        elif "confirmed" in note and note["key"] is None:
+            target = Target(Path(), "", note["confirmed"])
+            problem = testify(target, "?", note["record"], {}).problem
+            assert problem is not None
+            found[note["confirmed"], problem_text(problem, target, "?")] = None
+    return tuple(found)
+
+
 def _traced(code: int, notes: list[dict[str, Any]], stock: Stock, known: int, seconds: float) -> Traced:
+    keys = [note["key"] for note in notes if note.get("key") is not None]
     return Traced(
         code=code,
-        confirmed=tuple(_confirmed(note, stock) for note in notes if "confirmed" in note),
-        declined=tuple(dict.fromkeys((note["declined"], note["reason"]) for note in notes if "declined" in note)),
+        confirmed=tuple(found for key in keys if (found := stock.testimony(key, {})) is not None),
+        problems=problems_of(notes),
         left=tuple(note["left"] for note in notes if "left" in note),
         foreign=tuple(dict.fromkeys(note["foreign"] for note in notes if "foreign" in note)),
         failures=tuple(dict.fromkeys(note["failed"] for note in notes if "failed" in note)),
@@ -134,14 +141,3 @@ def _traced(code: int, notes: list[dict[str, Any]], stock: Stock, known: int, se
         known=known,
         seconds=seconds,
     )
-
-
-def _confirmed(note: dict[str, Any], stock: Stock) -> Confirmed:
-    if note["key"] is not None:
-        testimony = stock.testimony(note["key"], {})
-        return Confirmed(note["confirmed"], testimony, None)
-    target = Target(Path(), "", note["confirmed"])
-    testimony = testify(target, "?", note["record"], {})
-    problem = testimony.problem
-    text = "it was not run to its end" if problem is None else problem_text(problem, target, testimony.torch)
-    return Confirmed(note["confirmed"], None, text)

@@ -2,11 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dynalint.confirm.testimony import Testimony
+    from dynalint.confirm.worker.records import Break
 
 _ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class Demands:
+    """What code has to keep to, as `assert_compiles` words it; `first_party` are resolved folders and files."""
+
+    max_graphs: int = 1
+    max_recompiles: int = 0
+    first_party: tuple[Path, ...] | None = None
+
+    @staticmethod
+    def of(max_graphs: int = 1, max_recompiles: int = 0, first_party: Iterable[str | Path] | None = None) -> Demands:
+        """Return demands from what users write."""
+        folders = None if first_party is None else tuple(Path(folder).resolve() for folder in first_party)
+        return Demands(max_graphs, max_recompiles, folders)
+
+    def counts(self, found: Break) -> bool:
+        """Whether a break counts."""
+        if self.first_party is None:
+            return True
+        path = Path(found.stack[-1].file) if found.stack else Path()
+        return any(path == folder or folder in path.parents for folder in self.first_party)
 
 
 def assert_compiles(
@@ -14,47 +41,124 @@ def assert_compiles(
     *args: Any,
     max_graphs: int = 1,
     max_recompiles: int = 0,
+    batch_sizes: Iterable[int] = (),
+    backend: str = "eager",
     first_party: Iterable[str | Path] | None = None,
     **kwargs: Any,
 ) -> None:
     """Run `model(*args, **kwargs)` three times under Dynamo and check what it made of it.
 
     `max_graphs` are the graphs that the first call may be split into, `max_recompiles` those that later calls with the
-    same arguments may add. With `first_party`, folders or files, only breaks whose innermost frame lies in them count,
-    and graphs are not counted. The model keeps the state that the calls leave it in. Needs torch.
+    same arguments may add. With `batch_sizes` calls follow whose tensors have as many rows; all of them together may
+    have every graph compiled once more, for sizes in general (but each of the sizes 0 and 1 takes a compile of its
+    own), and add `max_recompiles`. `backend` compiles the graphs. With `first_party`, folders or files, only breaks
+    whose innermost frame lies in them count, and graphs are not counted. The model keeps the state that the calls
+    leave it in. Needs torch.
 
     Raises:
-        AssertionError: a graph break, too many graphs, or a recompilation, with the place and Dynamo's own words.
+        AssertionError: a graph break, too many graphs, or a recompilation, with the place, Dynamo's own words, and what
+            dynalint would write instead.
     """
     import torch
 
     from dynalint.confirm.worker import witness
 
+    call = (args, kwargs)
+    batches = [_with_rows(call, size) for size in batch_sizes]
     with torch.random.fork_rng():
-        run = witness.default_run(lambda: model, [(args, kwargs)] * _ROUNDS)
+        run = witness.default_run(lambda: model, [*[call] * _ROUNDS, *batches], backend=backend)
     if run.error is not None:
         raise AssertionError(f"the compiled model raises {run.error.type}: {run.error.message}")
-    folders = None if first_party is None else [Path(folder).resolve() for folder in first_party]
-    breaks = dict.fromkeys(
-        f"\n  {found.stack[-1].file}:{found.stack[-1].line}: {found.gb or 'no id'}: {found.explanation}"
-        for found in run.breaks
-        if found.stack and (folders is None or _is_below(Path(found.stack[-1].file), folders))
-    )
-    first, last = run.graphs[0], run.graphs[-1]
-    if len(breaks) >= max_graphs or (folders is None and first > max_graphs):
-        raise AssertionError(
-            f"{first} graphs and {len(breaks)} graph breaks, where {max_graphs} graphs are allowed:{''.join(breaks)}"
-        )
+    fault = fault_of(_testimony(run, len(batches)), Demands.of(max_graphs, max_recompiles, first_party))
+    if fault is not None:
+        raise AssertionError(fault)
+
+
+def fault_of(testimony: Testimony, demands: Demands) -> str | None:
+    """Return what a run has against the demands, with places and reasons, None if nothing."""
+    run = testimony.default
+    assert run is not None
+    real = testimony.same + testimony.batch
+    breaks = {found.stack: found for found in run.breaks if found.call < real and demands.counts(found)}
+    first, alike = run.graphs[0], run.graphs[testimony.same - 1]
+    counted = demands.first_party is None
+    if len(breaks) >= demands.max_graphs or (counted and first > demands.max_graphs):
+        what = f"{_number(first, 'graph')} and {_number(len(breaks), 'graph break')}"
+        return f"{what}, where {_allowed(demands.max_graphs, 'graph')}:{_told(testimony, list(breaks.values()))}"
     if first == 0:
-        raise AssertionError("no graph at all: the model runs no tensor operation, or Dynamo skipped it whole")
-    if last - first > max_recompiles:
-        reasons = "".join(f"\n  {(attempt.recompile or '').strip()}" for attempt in run.recompiles)
-        raise AssertionError(
-            f"{_ROUNDS - 1} more calls with the same arguments compile {last - first} more graphs, "
-            f"where {max_recompiles} are allowed:{reasons}"
-        )
+        return "no graph at all: the model runs no tensor operation, or Dynamo skipped it whole"
+    if alike - first > demands.max_recompiles:
+        calls = f"{testimony.same - 1} more calls with the same arguments"
+        return _grown(testimony, calls, alike - first, demands.max_recompiles)
+    grown = run.graphs[real - 1] - alike
+    if grown > first + demands.max_recompiles:
+        return _grown(testimony, "calls with other batch sizes", grown, first + demands.max_recompiles)
+    return None
 
 
-def _is_below(file: Path, folders: list[Path]) -> bool:
-    path = file.resolve()
-    return any(path == folder or folder in path.parents for folder in folders)
+def _grown(testimony: Testimony, calls: str, grown: int, allowed: int) -> str:
+    from dynalint.confirm.recompiles import guard
+
+    assert testimony.default is not None
+    again = [attempt for attempt in testimony.default.recompiles if attempt.call < testimony.same + testimony.batch]
+    reasons = "".join(f"\n  {attempt.function}: {guard(attempt)}" for attempt in again)
+    what = f"{calls} compile {_number(grown, 'more graph')}, where {_allowed(allowed, '')}:{reasons}"
+    return what + _told(testimony, [])
+
+
+def _told(testimony: Testimony, breaks: Sequence[Break]) -> str:
+    """Return breaks as findings; those that happen in no code of the user's by their own place."""
+    from dynalint.testing.failures import is_users, told
+
+    foreign = [found for found in breaks if not any(is_users(frame.file) for frame in found.stack)]
+    lines = [
+        f"\n  {found.stack[-1].file}:{found.stack[-1].line}: {found.gb or 'no id'}: {found.explanation}"
+        for found in foreign
+        if found.stack
+    ]
+    return "".join(lines) + told([testimony], is_users)
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def _allowed(count: int, noun: str) -> str:
+    return f"{_number(count, noun) if noun else count} {'is' if count == 1 else 'are'} allowed"
+
+
+def _testimony(run: Any, batches: int) -> Testimony:
+    """Return a run in this process as a worker would have told it."""
+    import torch
+
+    from dynalint.confirm.options import Target
+    from dynalint.confirm.testimony import testify
+    from dynalint.confirm.worker.records import EagerRun, encode
+
+    files = {frame.file for found in run.breaks for frame in found.stack} | {again.file for again in run.recompiles}
+    parts = {
+        "inputs": "this call",
+        "eager": encode(EagerRun({}, None)),
+        "calls": {"same": _ROUNDS, "batch": batches},
+        "default": encode(run),
+        "files": [str(Path(file).resolve()) for file in files],
+    }
+    record = {"outcome": "done", "ending": {}, "stage": "", "parts": parts}
+    return testify(Target(Path(), "", ""), str(torch.__version__), record, {})
+
+
+def _with_rows(call: Any, size: int) -> Any:
+    """Return a call whose tensors have `size` rows, where they have as many as the first one."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    tensors = [leaf for leaf in pytree.tree_leaves(call) if isinstance(leaf, torch.Tensor) and leaf.dim() > 0]
+    rows = tensors[0].shape[0] if tensors else 0
+
+    def resized(tensor: torch.Tensor) -> torch.Tensor:
+        if not rows or tensor.dim() == 0 or tensor.shape[0] != rows:
+            return tensor
+        order = torch.arange(size, device=tensor.device) % rows
+        return tensor.detach().index_select(0, order).requires_grad_(tensor.requires_grad)
+
+    return pytree.tree_map_only(torch.Tensor, resized, call)

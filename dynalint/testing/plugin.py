@@ -1,4 +1,8 @@
-"""The pytest plugin: proves the examples of rules, and counts how many of them really ran under Dynamo.
+"""The pytest plugin: demands of tests that what they call compiles, and proves the examples of rules.
+
+With `--dynalint-compiles`, or for tests with the mark `dynalint_compiles(max_graphs=1, max_recompiles=0,
+first_party=None)`, the outermost calls of modules and compiled functions that a passing test has made are confirmed as
+`dynalint trace` does, and the test fails where `assert_compiles` would.
 
 A rule pack is tested in full by
 
@@ -32,11 +36,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from dynalint.rules import Rule
+    from dynalint.testing.called import Called
     from dynalint.testing.harness import Proof
 
+_COMPILES = "dynalint_compiles"
 _MARK = "runs_dynamo"
 _COUNTED = "dynalint_counted"
 _PROPERTY = "dynalint_ran"
@@ -69,13 +75,68 @@ class _Floor:
                 terminalreporter.line(f"  did not run: {name}", red=True)
 
 
+class _Compiles:
+    """Holds each test to what its mark demands, or the option of all tests."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._all = bool(config.getoption("--dynalint-compiles"))
+        self._config = config
+        self._called: Called | None = None
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        if self._all or any(item.get_closest_marker(_COMPILES) is not None for item in session.items):
+            from dynalint.testing.called import Called
+
+            self._called = Called(self._config.rootpath)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
+        mark = item.get_closest_marker(_COMPILES)
+        if self._called is None or (mark is None and not self._all):
+            return (yield)
+        from dynalint.testing.compiles import Demands
+
+        demands = Demands.of(**mark.kwargs) if mark is not None else Demands()
+        self._called.begin()
+        result = yield
+        calls = self._called.calls()
+        if mark is not None and not calls:
+            pytest.fail("the test calls no module and no compiled function of this project", pytrace=False)
+        faults = self._called.faults(calls, demands)
+        if faults:
+            pytest.fail("\n\n".join(faults), pytrace=False)
+        return result
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        if self._called is None:
+            return
+        number = len(self._called.confirmed)
+        terminalreporter.line(f"dynalint: {number} kind{'' if number == 1 else 's'} of calls compiled")
+        for name, reason in self._called.problems():
+            terminalreporter.line(f"dynalint: {name} not compiled: {reason}")
+
+    def pytest_unconfigure(self) -> None:
+        if self._called is not None:
+            self._called.close()
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.getgroup("dynalint").addoption(
+        "--dynalint-compiles",
+        action="store_true",
+        help="fail tests whose calls of modules and compiled functions break the graph or compile again",
+    )
     parser.addini(
         "dynalint_rules", "packages of rules to prove (default: all that are installed)", type="args", default=[]
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers",
+        f"{_COMPILES}(max_graphs=1, max_recompiles=0, first_party=None): what the test calls must compile, or it fails",
+    )
+    config.pluginmanager.register(_Compiles(config), "dynalint-compiles")
     config.addinivalue_line("markers", f"{_MARK}: must prove its example under Dynamo, or the session fails")
     config.addinivalue_line("markers", f"{_COUNTED}: set by dynalint on such tests")
     if not hasattr(config, "workerinput"):  # in a worker of xdist the main process counts

@@ -1,0 +1,88 @@
+"""For the pytest plugin: what the calls that a test makes show under Dynamo, each kind of call confirmed once.
+
+As `dynalint trace`, on forks of the test's own process: see `dynalint/confirm/worker/tracing`.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from dynalint.testing.compiles import Demands, fault_of
+
+_POLL = 0.02
+# The tests' own time limits hold; dynalint sets none on top.
+_NO_LIMIT = 1e9
+
+
+class Called:
+    """Watches the calls of modules and compiled functions in this process, from now on.
+
+    `root` is the folder of the user's own code. Call `close` at the end. Raises ImportError without torch, and
+    DynalintError where the configuration cannot be used.
+    """
+
+    def __init__(self, root: Path) -> None:
+        import torch  # noqa: F401 - before it there is nothing to watch
+
+        from dynalint.catalogue import known_codes
+        from dynalint.config import Configuration, Overrides
+        from dynalint.confirm.evidence import Stock
+        from dynalint.confirm.worker.sandbox import usable_namespaces
+        from dynalint.confirm.worker.tracing import agent
+        from dynalint.confirm.worker.tracing.session import Session
+
+        settings = Configuration(Overrides(), known_codes(), root).for_run([])
+        self._folder = Path(tempfile.mkdtemp(prefix="dynalint-called-"))
+        self._stock = Stock(self._folder)
+        values = {
+            "evidence": str(self._stock.folder),
+            "roots": [str(root.resolve())],
+            "budget": _NO_LIMIT,
+            "seconds": settings.timeout,
+            "memory": settings.memory << 20,
+            "namespaces": usable_namespaces(self._folder),
+            "required": settings.confirm != "always",
+            "started": time.time(),
+        }
+        self._session = Session.create(self._folder, values)
+        self._watch: Any = agent.watch(str(self._folder))
+        self.confirmed: set[str] = set()
+
+    def begin(self) -> None:
+        """Begin a test."""
+        self._watch.touched = set()
+
+    def calls(self) -> frozenset[str]:
+        """Return the kinds of calls that were made since the test began."""
+        return frozenset(self._watch.touched)
+
+    def faults(self, calls: Collection[str], demands: Demands) -> list[str]:
+        """Wait until all calls are confirmed, and return what those given have against the demands."""
+        while self._session.waiting():
+            time.sleep(_POLL)
+        faults = []
+        for key in sorted(calls):
+            testimony = self._stock.testimony(key, {})
+            if testimony is None or testimony.default is None:
+                continue
+            self.confirmed.add(key)
+            fault = fault_of(testimony, demands)
+            if fault is not None:
+                faults.append(f"{testimony.inputs}: {fault}")
+        return faults
+
+    def problems(self) -> tuple[tuple[str, str], ...]:
+        """Return what could not be confirmed, and why."""
+        from dynalint.confirm.trace import problems_of
+
+        return problems_of(self._session.notes())
+
+    def close(self) -> None:
+        """Watch no longer, and remove what was kept."""
+        self._watch.off = True
+        shutil.rmtree(self._folder, ignore_errors=True)

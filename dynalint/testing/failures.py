@@ -1,0 +1,98 @@
+"""What to tell of something that does not compile: the line, Dynamo's reason and hint, and dynalint's own rewrite."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sysconfig
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from dynalint.analysis.source import SourceFile
+from dynalint.confirm.discoveries import discoveries
+from dynalint.confirm.sources import Sources
+from dynalint.confirm.testimony import Testimony
+from dynalint.confirm.verdicts import Court, Placed, judge
+from dynalint.findings import Finding
+from dynalint.fix import Linted
+from dynalint.fix.edits import merged, plan_of, replaced
+from dynalint.fix.imports import EditError
+
+_INSTALLED = ("site-packages", "dist-packages")
+_STDLIB = Path(sysconfig.get_paths()["stdlib"]).resolve()
+_CONTEXT = 2
+
+
+def is_users(path: str) -> bool:
+    """Whether a file, by its resolved path, is neither installed nor Python's own."""
+    file = Path(path)
+    return not (set(file.parts) & set(_INSTALLED) or file.is_relative_to(_STDLIB))
+
+
+def told(testimonies: Sequence[Testimony], is_own: Callable[[str], bool]) -> str:
+    """Return the breaks and recompiles that testimonies show, as `dynalint check` reports them, with rewrites."""
+    linted = _linted(_files(testimonies, is_own))
+    directory = Path.cwd()
+    sources = Sources()
+    asked = [replace(one.finding, category="graph-break") if one.conditional else one.finding for one in linted]
+    paths = [os.path.realpath(directory / finding.path) for finding in asked]
+    placed = [Placed(one, path, sources.spot(path, one)) for one, path in zip(asked, paths, strict=True)]
+    court = Court(placed, testimonies, sources, is_own)
+    known = [replace(one, finding=finding) for one, finding in zip(linted, judge(court), strict=True)]
+    shown = {one.finding: one for one in known if one.finding.evidence.status == "confirmed"}
+    findings = sorted([*shown, *discoveries(court, directory)], key=lambda finding: finding.sort_key)
+    return "".join(f"\n\n{_block(finding, shown.get(finding), sources, directory)}" for finding in findings)
+
+
+def _files(testimonies: Iterable[Testimony], is_own: Callable[[str], bool]) -> list[Path]:
+    """Return the files that a rule may have something to say of: those in which Dynamo broke or compiled again."""
+    files: dict[str, None] = {}
+    for testimony in testimonies:
+        if testimony.default is not None:
+            for found in testimony.default.breaks:
+                files.update(dict.fromkeys(frame.file for frame in found.stack))
+            files.update(dict.fromkeys(again.file for again in testimony.default.recompiles))
+    return [Path(file) for file in files if is_own(file) and Path(file).is_file()]
+
+
+def _linted(files: Sequence[Path]) -> tuple[Linted, ...]:
+    """Return what the rules find in files, by reading alone."""
+    from dynalint.catalogue import known_codes
+    from dynalint.config import Configuration, Overrides, parse_layer
+    from dynalint.engine import open_workspace
+    from dynalint.lint import Linter
+    from dynalint.rules import all_rules
+
+    if not files:
+        return ()
+    directory = Path.cwd()
+    layer = parse_layer({"confirm": "never"}, directory, lambda _: "assert_compiles")
+    configuration = Configuration(Overrides((layer,)), known_codes(), directory)
+    workspace, _ = open_workspace(files, configuration, directory)
+    return Linter(workspace, all_rules()).lint().linted
+
+
+def _block(finding: Finding, linted: Linted | None, sources: Sources, directory: Path) -> str:
+    from dynalint.report import Report, Style, render
+
+    path = os.path.realpath(directory / finding.path)
+    report = Report([finding], {finding.path: tuple(sources.lines(path))}, quiet=True)
+    text = render("full", report, Style()).partition("\n\n")[0].rstrip()
+    return "\n".join([text, *_rewritten(linted)])
+
+
+def _rewritten(linted: Linted | None) -> Iterator[str]:
+    """Yield the diff of the rewrite that dynalint offers."""
+    if linted is None or linted.rewrite is None:
+        return
+    try:
+        plan = merged([plan_of(linted.rewrite)])
+    except EditError:
+        return
+    file: SourceFile = linted.file
+    for path, changes in plan.items():
+        if path == file.path:
+            before, after = file.text.splitlines(), replaced(file.text, changes).splitlines()
+            diff = list(difflib.unified_diff(before, after, lineterm="", n=_CONTEXT))
+            yield from (f"   {line}" for line in diff[2:])

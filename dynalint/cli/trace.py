@@ -83,11 +83,14 @@ def summary(traced: Traced, *, verbose: bool = False) -> list[str]:
     lines += shown
     if len(problems) > len(shown):
         lines.append(f"{len(problems) - len(shown)} more not confirmed; -v lists them.")
+    if traced.raising:
+        names = f": {', '.join(traced.raising)}" if verbose else ""
+        lines.append(f"{_kinds(len(traced.raising))} not confirmed, for the call itself raises{names}.")
     if traced.left:
         lines.append(f"{_kinds(len(traced.left))} left when the budget was spent; trace again, or with more --budget.")
     if not traced.processes:
         lines.append("no process of the command imported torch, or none could be watched.")
-    elif not (traced.confirmed or traced.known or traced.left or traced.problems):
+    elif not (traced.confirmed or traced.known or traced.left or traced.problems or traced.raising):
         names = ", ".join(traced.foreign[:_MOST_NAMES])
         called = f"called were modules of {names}, " if names else "nothing was called "
         lines.append(f"{called}and of none is the code in this project.")

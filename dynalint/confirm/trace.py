@@ -29,15 +29,17 @@ _FORWARDED = ("SIGTERM", "SIGHUP")
 class Traced:
     """What became of a command and of the calls it made.
 
-    `code` is the command's own exit code. `problems` are the names of what was not confirmed, with reasons, `left` the
-    names that no time was left for, `foreign` the packages whose modules were called and are not the user's own,
-    `failures` what went wrong in tracing. `processes` counts those that imported torch, `known` the kinds of calls that
-    there was evidence of before. `seconds` is the part of the budget that was spent.
+    `code` is the command's own exit code. `problems` are the names of what was not confirmed, with reasons, `raising`
+    those of calls that end in an exception of their own, `left` those that no time was left for, `foreign` the packages
+    whose modules were called and are not the user's own, `failures` what went wrong in tracing. `processes` counts
+    those that imported torch, `known` the kinds of calls that there was evidence of before. `seconds` is what was
+    spent of the budget.
     """
 
     code: int
     confirmed: tuple[Testimony, ...]
     problems: tuple[tuple[str, str], ...]
+    raising: tuple[str, ...]
     left: tuple[str, ...]
     foreign: tuple[str, ...]
     failures: tuple[str, ...]
@@ -134,6 +136,7 @@ def _traced(code: int, notes: list[dict[str, Any]], stock: Stock, known: int, se
         code=code,
         confirmed=tuple(found for key in keys if (found := stock.testimony(key, {})) is not None),
         problems=problems_of(notes),
+        raising=tuple(f"{note['raises']} ({note['error']})" for note in notes if "raises" in note),
         left=tuple(note["left"] for note in notes if "left" in note),
         foreign=tuple(dict.fromkeys(note["foreign"] for note in notes if "foreign" in note)),
         failures=tuple(dict.fromkeys(note["failed"] for note in notes if "failed" in note)),

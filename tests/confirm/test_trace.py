@@ -333,7 +333,20 @@ def _untimed(out: str) -> str:
 
 def test_a_sitecustomize_of_the_users_own_still_runs(folder: Folder) -> None:
     folder.write("site/sitecustomize.py", "import sys\nsys.custom = 'mine'\n")
-    folder.write("use.py", "import sys, torch\nfrom model import Clean\nClean()(torch.ones(2))\nprint(sys.custom)\n")
+    # Nor does dynalint have to be installed where the program runs.
+    folder.write(
+        "use.py",
+        """
+        import sys
+
+        sys.modules["dynalint"] = None
+        import torch
+        from model import Clean
+
+        Clean()(torch.ones(2))
+        print(sys.custom)
+        """,
+    )
     folder.both(sys.executable, "use.py", PYTHONPATH=str(folder.path / "site"))
     assert folder.evidence() == ["Clean"]
 
@@ -403,6 +416,43 @@ def test_what_a_model_writes_is_written_once(folder: Folder) -> None:
     )
     folder.trace(sys.executable, "writes.py")
     assert folder.files()["log.txt"] == folder.files()["other.txt"] == b"called\n"
+
+
+def test_calls_that_raise_are_the_programs_own_affair(folder: Folder) -> None:
+    folder.write(
+        "raises.py",
+        """
+        import torch
+        from model import Clean
+
+        try:
+            Clean()("text")
+        except AttributeError as error:
+            print(error)
+        """,
+    )
+    traced = folder.both(sys.executable, "raises.py")
+    assert folder.evidence() == []
+    assert "1 kind of calls not confirmed, for the call itself raises." in traced.said
+
+
+def test_files_that_change_meanwhile_give_no_evidence(folder: Folder) -> None:
+    folder.write(
+        "writes.py",
+        """
+        from pathlib import Path
+
+        import torch
+        from model import Clean
+
+        with Path("model.py").open("a") as stream:
+            stream.write("# changed\\n")
+        Clean()(torch.ones(2))
+        """,
+    )
+    traced = folder.trace(sys.executable, "writes.py")
+    assert folder.evidence() == []
+    assert "Clean not confirmed: model.py has changed since the command was started." in traced.said
 
 
 def test_commands_without_torch_are_run_as_they_are(folder: Folder) -> None:

@@ -127,6 +127,7 @@ def _bind(
             env[name] = receiver if isinstance(receiver, k.Class | k.Instance) else own
             continue
         kind = given[index] if index < len(given) and index < len(positional) else rest.pop(name, None)
+        keeps = small or (kind is None and not _is_constructor(function))
         declared = None
         if kind is None or isinstance(kind, k.Unknown):
             declared = parameter_kind(frame.interpreter, function, argument)
@@ -134,7 +135,8 @@ def _bind(
             kind = _omitted(frame, function, name, declared, starred)
         elif isinstance(kind, k.Unknown):
             kind = declared if declared is not None else k.Unknown(name)
-        env[name] = _kept(kind) if small else widened(kind)
+        # What one caller passes says little about the others; what none of them passes has its default.
+        env[name] = _kept(kind) if keeps else widened(kind)
     if arguments.vararg:
         extra = given[len(positional) :]
         env[arguments.vararg.arg] = k.Sequence("tuple", UNKNOWN) if starred else k.sequence("tuple", extra)
@@ -154,7 +156,7 @@ def _omitted(frame: Frame, function: FunctionInfo, name: str, declared: Kind | N
 
 
 def _kept(kind: Kind) -> Kind:
-    """What small functions are told apart by: everything but the values of numbers."""
+    """What is told of an argument of a small function, and of a default: everything but the values of numbers."""
     if isinstance(kind, k.Value) and kind.type in ("int", "float") and kind.constant is not k.MISSING:
         return k.Value(kind.type, k.MISSING, kind.source)
     if isinstance(kind, k.Tensor):

@@ -142,7 +142,7 @@ class Interpreter:
         for name, kind in params.items():
             old = shared.params.get(name, NOTHING)
             # What one caller passes is not forgotten because another passes something unknown.
-            new = _either_caller(old, widened(kind))
+            new = _either_caller(old, kind)
             if new != old and not (isinstance(old, Unknown) and isinstance(new, Unknown)):
                 shared.params[name] = new
                 grown = True

@@ -346,6 +346,26 @@ def test_callers_tell_the_kinds_of_parameters(tmp_path: Path) -> None:
     check(tmp_path, code)
 
 
+def test_an_option_that_no_caller_gives_has_its_default(tmp_path: Path) -> None:
+    filler = "\n".join(f"        value = value + {number}" for number in range(16))
+    code = f"""
+    def convert(value, code="rate", careful=False, check=False):
+{filler}
+        if code == "latency" and value > 0:
+            return -value
+        if careful and value > 1:  # Branch
+            return -value
+        if check and value > 2:
+            return -value
+        return value
+
+    class Net(nn.Module):
+        def forward(self, x: torch.Tensor):
+            return convert(x) + convert(x, careful=True)
+    """
+    check(tmp_path, code)
+
+
 def test_layers_that_a_list_gives_to_sequential_are_followed(tmp_path: Path) -> None:
     code = """
     class Block(nn.Module):

@@ -221,7 +221,7 @@ class Operation(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GlobalRead(Event):
-    """A global of the module is read that some function of the module declares `global`, to set it anew."""
+    """A global of the module is read that some function of the module sets, by `global`, or an item of it."""
 
     node: ast.Name
     name: str

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
@@ -34,6 +35,8 @@ _MOST_RUNS = 5
 _DEEPEST_CALL = 40
 
 _BUILTINS = frozenset(dir(builtins))
+# `NAME["key"] = value`, indented, as functions have it.
+_ITEM_STORE = re.compile(r"^[ \t]+(\w+)\[[^\]\n]+\]\s*(?:[-+*/%|&]|//)?=(?!=)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +307,7 @@ class Interpreter:
             return self.imported(binding)
         if binding is not None:
             kind = k.join_all([self.in_scope(value, module, None) for value in binding])
-            kind = widened(kind) if len(binding) > 1 or name in self.written_globals(module) else kind
+            kind = _changing(kind) if len(binding) > 1 or name in self.written_globals(module) else kind
             return k.with_home(kind, k.Home("global", name))
         for star in module.stars:
             kind = self._starred(star, name)
@@ -340,12 +343,14 @@ class Interpreter:
         return k.External(f"{target.module}.{target.attribute}")
 
     def written_globals(self, module: ModuleInfo) -> frozenset[str]:
-        """Names that some function of the module rebinds by `global`."""
+        """Names that some function of the module rebinds by `global`, or sets the items of."""
         known = self._written_globals.get(module)
         if known is None:
             names: set[str] = set()
-            if "global " in module.file.text:
+            text = module.file.text
+            if "global " in text:
                 names = {name for node in ast.walk(module.tree) if isinstance(node, ast.Global) for name in node.names}
+            names.update(name for name in _ITEM_STORE.findall(text) if isinstance(module.bindings.get(name), list))
             known = self._written_globals[module] = frozenset(names)
         return known
 
@@ -423,6 +428,13 @@ class Interpreter:
                 recorded[node] = _either_caller(recorded.get(node, NOTHING), kind)
         self._queue.clear()
         return recorded
+
+
+def _changing(kind: Kind) -> Kind:
+    """What is known of a global that other values are put into."""
+    if isinstance(kind, k.Dictionary):
+        return replace(kind, items=tuple((key, widened(item)) for key, item in kind.items), value=widened(kind.value))
+    return widened(kind)
 
 
 def _closed_over(frame: Frame, name: str, kind: Kind) -> Kind:

@@ -20,7 +20,8 @@ class ChangingGlobal(Rule):
     ## What it flags
 
     A read of a global int, bool or text in compiled code, where a function that is not compiled declares it `global`
-    and sets it: a setting that `set_level()` changes, a step that a training loop counts.
+    and sets it: a setting that `set_level()` changes, a step that a training loop counts. Also an item of a global
+    dict, `CONFIG["scale"]`, that such a function sets.
 
     Not flagged are globals that only compiled code changes (DYN502), floats, which become variables of the graph after
     one more compilation, and globals that nothing sets again.
@@ -86,14 +87,16 @@ class ChangingGlobal(Rule):
     def check(self, event: Event, project: Project) -> Iterable[Violation]:
         """Flag the first read in a function of a global that code outside of the region sets."""
         assert isinstance(event, GlobalRead)
-        is_constant = all(isinstance(one, k.Value) and one.type in _CONSTANTS for one in event.kind.members)
-        if not is_constant or not _is_first(event):
+        item = _item(event, project)
+        read, kind = (event.node, event.kind) if item is None else (item, project.kinds(event.function).get(item))
+        if kind is None or not all(isinstance(one, k.Value) and one.type in _CONSTANTS for one in kind.members):
             return
-        writer = next(_writers(event), None)
+        writer = next(_writers(event, read), None) if _is_first(event, read) else None
         if writer is not None:
+            shown = ast.unparse(read)
             yield Violation(
-                event.node,
-                f"`{event.name}` is a constant of the graph, and `{writer.qualname}` sets it: each value compiles anew",
+                read,
+                f"`{shown}` is a constant of the graph, and `{writer.qualname}` sets it: each value compiles anew",
                 help="Pass it in as an argument.",
             )
 
@@ -124,6 +127,47 @@ class ChangingGlobal(Rule):
                     trainer = Trainer()
                     for batch in batches:
                         trainer.step(batch)
+            """,
+            target="loss",
+            inputs="[(torch.ones(4),)]",
+        ),
+        Example(
+            name="item-of-a-global-dict",
+            code="""
+                import torch
+
+                CONFIG = {"scale": 1, "rate": 0.5, "depth": 2}
+
+
+                @torch.compile
+                def loss(x):
+                    return x.sum() * CONFIG["scale"] * CONFIG["rate"] * CONFIG["depth"]  # DYN805
+
+
+                def set_scale(value):
+                    CONFIG["scale"] = value
+                    CONFIG["rate"] = value / 2
+            """,
+            target="loss",
+            inputs="[(torch.ones(4),)]",
+        ),
+        Example(
+            name="local-dict-of-the-same-name",
+            code="""
+                import torch
+
+                CONFIG = {"scale": 1}
+
+
+                @torch.compile
+                def loss(x):
+                    return x.sum() * CONFIG["scale"]
+
+
+                def other():
+                    CONFIG = {}
+                    CONFIG["scale"] = 3
+                    return CONFIG
             """,
             target="loss",
             inputs="[(torch.ones(4),)]",
@@ -171,25 +215,41 @@ class ChangingGlobal(Rule):
     )
 
 
-def _is_first(event: GlobalRead) -> bool:
-    """Whether no read of the same global stands above in the function."""
+def _item(event: GlobalRead, project: Project) -> ast.Subscript | None:
+    """The item that is read of a global dict."""
+    parent = project.parents(event.function).get(event.node)
+    is_read = isinstance(parent, ast.Subscript) and parent.value is event.node and isinstance(parent.ctx, ast.Load)
+    return parent if is_read and isinstance(event.kind, k.Dictionary) else None  # type: ignore[return-value]
+
+
+def _is_first(event: GlobalRead, read: ast.expr) -> bool:
+    """Whether no read of the same global, or of the same item, stands above in the function."""
     return not any(
-        isinstance(node, ast.Name)
-        and node.id == event.name
-        and (node.lineno, node.col_offset) < (event.node.lineno, event.node.col_offset)
+        type(node) is type(read)
+        and ast.dump(node) == ast.dump(read)
+        and (node.lineno, node.col_offset) < (read.lineno, read.col_offset)
         for node in walk_function(event.function.node)
+        if isinstance(node, ast.expr)
     )
 
 
-def _writers(event: GlobalRead) -> Iterator[FunctionInfo]:
-    """Yield the functions outside of the region that set the global."""
+def _writers(event: GlobalRead, read: ast.expr) -> Iterator[FunctionInfo]:
+    """Yield the functions outside of the region that set the global, or the item."""
     for function in event.function.module.functions:
-        if function.reached:
-            continue
-        nodes = list(walk_function(function.node))
-        declares = any(isinstance(node, ast.Global) and event.name in node.names for node in nodes)
-        sets = any(
-            isinstance(node, ast.Name) and node.id == event.name and isinstance(node.ctx, ast.Store) for node in nodes
-        )
-        if declares and sets:
-            yield function
+        if not function.reached and any(_sets(node, event.name, read) for node in walk_function(function.node)):
+            own = event.name in function.locals
+            declared = event.name in {name for node in walk_function(function.node) for name in _declared(node)}
+            if declared or (isinstance(read, ast.Subscript) and not own):
+                yield function
+
+
+def _declared(node: ast.AST) -> list[str]:
+    return node.names if isinstance(node, ast.Global) else []
+
+
+def _sets(node: ast.AST, name: str, read: ast.expr) -> bool:
+    """Whether a node is the target of an assignment to the global, or to the item that is read."""
+    if isinstance(read, ast.Subscript):
+        same = isinstance(node, ast.Subscript) and ast.unparse(node) == ast.unparse(read)
+        return same and isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
+    return isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)

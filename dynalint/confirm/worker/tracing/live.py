@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import sys
 import tokenize
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,9 @@ from .. import hearing, loading, spans, witness
 from ..records import Run, encode
 from ..wire import Reply
 from ..witness import Call
+
+# Every line is asked about.
+_WHOLE = (1, 0, sys.maxsize, 0)
 
 
 def testify(
@@ -29,7 +33,7 @@ def testify(
     own = loading.imported_files(roots)
     request = {
         "target": target,
-        "spots": {path: [] for path in own},
+        "spots": {path: [_WHOLE] for path in own},
         "overrides": {},
         "compare": [],
         "seconds": seconds,

@@ -12,9 +12,10 @@ from dynalint.confirm.client import Answer, Worker
 from dynalint.confirm.driver import request_for, worker_options
 from dynalint.confirm.testimony import Problem
 from dynalint.confirm.wording import problem_text
+from dynalint.confirm.worker import graph_records as told
 from dynalint.confirm.worker import records
 from dynalint.confirm.worker.records import decode
-from dynalint.explaining.model import Explanation
+from dynalint.explaining.model import Advice, Explanation
 from dynalint.explaining.scribe import Scribe
 from dynalint.explaining.target import own_folder
 from dynalint.lint import Workspace
@@ -32,8 +33,10 @@ def explain(
     workspace: Workspace,
     backend: str = "eager",
     on_stage: Callable[[str], None] | None = None,
+    *,
+    advise: bool = True,
 ) -> Explanation:
-    """Run a target in the worker and return everything about its graphs.
+    """Run a target in the worker and return everything about its graphs; with `advise`, try what would help.
 
     Raises:
         WorkerError: the interpreter cannot be run, no sandbox holds, or the target cannot be run.
@@ -47,7 +50,10 @@ def explain(
                 f"torch is not installed for {options.python}; install it there, or set `python` to an interpreter that"
                 " has it."
             )
-        answer = worker.ask("explaining:explain", {**request_for(target, options), "backend": backend}, on_stage)
+        request = {**request_for(target, options), "backend": backend}
+        answer = worker.ask("explaining:explain", request, on_stage)
+        broken = "run" in answer.parts and _may_be_helped(decode(records.Run, answer.parts["run"]))
+        advice = _advice(worker.ask("prescribing:prescribe", request, on_stage)) if advise and broken else None
         python = worker.hello.python
     problem = _problem(answer)
     if problem is not None and "flow" not in answer.parts:
@@ -55,7 +61,24 @@ def explain(
     notes = () if problem is None else (problem_text(problem, target, torch),)
     scribe = Scribe(answer.parts, options, workspace)
     found = scribe.explanation(target, backend)
-    return replace(found, torch=torch.partition("+")[0], python=python, notes=(*found.notes, *notes))
+    return replace(found, torch=torch.partition("+")[0], python=python, notes=(*found.notes, *notes), advice=advice)
+
+
+def _may_be_helped(run: records.Run) -> bool:
+    return bool(run.breaks or run.recompiles)
+
+
+def _advice(answer: Answer) -> Advice | None:
+    """Return what was tried, as far as it came; None where nothing could be."""
+    parts = answer.parts
+    if "before" not in parts:
+        return None
+    return Advice(
+        before=decode(told.Outcome, parts["before"]),
+        remedies=tuple(decode(told.Remedy, one) for one in parts.get("remedies", ())),
+        tried=tuple(decode(told.Tried, one) for one in parts.get("tried", ())),
+        cut_short=bool(parts.get("cut_short", True)),
+    )
 
 
 def _problem(answer: Answer) -> Problem | None:

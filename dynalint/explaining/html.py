@@ -58,7 +58,7 @@ class _Page:
         yield from flow
         yield "</section></div>"
         yield from self._breaks()
-        yield from self._prescriptions()
+        yield from self._advice()
         yield from self._recompiles()
         yield from self._eager()
         yield "</main>"
@@ -147,7 +147,7 @@ class _Page:
         yield f'<tr id="line-{file}-{line.number}" class="{colour}"{data}><td class="n">{line.number}</td>'
         yield f'<td class="g">{badges}</td><td class="t">{self._code(line)}</td></tr>'
         for index in line.breaks:
-            number, kind = index + 1, escape(words.what(self._found.breaks[index]))
+            number, kind = index + 1, _prose(words.what(self._found.breaks[index]))
             mark = f'<a class="badge stop" href="#break-{number}" aria-label="Break {number}">{number}</a>'
             yield f'<tr class="note"><td class="n"></td><td class="g"></td><td class="t">{mark} {kind}</td></tr>'
 
@@ -262,7 +262,7 @@ class _Page:
     def _break(self, number: int, one: Break) -> Iterator[str]:
         yield f'<article class="box break" id="break-{number}">'
         yield f'<div class="head"><span class="badge stop">{number}</span>'
-        yield f"<h3>{escape(words.what(one))}</h3></div>"
+        yield f"<h3>{_prose(words.what(one))}</h3></div>"
         inside = f", in <code>{escape(one.inside)}</code>, which this calls" if one.inside else ""
         where = self._linked(one.place.path, one.place.line)
         yield f'<p class="soft">{where} in <code>{escape(one.function)}</code>{inside}</p>'
@@ -305,13 +305,37 @@ class _Page:
             yield f"<p>{where}: {_prose(one.reason)}</p></article>"
         yield "</div>"
 
-    def _prescriptions(self) -> Iterator[str]:
-        return iter(())
+    def _advice(self) -> Iterator[str]:
+        advice = self._found.advice
+        if advice is None:
+            return
+        yield '<h2 id="advice">What would help</h2><div class="stack">'
+        if not advice.remedies:
+            yield f'<p class="box">{escape(words.no_help(advice))}</p>'
+        for remedy in advice.remedies:
+            yield f'<article class="box done"><h3>{words.remedy_title(remedy)}</h3>'
+            yield f"<pre>{escape(chr(10).join(remedy.tried.lines))}</pre>"
+            yield from _measured(words.counted(advice.before, remedy.tried.outcome))
+            yield f"<p>{_prose(words.equality(remedy))} {_prose(remedy.note)}</p></article>"
+        yield "</div>"
+        useless = words.without_effect(advice)
+        if useless:
+            yield f'<p class="soft">Tried without effect: {escape(", ".join(useless))}.</p>'
+        if advice.cut_short:
+            yield f'<p class="soft">{_prose(words.CUT_SHORT)}</p>'
 
     def _footer(self) -> Iterator[str]:
         yield "<footer><p>Everything here was measured by running the code; nothing is estimated. Bytes crossing a cut"
         yield "are those of tensors that one graph made and a later one takes; what Python alone reads is not counted."
         yield "</p></footer>"
+
+
+def _measured(counted: Iterable[tuple[str, int, int]]) -> Iterator[str]:
+    """Yield a table of what was counted before and after."""
+    yield '<table class="measured"><tr><td></td><th scope="col">before</th><th scope="col">after</th></tr>'
+    for name, before, after in counted:
+        yield f'<tr><th scope="row">{name}</th><td>{before}</td><td>{after}</td></tr>'
+    yield "</table>"
 
 
 def _prose(text: str) -> str:

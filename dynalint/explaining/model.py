@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from dynalint.confirm.worker.graph_records import Guards, Size
+from dynalint.confirm.worker.graph_records import Guards, Outcome, Remedy, Size, Tried
 
 
 @dataclass(frozen=True)
@@ -131,17 +131,16 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Prescription:
-    """Settings that were tried together, as lines of code, and what they did. `equal` is None where not compared."""
+class Advice:
+    """What was tried to have fewer breaks and recompiles: how it compiles as it is, what helped, and all that was run.
 
-    title: str
-    lines: tuple[str, ...]
-    breaks: tuple[int, int]
-    graphs: tuple[int, int]
-    operators: tuple[int, int]
-    recompiles: tuple[int, int]
-    equal: bool | None
-    note: str = ""
+    `cut_short` tells that time ran out before everything was tried.
+    """
+
+    before: Outcome
+    remedies: tuple[Remedy, ...]
+    tried: tuple[Tried, ...]
+    cut_short: bool
 
 
 @dataclass(frozen=True)
@@ -175,7 +174,7 @@ class Explanation:
     fullgraph: str | None
     error: str | None
     notes: tuple[str, ...] = ()
-    prescriptions: tuple[Prescription, ...] = ()
+    advice: Advice | None = None
     sources: tuple[Source, ...] = field(default=(), repr=False)
 
     @property

@@ -42,7 +42,7 @@ class _Writer:
         yield from self._breaks()
         yield from self._recompiles()
         yield from self._eager()
-        yield from self._prescriptions()
+        yield from self._advice()
 
     def _title(self, text: str) -> Iterator[str]:
         yield ""
@@ -168,5 +168,23 @@ class _Writer:
         for one in self._found.eager:
             yield from self._wrapped(f"{visible(one.function)} ({one.place}): {visible(one.reason)}", 2, 2)
 
-    def _prescriptions(self) -> Iterator[str]:
-        return iter(())
+    def _advice(self) -> Iterator[str]:
+        advice = self._found.advice
+        if advice is None:
+            return
+        yield from self._title("What would help")
+        if not advice.remedies:
+            yield from self._wrapped(words.no_help(advice), 2)
+        for remedy in advice.remedies:
+            yield from self._wrapped(words.remedy_title(remedy), 2)
+            yield from (f"       {visible(line)}" for line in remedy.tried.lines)
+            pairs = words.counted(advice.before, remedy.tried.outcome)
+            yield from self._wrapped("; ".join(f"{name} {one} to {other}" for name, one, other in pairs), 5)
+            yield from self._wrapped(words.equality(remedy), 5)
+            if remedy.note:
+                yield from self._wrapped(remedy.note, 5)
+        useless = words.without_effect(advice)
+        if useless:
+            yield from self._wrapped(f"Tried without effect: {', '.join(useless)}.", 2)
+        if advice.cut_short:
+            yield from self._wrapped(words.CUT_SHORT, 2)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dynalint.confirm.wording import helpful_hints
-from dynalint.confirm.worker.graph_records import Size
-from dynalint.explaining.model import Break, Explanation, Rule, Step
+from dynalint.confirm.worker.graph_records import Outcome, Remedy, Size
+from dynalint.explaining.model import Advice, Break, Explanation, Rule, Step
 
 
 def count(number: int, noun: str) -> str:
@@ -85,9 +85,54 @@ def hints(found: Break) -> list[str]:
 
 def remedy(rule: Rule) -> str:
     """Return what a rule of dynalint's says is to be done, and whether `dynalint fix` does it."""
-    help_text = rule.help[:1].upper() + rule.help[1:]
+    help_text = rule.help or rule.message
+    help_text = help_text[:1].upper() + help_text[1:]
     if help_text and not help_text.endswith((".", "!", "?")):
         help_text = f"{help_text}."
     if rule.fix is None:
         return help_text
     return f"{help_text} `dynalint fix`" + (" does so." if rule.fix.rstrip(".") in help_text else f": {rule.fix}.")
+
+
+CUT_SHORT = "Time ran out before everything was tried; `timeout` in the configuration gives more."
+REMEDIES = {
+    "settings": "Settings of Dynamo",
+    "fullgraph": "The whole graph or an error",
+    "boundary": "One function left out",
+    "region": "Only the parts that compile whole",
+}
+
+
+def remedy_title(remedy: Remedy) -> str:
+    """Return what kind of remedy it is."""
+    return REMEDIES[remedy.kind]
+
+
+def counted(before: Outcome, after: Outcome) -> list[tuple[str, int, int]]:
+    """Return what was counted without and with a remedy, by name."""
+    return [
+        ("breaks", before.breaks, after.breaks),
+        ("graphs run in a call", before.graphs, after.graphs),
+        ("operators run in graphs", before.operators, after.operators),
+        ("recompiles", before.recompiles, after.recompiles),
+    ]
+
+
+def equality(remedy: Remedy) -> str:
+    """Return whether results stayed equal."""
+    if remedy.equal is None:
+        return "Results were not compared: the code itself gives others in every run."
+    if remedy.equal:
+        return "Results, gradients and state stayed equal to those of eager code (backend aot_eager)."
+    return f"Not equal to eager code: {remedy.difference}."
+
+
+def without_effect(advice: Advice) -> list[str]:
+    """Return the names of what was tried and helped neither by itself nor together with others."""
+    used = {name for remedy in advice.remedies for name in remedy.tried.name.split(" and ")}
+    return [one.name for one in advice.tried if " and " not in one.name and one.name not in used]
+
+
+def no_help(advice: Advice) -> str:
+    """Return what is said where nothing helped."""
+    return f"Nothing that was tried ({len(advice.tried)} ways) left fewer breaks or recompiles: change the source."

@@ -26,10 +26,14 @@ _PLAIN = (int, float, bool, str, type(None))
 _CLOSE = {"rtol": 1e-4, "atol": 1e-5, "equal_nan": True}
 
 
-def compare(make: Maker, calls: Sequence[Call], backend: str = "aot_eager") -> Comparison:
+Compiler = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def compare(make: Maker, calls: Sequence[Call], compiler: Compiler | None = None) -> Comparison:
     """Run `calls` with and without the compiler, with gradients and without, and compare after each call.
 
-    What the code itself computes differently in two runs of its own is not compared (`stable` is then False).
+    `compiler` returns a callable compiled, by default with `aot_eager` and nothing else. What the code itself computes
+    differently in two runs of its own is not compared (`stable` is then False).
     """
     stable, gradients = True, False
     for grad in (True, False):
@@ -42,7 +46,7 @@ def compare(make: Maker, calls: Sequence[Call], backend: str = "aot_eager") -> C
             stable = False
             continue
         gradients = gradients or any(name.startswith("gradient") for seen in expected for name in seen)
-        found = _observe(make, calls, backend, grad=grad)
+        found = _observe(make, calls, compiler or _usual, grad=grad)
         difference = _first_difference(expected, found)
         if difference is not None:
             call, name, detail = difference
@@ -50,18 +54,23 @@ def compare(make: Maker, calls: Sequence[Call], backend: str = "aot_eager") -> C
     return Comparison(True, stable, gradients)
 
 
-def _observe(make: Maker, calls: Sequence[Call], backend: str | None, *, grad: bool) -> list[Observation]:
+def _usual(function: Callable[..., Any]) -> Callable[..., Any]:
+    compiled: Callable[..., Any] = user_compile(function, backend="aot_eager")
+    return compiled
+
+
+def _observe(make: Maker, calls: Sequence[Call], compiler: Compiler | None, *, grad: bool) -> list[Observation]:
     """Run all calls and return what could be seen after each; an exception is the last thing seen."""
     torch.compiler.reset()
     seen: list[Observation] = []
     try:
         function = fresh_callable(make)
-        run = function if backend is None else user_compile(function, backend=backend)
+        run = function if compiler is None else compiler(function)
         for number, call in enumerate(calls):
             torch.manual_seed(number)
             random.seed(number)
             args, kwargs = _inputs(call, grad=grad)
-            with force_eager() if backend is None else nullcontext(), torch.set_grad_enabled(grad):
+            with force_eager() if compiler is None else nullcontext(), torch.set_grad_enabled(grad):
                 result = run(*args, **kwargs)
                 seen.append(_look(function, result, (args, kwargs), grad=grad))
     except Exception as error:  # noqa: BLE001 - what user code raises is compared like a result

@@ -80,3 +80,42 @@ class Flow:
     steps: tuple[Step, ...]
     rest: float
     calls: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one way to compile came to.
+
+    `breaks` are the places that break, `graphs` the runs of graphs in the first call, `operators` those in these runs,
+    `recompiles` those over all calls. `error` is what ended the run, empty if nothing did.
+    """
+
+    breaks: int
+    graphs: int
+    operators: int
+    recompiles: int
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A way to compile that was run: its name, the code that asks for it, and what came of it."""
+
+    name: str
+    lines: tuple[str, ...]
+    outcome: Outcome
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """A way to compile that helps. `equal` is None where the code differs from run to run by itself.
+
+    `kind` is `settings`, `fullgraph`, `region` or `boundary`; `difference` says what was not equal, `note` what the
+    way changes by nature.
+    """
+
+    kind: str
+    tried: Tried
+    equal: bool | None
+    difference: str = ""
+    note: str = ""

@@ -114,6 +114,8 @@ def _show_processes(device: str) -> None:
         with contextlib.suppress(OSError):
             writable = syscalls.landlock_version() > 0
     with contextlib.suppress(OSError):
+        # Apart from the supervisor, which counts processes by the /proc of all.
+        syscalls.unshare(syscalls.CLONE_NEWNS)
         syscalls.mount_processes(writable=writable)
 
 

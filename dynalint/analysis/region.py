@@ -125,24 +125,28 @@ def run_scripts(project: Project, interpreter: Interpreter) -> None:
 
 def _is_test(function: FunctionInfo) -> bool:
     """Whether a runner of tests, or an entry point that a package declares, calls a function."""
-    return function.name.startswith("test") or function.name == "main"
+    return function.name.startswith("test_") or function.name == "main"
 
 
 def _is_script(module: ModuleInfo) -> bool:
-    """Whether the top level of a module does more than define."""
+    """Whether the top level of a module calls what the module makes, or runs a block."""
     for node in module.tree.body:
         if isinstance(node, ast.For | ast.While | ast.With):
             return True
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-            return True
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-            callee = node.value.func
-            binding = module.bindings.get(callee.id) if isinstance(callee, ast.Name) else None
-            if isinstance(binding, FunctionInfo | list):
-                return True
         if isinstance(node, ast.If) and "__name__" in ast.unparse(node.test):
             return True
+        value = node.value if isinstance(node, ast.Expr | ast.Assign) else None
+        if isinstance(value, ast.Call) and any(_calls_own(one, module) for one in (value, *value.args)):
+            return True
     return False
+
+
+def _calls_own(node: ast.expr, module: ModuleInfo) -> bool:
+    """Whether this calls a function or variable of the module, or what another call returns."""
+    if not isinstance(node, ast.Call):
+        return False
+    binding = module.bindings.get(node.func.id) if isinstance(node.func, ast.Name) else None
+    return isinstance(node.func, ast.Call) or isinstance(binding, FunctionInfo | list)
 
 
 def _compiling_lines(module: ModuleInfo) -> list[int]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.elements import element_of
+from dynalint.analysis.externals import SOME_LAYER
 from dynalint.analysis.kinds import UNKNOWN, Kind, join, join_all
 from dynalint.analysis.members import member
 from dynalint.analysis.narrowing import is_instance
@@ -85,13 +86,12 @@ def _enumerate(frame: Frame, args: list[Kind], keywords: dict[str, Kind]) -> Kin
     return k.Sequence("generator", k.sequence("tuple", [k.INT, element]))
 
 
-def _same_elements(type_: str) -> Handler:
-    def handler(frame: Frame, args: list[Kind], keywords: dict[str, Kind]) -> Kind:
-        if not args:
-            return UNKNOWN
-        return k.Sequence(type_, element_of(args[0]))
-
-    return handler
+def _sorted(frame: Frame, args: list[Kind], keywords: dict[str, Kind]) -> Kind:
+    if not args:
+        return UNKNOWN
+    tensor = k.only_tensor(args[0])
+    # An array is put in order where no graph is: what comes back are numbers that the next graph is given.
+    return k.Sequence("list", UNKNOWN if tensor is not None and tensor.array else element_of(args[0]))
 
 
 def _iter(frame: Frame, args: list[Kind], keywords: dict[str, Kind]) -> Kind:
@@ -147,7 +147,7 @@ def _getattr(frame: Frame, args: list[Kind], keywords: dict[str, Kind]) -> Kind:
     if len(args) >= 2 and isinstance(args[1], k.Value) and isinstance(args[1].constant, str):
         kind = member(frame, args[0], args[1].constant)
         return join(kind, args[2]) if len(args) == 3 else kind
-    return UNKNOWN
+    return k.External(SOME_LAYER) if args and args[0] == k.External("torch.nn") else UNKNOWN
 
 
 def _super(frame: Frame, args: list[Kind], keywords: dict[str, Kind]) -> Kind:
@@ -206,7 +206,7 @@ _HANDLERS: dict[str, Handler] = {
     "range": _range,
     "zip": _zip,
     "enumerate": _enumerate,
-    "sorted": _same_elements("list"),
+    "sorted": _sorted,
     "iter": _iter,
     "reversed": _reversed,
     "filter": _filter,

@@ -17,16 +17,17 @@ from dynalint.analysis.frame import Frame
 from dynalint.analysis.functions import call_function
 from dynalint.analysis.hooks import hooks_of, note_hook
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join
-from dynalint.analysis.members import member
+from dynalint.analysis.members import member, trace_backward
 from dynalint.analysis.usage import note_arguments
 
 Arguments = tuple[list[Kind], dict[str, Kind], list[Kind]]
 
-# Functions whose first argument is a sequence of tensors.
 # Methods that give a size, whoever has them.
 _MEASURING = ("size", "dim", "numel", "nelement", "ndimension")
-# Attributes of much else, but methods of tensors and arrays alone.
-_REDUCING = ("max", "mean", "min", "var")
+# Attributes of much else (or methods of torch's storages, which nobody passes on), but methods of tensors and arrays.
+_OF_TENSORS = ("max", "mean", "min", "var", "numpy", "long", "bool", "int")
+# What these give is what they are asked of, be it a tensor or a module.
+_CONVERTING = ("to", "cpu", "cuda", "float", "half", "double", "bfloat16", "clone")
 _SEQUENTIAL = "torch.nn.Sequential"
 _COMPILING = ("torch.compile", "torch._dynamo.optimize")
 _ORDERING = ("builtins.sorted", "builtins.min", "builtins.max")
@@ -37,14 +38,17 @@ _SCRIPTING = ("torch.jit.script", "torch.jit.trace", "torch.jit.freeze", "torch.
 @evaluates(ast.Call)
 def _call(frame: Frame, node: ast.Call) -> Kind:
     """Return the kind of a call, following it into the project."""
-    callee = _reducing_method(frame, node.func) or evaluate(frame, node.func)
+    callee = _method_of_tensors(frame, node.func) or evaluate(frame, node.func)
     args, keywords, unpacked = _arguments(frame, node)
     starred = bool(unpacked)
     note_hook(frame, node, args)
     if isinstance(callee, k.External | k.Object | k.Method) and args:
         note_arguments(frame, node, callee, args)
-    if isinstance(callee, k.Unknown) and isinstance(node.func, ast.Attribute) and node.func.attr in _MEASURING:
-        return k.SIZE if args or node.func.attr != "size" else k.SHAPE  # of whatever it is asked
+    if isinstance(callee, k.Unknown) and isinstance(node.func, ast.Attribute):
+        if node.func.attr in _MEASURING:
+            return k.SIZE if args or node.func.attr != "size" else k.SHAPE  # of whatever it is asked
+        if node.func.attr in _CONVERTING:
+            return _still_unknown(evaluate(frame, node.func.value))
     if starred and isinstance(callee, k.External) and torch_api.canonical(callee.name) == _SEQUENTIAL:
         return k.Sequence(_SEQUENTIAL, k.shallow(k.join_all([*args, *unpacked])))
     result = apply(frame, callee, args, keywords, node, starred=starred)
@@ -54,9 +58,14 @@ def _call(frame: Frame, node: ast.Call) -> Kind:
     return result
 
 
-def _reducing_method(frame: Frame, node: ast.expr) -> Kind | None:
+def _still_unknown(owner: Kind) -> Kind:
+    """What a conversion gives of a value that may turn out to be a tensor: a tensor exactly if it is one."""
+    return k.Unknown(owner.parameter) if isinstance(owner, k.Unknown) else UNKNOWN
+
+
+def _method_of_tensors(frame: Frame, node: ast.expr) -> Kind | None:
     """Return the method of a tensor that `x.mean()` calls where `x` is a parameter of unknown kind."""
-    if not isinstance(node, ast.Attribute) or node.attr not in _REDUCING:
+    if not isinstance(node, ast.Attribute) or node.attr not in _OF_TENSORS:
         return None
     owner = evaluate(frame, node.value)
     if not isinstance(owner, k.Unknown) or owner.parameter is None:
@@ -112,6 +121,7 @@ def apply(
     if isinstance(callee, k.Class):
         return _instantiate(frame, callee, args, keywords, starred=starred)
     if isinstance(callee, k.Partial):
+        trace_backward(frame, callee)
         merged = {**dict(callee.keywords), **keywords}
         return apply(frame, callee.callee, [*callee.args, *args], merged, node, starred=starred)
     if isinstance(callee, k.Sequence) and callee.type == _SEQUENTIAL:
@@ -124,15 +134,25 @@ def apply(
 def _any_of(
     frame: Frame, callee: k.Union, args: list[Kind], keywords: dict[str, Kind], node: ast.Call | None, *, starred: bool
 ) -> Kind:
-    """Return what a call gives of which it is open what it calls: so is all that happens in it."""
+    """Return what a call gives of which it is open what it calls: so is all that happens in it.
+
+    Unless rules watch for each of the things it may call, such as an LSTM and a GRU: then one of them is called.
+    """
     result: Kind = NOTHING
     alternatives, condition = _callable_alternatives(callee), frame.condition
-    if len(alternatives) > 1 and node is not None:
+    if len(alternatives) > 1 and node is not None and not all(_is_watched(frame, one) for one in alternatives):
         frame.condition = node.func
     for one in alternatives:
         result = join(result, apply(frame, one, args, keywords, node, starred=starred))
     frame.condition = condition
     return result
+
+
+def _is_watched(frame: Frame, callee: Kind) -> bool:
+    """Whether rules watch for calls of something outside the project."""
+    if isinstance(callee, k.Object):
+        return frame.interpreter.watched(f"{callee.type}.__call__") is not None
+    return isinstance(callee, k.External) and frame.interpreter.watched(callee.name) is not None
 
 
 def _callable_alternatives(callee: k.Union) -> list[Kind]:
@@ -155,9 +175,11 @@ def _external(
     known = builtin_call(frame, name, args, keywords)
     result = external_call(name, args, keywords, starred=starred) if known is None else known
     _note_compiled(frame, name, args)
+    if name == "builtins.isinstance" and len(args) == 2 and isinstance(args[1], k.External):
+        name = f"{args[1].name}.__instancecheck__"
     _note_call(frame, node, name, None, args, keywords, result, starred=starred)
     if name in _ORDERING and args and not starred:
-        _note_ordering(frame, node, name, k.join_all(args) if len(args) > 1 else element_of(args[0]), keywords)
+        _note_ordering(frame, node, name, args[0] if len(args) == 1 else k.sequence("tuple", args), keywords)
     return _called_back(frame, name, args, result)
 
 
@@ -206,12 +228,13 @@ def _flags(
     return frozenset() if entry is None else certain_flags(entry, args, keywords, starred=starred)
 
 
-def _note_ordering(frame: Frame, node: ast.Call | None, name: str, elements: Kind, keywords: dict[str, Kind]) -> None:
+def _note_ordering(frame: Frame, node: ast.Call | None, name: str, values: Kind, keywords: dict[str, Kind]) -> None:
     """Emit that values are put in order, and call the key function with one of them."""
-    function = keywords.get("key", k.NONE)
+    function, elements = keywords.get("key", k.NONE), element_of(values)
     key = elements if function == k.NONE else apply(frame, function, [elements], {}, None, starred=False)
     if node is not None:
-        frame.emit(Ordering, node, callee=name, elements=elements, key=key, has_key=function != k.NONE)
+        has_key = function != k.NONE
+        frame.emit(Ordering, node, callee=name, values=values, elements=elements, key=key, has_key=has_key)
 
 
 def _note_compiled(frame: Frame, name: str, args: list[Kind]) -> None:
@@ -251,7 +274,7 @@ def _method_call(
         return _tensor_method(frame, receiver, callee.name, args, keywords, node, starred=starred)
     if isinstance(receiver, k.Sequence | k.Dictionary | k.Value):
         if isinstance(receiver, k.Sequence) and callee.name == "sort":
-            _note_ordering(frame, node, "list.sort", receiver.element, keywords)
+            _note_ordering(frame, node, "list.sort", receiver, keywords)
         result = container_method(frame, receiver, callee.name, args, node)
         _note_call(frame, node, f"{receiver.type}.{callee.name}", receiver, args, keywords, result, starred=starred)
         return result
@@ -306,6 +329,8 @@ def _tensor_method(
     entry = frame.interpreter.project.api.method(name)
     if name == "tolist":
         result: Kind = _as_list(receiver)
+    elif name == "astype":
+        result = k.Tensor(rank=receiver.rank, array=True)
     else:
         result = UNKNOWN if entry is None else torch_call(entry, receiver, args, keywords, starred=starred)
     if receiver.array and isinstance(result, k.Tensor):

@@ -196,11 +196,13 @@ class Entry(Event):
 class Ordering(Event):
     """Values are put in order or the first of them is looked for: `sorted`, `list.sort`, `min`, `max`, by `callee`.
 
-    `elements` are the values, `key` is what is compared: what the key function gives, or the values themselves.
+    `values` are what holds them, `elements` each of them; `key` is what is compared: what the key function gives, or
+    the values themselves.
     """
 
     node: ast.Call
     callee: str
+    values: Kind
     elements: Kind
     key: Kind
     has_key: bool
@@ -217,6 +219,13 @@ class Operation(Event):
     operator: type[ast.operator | ast.unaryop | ast.cmpop]
     left: Kind
     right: Kind | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Raising(Event):
+    """An exception is raised; `node` is the statement."""
+
+    node: ast.Raise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

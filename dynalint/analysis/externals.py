@@ -27,7 +27,11 @@ _WHILE_COMPILING = {
 
 _NUMPY_ELEMENTWISE = frozenset("abs absolute ceil cos exp floor log log10 log2 power rint round sin sqrt tan".split())
 _NUMPY_REDUCTIONS = frozenset("all any argmax argmin max mean median min prod std sum var".split())
-_NUMPY_MAKERS = frozenset("arange array asarray concatenate cumsum eye full linspace ones stack zeros".split())
+_NUMPY_MAKERS = frozenset(
+    "append arange argsort array asarray atleast_1d atleast_2d atleast_3d column_stack concatenate cumprod cumsum diff "
+    "empty expand_dims eye flip full geomspace hstack identity linspace logspace ones outer repeat reshape roll sort "
+    "stack tile transpose tri unique vstack zeros".split()
+)
 # How many dimensions the tensors have that these give, whatever they are given; by the last part of the name.
 _RANKS = {
     **dict.fromkeys(("arange", "linspace", "randperm", "bincount", "masked_select"), 1),
@@ -52,6 +56,7 @@ _CONTAINERS = {
     "builtins.tuple": "tuple",
     "builtins.set": "set",
     "builtins.frozenset": "frozenset",
+    "torch.Size": "torch.Size",
     "collections.deque": "deque",
     "itertools.chain": "generator",
     "itertools.cycle": "generator",
@@ -59,6 +64,9 @@ _CONTAINERS = {
 PROGRESS_BARS = frozenset(f"tqdm{part}.{name}" for part in ("", ".auto", ".std") for name in ("tqdm", "trange"))
 MODULE_LISTS = {"torch.nn.Sequential", "torch.nn.ModuleList", "torch.nn.ParameterList"}
 MODULE_DICTS = {"torch.nn.ModuleDict", "torch.nn.ParameterDict"}
+# What `getattr(nn, name)` is of an unknown name, and the layers of torch that alone take the argument `bidirectional`.
+SOME_LAYER = "torch.nn.*"
+_BIDIRECTIONAL = ("torch.nn.RNN", "torch.nn.LSTM", "torch.nn.GRU")
 _PASS_THROUGH = {"copy.copy", "copy.deepcopy", "typing.cast"}
 
 
@@ -200,12 +208,12 @@ def external_call(name: str, args: list[Kind], keywords: dict[str, Kind], *, sta
     if name == "torch.utils.data.get_worker_info":
         # It tells the workers of a data loader apart, where collating runs; a model runs in the main process.
         return k.NONE
+    if name in _CONTAINERS:
+        return _container(_CONTAINERS[name], args, keywords)
     if name.startswith("torch."):
         return _torch_function(name, args, keywords, starred)
     if name in _OBJECTS:
         return k.Object(_OBJECTS[name])
-    if name in _CONTAINERS:
-        return _container(_CONTAINERS[name], args, keywords)
     if name in _PASS_THROUGH and args:
         return args[-1] if name == "typing.cast" else args[0]
     if name in PROGRESS_BARS:
@@ -239,6 +247,8 @@ def external_call(name: str, args: list[Kind], keywords: dict[str, Kind], *, sta
 
 def _torch_function(name: str, args: list[Kind], keywords: dict[str, Kind], starred: bool) -> Kind:
     name = torch_api.canonical(name)
+    if name == SOME_LAYER:
+        return join_all([k.Object(one) for one in _BIDIRECTIONAL]) if "bidirectional" in keywords else UNKNOWN
     if name in MODULE_LISTS:
         return _module_list(name, args, keywords)
     if name in MODULE_DICTS:

@@ -138,9 +138,12 @@ class Interpreter:
                 if context.key == key:
                     return context
             return self._context(function, params, key)
-        shared = next((context for context in own if context.key is None), None)
+        joined = [context for context in own if context.key is None]
+        shared = next((context for context in joined if _agree(context.params, params)), None)
         if shared is None:
-            return self._context(function, params, None)
+            if not joined or len(own) < _MOST_CONTEXTS:
+                return self._context(function, params, None)
+            shared = joined[0]
         grown = False
         for name, kind in params.items():
             old = shared.params.get(name, NOTHING)
@@ -358,7 +361,9 @@ class Interpreter:
         """Return the kind of an expression at the top level of a module or in a function's scope."""
         frame = Frame(self, module, parent)
         frame.env = dict(self._closures.get(parent, {})) if parent else {}
-        return evaluate(frame, node)
+        kind = evaluate(frame, node)
+        # A tensor that was there before the call is an input: tracing does not look into it, whatever it was made of.
+        return replace(kind, foreseen=False) if isinstance(kind, k.Tensor) and not kind.array else kind
 
     # Attributes of classes.
 
@@ -435,6 +440,18 @@ def _changing(kind: Kind) -> Kind:
     if isinstance(kind, k.Dictionary):
         return replace(kind, items=tuple((key, widened(item)) for key, item in kind.items), value=widened(kind.value))
     return widened(kind)
+
+
+def _agree(one: Environment, other: Environment) -> bool:
+    """Whether no parameter is a tensor for one caller and a number for the other: what is done with it differs then."""
+    return not any(_differs(kind, one.get(name, NOTHING)) for name, kind in other.items())
+
+
+def _differs(one: Kind, other: Kind) -> bool:
+    if one is other or isinstance(one, Unknown) or isinstance(other, Unknown):
+        return False
+    pairs = ((one, k.without(other, "none")), (other, k.without(one, "none")))
+    return any(k.only_tensor(a) is not None and b is not NOTHING and k.is_number(b) for a, b in pairs)
 
 
 def _closed_over(frame: Frame, name: str, kind: Kind) -> Kind:

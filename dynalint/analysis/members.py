@@ -15,13 +15,15 @@ from dynalint.analysis.index import ClassInfo, FunctionInfo
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join
 from dynalint.analysis.signatures import has_decorator
 
+_CONTEXT = k.Object("torch.autograd.Function")
+
 
 def member(frame: Frame, owner: Kind, name: str) -> Kind:  # noqa: C901 - one case after the other
     """Return the kind of an attribute; alternatives that do not have it (None) do not count."""
     if isinstance(owner, k.Union):
         result: Kind = NOTHING
         for one in owner.alternatives:
-            if one != k.NONE:
+            if one != k.NONE and not _is_left_to_subclass(frame, one, owner, name):
                 result = join(result, member(frame, one, name))
         return result
     if isinstance(owner, k.Instance):
@@ -43,6 +45,15 @@ def member(frame: Frame, owner: Kind, name: str) -> Kind:  # noqa: C901 - one ca
     if isinstance(owner, k.Sequence | k.Dictionary | k.Value):
         return k.Method(owner, name)
     return UNKNOWN
+
+
+def _is_left_to_subclass(frame: Frame, one: Kind, owner: k.Union, name: str) -> bool:
+    """Whether an alternative lacks a method that others, of classes below its own, have: it is an abstract base."""
+    if not isinstance(one, k.Instance) or frame.interpreter.project.find_method(one.cls, name) is not None:
+        return False
+    others = (other.cls for other in owner.alternatives if isinstance(other, k.Instance) and other is not one)
+    project = frame.interpreter.project
+    return any(one.cls in project.mro(other) and project.find_method(other, name) is not None for other in others)
 
 
 def _of_instance(frame: Frame, owner: k.Instance, name: str) -> Kind:
@@ -174,13 +185,18 @@ def _of_class(frame: Frame, owner: k.Class, name: str) -> Kind:
 
 
 def _differentiable(frame: Frame, owner: k.Class) -> Kind:
-    """What `apply` of a `torch.autograd.Function` calls; its `backward` is traced along with it."""
-    project, context = frame.interpreter.project, k.Object("torch.autograd.Function")
-    backward = project.find_method(owner.cls, "backward")
-    if backward is not None:
-        call_function(frame, k.Function(backward), [context, k.TENSOR], {}, starred=True)
-    forward = project.find_method(owner.cls, "forward")
-    return UNKNOWN if forward is None else k.Partial(k.Function(forward), (context,))
+    """What `apply` of a `torch.autograd.Function` calls."""
+    forward = frame.interpreter.project.find_method(owner.cls, "forward")
+    return UNKNOWN if forward is None else k.Partial(k.Function(forward, owner), (_CONTEXT,))
+
+
+def trace_backward(frame: Frame, applied: k.Partial) -> None:
+    """Interpret the `backward` of an autograd function that is applied: Dynamo traces it along with `forward`."""
+    function = applied.callee
+    if applied.args[:1] == (_CONTEXT,) and isinstance(function, k.Function) and isinstance(function.receiver, k.Class):
+        backward = frame.interpreter.project.find_method(function.receiver.cls, "backward")
+        if backward is not None:
+            call_function(frame, k.Function(backward), [_CONTEXT, k.TENSOR], {}, starred=True)
 
 
 def _of_super(frame: Frame, owner: k.Super, name: str) -> Kind:
@@ -197,6 +213,8 @@ def _of_super(frame: Frame, owner: k.Super, name: str) -> Kind:
 
 
 def _of_object(frame: Frame, owner: k.Object, name: str) -> Kind:
+    if owner == _CONTEXT and name in ("saved_tensors", "saved_variables"):
+        return k.Sequence("tuple", k.TENSOR)
     if frame.interpreter.project.api.torch_class(owner.type) is not None:
         return _of_torch_class(frame, owner, owner.type, name)
     return k.Method(owner, name)

@@ -12,12 +12,14 @@ from typing import TypeVar
 
 from dynalint.analysis import Analysis, AnalysisOptions
 from dynalint.analysis.compiler_uses import compiler_uses
-from dynalint.analysis.events import Event, GeneratorRoot, Position
+from dynalint.analysis.events import Branch, Call, Event, GeneratorRoot, Position, Subscript
 from dynalint.analysis.frame import Context
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.interpreter import Interpreter
+from dynalint.analysis.kinds import only_tensor
 from dynalint.analysis.project import Project
 from dynalint.analysis.region import compiled_by_calls, find_roots, mark_region, run_inherited, run_scripts
+from dynalint.analysis.subscripts import index_parts
 
 T = TypeVar("T")
 
@@ -86,7 +88,7 @@ def _analyze(
 
 
 def _events(project: Project, contexts: list[Context], roots: set[FunctionInfo]) -> list[Event]:
-    """The events of the checked files that the region holds, once each."""
+    """The events of the checked files that the region holds, once each: as the caller has them that tells most."""
     order = {file: index for index, file in enumerate(project.checked)}
     found: dict[tuple[object, ...], Event] = {}
     found.update(_generators(contexts, {root for root in roots if root.file in order}))
@@ -94,9 +96,20 @@ def _events(project: Project, contexts: list[Context], roots: set[FunctionInfo])
         if context.function.file in order:
             for key, event in context.events.items():
                 known = found.setdefault(key, event)
-                if known.condition is not None and event.condition is None:
+                if known is not event and _telling(event) > _telling(known):
                     found[key] = event
     return list(found.values())
+
+
+def _telling(event: Event) -> tuple[bool, int]:
+    """How much an event tells: whether it happens in any case, and of how many values that they are tensors."""
+    if isinstance(event, Call):
+        values = [*event.args, *event.keywords.values()]
+    elif isinstance(event, Subscript):
+        values = index_parts(event.index)
+    else:
+        values = [event.kind] if isinstance(event, Branch) else []
+    return event.condition is None, sum(only_tensor(value) is not None for value in values)
 
 
 def _in_order(project: Project, events: list[Event]) -> list[Event]:

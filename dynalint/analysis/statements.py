@@ -10,7 +10,7 @@ from dynalint.analysis.annotations import annotation_kind
 from dynalint.analysis.build import bind_imports
 from dynalint.analysis.dispatch import evaluate
 from dynalint.analysis.elements import element_of
-from dynalint.analysis.events import ClassDefinition, Entry, Importing
+from dynalint.analysis.events import ClassDefinition, Entry, Importing, Raising
 from dynalint.analysis.expressions import note_iteration, test
 from dynalint.analysis.frame import Environment, Frame
 from dynalint.analysis.functions import call_function
@@ -213,6 +213,7 @@ def _return(frame: Frame, node: ast.Return) -> bool:
 def _raise(frame: Frame, node: ast.Raise) -> bool:
     if node.exc is not None:
         evaluate(frame, node.exc)
+    frame.emit(Raising, node)
     return False
 
 

@@ -163,7 +163,7 @@ def _write_attribute(frame: Frame, target: ast.Attribute, kind: Kind, *, augment
 
 
 def note_attribute(frame: Frame, event: type[Event], node: ast.Attribute, owner: Kind, **fields: Kind) -> None:
-    """Emit that an attribute of a tensor, a function, or an object outside the project is read or set, if watched.
+    """Emit that an attribute of a tensor, or of anything outside the project, is read or set, if watched.
 
     An attribute that a class of the project computes by a decorator of the standard library goes by the decorator's
     name: "functools.cached_property".
@@ -179,6 +179,8 @@ def _attribute_name(frame: Frame, owner: Kind, attribute: str) -> str | None:
         return f"Tensor.{attribute}"
     if isinstance(owner, k.Object):
         return f"{owner.type}.{attribute}"
+    if isinstance(owner, k.External):
+        return f"{owner.name}.{attribute}"
     if isinstance(owner, k.Function) and owner.receiver is None:
         return f"function.{attribute}"
     if isinstance(owner, k.Instance):

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from dynalint.analysis import Analysis, analyze
-from dynalint.analysis.events import Call, CompilerUse, Event, GlobalRead, Iteration
-from dynalint.analysis.kinds import Kind, Sequence, Value, may_be_tensor
+from dynalint.analysis.events import Branch, Call, CompilerUse, Event, GlobalRead, Iteration, Raising
+from dynalint.analysis.kinds import Kind, Sequence, Tensor, Value, may_be_tensor, only_tensor
 
 PRELUDE = """\
 import logging
@@ -41,7 +41,7 @@ def in_region(analysis: Analysis) -> list[Event]:
     return [
         event
         for event in analysis.events
-        if not isinstance(event, CompilerUse | GlobalRead)
+        if not isinstance(event, CompilerUse | GlobalRead | Raising)
         and not (isinstance(event, Iteration) and not may_be_tensor(event.kind) and not reads_data(event.kind))
     ]
 
@@ -402,6 +402,79 @@ def test_forward_hooks_run_with_what_the_layer_gives(tmp_path: Path) -> None:
 
         def forward(self, x: torch.Tensor):
             return self.fc(x) or x  # Branch
+    """
+    check(tmp_path, code)
+
+
+def test_what_is_a_tensor_for_one_caller_and_a_number_for_another_is_told_apart(tmp_path: Path) -> None:
+    body = "\n".join(f"            value = value + {number}" for number in range(14))
+    code = f"""
+    class Model(nn.Module):
+        def __init__(self, factor: int = 2):
+            super().__init__()
+            self.factor = factor
+
+        def grow(self, value, count=torch.tensor(1)):
+{body}
+            if count > 1:  # Branch
+                value = value * 2
+            return value * count
+
+        def forward(self, x: torch.Tensor):
+            return self.grow(x) + self.grow(x, self.factor)
+    """
+    check(tmp_path, code)
+    events = in_region(analyzed(tmp_path, code))
+    assert [only_tensor(event.kind) for event in events if isinstance(event, Branch)] == [Tensor("bool", 0)]
+
+
+def test_a_method_that_a_base_class_leaves_to_the_classes_below(tmp_path: Path) -> None:
+    code = """
+    class Base(nn.Module):
+        def forward(self, x: torch.Tensor):
+            if self.scores(x).sum() > 0:  # Branch
+                return x
+            return -x
+
+    class One(Base):
+        def scores(self, x):
+            return x.exp()
+
+    class Other(Base):
+        def scores(self, x):
+            return x.log()
+    """
+    check(tmp_path, code)
+
+
+def test_the_use_of_a_parameter_tells_that_it_is_a_tensor(tmp_path: Path) -> None:
+    code = """
+    class Model(nn.Module):
+        def forward(self, x, lengths, order, scale):
+            if lengths.cpu().long().max() > 1:  # Branch
+                x = x + 1
+            places = order.cpu().numpy()
+            if places[0] > 1:  # Branch
+                x = x + 1
+            if scale.to(x.device) > 1:
+                x = x + 1
+            return x
+    """
+    check(tmp_path, code)
+
+
+def test_arrays_of_plain_numbers(tmp_path: Path) -> None:
+    code = """
+    import numpy as np
+
+    @torch.compile
+    def run(x: torch.Tensor):
+        if np.unique([1, 2]).astype(int)[0] > 1:  # Branch
+            x = x + 1
+        for size in sorted(np.unique([1, 2])):  # Ordering
+            if size > 1:
+                x = x + 1
+        return x
     """
     check(tmp_path, code)
 

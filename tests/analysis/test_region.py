@@ -242,8 +242,19 @@ def test_custom_autograd_functions_and_checkpoints_are_reached(tmp_path: Path) -
                 def forward(ctx, x):
                     return x
 
+            class Scale(torch.autograd.Function):
+                @staticmethod
+                def forward(ctx, x):
+                    return x
+
+                @staticmethod
+                def backward(ctx, grad):
+                    return grad
+
+            scale = Scale.apply
+
             def block(x):
-                return Clip.apply(x)
+                return Clip.apply(scale(x))
 
             @torch.compile
             def run(x: torch.Tensor):
@@ -251,7 +262,7 @@ def test_custom_autograd_functions_and_checkpoints_are_reached(tmp_path: Path) -
             """
         },
     )
-    assert reached(analysis) == {"run", "block", "Clip.forward"}
+    assert reached(analysis) == {"run", "block", "Clip.forward", "Scale.forward", "Scale.backward"}
 
 
 def test_an_unknown_base_with_a_forward_is_taken_for_a_module(tmp_path: Path) -> None:

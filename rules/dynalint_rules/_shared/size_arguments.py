@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator
+
 _ALL = 99
 # Positions (without a receiver) from the first to before the second that take sizes or counts, and such keywords.
 SIZES: dict[str, tuple[int, int, tuple[str, ...]]] = {
@@ -41,3 +44,12 @@ SIZES: dict[str, tuple[int, int, tuple[str, ...]]] = {
     "torch.nn.functional.interpolate": (1, 2, ("size",)),
     "torch.nn.functional.one_hot": (1, 2, ("num_classes",)),
 }
+
+
+def sizes(callee: str, node: ast.Call) -> Iterator[ast.expr]:
+    """Yield the arguments of a call of `callee` that give sizes; none if others come from a `*`."""
+    first, last, keywords = SIZES.get(callee, (0, 0, ()))
+    if any(isinstance(argument, ast.Starred) for argument in node.args):
+        return
+    yield from node.args[first:last]
+    yield from (keyword.value for keyword in node.keywords if keyword.arg in keywords)

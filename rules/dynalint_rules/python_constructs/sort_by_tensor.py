@@ -55,7 +55,8 @@ class SortByTensor(Rule):
 
     ## How Dynamo words it
 
-    GB0207: `sort with non-constant keys`, GB0193: `invalid call to builtin op handler` for `min` and `max`.
+    GB0207: `sort with non-constant keys`, GB0193: `invalid call to builtin op handler` for `min` and
+    `max`, GB0059: `Failed to trace builtin operator` for arrays.
 
     ## References
 
@@ -65,7 +66,7 @@ class SortByTensor(Rule):
     code = "DYN708"
     name = "sort-by-tensor"
     summary = "putting values in order by tensors ends the graph"
-    gb = ("GB0207", "GB0193")
+    gb = ("GB0207", "GB0193", "GB0059")
     events = (Ordering,)
 
     def check(self, event: Event, project: Project) -> Iterable[Violation]:
@@ -76,6 +77,12 @@ class SortByTensor(Rule):
         if event.callee in ("builtins.min", "builtins.max"):
             if event.has_key and _is_tensor_or_holds_one(event.elements, project, modules=True):
                 yield Violation(event.node, f"`{called}` with a `key` cannot choose among tensors or modules")
+        elif _is_array(event.values):
+            yield Violation(
+                event.node,
+                f"Dynamo does not trace `{called}` of an array",
+                help="sort with `np.sort`, or give a list of Python numbers",
+            )
         elif k.only_tensor(event.key) is not None and not event.has_key:
             return  # DYN106
         elif _is_tensor_or_holds_one(event.key, project, modules=False):
@@ -100,6 +107,18 @@ class SortByTensor(Rule):
                 """,
             ),
             declined="have to be stacked",
+        ),
+        Example(
+            name="array",
+            code=forward(
+                """
+                h = self.fc(x)
+                for axis in sorted(np.array([0, 1]), reverse=True):  # DYN708
+                    h = h.sum(int(axis))
+                return h
+                """,
+                head="import numpy as np",
+            ),
         ),
         Example(
             name="in-place",
@@ -174,6 +193,11 @@ class SortByTensor(Rule):
             ),
         ),
     )
+
+
+def _is_array(kind: k.Kind) -> bool:
+    tensor = k.only_tensor(kind)
+    return tensor is not None and tensor.array
 
 
 def _is_tensor_or_holds_one(kind: k.Kind, project: Project, *, modules: bool) -> bool:

@@ -12,8 +12,9 @@ from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violat
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
 from dynalint_rules._shared.numbers import callee, flow_of
+from dynalint_rules._shared.order import always_before
 from dynalint_rules._shared.scope import Refusal, Scope
-from dynalint_rules._shared.size_arguments import SIZES
+from dynalint_rules._shared.size_arguments import sizes
 
 _UNTRACED = (
     "random gauss choice choices sample shuffle seed getrandbits getstate setstate normalvariate betavariate "
@@ -21,6 +22,7 @@ _UNTRACED = (
     "randbytes binomialvariate"
 ).split()
 _TRACED = ("uniform", "randint", "randrange")
+_CONVERSIONS = ("builtins.int", "builtins.float", "builtins.round")
 
 
 class PythonRandom(Rule):
@@ -30,8 +32,8 @@ class PythonRandom(Rule):
     `random.random`, `random.gauss`, `random.choice`, `random.sample`, `random.shuffle`, `random.seed` and the others
     in code that is compiled. Of `random.uniform`, `random.randint` and `random.randrange`, which Dynamo traces, it
     flags the uses that it does not: a test (`if random.uniform(0, 1) < p`), arithmetic with other numbers, an index, a
-    `range`, a size (`torch.zeros(random.randint(2, 6))`). Not flagged: drawing in code that is not compiled, and a
-    number drawn by those three that only meets tensors.
+    bound of a slice, a size (`x.repeat(1, n)`, `torch.zeros(n)`, `range(n)`), a conversion (`int(...)`). Not flagged:
+    drawing in code that is not compiled, and a number drawn by those three that only meets tensors.
 
     ## Why
     The number must be another one in each call. Dynamo has handlers for three of the functions, which make the number
@@ -169,6 +171,50 @@ class PythonRandom(Rule):
             ),
         ),
         Example(
+            name="size",
+            code=forward(
+                """
+                n = random.randint(1, 3)
+                h = self.fc(x).repeat(n, 1)  # DYN407
+                return h[: 5 - n]
+                """,
+                head="import random",
+            ),
+            declined="no traced function",
+        ),
+        Example(
+            name="size-unless-given",
+            code=forward(
+                """
+                if n is None:
+                    n = random.randint(1, 3)
+                h = self.fc(x).repeat(1, n)  # DYN407
+                return h * 2
+                """,
+                head="import random",
+                arguments="x: torch.Tensor, n: int | None = None",
+            ),
+        ),
+        Example(
+            name="size-in-a-tuple",
+            code=forward(
+                """
+                return self.fc(x).new_ones((random.randrange(1, 4), 4))  # DYN407
+                """,
+                head="import random",
+            ),
+        ),
+        Example(
+            name="converted",
+            code=forward(
+                """
+                n = int(random.uniform(1, 3))  # DYN407
+                return self.fc(x)[:n]
+                """,
+                head="import random",
+            ),
+        ),
+        Example(
             name="choice",
             code=forward(
                 """
@@ -240,19 +286,56 @@ def _uniform(scope: Scope, event: Call) -> Rewrite:
 
 
 def _untraced_uses(event: Call, project: Project) -> Iterator[ast.expr]:
-    """Yield the places where a number that Dynamo traces is used as it cannot trace it."""
+    """Yield the places where a number that Dynamo traces is used as it cannot trace it.
+
+    Of several that follow each other the first: after it the number is one of Python's, which the next graph is given.
+    """
     try:
         scope = Scope.of(event, project)
     except Refusal:
         return
-    if _is_untraced(scope, event.node):
-        yield event.node
-    parent = scope.parents.get(event.node)
-    if isinstance(parent, ast.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0], ast.Name):
-        name = parent.targets[0].id
-        uses = [node for node in ast.walk(event.function.node) if isinstance(node, ast.Name) and node.id == name]
-        if sum(isinstance(node.ctx, ast.Store) for node in uses) == 1:
-            yield from (node for node in uses if isinstance(node.ctx, ast.Load) and _is_untraced(scope, node))
+    uses = [node for node in (event.node, *_reads(scope, event.node)) if _is_untraced(scope, node)]
+    for use in uses:
+        if not any(always_before(other, use, scope.parents) for other in uses if other is not use):
+            yield use
+
+
+def _reads(scope: Scope, node: ast.expr) -> Iterator[ast.expr]:
+    """Yield the reads of the variable that a drawn number is assigned to, as far as it still holds that number."""
+    statement = scope.parents.get(node)
+    if not (isinstance(statement, ast.Assign) and len(statement.targets) == 1):
+        return
+    target = statement.targets[0]
+    if not isinstance(target, ast.Name):
+        return
+    where: list[ast.AST] = [scope.function.node]
+    arguments = {one.arg for one in ast.walk(scope.function.node.args) if isinstance(one, ast.arg)}
+    if target.id in arguments or len(list(_named(where[0], target.id, ast.Store))) > 1:
+        where = list(_behind(statement, target.id, scope))
+    for place in where:
+        yield from _named(place, target.id, ast.Load)
+
+
+def _named(place: ast.AST, name: str, context: type[ast.expr_context]) -> Iterator[ast.Name]:
+    for one in ast.walk(place):
+        if isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, context):
+            yield one
+
+
+def _behind(statement: ast.stmt, name: str, scope: Scope) -> Iterator[ast.stmt]:
+    """Yield the statements behind an assignment in its block, or behind `if n is None:` around it, up to the next."""
+    place = scope.parents.get(statement)
+    if not (
+        isinstance(place, ast.If) and isinstance(place.test, ast.Compare) and isinstance(place.test.ops[0], ast.Is)
+    ):
+        place = statement
+    parent = scope.parents.get(place)
+    blocks = (getattr(parent, field, None) for field in ("body", "orelse", "finalbody"))
+    block = next((one for one in blocks if isinstance(one, list) and place in one), [])
+    for one in block[block.index(place) + 1 :] if block else ():
+        if any(_named(one, name, ast.Store)):
+            return
+        yield one
 
 
 def _is_untraced(scope: Scope, node: ast.expr) -> bool:
@@ -260,7 +343,7 @@ def _is_untraced(scope: Scope, node: ast.expr) -> bool:
     parent = scope.parents.get(node)
     if isinstance(parent, ast.If | ast.While | ast.IfExp | ast.Assert):
         return node is parent.test
-    if isinstance(parent, ast.BoolOp) or (isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.Not)):
+    if isinstance(parent, ast.BoolOp | ast.UnaryOp):
         return True
     if isinstance(parent, ast.Compare):
         others = [one for one in (parent.left, *parent.comparators) if one is not node]
@@ -273,13 +356,12 @@ def _is_untraced(scope: Scope, node: ast.expr) -> bool:
     if isinstance(parent, ast.Subscript):
         return node is parent.slice
     if isinstance(parent, ast.Tuple | ast.List):
-        node, parent = parent, scope.parents.get(parent)
-    return isinstance(parent, ast.Call) and _is_size(scope, parent, node)
-
-
-def _is_size(scope: Scope, call: ast.Call, argument: ast.expr) -> bool:
-    """Whether an argument is a size or a count to what is called."""
-    first, last, keywords = SIZES.get(callee(scope, call) or "", (0, 0, ()))
-    return argument in call.args[first:last] or any(
-        keyword.value is argument and keyword.arg in keywords for keyword in call.keywords
-    )
+        call = scope.parents.get(parent)
+        return isinstance(call, ast.Call) and parent in sizes(callee(scope, call), call)
+    if isinstance(parent, ast.keyword):
+        call = scope.parents.get(parent)
+        return isinstance(call, ast.Call) and node in sizes(callee(scope, call), call)
+    if isinstance(parent, ast.Call):
+        name = callee(scope, parent)
+        return node in parent.args and (name in _CONVERSIONS or node in sizes(name, parent))
+    return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dynalint.analysis import kinds as k
-from dynalint.analysis.events import Call, Event
+from dynalint.analysis.events import Call, Event, Read
 from dynalint.analysis.project import Project
 from dynalint.rules import Example, Rule, Violation
 from dynalint_rules._shared.examples import forward
@@ -25,6 +25,8 @@ _FUNCTIONS = (
 ).split()
 _LINALG = "cross diagonal matmul matrix_norm matrix_transpose outer svdvals tensordot trace vecdot vector_norm".split()
 _METHODS = ("tobytes",)
+# Objects that are indexed, not called.
+_INDEXED = ("c_", "mgrid", "ogrid", "r_", "s_")
 
 
 class UntracedNumpy(Rule):
@@ -32,7 +34,8 @@ class UntracedNumpy(Rule):
 
     ## What it flags
     Calls such as `np.interp`, `np.isin`, `np.polyfit`, `np.nanmean`, `np.frexp`, `np.linalg.norm`'s newer namesakes in
-    `np.linalg`, and `array.tobytes()`, in code that is compiled. Not flagged: the hundreds of functions of NumPy that
+    `np.linalg`, `array.tobytes()`, and the objects that make arrays of an index (`np.ogrid[:n, :n]`, `np.mgrid`,
+    `np.r_`, `np.c_`, `np.s_`), in code that is compiled. Not flagged: the hundreds of functions of NumPy that
     Dynamo traces as operations on tensors (`np.sqrt`, `np.where`, `np.einsum`, ...).
 
     ## Why
@@ -61,7 +64,8 @@ class UntracedNumpy(Rule):
 
     ## How Dynamo words it
     GB0294: `attempted to trace numpy function unsupported by PyTorch`. For methods GB0158: `Unsupported ndarray method
-    call`. For functions that give Python values GB0208: `torch.* op returned non-Tensor`.
+    call`. For functions that give Python values GB0208: `torch.* op returned non-Tensor`. For indexed objects GB0008:
+    `Attempted to inline function marked as skipped`.
 
     ## References
     - https://docs.pytorch.org/docs/stable/torch.compiler_faq.html
@@ -71,19 +75,27 @@ class UntracedNumpy(Rule):
     code = "DYN209"
     name = "untraced-numpy"
     summary = "a function of NumPy that Dynamo has no version of ends the graph"
-    gb = ("GB0294", "GB0158", "GB0208")
-    events = (Call,)
+    gb = ("GB0294", "GB0158", "GB0208", "GB0008")
+    events = (Call, Read)
     calls = frozenset(
         {
             *(f"numpy.{name}" for name in _FUNCTIONS),
             *(f"numpy.linalg.{name}" for name in _LINALG),
             *(f"Tensor.{name}" for name in _METHODS),
+            *(f"numpy.{name}" for name in _INDEXED),
         }
     )
 
     def check(self, event: Event, project: Project) -> Iterable[Violation]:
         """Flag the call; a method only where the receiver is certainly an array."""
-        if not isinstance(event, Call) or leads_to_raise(event, project):
+        if not isinstance(event, Call | Read) or leads_to_raise(event, project):
+            return
+        if isinstance(event, Read):
+            yield Violation(
+                event.node,
+                f"Dynamo does not look into `{event.name.replace('numpy.', 'np.')}[...]`, so the graph ends there",
+                help="use `torch.arange` and `torch.meshgrid`, or make the array in the constructor",
+            )
             return
         name = event.callee.replace("numpy.", "np.")
         if event.callee.startswith("Tensor."):
@@ -117,6 +129,17 @@ class UntracedNumpy(Rule):
                 y = x * 2
                 length = len(y.detach().numpy().tobytes())  # DYN209
                 return y * length
+                """,
+                head="import numpy as np",
+            ),
+        ),
+        Example(
+            name="grid",
+            code=forward(
+                """
+                y = self.fc(x)
+                rows, columns = np.ogrid[:4, :8]  # DYN209
+                return y * torch.from_numpy(rows + columns)
                 """,
                 head="import numpy as np",
             ),

@@ -13,7 +13,7 @@ from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.order import always_before
 from dynalint_rules._shared.selection import reads_by_mask
-from dynalint_rules._shared.size_arguments import SIZES
+from dynalint_rules._shared.size_arguments import SIZES, sizes
 
 
 class TensorAsSize(Rule):
@@ -209,6 +209,28 @@ class TensorAsSize(Rule):
             """),
         ),
         Example(
+            name="made before the call",
+            code=forward(
+                """
+                return self.fc(x).reshape(ROWS * 2, -1)  # DYN204
+                """,
+                head="ROWS = torch.tensor(2)",
+            ),
+        ),
+        Example(
+            name="product of a stored shape",
+            code=forward(
+                """
+                return self.fc(x).reshape(-1, np.prod(self.shape))  # DYN204
+                """,
+                head="import numpy as np",
+                init="""
+                self.fc = nn.Linear(8, 8)
+                self.shape = torch.Size((2, 4))
+                """,
+            ),
+        ),
+        Example(
             name="tensor-as-value",
             code=forward("""
                 top = self.fc(x).max()
@@ -220,13 +242,11 @@ class TensorAsSize(Rule):
 
 def _sizes(event: Call) -> Iterator[tuple[ast.expr, k.Kind]]:
     """Yield the arguments that give sizes, each with its kind."""
-    first, last, keywords = SIZES[event.callee]
-    if any(isinstance(argument, ast.Starred) for argument in event.node.args):
-        return
-    yield from zip(event.node.args[first:last], event.args[first:last], strict=False)
+    kinds: dict[ast.expr, k.Kind] = dict(zip(event.node.args, event.args, strict=False))
     for keyword in event.node.keywords:
-        if keyword.arg in keywords and keyword.arg in event.keywords:
-            yield keyword.value, event.keywords[keyword.arg]
+        if keyword.arg in event.keywords:
+            kinds[keyword.value] = event.keywords[keyword.arg]
+    yield from ((node, kinds[node]) for node in sizes(event.callee, event.node) if node in kinds)
 
 
 def _holds_tensor(kind: k.Kind) -> bool:

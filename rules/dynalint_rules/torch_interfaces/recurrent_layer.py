@@ -78,9 +78,10 @@ class RecurrentLayer(Rule):
         name = (event.callee if isinstance(event, Call) else event.name).rpartition(".")[0]
         among = _layers(kinds.get(used, k.UNKNOWN), project)
         if name not in among or name == among[0]:
+            shown = " or ".join(f"`{one.removeprefix('torch.')}`" for one in among or [name])
             yield Violation(
                 event.node,
-                f"Dynamo does not trace `{name.removeprefix('torch.')}`, and from here on the function is not compiled",
+                f"Dynamo does not trace {shown}, and from here on the function is not compiled",
                 help="compile the parts before and after the layer by themselves, or use a cell in a loop",
             )
 
@@ -140,6 +141,27 @@ class RecurrentLayer(Rule):
             code=forward(
                 "return self.layers(x)[0]  # DYN601",
                 init="self.layers = nn.Sequential(nn.Linear(8, 8), nn.GRU(8, 8))",
+            ),
+        ),
+        Example(
+            name="one-or-the-other",
+            code=forward(
+                "return self.layer(self.fc(x))[0]  # DYN601",
+                init="""
+                self.fc = nn.Linear(8, 8)
+                layer = nn.LSTM if torch.get_num_threads() > 0 else nn.RNN
+                self.layer = layer(8, 8)
+                """,
+            ),
+        ),
+        Example(
+            name="by-name",
+            code=forward(
+                "return self.layer(self.fc(x))[0]  # DYN601",
+                init="""
+                self.fc = nn.Linear(8, 8)
+                self.layer = getattr(nn, "gru".upper())(8, 8, bidirectional=True)
+                """,
             ),
         ),
         Example(

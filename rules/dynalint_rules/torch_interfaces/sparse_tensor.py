@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import ast
+from collections.abc import Iterable, Iterator
 
+from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
@@ -19,7 +21,8 @@ class SparseTensor(Rule):
 
     ## What it flags
     `torch.sparse_coo_tensor(...)` and the other constructors of sparse tensors, `t.to_sparse()` and its namesakes, and
-    the old `torch.sparse.FloatTensor(...)`. Not flagged: `torch.sparse.mm` of dense tensors, `nn.Embedding(...,
+    the old `torch.sparse.FloatTensor(...)`, and the calls and matrix products that take what they made in the same
+    function. Not flagged: `torch.sparse.mm` of dense tensors, `nn.Embedding(...,
     sparse=True)` and `t.is_sparse`, which are traced.
 
     ## Why
@@ -72,8 +75,14 @@ class SparseTensor(Rule):
     )
 
     def check(self, event: Event, project: Project) -> Iterable[Violation]:
-        """Flag the call wherever it stands."""
+        """Flag the call wherever it stands, and what is done with the result."""
         if isinstance(event, Call) and not leads_to_raise(event, project):
+            for use in _uses(event, project):
+                yield Violation(
+                    use,
+                    "a sparse tensor is used here, which cannot be part of a graph",
+                    help="gather and `index_add`, or keep the matrix dense",
+                )
             name = event.callee.removeprefix("Tensor").removeprefix("torch")
             shown = name if event.callee.startswith("Tensor") else f"torch{name}"
             yield Violation(
@@ -96,9 +105,27 @@ class SparseTensor(Rule):
                 h = self.fc(x)
                 edges = torch.tensor([[0, 1], [2, 3]])
                 adjacency = torch.sparse_coo_tensor(edges, torch.ones(2), (4, 4))  # DYN606
-                return h, adjacency.to_dense()
+                return h, adjacency.to_dense()  # DYN606
             """),
             declined="an `index_add`",
+        ),
+        Example(
+            name="product",
+            code=forward("""
+                h = self.fc(x)
+                edges = torch.tensor([[0, 1], [2, 3]])
+                adjacency = torch.sparse_coo_tensor(edges, torch.ones(2), (4, 4))  # DYN606
+                return torch.matmul(adjacency, h)  # DYN606
+            """),
+        ),
+        Example(
+            name="operator",
+            code=forward("""
+                h = self.fc(x)
+                edges = torch.tensor([[0, 1], [2, 3]])
+                adjacency = torch.sparse_coo_tensor(edges, torch.ones(2), (4, 4))  # DYN606
+                return adjacency @ h + 1  # DYN606
+            """),
         ),
         Example(
             name="conversion",
@@ -122,7 +149,7 @@ class SparseTensor(Rule):
                 h = self.fc(x)
                 edges = torch.tensor([[0, 1], [2, 3]])
                 adjacency = torch.sparse.FloatTensor(edges, torch.ones(2), torch.Size([4, 4]))  # DYN606
-                return h, adjacency.to_dense()
+                return h, adjacency.to_dense()  # DYN606
             """),
         ),
         Example(
@@ -135,3 +162,31 @@ class SparseTensor(Rule):
             """),
         ),
     )
+
+
+def _uses(event: Call, project: Project) -> Iterator[ast.expr]:
+    """Yield what is computed from the sparse tensor that a call makes, by the variable that it is assigned to."""
+    parents = project.parents(event.function)
+    statement = parents.get(event.node)
+    if not (isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name)):
+        return
+    name = statement.targets[0].id
+    nodes = [node for node in ast.walk(event.function.node) if isinstance(node, ast.Name) and node.id == name]
+    if sum(isinstance(node.ctx, ast.Store) for node in nodes) > 1:
+        return
+    kinds = project.kinds(event.function)
+    for node in nodes:
+        parent = parents.get(node)
+        if isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.MatMult):
+            yield parent
+        elif isinstance(parent, ast.Attribute):
+            call = parents.get(parent)
+            if isinstance(call, ast.Call) and call.func is parent:
+                yield call
+        elif isinstance(parent, ast.Call) and _is_of_torch(kinds.get(parent.func)):
+            yield parent
+
+
+def _is_of_torch(callee: k.Kind | None) -> bool:
+    """Whether a call is one of a function of torch."""
+    return isinstance(callee, k.External) and callee.name.startswith("torch.")

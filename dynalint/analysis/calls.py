@@ -49,6 +49,7 @@ def _call(frame: Frame, node: ast.Call) -> Kind:
             return k.SIZE if args or node.func.attr != "size" else k.SHAPE  # of whatever it is asked
         if node.func.attr in _CONVERTING:
             return _still_unknown(evaluate(frame, node.func.value))
+        _note_masks(frame, keywords)
     if starred and isinstance(callee, k.External) and torch_api.canonical(callee.name) == _SEQUENTIAL:
         return k.Sequence(_SEQUENTIAL, k.shallow(k.join_all([*args, *unpacked])))
     result = apply(frame, callee, args, keywords, node, starred=starred)
@@ -56,6 +57,14 @@ def _call(frame: Frame, node: ast.Call) -> Kind:
         for hook, given in hooks_of(frame, node, args, result):
             result = join(result, k.without(apply(frame, hook, given, {}, None, starred=False), "none"))
     return result
+
+
+def _note_masks(frame: Frame, keywords: dict[str, Kind]) -> None:
+    """`self.decoder(x, places=mask)` tells of a module made elsewhere what its `forward` is given as `places`."""
+    for name, kind in keywords.items():
+        tensor = k.only_tensor(kind)
+        if tensor is not None and tensor.dtype == "bool":
+            frame.interpreter.note_mask(frame.module, name)
 
 
 def _still_unknown(owner: Kind) -> Kind:

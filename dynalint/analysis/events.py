@@ -212,8 +212,9 @@ class Ordering(Event):
 class Operation(Event):
     """An operator between two values that is neither arithmetic on tensors nor on plain values.
 
-    A comparison of two lists or tuples one of which holds tensors, or an operator with an instance of a class of the
-    project. `operator` is the class of the operator in `ast`; `right` is None where there is one operand.
+    A comparison of two lists or tuples one of which holds tensors, a list or tuple repeated as often as a tensor says,
+    or an operator with an instance of a class of the project. `operator` is the class of the operator in `ast`; `right`
+    is None where there is one operand.
     """
 
     operator: type[ast.operator | ast.unaryop | ast.cmpop]

@@ -8,12 +8,12 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.dispatch import evaluate, evaluates
 from dynalint.analysis.dunders import note_comparison, operate, operate_unary
 from dynalint.analysis.elements import element_of
-from dynalint.analysis.events import Branch, BranchForm, Format, GlobalRead, Iteration, Read
+from dynalint.analysis.events import Branch, BranchForm, Format, GlobalRead, Iteration, Operation, Read
 from dynalint.analysis.frame import Frame
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join
 from dynalint.analysis.members import member
 from dynalint.analysis.narrowing import is_condition, narrow, truth
-from dynalint.analysis.operators import binary, compare, unary
+from dynalint.analysis.operators import binary, compare, repeated, unary
 from dynalint.analysis.stores import bind_target, note_attribute
 
 # Expressions that only newer releases of Python have, or that stand inside others.
@@ -142,6 +142,8 @@ def _bin_op(frame: Frame, node: ast.BinOp) -> Kind:
             if k.may_be_tensor(kind):
                 frame.emit(Format, value, style="percent", kind=kind)
         return k.STR
+    if repeated(node.op, left, right) is not None:
+        frame.emit(Operation, node, operator=ast.Mult, left=left, right=right)
     return binary(node.op, left, right)
 
 

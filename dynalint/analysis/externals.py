@@ -37,6 +37,13 @@ _RANKS = {
     **dict.fromkeys(("arange", "linspace", "randperm", "bincount", "masked_select"), 1),
     **dict.fromkeys(("nonzero", "argwhere", "eye"), 2),
 }
+# The constructors of old, `torch.LongTensor(...)` and `torch.cuda.LongTensor(...)`, by the dtype of what they make.
+_LEGACY: dict[str, DType] = {
+    f"torch.{device}{name}Tensor": dtype
+    for device in ("", "cuda.")
+    for dtype, names in (("float", "Float Double Half BFloat16"), ("int", "Long Int Short Char Byte"), ("bool", "Bool"))
+    for name in names.split()
+}
 # Make a tensor of the numbers that they are given.
 _FROM_NUMBERS = ("torch.tensor", "torch.as_tensor", "torch.Tensor.new_tensor")
 _OBJECTS = {
@@ -186,10 +193,7 @@ def _is_foreseen(
     On a GPU it may not; what cannot be told from the source must not be flagged, so the device is left aside.
     """
     if name in _FROM_NUMBERS:
-        given = args[0] if args else UNKNOWN
-        if isinstance(given, k.Sequence) and given.items is not None and len(given.items) == 1:
-            given = given.items[0]
-        return k.is_number(given) or (isinstance(given, k.Tensor) and given.foreseen)
+        return bool(args) and _is_one_number(args[0])
     if not (tensors or args) or not all(tensor.foreseen for tensor in tensors):
         return False
     if name in CONVERSIONS:
@@ -197,6 +201,13 @@ def _is_foreseen(
     numbers = (one for one in (*args, *keywords.values()) if not isinstance(one, k.Tensor))
     plain = all(isinstance(member, k.Value) for number in numbers for member in number.members)
     return "elementwise" in overload.flags and plain
+
+
+def _is_one_number(given: Kind) -> bool:
+    """Whether a value is a Python number, or a list of one."""
+    if isinstance(given, k.Sequence) and given.items is not None and len(given.items) == 1:
+        given = given.items[0]
+    return k.is_number(given) or (isinstance(given, k.Tensor) and given.foreseen)
 
 
 def external_call(name: str, args: list[Kind], keywords: dict[str, Kind], *, starred: bool) -> Kind:  # noqa: C901 - one case after the other
@@ -260,6 +271,10 @@ def _torch_function(name: str, args: list[Kind], keywords: dict[str, Kind], star
     if name == "torch.autograd.Variable":  # what tensors with gradients once were: the tensor itself
         given = k.only_tensor(args[0]) if args else None
         return UNKNOWN if given is None else k.Tensor(given.dtype, given.rank)
+    if name in _LEGACY:
+        return k.Tensor(
+            _LEGACY[name], foreseen=bool(args) and isinstance(args[0], k.Sequence) and _is_one_number(args[0])
+        )
     if name == "torch.jit.load":
         return k.Object("torch.jit.ScriptModule")
     entry = torch_api.function(name)

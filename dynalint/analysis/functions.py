@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.annotations import annotation_kind
@@ -11,7 +12,7 @@ from dynalint.analysis.events import Call
 from dynalint.analysis.frame import Environment, Frame
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, widened
-from dynalint.analysis.signatures import is_small, parameter_default, parameter_kind
+from dynalint.analysis.signatures import has_decorator, is_small, parameter_default, parameter_kind
 
 # What keeps Dynamo out of a function: a call of it is a graph break of its own and nothing inside is traced. Rules
 # watch for such calls by the first name.
@@ -60,7 +61,33 @@ def call_function(
             frame.env[f"{frame.self_name}.{name}"] = kind
     if context.running and context.returns is NOTHING:
         return UNKNOWN if _is_constructor(function) else NOTHING
+    if isinstance(callee.receiver, k.Class) and _makes_instance(function):
+        return k.Instance(callee.receiver.cls)
+    declared = getattr(function.node, "returns", None)
+    if declared is not None and isinstance(context.returns, k.Unknown):
+        return annotation_kind(interpreter, declared, function.module)
     return context.returns
+
+
+@cache
+def _makes_instance(function: FunctionInfo) -> bool:
+    """Whether a method returns nothing but what it has made by `cls(...)`: a constructor under another name."""
+    arguments = function.node.args.args
+    if not has_decorator(function, "classmethod") or not arguments:
+        return False
+    made, returned = set(), []
+    for node in ast.walk(function.node):
+        if isinstance(node, ast.Return):
+            returned.append(node.value)
+        elif isinstance(node, ast.Assign) and _calls(node.value, arguments[0].arg):
+            made.update(target.id for target in node.targets if isinstance(target, ast.Name))
+    return bool(returned) and all(
+        (isinstance(value, ast.Name) and value.id in made) or _calls(value, arguments[0].arg) for value in returned
+    )
+
+
+def _calls(node: ast.expr | None, name: str) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
 
 
 def _is_constructor(function: FunctionInfo) -> bool:

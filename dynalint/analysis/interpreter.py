@@ -61,6 +61,7 @@ class Interpreter:
         self.hooks: dict[tuple[ClassInfo, str], dict[tuple[str, Kind], None]] = {}
         self.contexts: dict[FunctionInfo, list[Context]] = {}
         self._evidence: dict[FunctionInfo, set[str]] = {}
+        self._masks: dict[ModuleInfo, set[str]] = {}
         self._queue: deque[Context] = deque()
         self._later: dict[FunctionInfo, None] = {}
         self._initialised: set[ClassInfo] = set()
@@ -90,6 +91,24 @@ class Interpreter:
             if function not in self.contexts:
                 self.default_context(function)
                 self.settle()
+        self._pass_masks()
+
+    def _pass_masks(self) -> None:
+        """Give the modules that are called without being known the masks that they are given by keyword."""
+        for function, contexts in list(self.contexts.items()):
+            names = self._masks.get(function.module) if function.name == "forward" else None
+            for context in contexts if names else ():
+                for name in names & context.params.keys():
+                    tensor = k.only_tensor(context.params[name])
+                    if tensor == k.TENSOR:
+                        optional = k.NONE in context.params[name].members
+                        context.params[name] = join(k.BOOL_TENSOR, k.NONE) if optional else k.BOOL_TENSOR
+                        self.enqueue(context)
+        self.settle()
+
+    def note_mask(self, module: ModuleInfo, keyword: str) -> None:
+        """Take note that code of a module gives a mask, under this keyword, to something unknown."""
+        self._masks.setdefault(module, set()).add(keyword)
 
     def run_scripts(self, functions: Collection[FunctionInfo]) -> None:
         """Interpret functions that run in eager code and call what is compiled."""
@@ -468,9 +487,10 @@ def _either_caller(old: Kind, new: Kind) -> Kind:
     if isinstance(old, Unknown):
         return old if new == k.NONE else new
     joined = join(old, new)
-    one, other = k.only_tensor(old), k.only_tensor(new)
-    if isinstance(joined, k.Tensor) and one is not None and other is not None and None in (one.dtype, other.dtype):
-        return replace(joined, dtype=one.dtype or other.dtype)
+    one, other, either = k.only_tensor(old), k.only_tensor(new), k.only_tensor(joined)
+    if one is not None and other is not None and either is not None and None in (one.dtype, other.dtype):
+        tensor = replace(either, dtype=one.dtype or other.dtype)
+        return join(tensor, k.NONE) if k.NONE in joined.members else tensor
     return joined
 
 

@@ -23,7 +23,7 @@ def member(frame: Frame, owner: Kind, name: str) -> Kind:  # noqa: C901 - one ca
     if isinstance(owner, k.Union):
         result: Kind = NOTHING
         for one in owner.alternatives:
-            if one != k.NONE and not _is_left_to_subclass(frame, one, owner, name):
+            if one != k.NONE and not _is_left_to_others(frame, one, owner, name):
                 result = join(result, member(frame, one, name))
         return result
     if isinstance(owner, k.Instance):
@@ -47,12 +47,14 @@ def member(frame: Frame, owner: Kind, name: str) -> Kind:  # noqa: C901 - one ca
     return UNKNOWN
 
 
-def _is_left_to_subclass(frame: Frame, one: Kind, owner: k.Union, name: str) -> bool:
-    """Whether an alternative lacks a method that others, of classes below its own, have: it is an abstract base."""
-    if not isinstance(one, k.Instance) or frame.interpreter.project.find_method(one.cls, name) is not None:
-        return False
-    others = (other.cls for other in owner.alternatives if isinstance(other, k.Instance) and other is not one)
+def _is_left_to_others(frame: Frame, one: Kind, owner: k.Union, name: str) -> bool:
+    """Whether an alternative lacks what others have: a plain tuple a field, an abstract base class a method."""
     project = frame.interpreter.project
+    others = [other.cls for other in owner.alternatives if isinstance(other, k.Instance) and other is not one]
+    if isinstance(one, k.Sequence) and one.type == "tuple" and not hasattr(tuple, name):
+        return bool(others)
+    if not isinstance(one, k.Instance) or project.find_method(one.cls, name) is not None:
+        return False
     return any(one.cls in project.mro(other) and project.find_method(other, name) is not None for other in others)
 
 
@@ -63,7 +65,7 @@ def _of_instance(frame: Frame, owner: k.Instance, name: str) -> Kind:
         return bind(frame, method, owner)
     kind = interpreter.read_attribute(owner.cls, name, frame)
     if kind is not NOTHING:
-        return _held(kind, name)
+        return _held(_as_declared(frame, owner, name, kind), name)
     for cls in project.mro(owner.cls):
         if name in cls.body:
             value = _field(frame, cls, name)
@@ -78,6 +80,24 @@ def _of_instance(frame: Frame, owner: k.Instance, name: str) -> Kind:
         if project.api.torch_class(base) is not None:
             return _of_torch_class(frame, owner, base, name)
     return UNKNOWN
+
+
+def _as_declared(frame: Frame, owner: k.Instance, name: str, kind: Kind) -> Kind:
+    """What is known of a stored tensor, or of a field that nothing but None was seen in, with what the class says."""
+    tensor = k.only_tensor(kind)
+    if kind != k.NONE and (tensor is None or tensor.dtype is not None):
+        return kind
+    for cls in frame.interpreter.project.mro(owner.cls):
+        if name in cls.body:
+            declared = _field(frame, cls, name)
+            other = k.only_tensor(declared)
+            if kind == k.NONE:
+                return kind if isinstance(declared, k.Unknown) else join(declared, kind)
+            if tensor is not None and other is not None and other.dtype is not None:
+                known = replace(tensor, dtype=other.dtype)
+                return join(known, k.NONE) if k.NONE in kind.members else known
+            break
+    return kind
 
 
 def _field(frame: Frame, cls: ClassInfo, name: str) -> Kind:

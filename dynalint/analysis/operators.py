@@ -54,7 +54,8 @@ def binary(op: ast.operator, left: Kind, right: Kind) -> Kind:
 
 def _binary(op: ast.operator, left: Kind, right: Kind) -> Kind:
     if isinstance(left, k.Tensor) or isinstance(right, k.Tensor):
-        return _tensor_binary(op, left, right)
+        container = repeated(op, left, right)
+        return k.Sequence(container.type, container.element) if container else _tensor_binary(op, left, right)
     if isinstance(left, k.Unknown) or isinstance(right, k.Unknown):
         return _still_unknown(left, right, compared=isinstance(op, ast.BitAnd | ast.BitOr | ast.BitXor))
     if isinstance(left, k.Value) and isinstance(right, k.Value):
@@ -72,6 +73,15 @@ def _binary(op: ast.operator, left: Kind, right: Kind) -> Kind:
                 items = list(container.items or ()) * times.constant if many else None
                 return k.sequence(container.type, items) if items else k.Sequence(container.type, container.element)
     return UNKNOWN
+
+
+def repeated(op: ast.operator, left: Kind, right: Kind) -> k.Sequence | None:
+    """Return the list or tuple that `[0] * t` repeats, as often as a tensor of one element says."""
+    for one, other in ((left, right), (right, left)):
+        if isinstance(op, ast.Mult) and isinstance(one, k.Sequence) and one.type in ("list", "tuple"):
+            times = k.only_tensor(other)
+            return one if times is not None and not times.array else None
+    return None
 
 
 def _tensor_binary(op: ast.operator, left: Kind, right: Kind) -> Kind:

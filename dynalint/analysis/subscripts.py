@@ -118,7 +118,7 @@ def _of_tensor(base: k.Tensor, index: Kind) -> Kind:
         mask = k.only_tensor(index)
         if mask is not None and mask.dtype == "bool" and mask.rank:
             rank = base.rank - mask.rank + 1
-    return k.Tensor(base.dtype, rank, array=base.array)
+    return k.Tensor(base.dtype, rank, array=base.array, foreseen=base.foreseen)
 
 
 def _of_sequence(base: k.Sequence, node: ast.expr, index: Kind) -> Kind:

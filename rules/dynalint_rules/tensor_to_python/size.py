@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from dynalint.analysis import kinds as k
-from dynalint.analysis.events import Branch, Call, Event, Subscript
+from dynalint.analysis.events import Branch, Call, Event, Operation, Subscript
 from dynalint.analysis.project import Project
 from dynalint.analysis.source import quote
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
@@ -22,10 +22,10 @@ class TensorAsSize(Rule):
     ## What it flags
     A tensor as an argument of `range`, of a function that makes a tensor of a given size (`torch.zeros(n)`,
     `torch.arange(n)`, `x.new_ones(n)`, ...), and of `view`, `reshape`, `expand`, `repeat`, `split`, `narrow`, `F.pad`,
-    `F.interpolate` and their like, alone or in a tuple, in code that is compiled. Not flagged: shapes and Python
-    numbers, tensors that were there before something else in the function ended the graph (the graph that goes on
-    gets them as inputs), tensors where a value is asked for (`torch.full((4,), t)`), and numbers read by `.item()`,
-    which DYN201 is about.
+    `F.interpolate` and their like, alone or in a tuple, or as what a list is multiplied by (`[0] * t`), in code that is
+    compiled. Not flagged: shapes and Python numbers, tensors that were there before something else in the function
+    ended the graph (the graph that goes on gets them as inputs), tensors where a value is asked for
+    (`torch.full((4,), t)`), and numbers read by `.item()`, which DYN201 is about.
 
     ## Why
     The shape of the result depends on the tensor's data. Dynamo ends the graph before the call, reads the tensor and
@@ -66,11 +66,13 @@ class TensorAsSize(Rule):
     name = "tensor-as-size"
     summary = "a tensor as a size, count or range is read into Python and ends the graph"
     gb = ("GB0033", "GB0059")
-    events = (Call,)
+    events = (Call, Operation)
     calls = frozenset(SIZES)
 
     def check(self, event: Event, project: Project) -> Iterable[Violation]:
         """Flag the call if a size is certainly a tensor, or a tuple or list with one in it."""
+        if isinstance(event, Operation):
+            yield from _repetition(event)
         if not isinstance(event, Call) or event.callee not in SIZES:
             return
         given = [node for node, kind in _sizes(event) if _holds_tensor(kind)]
@@ -109,6 +111,14 @@ class TensorAsSize(Rule):
                 return h
             """),
             declined="a bound that no input exceeds",
+        ),
+        Example(
+            name="repetition",
+            code=forward("""
+                n = (x > 0).sum()
+                h = self.fc(x)
+                return h * len([0] * n)  # DYN204
+            """),
         ),
         Example(
             name="factory",
@@ -238,6 +248,19 @@ class TensorAsSize(Rule):
             """),
         ),
     )
+
+
+def _repetition(event: Operation) -> Iterator[Violation]:
+    """Flag `[0] * t`."""
+    sides = (event.left, event.right or k.UNKNOWN)
+    if event.operator is ast.Mult and any(isinstance(side, k.Sequence) for side in sides):
+        for side in sides:
+            if k.only_tensor(side) is not None:
+                yield Violation(
+                    event.node,
+                    "a tensor says how often a list is repeated, so it is read into Python, which ends the graph",
+                    help="make a tensor of the largest length, and mask what is too much",
+                )
 
 
 def _sizes(event: Call) -> Iterator[tuple[ast.expr, k.Kind]]:

@@ -17,17 +17,11 @@ from dynalint.analysis.frame import Frame
 from dynalint.analysis.functions import call_function
 from dynalint.analysis.hooks import hooks_of, note_hook
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join
-from dynalint.analysis.members import member, trace_backward
-from dynalint.analysis.usage import note_arguments
+from dynalint.analysis.members import trace_backward
+from dynalint.analysis.usage import method_of_tensors, note_arguments, note_masks, unknown_method
 
 Arguments = tuple[list[Kind], dict[str, Kind], list[Kind]]
 
-# Methods that give a size, whoever has them.
-_MEASURING = ("size", "dim", "numel", "nelement", "ndimension")
-# Attributes of much else (or methods of torch's storages, which nobody passes on), but methods of tensors and arrays.
-_OF_TENSORS = ("max", "mean", "min", "var", "numpy", "long", "bool", "int")
-# What these give is what they are asked of, be it a tensor or a module.
-_CONVERTING = ("to", "cpu", "cuda", "float", "half", "double", "bfloat16", "clone")
 _SEQUENTIAL = "torch.nn.Sequential"
 _COMPILING = ("torch.compile", "torch._dynamo.optimize")
 _ORDERING = ("builtins.sorted", "builtins.min", "builtins.max")
@@ -38,18 +32,17 @@ _SCRIPTING = ("torch.jit.script", "torch.jit.trace", "torch.jit.freeze", "torch.
 @evaluates(ast.Call)
 def _call(frame: Frame, node: ast.Call) -> Kind:
     """Return the kind of a call, following it into the project."""
-    callee = _method_of_tensors(frame, node.func) or evaluate(frame, node.func)
+    callee = method_of_tensors(frame, node.func) or evaluate(frame, node.func)
     args, keywords, unpacked = _arguments(frame, node)
     starred = bool(unpacked)
     note_hook(frame, node, args)
     if isinstance(callee, k.External | k.Object | k.Method) and args:
         note_arguments(frame, node, callee, args)
     if isinstance(callee, k.Unknown) and isinstance(node.func, ast.Attribute):
-        if node.func.attr in _MEASURING:
-            return k.SIZE if args or node.func.attr != "size" else k.SHAPE  # of whatever it is asked
-        if node.func.attr in _CONVERTING:
-            return _still_unknown(evaluate(frame, node.func.value))
-        _note_masks(frame, keywords)
+        note_masks(frame, keywords)
+        answer = unknown_method(frame, node.func, args)
+        if answer is not None:
+            return answer
     if starred and isinstance(callee, k.External) and torch_api.canonical(callee.name) == _SEQUENTIAL:
         return k.Sequence(_SEQUENTIAL, k.shallow(k.join_all([*args, *unpacked])))
     result = apply(frame, callee, args, keywords, node, starred=starred)
@@ -57,30 +50,6 @@ def _call(frame: Frame, node: ast.Call) -> Kind:
         for hook, given in hooks_of(frame, node, args, result):
             result = join(result, k.without(apply(frame, hook, given, {}, None, starred=False), "none"))
     return result
-
-
-def _note_masks(frame: Frame, keywords: dict[str, Kind]) -> None:
-    """`self.decoder(x, places=mask)` tells of a module made elsewhere what its `forward` is given as `places`."""
-    for name, kind in keywords.items():
-        tensor = k.only_tensor(kind)
-        if tensor is not None and tensor.dtype == "bool":
-            frame.interpreter.note_mask(frame.module, name)
-
-
-def _still_unknown(owner: Kind) -> Kind:
-    """What a conversion gives of a value that may turn out to be a tensor: a tensor exactly if it is one."""
-    return k.Unknown(owner.parameter) if isinstance(owner, k.Unknown) else UNKNOWN
-
-
-def _method_of_tensors(frame: Frame, node: ast.expr) -> Kind | None:
-    """Return the method of a tensor that `x.mean()` calls where `x` is a parameter of unknown kind."""
-    if not isinstance(node, ast.Attribute) or node.attr not in _OF_TENSORS:
-        return None
-    owner = evaluate(frame, node.value)
-    if not isinstance(owner, k.Unknown) or owner.parameter is None:
-        return None
-    frame.note_tensor(node.value, owner)
-    return member(frame, k.TENSOR, node.attr)
 
 
 def _arguments(frame: Frame, node: ast.Call) -> Arguments:

@@ -38,10 +38,15 @@ _RANKS = {
     **dict.fromkeys(("nonzero", "argwhere", "eye"), 2),
 }
 # The constructors of old, `torch.LongTensor(...)` and `torch.cuda.LongTensor(...)`, by the dtype of what they make.
-_LEGACY: dict[str, DType] = {
+_LEGACY_DTYPES: dict[DType, str] = {
+    "float": "Float Double Half BFloat16",
+    "int": "Long Int Short Char Byte",
+    "bool": "Bool",
+}
+_LEGACY = {
     f"torch.{device}{name}Tensor": dtype
     for device in ("", "cuda.")
-    for dtype, names in (("float", "Float Double Half BFloat16"), ("int", "Long Int Short Char Byte"), ("bool", "Bool"))
+    for dtype, names in _LEGACY_DTYPES.items()
     for name in names.split()
 }
 # Make a tensor of the numbers that they are given.

@@ -75,7 +75,8 @@ def _makes_instance(function: FunctionInfo) -> bool:
     arguments = function.node.args.args
     if not has_decorator(function, "classmethod") or not arguments:
         return False
-    made, returned = set(), []
+    made: set[str] = set()
+    returned: list[ast.expr | None] = []
     for node in ast.walk(function.node):
         if isinstance(node, ast.Return):
             returned.append(node.value)

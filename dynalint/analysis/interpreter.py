@@ -96,9 +96,9 @@ class Interpreter:
     def _pass_masks(self) -> None:
         """Give the modules that are called without being known the masks that they are given by keyword."""
         for function, contexts in list(self.contexts.items()):
-            names = self._masks.get(function.module) if function.name == "forward" else None
-            for context in contexts if names else ():
-                for name in names & context.params.keys():
+            names = self._masks.get(function.module, set()) if function.name == "forward" else set()
+            for context in contexts:
+                for name in sorted(names & context.params.keys()):
                     tensor = k.only_tensor(context.params[name])
                     if tensor == k.TENSOR:
                         optional = k.NONE in context.params[name].members

@@ -54,8 +54,8 @@ def binary(op: ast.operator, left: Kind, right: Kind) -> Kind:
 
 def _binary(op: ast.operator, left: Kind, right: Kind) -> Kind:
     if isinstance(left, k.Tensor) or isinstance(right, k.Tensor):
-        container = repeated(op, left, right)
-        return k.Sequence(container.type, container.element) if container else _tensor_binary(op, left, right)
+        several = repeated(op, left, right)
+        return _tensor_binary(op, left, right) if several is None else k.Sequence(several.type, several.element)
     if isinstance(left, k.Unknown) or isinstance(right, k.Unknown):
         return _still_unknown(left, right, compared=isinstance(op, ast.BitAnd | ast.BitOr | ast.BitXor))
     if isinstance(left, k.Value) and isinstance(right, k.Value):

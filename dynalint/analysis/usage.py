@@ -1,4 +1,4 @@
-"""What a call tells of its arguments: a parameter passed where only tensors are taken is one."""
+"""What a call tells of values that nothing is known of: a parameter passed where only tensors are taken is one."""
 
 from __future__ import annotations
 
@@ -7,11 +7,49 @@ from functools import cache
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis import torch_api
+from dynalint.analysis.dispatch import evaluate
 from dynalint.analysis.frame import Frame
 from dynalint.analysis.kinds import UNKNOWN, Kind
+from dynalint.analysis.members import member
 from dynalint.analysis.torch_api import Entry
 
+# Attributes of much else (or methods of torch's storages, which nobody passes on), but methods of tensors and arrays.
+_OF_TENSORS = ("max", "mean", "min", "var", "numpy", "long", "bool", "int")
+# Methods that give a size, whoever has them.
+_MEASURING = ("size", "dim", "numel", "nelement", "ndimension")
+# What these give is what they are asked of, be it a tensor or a module.
+_CONVERTING = ("to", "cpu", "cuda", "float", "half", "double", "bfloat16", "clone")
 _TAKING_SEQUENCES = ("cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "block_diag")
+
+
+def method_of_tensors(frame: Frame, node: ast.expr) -> Kind | None:
+    """Return the method of a tensor that `x.mean()` calls where `x` is a parameter of unknown kind."""
+    if not isinstance(node, ast.Attribute) or node.attr not in _OF_TENSORS:
+        return None
+    owner = evaluate(frame, node.value)
+    if not isinstance(owner, k.Unknown) or owner.parameter is None:
+        return None
+    frame.note_tensor(node.value, owner)
+    return member(frame, k.TENSOR, node.attr)
+
+
+def unknown_method(frame: Frame, node: ast.Attribute, args: list[Kind]) -> Kind | None:
+    """Return what a method of something unknown gives, whatever that is; None if its name does not tell."""
+    if node.attr in _MEASURING:
+        return k.SIZE if args or node.attr != "size" else k.SHAPE
+    if node.attr in _CONVERTING:
+        owner = evaluate(frame, node.value)
+        # It may turn out to be a tensor: so is what is made of it then.
+        return k.Unknown(owner.parameter) if isinstance(owner, k.Unknown) else UNKNOWN
+    return None
+
+
+def note_masks(frame: Frame, keywords: dict[str, Kind]) -> None:
+    """`self.decoder(x, places=mask)` tells of a module made elsewhere what its `forward` is given as `places`."""
+    for name, kind in keywords.items():
+        tensor = k.only_tensor(kind)
+        if tensor is not None and tensor.dtype == "bool":
+            frame.interpreter.note_mask(frame.module, name)
 
 
 def note_arguments(frame: Frame, node: ast.Call, callee: Kind, args: list[Kind]) -> None:

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from dynalint.analysis import Analysis, analyze
-from dynalint.analysis.events import Branch, Call, CompilerUse, Event, GlobalRead, Iteration, Raising
+from dynalint.analysis.events import Branch, Call, CompilerUse, Event, GlobalRead, Iteration, Raising, Subscript
 from dynalint.analysis.kinds import Kind, Sequence, Tensor, Value, may_be_tensor, only_tensor
+from dynalint.analysis.subscripts import index_parts
 
 PRELUDE = """\
 import logging
@@ -477,6 +478,87 @@ def test_arrays_of_plain_numbers(tmp_path: Path) -> None:
         return x
     """
     check(tmp_path, code)
+
+
+def test_constructors_of_old_and_declared_results_are_tensors(tmp_path: Path) -> None:
+    code = """
+    from dataclasses import dataclass
+    from somewhere import registry
+
+    @dataclass
+    class Output:
+        mask: torch.BoolTensor | None = None
+        loss: torch.FloatTensor | None = None
+
+    def looked_up(x) -> torch.Tensor:
+        return registry["f"](x)
+
+    def encoded(x) -> tuple | Output:
+        return registry["g"](x)
+
+    @torch.compile
+    def run(x: torch.Tensor):
+        if torch.LongTensor([1, 2])[0] > 1:  # Branch
+            x = x + 1
+        if torch.cuda.FloatTensor(2, 3).sum() > 1:  # Branch
+            x = x + 1
+        if looked_up(x) > 0:  # Branch
+            x = x + 1
+        if encoded(x).loss > 0:  # Branch
+            x = x + 1
+        return [0] * x.argmax()  # Operation
+    """
+    check(tmp_path, code)
+
+
+def test_a_classmethod_that_makes_an_instance_makes_one_of_the_class_that_it_is_called_on(tmp_path: Path) -> None:
+    code = """
+    class Base(nn.Module):
+        @classmethod
+        def build(cls, size):
+            layer = cls(size)
+            return layer
+
+    class Scores(Base):
+        def forward(self, x):
+            return x.exp()
+
+    class Width(Base):
+        def forward(self, x):
+            return x.shape[0]
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scores = Scores.build(3)
+            self.width = Width.build(3)
+
+        def forward(self, x: torch.Tensor):
+            if self.scores(x) > 0:  # Branch
+                return x
+            return -x if self.width(x) > 0 else x
+    """
+    check(tmp_path, code)
+
+
+def test_a_module_made_elsewhere_is_given_a_mask_by_keyword(tmp_path: Path) -> None:
+    code = """
+    from somewhere import build
+
+    class Decoder(nn.Module):
+        def forward(self, x: torch.Tensor, places: torch.Tensor = None):
+            return x[places, :]
+
+    class Model(nn.Module):
+        def __init__(self, config):
+            super().__init__()
+            self.decoder = build(config)
+
+        def forward(self, x: torch.Tensor):
+            return self.decoder(x, places=x[:, 0] > 0)
+    """
+    events = [event for event in analyzed(tmp_path, code).events if isinstance(event, Subscript)]
+    assert [only_tensor(index_parts(event.index)[0]) for event in events] == [Tensor("bool")]
 
 
 def test_state_reset_by_a_method_in_the_same_call_is_fresh(tmp_path: Path) -> None:

@@ -52,24 +52,44 @@ def provisos(events: Sequence[Event], refused: Collection[Event], project: Proje
         else:
             certain[event.function].append(event)
     for function, own in certain.items():
-        for event, other in _hidden(own, refused, project.parents(function)):
-            found[event] = f"it shows once line {other.node.lineno} no longer makes Dynamo give up the function"
+        for event, other, always in _hidden(own, refused, project.parents(function)):
+            line = other.node.lineno
+            found[event] = (
+                f"it shows once line {line} no longer makes Dynamo give up the function"
+                if always
+                else f"only runs that do not come to line {line}, where Dynamo gives up the function, trace it"
+            )
     return found
 
 
-def _hidden(events: Sequence[Event], refused: Collection[Event], parents: Parents) -> list[tuple[Event, Event]]:
-    """Return the events of one function that Dynamo does not come to, each with the break because of which."""
+def _hidden(events: Sequence[Event], refused: Collection[Event], parents: Parents) -> list[tuple[Event, Event, bool]]:
+    """Return the events of one function that Dynamo does not come to, each with the break because of which.
+
+    Last is whether every run comes to that break first, or those that are given an optional argument.
+    """
     ordered = sorted(events, key=lambda event: (event.node.lineno, event.node.col_offset))
     ways = {event: _way(event, parents) for event in ordered}
     ending = [(event, ways[event]) for event in ordered if event in refused or _ends_function(event, parents)]
     ending += _in_both_arms(ending)
     pairs = []
     for event in ordered:
-        before = (one for one, way in ending if one.statement.lineno < event.statement.lineno and way <= ways[event])
-        first = next(before, None)
+        before = [(one, way) for one, way in ending if one.statement.lineno < event.statement.lineno]
+        always = next((one for one, way in before if way <= ways[event]), None)
+        mostly = next((one for one, way in before if {arm for arm in way if not _is_given(arm)} <= ways[event]), None)
+        first = always or mostly
         if first is not None:
-            pairs.append((event, first))
+            pairs.append((event, first, always is not None))
     return pairs
+
+
+def _is_given(arm: tuple[ast.AST, str]) -> bool:
+    """Whether an arm is that of `if mask is not None:`."""
+    node, field = arm
+    if not (isinstance(node, ast.If) and field == "body" and isinstance(node.test, ast.Compare)):
+        return False
+    test = node.test
+    is_none = isinstance(test.comparators[0], ast.Constant) and test.comparators[0].value is None
+    return len(test.ops) == 1 and isinstance(test.ops[0], ast.IsNot) and is_none
 
 
 def _in_both_arms(ending: Sequence[tuple[Event, Way]]) -> list[tuple[Event, Way]]:

@@ -34,6 +34,26 @@ def test_a_recurrent_layer_hides_what_comes_after_it_on_every_way() -> None:
     assert "once line 18 no longer" in found[19].message
 
 
+def test_a_break_in_a_loop_hides_what_comes_after_it_where_its_argument_is_given() -> None:
+    code = """\
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None):
+        lengths = []
+        for row in x:
+            if mask is not None:
+                row = row[mask > 0]
+            lengths.append(row.sum().item())
+        return lengths
+"""
+    first, second = [one for one in dynalint.check_source("m.py", code) if one.line > 8]
+    assert (first.line, first.category, second.line, second.category) == (10, "graph-break", 11, "advice")
+    assert "do not come to line 10" in second.message
+
+
 def test_a_call_of_one_of_several_layers_is_advice() -> None:
     code = """\
 from torch import nn

@@ -59,6 +59,7 @@ class TensorSliceBound(Rule):
     name = "tensor-slice-bound"
     summary = "a slice up to a tensor reads the tensor and has a length that depends on data"
     gb = ("GB0124",)
+    gives_up = True
     events = (Subscript, Call)
     calls = frozenset({"builtins.slice"})
 

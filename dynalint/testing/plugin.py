@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Iterator
 
     from dynalint.rules import Rule
     from dynalint.testing.called import Called
@@ -89,23 +89,24 @@ class _Compiles:
 
             self._called = Called(self._config.rootpath)
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        if self._called is not None:
+            self._called.begin()
+
+    @pytest.hookimpl(trylast=True)  # after the test itself, and only if it has passed
+    def pytest_runtest_call(self, item: pytest.Item) -> None:
         mark = item.get_closest_marker(_COMPILES)
         if self._called is None or (mark is None and not self._all):
-            return (yield)
+            return
         from dynalint.testing.compiles import Demands
 
-        demands = Demands.of(**mark.kwargs) if mark is not None else Demands()
-        self._called.begin()
-        result = yield
         calls = self._called.calls()
         if mark is not None and not calls:
             pytest.fail("the test calls no module and no compiled function of this project", pytrace=False)
-        faults = self._called.faults(calls, demands)
+        faults = self._called.faults(calls, Demands.of(**mark.kwargs) if mark is not None else Demands())
         if faults:
             pytest.fail("\n\n".join(faults), pytrace=False)
-        return result
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         if self._called is None:

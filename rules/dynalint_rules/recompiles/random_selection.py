@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Event, Subscript
 from dynalint.analysis.project import Project
 from dynalint.rules import Example, Rule, Violation
@@ -146,6 +147,18 @@ class RandomSelection(Rule):
             gb=("GB0036",),
         ),
         Example(
+            name="mask-by-the-size-of-noise",
+            code=forward(
+                """
+                noise = x + torch.randn(x.shape)
+                first = torch.arange(noise.shape[0], device=noise.device) < 2
+                return self.fc(x[first]).mean() + noise.sum()  # DYN301
+                """
+            ),
+            shows="graph-break",
+            gb=("GB0036",),
+        ),
+        Example(
             name="full-shape",
             code=forward(
                 """
@@ -158,14 +171,21 @@ class RandomSelection(Rule):
 
 
 def _calls(scope: Scope, node: ast.AST, seen: set[str]) -> Iterator[str]:
-    """Yield the dotted names of all calls that an expression is computed by, through local names."""
-    for part in ast.walk(node):
-        if isinstance(part, ast.Call):
-            yield callee(scope, part) or (part.func.attr if isinstance(part.func, ast.Attribute) else "")
-        elif isinstance(part, ast.Name) and part.id not in seen:
-            seen.add(part.id)
-            for value in _values(scope, part.id):
-                yield from _calls(scope, value, seen)
+    """Yield the dotted names of all calls that an expression is computed by, through local names.
+
+    A size, a device or another plain number tells nothing of what the tensor holds that it is asked of.
+    """
+    kind = scope.kind(node) if isinstance(node, ast.expr) else None
+    if isinstance(kind, k.Value) and kind.source != "data":
+        return
+    if isinstance(node, ast.Call):
+        yield callee(scope, node) or (node.func.attr if isinstance(node.func, ast.Attribute) else "")
+    elif isinstance(node, ast.Name) and node.id not in seen:
+        seen.add(node.id)
+        for value in _values(scope, node.id):
+            yield from _calls(scope, value, seen)
+    for child in ast.iter_child_nodes(node):
+        yield from _calls(scope, child, seen)
 
 
 def _values(scope: Scope, name: str) -> Iterator[ast.expr]:

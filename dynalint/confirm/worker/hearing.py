@@ -72,7 +72,7 @@ def hear(request: Mapping[str, Any], reply: Reply) -> None:
         reply.part("inputs", subject.text)
         # Once now, for the case that the process does not come to its end, and again when all has been imported.
         reply.part("files", loading.imported_files(request["roots"]))
-        testify(subject, request, reply)
+        testify(subject, request, reply, None)
     except ProblemError as problem:
         reply.part("problem", {"phase": problem.phase, "failure": encode(problem.failure)})
     finally:
@@ -202,8 +202,10 @@ def _placed(function: Any, device: str) -> Any:
     return function.to(device) if isinstance(function, nn.Module) and device != "cpu" else function
 
 
-def testify(subject: Subject, request: Mapping[str, Any], reply: Reply) -> tuple[Run, Run | None]:
-    """Run the modes and hand over what each showed; return the runs in default mode, and without hiding breaks.
+def testify(subject: Subject, request: Mapping[str, Any], reply: Reply, seen: Callable[[Run], None] | None) -> None:
+    """Run the modes and hand over what each showed.
+
+    `seen` is given the run in default mode, and then the one without the breaks that hide others, if there is one.
 
     Raises:
         ProblemError: the call does not run without the compiler.
@@ -227,12 +229,16 @@ def testify(subject: Subject, request: Mapping[str, Any], reply: Reply) -> tuple
     default = witness.default_run(make, calls, watched)
     reply.part("default", encode(replace(default, traced={})))
     reply.part("coverage", _coverage(request["spots"], watched, default.traced, request["overrides"]))
+    if seen is not None:
+        seen(default)
     reply.stage(f"running {name} without the breaks that hide others")
     asked = {file: Asked(_text(path, request["overrides"]), request["spots"][path]) for file, path in watched.items()}
     latent = latent_run(make, [calls[0], *others], default, asked, request["seconds"] / 4)
     if latent is not None:
         covered = _coverage(request["spots"], watched, latent.traced, request["overrides"])
         reply.part("latent", {"run": encode(replace(latent, traced={})), "coverage": covered})
+        if seen is not None:
+            seen(latent)
     # Other witnesses are heard where there is something to ask them: a break, or a line that somebody has judged.
     if default.breaks or default.error is not None or chosen.asked:
         reply.stage(f"running {name} with fullgraph=True")
@@ -245,7 +251,6 @@ def testify(subject: Subject, request: Mapping[str, Any], reply: Reply) -> tuple
         grown = rising(subject.call, REPEATS)
         grown = grown if witness.eager_run(make, grown).error is None else calls[:REPEATS]
         reply.part("compare", encode(compare(make, grown)))
-    return default, latent
 
 
 def _fullgraph(make: Maker, repeats: Sequence[Call], others: Sequence[Call]) -> Run:

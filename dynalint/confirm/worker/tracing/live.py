@@ -39,15 +39,19 @@ def testify(
         "seconds": seconds,
     }
     seen = _Seen(reply)
+    runs: list[Run] = []
+
+    def tell(run: Run) -> None:
+        runs.append(run)
+        tables = _tables(own, runs, seen.lines)
+        reply.part("spans", tables)
+        reply.part("files", sorted({*tables, target["path"]} & set(own)))
+
     try:
         reply.part("inputs", text)
-        runs = hearing.testify(hearing.Subject(_maker(subject), call, text), request, seen)
+        hearing.testify(hearing.Subject(_maker(subject), call, text), request, seen, tell)
     except hearing.ProblemError as problem:
         reply.part("problem", {"phase": problem.phase, "failure": encode(problem.failure)})
-        return
-    tables = _tables(own, runs, seen.lines)
-    reply.part("spans", tables)
-    reply.part("files", sorted({*tables, target["path"]} & set(own)))
 
 
 class _Seen(Reply):
@@ -63,7 +67,7 @@ class _Seen(Reply):
         self._reply.send(kind, value)
 
 
-def _tables(own: Sequence[str], runs: Sequence[Run | None], ran: set[str]) -> dict[str, list[tuple[int, ...]]]:
+def _tables(own: Sequence[str], runs: Sequence[Run], ran: set[str]) -> dict[str, list[tuple[int, ...]]]:
     """Return the operations of each file that was reached: line, column, end line, end column, and a bit for each run.
 
     The bit is set in operations that the run traced.

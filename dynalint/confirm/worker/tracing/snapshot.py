@@ -38,6 +38,7 @@ from .session import Session, content_hash
 
 _NICENESS = 5
 _LEAST_SECONDS = 1.0
+_CLEANING_SECONDS = 2.0
 FORMAT = 1
 
 
@@ -113,7 +114,7 @@ def _be_snapshot(snapshot: Snapshot, slot: int) -> None:
         os.nice(_NICENESS)
     session = snapshot.session
     with session.turn():
-        seconds = min(session.seconds, session.left)
+        seconds = min(session.seconds, session.left - _CLEANING_SECONDS)
         if seconds < _LEAST_SECONDS:
             session.note(left=snapshot.target["qualname"])
             return

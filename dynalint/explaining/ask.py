@@ -23,6 +23,10 @@ from dynalint.lint import Workspace
 BACKENDS = ("eager", "aot_eager", "inductor")
 
 
+# How much longer a run may take whose graphs a C++ or Triton compiler works on.
+_CODE_GENERATION = 5
+
+
 class NotExplainedError(WorkerError):
     """The target could not be run to the end; the text says why and what would help."""
 
@@ -42,7 +46,8 @@ def explain(
         WorkerError: the interpreter cannot be run, no sandbox holds, or the target cannot be run.
     """
     target = replace(target, path=Path(os.path.realpath(target.path)))
-    options = replace(options, roots=(*options.roots, own_folder(target.path)))
+    timeout = options.timeout * (_CODE_GENERATION if backend == "inductor" else 1)
+    options = replace(options, roots=(*options.roots, own_folder(target.path)), timeout=timeout)
     with Worker(worker_options(options)) as worker:
         torch = worker.hello.torch
         if torch is None:

@@ -79,19 +79,15 @@ class _Page:
             ("Graph breaks", str(len(found.causes)), "bad" if found.causes else "good"),
             ("Recompiles", str(len(found.recompiles)), ""),
             ("Operators in graphs", str(sum(graph.size for graph in found.first_graphs)), ""),
-            ("Compile time, all graphs", words.seconds(compile_time) if found.timed_calls else "not measured", ""),
-            (
-                "fullgraph=True",
-                "passes" if found.fullgraph is None else "fails",
-                "good" if found.fullgraph is None else "bad",
-            ),
+            ("Compile time", words.seconds(compile_time) if found.timed_calls else "not measured", ""),
+            ("fullgraph=True", words.verdict(found), {True: "good", False: "bad", None: ""}[found.fullgraph]),
         ]
         yield '<dl class="tiles">'
         for name, value, look in tiles:
             yield f'<div class="{look}"><dt>{name}</dt><dd>{value}</dd></div>'
         yield "</dl>"
-        if found.fullgraph is not None:
-            yield f'<p class="soft">fullgraph=True: {_prose(found.fullgraph)}</p>'
+        if found.fullgraph_error:
+            yield f'<p class="soft">fullgraph=True: {_prose(found.fullgraph_error)}</p>'
         yield "</header>"
 
     def _timeline(self) -> Iterator[str]:

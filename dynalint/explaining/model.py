@@ -155,7 +155,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Everything about one target."""
+    """Everything about one target. `fullgraph` tells whether that mode passes, None where it could not be tried."""
 
     target: str
     inputs: str
@@ -171,7 +171,8 @@ class Explanation:
     steps: tuple[Step, ...]
     lead: float
     timed_calls: int
-    fullgraph: str | None
+    fullgraph: bool | None
+    fullgraph_error: str
     error: str | None
     notes: tuple[str, ...] = ()
     advice: Advice | None = None
@@ -197,5 +198,5 @@ class Explanation:
         for graph, one in zip(record["graphs"], self.graphs, strict=True):
             graph["operator_count"] = one.size
             graph["guards"]["count"] = sum(one.guards.kinds.values())
-        record["fullgraph"] = {"passes": self.fullgraph is None, "error": self.fullgraph}
+        record["fullgraph"] = {"passes": self.fullgraph, "error": record.pop("fullgraph_error") or None}
         return record

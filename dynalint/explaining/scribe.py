@@ -35,6 +35,8 @@ from dynalint.findings import Finding
 from dynalint.lint import Linter, Workspace
 from dynalint.rules import all_rules
 
+_LONGEST = 400
+
 
 class Scribe:
     """Writes the explanation for one answer."""
@@ -73,12 +75,9 @@ class Scribe:
             steps=tuple(_steps(timed, ended)),
             lead=timed.steps[0].wait if timed.steps else 0.0,
             timed_calls=timed.calls,
-            fullgraph=None
-            if error is None
-            else break_text(error)
-            if error.gb_type
-            else f"{error.type}: {error.message}",
-            error=None if self._run.error is None else f"{self._run.error.type}: {self._run.error.message}",
+            fullgraph=None if fullgraph is None else error is None,
+            fullgraph_error="" if error is None else _failure(error),
+            error=None if self._run.error is None else _failure(self._run.error),
             notes=notes,
             sources=tuple(self._source(path) for path in self._shown_files(graphs, breaks)),
         )
@@ -90,6 +89,9 @@ class Scribe:
             return replace(self._flow, steps=(), calls=0), ()
         run, flow = decode(records.Run, timed["run"]), decode(told.Flow, timed["flow"])
         if [graph.compile_id for graph in flow.graphs] != [graph.compile_id for graph in self._flow.graphs]:
+            if run.error is not None:
+                note = f"Nothing is said of times: the backend {backend} failed: {_failure(run.error)}"
+                return replace(self._flow, steps=(), calls=0), (" ".join(note.split())[:_LONGEST],)
             note = (
                 f"Nothing is said of times: with the backend {backend} there are {len(flow.graphs)} graphs"
                 f" where the run that was watched had {len(self._flow.graphs)}."
@@ -246,6 +248,10 @@ class Scribe:
         lines = tuple(self._sources.lines(path))
         ran = self._parts["eager"]["lines"].get(path, ())
         return Source(shown, lines, frozenset(ran), tuple(functions_of("\n".join(lines))))
+
+
+def _failure(error: records.Failure) -> str:
+    return break_text(error) if error.gb_type else f"{error.type}: {error.message}"
 
 
 def _steps(flow: told.Flow, ended: Mapping[str, int]) -> Iterator[Step]:

@@ -32,8 +32,8 @@ class _Writer:
         yield f"{style.paint(found.target, 'bold')}: {words.headline(found)}"
         yield from self._wrapped(f"{visible(found.inputs)}", 2)
         yield from self._wrapped(words.basis(found), 2)
-        verdict = "passes" if found.fullgraph is None else f"fails: {visible(found.fullgraph)}"
-        yield from self._wrapped(f"fullgraph=True {verdict}", 2)
+        reason = f": {visible(found.fullgraph_error)}" if found.fullgraph_error else ""
+        yield from self._wrapped(f"fullgraph=True {words.verdict(found)}{reason}", 2)
         if found.error is not None:
             yield from self._wrapped(f"The compiled code failed: {visible(found.error)}", 2)
         for note in found.notes:

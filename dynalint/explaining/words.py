@@ -6,6 +6,8 @@ from dynalint.confirm.wording import helpful_hints
 from dynalint.confirm.worker.graph_records import Outcome, Remedy, Size
 from dynalint.explaining.model import Advice, Break, Explanation, Rule, Step
 
+_UNITS = (("s", 1.0), ("ms", 1e3), ("µs", 1e6))
+
 
 def count(number: int, noun: str) -> str:
     """Return a number with its noun, such as "1 graph" or "3 graphs"."""
@@ -13,11 +15,10 @@ def count(number: int, noun: str) -> str:
 
 
 def seconds(value: float) -> str:
-    """Return a time with two digits that count."""
-    for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
-        if value * factor >= 1 or unit == "µs":
-            return f"{value * factor:.2g} {unit}" if value * factor < 100 else f"{value * factor:.0f} {unit}"
-    raise AssertionError
+    """Return a time with two digits that count, in the unit that leaves one to three before the point."""
+    unit, factor = next((pair for pair in _UNITS if value * pair[1] >= 0.9995), _UNITS[-1])
+    number = value * factor
+    return f"{number:.0f} {unit}" if number >= 9.95 else f"{number:.2g} {unit}"
 
 
 def size(value: Size) -> str:
@@ -38,6 +39,11 @@ def headline(found: Explanation) -> str:
     breaks = count(len(found.causes), "graph break")
     again = count(len(found.recompiles), "recompile")
     return f"{graphs}, {breaks}, {again}"
+
+
+def verdict(found: Explanation) -> str:
+    """Return whether `fullgraph=True` passes."""
+    return {True: "passes", False: "fails", None: "was not tried"}[found.fullgraph]
 
 
 def basis(found: Explanation) -> str:

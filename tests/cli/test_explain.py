@@ -50,7 +50,7 @@ def test_a_target_by_any_of_its_names(model: Path, name: str) -> None:
 
 
 def test_text_names_graphs_breaks_and_rules(dynalint: Run, model: Path) -> None:
-    ran = dynalint("explain", "model.py", "--confirm", "--color", "never")
+    ran = dynalint("explain", "model.py", "--confirm", "--no-advice", "--color", "never")
     assert ran.code == 0, ran.err
     assert ran.out.startswith("model:Model: ")
     assert "1  model.py:7 in Model.forward\n       if x.sum() > 0:\n" in ran.out
@@ -60,11 +60,11 @@ def test_text_names_graphs_breaks_and_rules(dynalint: Run, model: Path) -> None:
 
 
 def test_a_file_to_write_to(dynalint: Run, model: Path) -> None:
-    ran = dynalint("explain", "model.py", "--confirm", "--output-format", "json", "-o", "out.json")
+    ran = dynalint("explain", "model.py", "--confirm", "--no-advice", "--output-format", "json", "-o", "out.json")
     assert (ran.code, ran.out) == (0, "")
     record = json.loads(Path("out.json").read_text())
     assert record["target"] == "model:Model"
     assert [(one["place"]["line"], one["rule"]["code"]) for one in record["breaks"]] == [(7, "DYN101")]
-    ran = dynalint("explain", "model.py", "--confirm", "-o", "missing/out.txt")
+    ran = dynalint("explain", "model.py", "--confirm", "--no-advice", "-o", "missing/out.txt")
     assert ran.code == 2
     assert "cannot write missing/out.txt" in ran.err

@@ -27,7 +27,7 @@ def explanation(text: str, graphs: tuple[Graph, ...], breaks: tuple[Break, ...],
     lines = tuple(text.splitlines())
     source = Source("m.py", lines, frozenset(ran), ((1, len(lines), "f"),))
     return Explanation(
-        "m:f", "f()", "2.13.0", "3.11", "cpu", "eager", (6, 2), graphs, breaks, (), (), (), 0.0, 0, None, None,
+        "m:f", "f()", "2.13.0", "3.11", "cpu", "eager", (6, 2), graphs, breaks, (), (), (), 0.0, 0, None, "", None,
         sources=(source,),
     )  # fmt: skip
 

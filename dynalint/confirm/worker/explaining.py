@@ -5,8 +5,8 @@ Parts of the answer, in the order in which they are known; `files`, `inputs` and
     eager      a record of `witness`: which lines of the user's own files ran
     calls      how many calls were made: `{"same", "batch"}`
     run, flow  records of `witness` and of `graphs`, from a run that watches every line
-    timed      a record of `witness` and the flow of a run that only keeps the time, with the backend asked for
     fullgraph  a record of `witness`
+    timed      a record of `witness` and the flow of a run that only keeps the time, with the backend asked for
 """
 
 from __future__ import annotations
@@ -78,8 +78,18 @@ def _explain(subject: Subject, request: Mapping[str, Any], reply: Reply) -> None
     run, flow = trace_flow(make, calls.calls, own, calls.warm, "eager", device)
     reply.part("run", encode(replace(run, traced={})))
     reply.part("flow", encode(flow))
-    reply.stage(f"timing {name} under torch.compile")
-    run, flow = trace_flow(make, calls.calls, {}, calls.warm, request["backend"], device)
-    reply.part("timed", {"run": encode(run), "flow": encode(flow)})
     reply.stage(f"running {name} with fullgraph=True")
     reply.part("fullgraph", encode(witness.fullgraph_run(make, calls.calls)))
+    reply.stage(f"timing {name} under torch.compile")
+    if request["backend"] == "inductor":
+        _keep_headers_out()
+    run, flow = trace_flow(make, calls.calls, {}, calls.warm, request["backend"], device)
+    reply.part("timed", {"run": encode(run), "flow": encode(flow)})
+
+
+def _keep_headers_out() -> None:
+    """Have Inductor compile no headers beforehand: it would keep them where it was imported, outside of the walls."""
+    from torch._inductor import config
+
+    if hasattr(config, "cpp_cache_precompile_headers"):
+        config.cpp_cache_precompile_headers = False

@@ -1,0 +1,39 @@
+"""Numbers as a reader sees them."""
+
+from __future__ import annotations
+
+import pytest
+
+from dynalint.confirm.worker.graph_records import Size
+from dynalint.explaining import words
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (71.2, "71 s"),
+        (1.72, "1.7 s"),
+        (0.99960, "1 s"),
+        (0.2044, "204 ms"),
+        (0.00996, "10 ms"),
+        (99.6e-6, "100 µs"),
+        (9.94e-6, "9.9 µs"),
+        (0.12e-6, "0.12 µs"),
+        (0.0, "0 µs"),
+    ],
+)
+def test_seconds(value: float, text: str) -> None:
+    assert words.seconds(value) == text
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (Size(), "no tensors"),
+        (Size(1, 97), "1 tensor, 97 B"),
+        (Size(3, 4100), "3 tensors, 4 KiB"),
+        (Size(2, 5 << 20), "2 tensors, 5 MiB"),
+    ],
+)
+def test_size(size: Size, text: str) -> None:
+    assert words.size(size) == text

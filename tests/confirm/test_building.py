@@ -121,6 +121,18 @@ def test_the_search_ends() -> None:
         built(Never)
 
 
+class Adds(nn.Module):
+    def __init__(self, in_channels, out_channels, num_heads):
+        super().__init__()
+
+
+def test_what_was_built_and_not_called_is_built_again_with_equal_widths() -> None:
+    ways = constructions(Adds)
+    assert next(ways)[1] == "Adds(in_channels=16, out_channels=8, num_heads=4)"
+    assert ways.send(None)[1] == "Adds(in_channels=16, out_channels=16, num_heads=4)"
+    assert ways.send(None)[1] == "Adds(in_channels=4, out_channels=4, num_heads=4)"
+
+
 class Changes(nn.Module):
     def __init__(self, sizes):
         super().__init__()

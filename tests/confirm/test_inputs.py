@@ -362,3 +362,30 @@ class Pyramid(nn.Module):
 def test_two_pictures_of_different_scale_are_brought_together() -> None:
     (low, high), _ = find_call(Pyramid(), "cpu", 30).call
     assert [2 * side for side in low.shape[2:]] == list(high.shape[2:])
+
+
+class Pooled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3, stride=8)
+
+    def forward(self, x):
+        return F.avg_pool2d(self.conv(x), 7)
+
+
+def test_a_picture_too_small_for_the_pools_is_made_larger() -> None:
+    (x,), _ = find_call(Pooled(), "cpu", 30).call
+    assert x.shape == (5, 3, 64, 64)
+
+
+class Compared(nn.Module):
+    def forward(self, prediction, target):
+        if prediction.shape[-1] != 4:
+            raise ValueError("boxes have 4 numbers")
+        return (prediction - target).abs().mean()
+
+
+def test_what_is_compared_gets_the_same_shape() -> None:
+    (prediction, target), _ = find_call(Compared(), "cpu", 30).call
+    assert prediction.shape[-1] == 4
+    assert torch.broadcast_shapes(prediction.shape, target.shape) == prediction.shape

@@ -20,6 +20,7 @@ from .shrinking import DIVISORS, is_configuration
 from .words import worded
 
 ATTEMPTS = 20
+_FEW = 4
 
 Arguments = Mapping[str, Any]
 Built = tuple[Callable[[], Any], str]
@@ -27,7 +28,7 @@ Revision = Callable[[Any, "re.Match[str]"], Iterator[Any]]
 
 
 def constructions(cls: type) -> Generator[Built, BaseException | None, None]:
-    """Yield makers of instances, each with the expression it stands for, and be sent what each one raised.
+    """Yield makers of instances, each with the expression it stands for, and be sent what each raised, None if nothing.
 
     Where settings are among the arguments, their widths are first divided by much, then by less. Raises NoGuessError
     where a parameter cannot be guessed.
@@ -45,6 +46,9 @@ def constructions(cls: type) -> Generator[Built, BaseException | None, None]:
             error = yield _built(cls, arguments)
             if error is not None:
                 waiting[:0] = _revised(cls, arguments, error)
+            else:
+                # It was built, and no call of it was found.
+                waiting += _alike(arguments)
 
 
 def _built(cls: type, arguments: Arguments) -> Built:
@@ -72,6 +76,15 @@ def _revised(cls: type, arguments: Arguments, error: BaseException) -> Iterator[
         for literal in compared.get(name, ()):
             if type(literal) is not type(arguments[name]) or literal != arguments[name]:
                 yield {**arguments, name: literal}
+
+
+def _alike(arguments: Arguments) -> Iterator[Arguments]:
+    """Yield arguments with equal numbers: what is added up or compared inside has to have the same size."""
+    numbers = {name: value for name, value in arguments.items() if type(value) is int}
+    if len(numbers) > 1:
+        largest = max(numbers.values())
+        yield {**arguments, **{name: largest for name, value in numbers.items() if 2 * value >= largest}}
+        yield {**arguments, **dict.fromkeys(numbers, _FEW)}
 
 
 def _blamed(arguments: Arguments, error: BaseException) -> list[str]:

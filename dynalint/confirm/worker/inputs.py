@@ -81,7 +81,7 @@ def find_call(function: Callable[..., Any], device: str, seconds: float) -> Foun
         specs = waiting.pop(0) if waiting else later.pop(0) if later else next(generic, None)
         if specs is None:
             break
-        if repr(specs) in tried or _too_large(specs):
+        if repr(specs) in tried or _unfit(specs):
             continue
         tried.add(repr(specs))
         call = _call(function, specs, device)
@@ -96,8 +96,10 @@ def find_call(function: Callable[..., Any], device: str, seconds: float) -> Foun
     raise NoInputsError(f"no arguments were found that it runs with; the last try raised {first_line(last.message)}")
 
 
-def _too_large(specs: Specs) -> bool:
-    return any(isinstance(spec, TensorSpec) and math.prod(spec.shape) > _MOST_ELEMENTS for spec in specs.values())
+def _unfit(specs: Specs) -> bool:
+    """Whether a tensor would be too large, or empty: that runs through most code, and shows nothing of it."""
+    shapes = [spec.shape for spec in specs.values() if isinstance(spec, TensorSpec)]
+    return any(not 0 < math.prod(shape) <= _MOST_ELEMENTS for shape in shapes)
 
 
 def _first_guess(function: Callable[..., Any]) -> Specs:

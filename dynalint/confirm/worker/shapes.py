@@ -140,6 +140,7 @@ GENERIC: tuple[TensorSpec, ...] = (
     TensorSpec((WIDTH, WIDTH)),
     TensorSpec((BATCH, WIDTH, WIDTH)),
     TensorSpec((BATCH, 3, WIDTH)),
+    TensorSpec((BATCH, 4)),
     TensorSpec((WIDTH, WIDTH, WIDTH, WIDTH)),
     TensorSpec((WIDTH, WIDTH, WIDTH)),
 )
@@ -285,6 +286,25 @@ def _single(specs: Specs, match: re.Match[str]) -> Iterator[Specs]:
     yield {**specs, **{name: replace(spec, shape=()) for name, spec in tensors.items()}}
 
 
+def _alike(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
+    """All tensors are to have the same shape: that of the first, or of one of the others."""
+    tensors = _tensors(specs)
+    for spec in dict.fromkeys(tensors.values()):
+        yield {**specs, **dict.fromkeys(tensors, spec)}
+
+
+def _larger(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
+    """What comes in is too small for the kernels and pools on its way."""
+    pictures = {name: spec for name, spec in _tensors(specs).items() if len(spec.shape) in (4, 5)}
+    for side in (64, 128, 224):
+        changed = {n: replace(spec, shape=(*spec.shape[:-2], side, side)) for n, spec in pictures.items()}
+        if any(max(spec.shape[-2:]) < side for spec in pictures.values()):
+            yield {**specs, **changed}
+    for name, spec in _tensors(specs).items():
+        if len(spec.shape) in (2, 3) and spec.kind == "float":
+            yield {**specs, name: replace(spec, shape=(*spec.shape[:-1], 16 * spec.shape[-1]))}
+
+
 def _one_row(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
     """Only a batch of one is taken."""
     yield {
@@ -333,6 +353,8 @@ _BY_MESSAGE: tuple[tuple[str, Callable[[Specs, re.Match[str]], Iterator[Specs]]]
     (r"tuple index out of range|Dimension out of range|too many indices|Dimension specified as", _deeper),
     (r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)", _sizes(1, 2)),
     (r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)", _sizes(2, 1)),
+    (r"must match the size of tensor|[Tt]arget size|same (size|shape)|shapes? must|shape mismatch", _alike),
+    (r"[Oo]utput size is too small|Kernel size can't be greater|[Pp]adding size should be less", _larger),
     (r"'indices' to have|used as indices must be|index tensor|Expected dtype int|of one of types Long", _whole),
     (r"index out of range|Class values must be|out of bounds", _lower),
     (

@@ -6,6 +6,7 @@ Everything is deterministic: the same code gives the same inputs. Attempts are b
 from __future__ import annotations
 
 import inspect
+import itertools
 import linecache
 import math
 import re
@@ -91,7 +92,7 @@ def find_call(function: Callable[..., Any], device: str, seconds: float) -> Foun
         answers = [*_supplied(function, specs, trouble), *revisions(specs, trouble)]
         # An answer to the newest error goes first: each one brings the arguments a step nearer.
         waiting[:0] = [answer for answer in answers if repr(answer) not in tried]
-        later[:0] = told_sizes(specs, trouble.message)
+        later[:0] = itertools.islice(told_sizes(specs, trouble.message), 4)
         last = trouble
     raise NoInputsError(f"no arguments were found that it runs with; the last try raised {first_line(last.message)}")
 
@@ -194,10 +195,14 @@ def _names(function: Callable[..., Any]) -> list[str]:
 
 
 def _generic(start: Specs) -> Iterator[Specs]:
-    """Yield the usual shapes for all float tensors at once, where no error message helps."""
-    floats = [name for name, spec in start.items() if isinstance(spec, TensorSpec) and spec.kind == "float"]
+    """Yield the usual shapes for all float tensors at once, and for all, where no error message helps."""
+    tensors = {name: spec for name, spec in start.items() if isinstance(spec, TensorSpec)}
+    floats = [name for name, spec in tensors.items() if spec.kind == "float"]
     for spec in GENERIC:
         yield {**start, **dict.fromkeys(floats, spec)}
+    # A name may have spoken of integers where what it names is as the others are.
+    for spec in GENERIC if len(floats) < len(tensors) else ():
+        yield {**start, **dict.fromkeys(tensors, spec)}
 
 
 def _call(function: Callable[..., Any], specs: Specs, device: str) -> Call:

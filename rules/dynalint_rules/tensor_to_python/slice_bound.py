@@ -65,10 +65,11 @@ class TensorSliceBound(Rule):
 
     def check(self, event: Event, project: Project) -> Iterable[Violation]:
         """Flag each bound that is certainly a tensor."""
-        if captures_scalars(project):
+        bounds = list(_bounds(event))
+        if not bounds or captures_scalars(project):
             return
         kinds = project.kinds(event.function)
-        tensors = [bound for bound in _bounds(event) if k.only_tensor(kinds.get(bound, k.UNKNOWN)) is not None]
+        tensors = [bound for bound in bounds if k.only_tensor(kinds.get(bound, k.UNKNOWN)) is not None]
         # Dynamo breaks at the line on which the whole expression begins.
         nodes = [bound if bound.lineno == event.node.lineno else event.node for bound in tensors]
         for node in dict.fromkeys(nodes):

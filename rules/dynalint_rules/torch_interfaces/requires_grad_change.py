@@ -79,8 +79,6 @@ class RequiresGradChange(Rule):
 
     def check(self, event: Event, project: Project) -> Iterable[Violation]:
         """Flag the assignment, or the call where it certainly makes or unmakes a leaf."""
-        if leads_to_raise(event, project):
-            return
         if isinstance(event, Write):
             message = "setting `requires_grad` ends the graph"
         elif not isinstance(event, Call):
@@ -93,7 +91,8 @@ class RequiresGradChange(Rule):
             return
         else:
             message = f"`{event.callee}(requires_grad=True)` makes a leaf for gradients, which ends the graph"
-        yield Violation(event.node, message, help="ask for gradients before the call of the compiled function")
+        if not leads_to_raise(event, project):
+            yield Violation(event.node, message, help="ask for gradients before the call of the compiled function")
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Decline: readers of the gradient are elsewhere."""

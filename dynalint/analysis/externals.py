@@ -183,8 +183,9 @@ def torch_call(
         given = given_dtype(entry.name, tensors, args, keywords)
         if given is not None:
             kind = k.Tensor(given[0], kind.rank)
-        if kind.rank is None:
-            kind = replace(kind, rank=_RANKS.get(entry.name.rpartition(".")[2]))
+        rank = _RANKS.get(entry.name.rpartition(".")[2])
+        if kind.rank is None and rank is not None:
+            kind = replace(kind, rank=rank)
         if _is_foreseen(entry.name, overload, tensors, args, keywords):
             kind = replace(kind, foreseen=True)
     return kind

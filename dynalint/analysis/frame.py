@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from dynalint.analysis.events import Event, Position
@@ -16,14 +17,19 @@ if TYPE_CHECKING:
 Environment = dict[str, Kind]
 
 
+@cache
+def _position(loop: bool, try_: bool, with_: bool) -> Position:
+    return Position(loop=loop, try_=try_, with_=with_)
+
+
 @dataclass(eq=False)
 class Context:
     """One way a function is called, and what came of it.
 
     `params` are the kinds it is called with, `returns` what it gives back, `exits` the attributes of `self` as it
     leaves them. `callees` are the contexts that it calls: the edges of the call graph. `users` are the contexts to run
-    again when `returns` changes, `reads` the attributes of classes that this one has asked for. `yields` tells that
-    it is a generator.
+    again when `returns` changes, `reads` what attributes of classes held when the last run asked for them; `outdated`
+    tells that something else that it has seen has changed. `yields` tells that it is a generator.
     """
 
     function: FunctionInfo
@@ -34,11 +40,12 @@ class Context:
     events: dict[tuple[Any, ...], Event] = field(default_factory=dict)
     callees: dict[Context, None] = field(default_factory=dict)
     users: dict[Context, None] = field(default_factory=dict)
-    reads: set[tuple[ClassInfo, str]] = field(default_factory=set)
+    reads: dict[tuple[ClassInfo, str], Kind] = field(default_factory=dict)
     yields: bool = False
     runs: int = 0
     running: bool = False
     queued: bool = False
+    outdated: bool = False
 
 
 @dataclass(eq=False)
@@ -75,7 +82,7 @@ class Frame:
         """Note an event of this run; the last of several runs over the same node wins."""
         if self.context is None or self.function is None or self.statement is None:
             return
-        position = Position(loop=self.loop > 0, try_=self.try_ > 0, with_=self.with_ > 0)
+        position = _position(self.loop > 0, self.try_ > 0, self.with_ > 0)
         event = event_type(
             node=node,  # type: ignore[arg-type]
             statement=self.statement,

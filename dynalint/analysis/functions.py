@@ -7,7 +7,6 @@ from functools import cache
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.annotations import annotation_kind
-from dynalint.analysis.dispatch import evaluate
 from dynalint.analysis.events import Call
 from dynalint.analysis.frame import Environment, Frame
 from dynalint.analysis.index import FunctionInfo
@@ -122,7 +121,7 @@ def keeping_out(frame: Frame, function: FunctionInfo) -> str | None:
     for decorator in decorators:
         target = decorator.func if isinstance(decorator, ast.Call) else decorator
         if isinstance(target, ast.Name | ast.Attribute):
-            kind = evaluate(Frame(frame.interpreter, function.module), target)
+            kind = frame.interpreter.in_scope(target, function.module, None)
             if isinstance(kind, k.External) and kind.name in _DISABLING:
                 return kind.name
     return None

@@ -37,6 +37,7 @@ _DEEPEST_CALL = 40
 _BUILTINS = frozenset(dir(builtins))
 # `NAME["key"] = value`, indented, as functions have it.
 _ITEM_STORE = re.compile(r"^[ \t]+(\w+)\[[^\]\n]+\]\s*(?:[-+*/%|&]|//)?=(?!=)", re.MULTILINE)
+_GLOBAL = re.compile(r"global[\s\\]+\w+\s*(?:$|[,;#\\])", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +86,13 @@ class Interpreter:
             if function.parent is not None and function.parent not in self.contexts:
                 self.default_context(function.parent)  # for the variables that the function closes over
             self.call_from_outside(function, self.method_receiver(function))
-        while self._later:
-            function = next(iter(self._later))
-            del self._later[function]
-            if function not in self.contexts:
-                self.default_context(function)
-                self.settle()
+        while self._later or self._queue:
+            while self._later:
+                function = next(iter(self._later))
+                del self._later[function]
+                if function not in self.contexts:
+                    self.default_context(function)
+            self.settle()
         self._pass_masks()
 
     def _pass_masks(self) -> None:
@@ -103,6 +105,7 @@ class Interpreter:
                     if tensor == k.TENSOR:
                         optional = k.NONE in context.params[name].members
                         context.params[name] = join(k.BOOL_TENSOR, k.NONE) if optional else k.BOOL_TENSOR
+                        context.outdated = True
                         self.enqueue(context)
         self.settle()
 
@@ -118,14 +121,16 @@ class Interpreter:
     def call_from_outside(self, function: FunctionInfo, receiver: Kind | None) -> None:
         """Interpret a function as called on `receiver` by code that is not there to see."""
         self.context_for(function, bind_defaults(self, function, receiver))
-        self.settle()
 
     def settle(self) -> None:
-        """Interpret what is waiting to be interpreted again."""
+        """Interpret again what is waiting for it, where what it has seen is not so any more."""
         while self._queue:
             context = self._queue.popleft()
             context.queued = False
-            self.interpret(context)
+            if context.outdated or any(
+                self._attribute(cls, name) != seen for (cls, name), seen in context.reads.items()
+            ):
+                self.interpret(context)
 
     def default_context(self, function: FunctionInfo) -> Context:
         """Interpret a function as called by code that is not there to see: parameters by annotation and default."""
@@ -180,9 +185,12 @@ class Interpreter:
         if context.running or context.runs >= _MOST_RUNS:
             return
         if self._depth >= _DEEPEST_CALL:
+            context.outdated = True
             self.enqueue(context)
             return
         context.running = True
+        context.outdated = False
+        context.reads = {}
         context.runs += 1
         self._depth += 1
         try:
@@ -220,6 +228,7 @@ class Interpreter:
             context.returns = returns
             context.exits = exits
             for user in list(context.users):
+                user.outdated = True
                 self.enqueue(user)
 
     def _run_body(self, frame: Frame) -> None:
@@ -331,7 +340,9 @@ class Interpreter:
             kind = k.join_all([self.in_scope(value, module, None) for value in binding])
             kind = _changing(kind) if len(binding) > 1 or name in self.written_globals(module) else kind
             return k.with_home(kind, k.Home("global", name))
-        for star in module.stars:
+        # A name often begins with that of its module: asking such modules first saves reading all the others.
+        likely = [star for star in module.stars if name.lower().startswith(star.rpartition(".")[2])]
+        for star in dict.fromkeys([*likely, *module.stars]):
             kind = self._starred(star, name)
             if kind != UNKNOWN:
                 return kind
@@ -370,14 +381,18 @@ class Interpreter:
         if known is None:
             names: set[str] = set()
             text = module.file.text
-            if "global " in text:
+            if _GLOBAL.search(text):
                 names = {name for node in ast.walk(module.tree) if isinstance(node, ast.Global) for name in node.names}
-            names.update(name for name in _ITEM_STORE.findall(text) if isinstance(module.bindings.get(name), list))
+            kept = [one for one, value in module.bindings.items() if isinstance(value, list) and f"{one}[" in text]
+            if kept:
+                names.update(name for name in _ITEM_STORE.findall(text) if name in kept)
             known = self._written_globals[module] = frozenset(names)
         return known
 
     def in_scope(self, node: ast.expr, module: ModuleInfo, parent: FunctionInfo | None) -> Kind:
         """Return the kind of an expression at the top level of a module or in a function's scope."""
+        if isinstance(node, ast.Constant):
+            return k.constant(node.value)
         frame = Frame(self, module, parent)
         frame.env = dict(self._closures.get(parent, {})) if parent else {}
         kind = evaluate(frame, node)
@@ -400,20 +415,22 @@ class Interpreter:
     def read_attribute(self, cls: ClassInfo, name: str, frame: Frame) -> Kind:
         """Return what instances of `cls` hold under `name`; `NOTHING` where no constructor or method stores it."""
         self.initialise(cls)
+        kind = self._attribute(cls, name)
         if frame.context is None or (cls, name) not in frame.context.reads:
-            self._note_reader(cls, name, frame.context)
-        kind = self.project.class_attribute(cls, name)
-        if kind is NOTHING:
-            kind = self.project.join_subclasses(cls, name)
+            self._note_reader(cls, name, kind, frame.context)
         return kind
 
-    def _note_reader(self, cls: ClassInfo, name: str, context: Context | None) -> None:
+    def _attribute(self, cls: ClassInfo, name: str) -> Kind:
+        kind = self.project.class_attribute(cls, name)
+        return self.project.join_subclasses(cls, name) if kind is NOTHING else kind
+
+    def _note_reader(self, cls: ClassInfo, name: str, kind: Kind, context: Context | None) -> None:
         """Have a context run again when an attribute changes, and the methods that store it run at all."""
         lists = self._reader_lists.get((cls, name))
         if lists is None:
             lists = self._reader_lists[cls, name] = [self._readers_of(one, name) for one in self.project.mro(cls)]
         if context is not None:
-            context.reads.add((cls, name))
+            context.reads[cls, name] = kind
             for readers in lists:
                 readers[context] = None
 
@@ -422,7 +439,9 @@ class Interpreter:
         known = self._readers.get((cls, name))
         if known is None:
             known = self._readers[cls, name] = {}
-            self._later.update(dict.fromkeys(cls.writers.get(name, ())))
+            for method in cls.writers.get(name, ()):
+                if method not in self.contexts and name in method.assigned:
+                    self._later[method] = None
         return known
 
     def store_attribute(self, cls: ClassInfo, name: str, kind: Kind, frame: Frame) -> None:

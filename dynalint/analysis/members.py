@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from dataclasses import replace
 
 from dynalint.analysis import kinds as k
@@ -103,13 +102,11 @@ def _as_declared(frame: Frame, owner: k.Instance, name: str, kind: Kind) -> Kind
 def _field(frame: Frame, cls: ClassInfo, name: str) -> Kind:
     """What an instance has of a name that the class body assigns: an annotated one is a default that others replace."""
     value = frame.interpreter.in_scope(cls.body[name], cls.module, cls.parent)
-    for item in cls.node.body:
-        if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name) and item.target.id == name:
-            if "ClassVar" in ast.unparse(item.annotation):
-                return value
-            declared = annotation_kind(frame.interpreter, item.annotation, cls.module)
-            return declared if isinstance(value, k.Unknown) else k.widened(join(declared, value))
-    return value
+    annotation = cls.annotated.get(name)
+    if annotation is None:
+        return value
+    declared = annotation_kind(frame.interpreter, annotation, cls.module)
+    return declared if isinstance(value, k.Unknown) else k.widened(join(declared, value))
 
 
 def _held(kind: Kind, name: str) -> Kind:

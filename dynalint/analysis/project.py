@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from dynalint.analysis import torch_api
 from dynalint.analysis.build import build_module
-from dynalint.analysis.index import ClassInfo, FunctionInfo, ModuleInfo
+from dynalint.analysis.index import ClassInfo, FunctionInfo, ModuleInfo, children
 from dynalint.analysis.kinds import NOTHING, Class, External, Kind, join_all
 from dynalint.analysis.source import SourceFile, parse_text, read_source
 
@@ -45,7 +45,7 @@ class Project:
     _methods: dict[tuple[ClassInfo, str, ClassInfo | None], FunctionInfo | None] = field(default_factory=dict)
     _texts: dict[Path, bytes] = field(default_factory=dict)
     _kinds: dict[FunctionInfo, Mapping[ast.AST, Kind]] = field(default_factory=dict)
-    _parents: dict[FunctionInfo, Mapping[ast.AST, ast.AST]] = field(default_factory=dict)
+    _parents: dict[FunctionInfo, dict[ast.AST, ast.AST]] = field(default_factory=dict)
 
     api = torch_api
 
@@ -256,8 +256,12 @@ class Project:
         """Return the parent of every node of a function."""
         known = self._parents.get(function)
         if known is None:
-            known = {child: node for node in ast.walk(function.node) for child in ast.iter_child_nodes(node)}
-            self._parents[function] = known
+            self._parents[function] = known = {}
+            pending: list[ast.AST] = [function.node]
+            for node in pending:
+                below = children(node)
+                known.update(dict.fromkeys(below, node))
+                pending += below
         return known
 
     def attribute_uses(self, name: str) -> list[tuple[SourceFile, FunctionInfo | None, ast.Attribute]]:

@@ -109,6 +109,7 @@ def run_inherited(project: Project, interpreter: Interpreter, roots: Sequence[Fu
         forward = project.find_method(cls, "forward") if "forward" not in cls.methods else None
         if forward in compiled and project.is_checked(cls.file):
             interpreter.call_from_outside(forward, k.Instance(cls))
+    interpreter.settle()
 
 
 def run_scripts(project: Project, interpreter: Interpreter) -> None:

@@ -117,6 +117,9 @@ class Entry:
     name: str
     overloads: tuple[Overload, ...]
 
+    def __hash__(self) -> int:
+        return hash(self.name)
+
     @property
     def flags(self) -> frozenset[Flag]:
         """The flags that some way to call it has."""

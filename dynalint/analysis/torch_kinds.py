@@ -75,6 +75,9 @@ class Kind:
     fields: tuple[str, ...] = ()
     variadic: bool = False
 
+    def __hash__(self) -> int:
+        return hash((self.name, self.type, self.dtypes, self.rank0))
+
     @property
     def dtype(self) -> DTypeClass | Literal["same"] | None:
         """The dtype class of a tensor whatever its arguments, "same" if it is that of the input, None if unknown."""

@@ -561,6 +561,35 @@ def test_a_module_made_elsewhere_is_given_a_mask_by_keyword(tmp_path: Path) -> N
     assert [only_tensor(index_parts(event.index)[0]) for event in events] == [Tensor("bool")]
 
 
+def test_methods_outside_the_region_are_interpreted_for_what_they_store(tmp_path: Path) -> None:
+    analysis = analyzed(
+        tmp_path,
+        """
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.scale = None
+            def prepare(self, x):
+                self.scale, self.offset = torch.ones(3), 2
+            def describe(self):
+                return helper(self.scale, "scale")
+            def forward(self, x):
+                if self.offset > 1:
+                    x = x + 1
+                if self.scale > 1:
+                    return x
+                return -x
+        def helper(value, name):
+            return name
+        """,
+    )
+    assert [event.node.lineno - PRELUDE.count("\n") for event in in_region(analysis)] == [13]
+    assert analysis.project.interpreter is not None
+    run = {function.name for function in analysis.project.interpreter.contexts}
+    assert "prepare" in run
+    assert run.isdisjoint({"describe", "helper"})
+
+
 def test_state_reset_by_a_method_in_the_same_call_is_fresh(tmp_path: Path) -> None:
     code = """
     class Model(nn.Module):

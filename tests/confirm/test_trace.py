@@ -290,6 +290,28 @@ def test_processes_of_the_program_take_part(folder: Folder, method: str) -> None
     assert folder.evidence() == ["Clean", "Gate"]
 
 
+def test_data_loaders_are_no_obstacle_and_other_handlers_are(folder: Folder) -> None:
+    folder.write(
+        "load.py",
+        """
+        import signal
+
+        import torch
+        from model import Clean, Gate
+        from torch.utils.data import DataLoader
+
+        model = Clean()
+        for batch in DataLoader(torch.arange(8.0), batch_size=2, num_workers=2):
+            print(model(batch).sum())
+        signal.signal(signal.SIGCHLD, lambda number, frame: print("a process ended"))
+        Gate()(torch.ones(2, 8))
+        """,
+    )
+    traced = folder.both(sys.executable, "load.py")
+    assert folder.evidence() == ["Clean"]
+    assert "Gate not confirmed: the program handles SIGCHLD" in traced.said
+
+
 def test_test_suites_take_part_in_one_process_and_in_two(folder: Folder) -> None:
     folder.write(
         "test_model.py",

@@ -29,6 +29,7 @@ from .snapshot import Snapshot, take
 
 _REPORT_SECONDS = 0.2
 _MOST_FAILURES = 20
+_DATA_LOADERS = "torch.utils.data._utils.signal_handling"
 # The share of the memory of one target that its tensors may hold: a run keeps several copies of them.
 _SHARE = 4
 
@@ -231,8 +232,17 @@ def _check_process() -> None:
         raise DeclinedError("this system cannot fork a process")
     if torch.cuda.is_initialized():
         raise DeclinedError("the process uses CUDA, which a forked process cannot")
-    if callable(signal.getsignal(signal.SIGCHLD)):
+    if callable(_handler_of_ended_processes()):
         raise DeclinedError("the program handles SIGCHLD, and would hear of the copy of it")
+
+
+def _handler_of_ended_processes() -> Any:
+    """Return what the program does when a process ends; what torch's data loaders do then concerns only their own."""
+    handler: Any = signal.getsignal(signal.SIGCHLD)
+    while isinstance(handler, types.FunctionType) and handler.__module__ == _DATA_LOADERS:
+        cells = dict(zip(handler.__code__.co_freevars, handler.__closure__ or (), strict=False))
+        handler = cells["previous_handler"].cell_contents if "previous_handler" in cells else None
+    return handler
 
 
 def _file_of(cls: type) -> str:

@@ -314,9 +314,8 @@ class _Page:
             yield from _measured(words.counted(advice.before, remedy.tried.outcome))
             yield f"<p>{_prose(words.equality(remedy))} {_prose(remedy.note)}</p></article>"
         yield "</div>"
-        useless = words.without_effect(advice)
-        if useless:
-            yield f'<p class="soft">Tried without effect: {escape(", ".join(useless))}.</p>'
+        for sentence in words.others(advice):
+            yield f'<p class="soft">{escape(sentence)}</p>'
         if advice.cut_short:
             yield f'<p class="soft">{_prose(words.CUT_SHORT)}</p>'
 

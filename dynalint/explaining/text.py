@@ -183,8 +183,7 @@ class _Writer:
             yield from self._wrapped(words.equality(remedy), 5)
             if remedy.note:
                 yield from self._wrapped(remedy.note, 5)
-        useless = words.without_effect(advice)
-        if useless:
-            yield from self._wrapped(f"Tried without effect: {', '.join(useless)}.", 2)
+        for sentence in words.others(advice):
+            yield from self._wrapped(sentence, 2)
         if advice.cut_short:
             yield from self._wrapped(words.CUT_SHORT, 2)

@@ -133,10 +133,22 @@ def equality(remedy: Remedy) -> str:
     return f"Not equal to eager code: {remedy.difference}."
 
 
-def without_effect(advice: Advice) -> list[str]:
-    """Return the names of what was tried and helped neither by itself nor together with others."""
+def others(advice: Advice) -> list[str]:
+    """Return sentences about what was tried by itself and is not among the remedies."""
     used = {name for remedy in advice.remedies for name in remedy.tried.name.split(" and ")}
-    return [one.name for one in advice.tried if " and " not in one.name and one.name not in used]
+    rest = [one for one in advice.tried if " and " not in one.name and one.name not in used]
+    before = (advice.before.breaks, advice.before.recompiles)
+    helps = [one.name for one in rest if not one.outcome.error and _counts(one.outcome) < before]
+    useless = [one.name for one in rest if one.name not in helps]
+    return [
+        f"{title}: {', '.join(names)}."
+        for title, names in (("Helps too, no more than these", helps), ("Tried without effect", useless))
+        if names
+    ]
+
+
+def _counts(outcome: Outcome) -> tuple[int, int]:
+    return outcome.breaks, outcome.recompiles
 
 
 def no_help(advice: Advice) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dynalint.confirm.worker.graph_records import Size
+from dynalint.confirm.worker.graph_records import Outcome, Remedy, Size, Tried
 from dynalint.explaining import words
+from dynalint.explaining.model import Advice
 
 
 @pytest.mark.parametrize(
@@ -37,3 +38,19 @@ def test_seconds(value: float, text: str) -> None:
 )
 def test_size(size: Size, text: str) -> None:
     assert words.size(size) == text
+
+
+def test_what_helps_too_is_not_said_to_be_without_effect() -> None:
+    best = Tried("mark_dynamic", ("line",), Outcome(1, 2, 9, 0))
+    tried = (
+        best,
+        Tried("dynamic", ("line",), Outcome(1, 2, 9, 0)),
+        Tried("capture_scalar_outputs", ("line",), Outcome(1, 2, 9, 3)),
+        Tried("fullgraph", ("line",), Outcome(0, 0, 0, 0, "Unsupported: it breaks")),
+        Tried("dynamic and fullgraph", ("line",), Outcome(1, 2, 9, 3)),
+    )
+    advice = Advice(Outcome(1, 2, 9, 3), (Remedy("settings", best, equal=True),), tried, cut_short=False)
+    assert words.others(advice) == [
+        "Helps too, no more than these: dynamic.",
+        "Tried without effect: capture_scalar_outputs, fullgraph.",
+    ]

@@ -382,9 +382,12 @@ def widened(kind: Kind) -> Kind:
 
 
 def as_input(kind: Kind) -> Kind:
-    """Return what compiled code gets of a value that eager code made: tracing knows the elements of no tensor in it."""
+    """Return what compiled code gets of a value that eager code made: tracing knows the elements of no tensor in it.
+
+    Another caller may well pass other floats, or a batch more: of a tensor it is kept only whether it is a mask.
+    """
     if isinstance(kind, Tensor):
-        return replace(kind, foreseen=False) if kind.foreseen else kind
+        return replace(kind, foreseen=False, dtype="bool" if kind.dtype == "bool" else None, rank=None)
     if isinstance(kind, Union):
         return join_all([as_input(member) for member in kind.alternatives])
     if isinstance(kind, Sequence):

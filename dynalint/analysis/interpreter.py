@@ -93,9 +93,8 @@ class Interpreter:
                 if function not in self.contexts:
                     self.default_context(function)
             self.settle()
-        self._pass_masks()
 
-    def _pass_masks(self) -> None:
+    def pass_masks(self) -> None:
         """Give the modules that are called without being known the masks that they are given by keyword."""
         for function, contexts in list(self.contexts.items()):
             names = self._masks.get(function.module, set()) if function.name == "forward" else set()
@@ -107,7 +106,7 @@ class Interpreter:
                         context.params[name] = join(k.BOOL_TENSOR, k.NONE) if optional else k.BOOL_TENSOR
                         context.outdated = True
                         self.enqueue(context)
-        self.settle()
+        self.run(())
 
     def note_mask(self, module: ModuleInfo, keyword: str) -> None:
         """Take note that code of a module gives a mask, under this keyword, to something unknown."""

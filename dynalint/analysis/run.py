@@ -81,6 +81,7 @@ def _analyze(
     compiled = [function for function in compiled_by_calls(interpreter) if function not in roots]
     interpreter.run(compiled)
     roots += compiled
+    interpreter.pass_masks()
     contexts = mark_region(interpreter, roots)
     functions = list(dict.fromkeys(context.function for context in contexts))
     events = _in_order(project, [*_events(project, contexts, set(roots)), *compiler_uses(project, interpreter)])

@@ -75,11 +75,16 @@ def _hidden(events: Sequence[Event], refused: Collection[Event], parents: Parent
     for event in ordered:
         before = [(one, way) for one, way in ending if one.statement.lineno < event.statement.lineno]
         always = next((one for one, way in before if way <= ways[event]), None)
-        mostly = next((one for one, way in before if {arm for arm in way if not _is_given(arm)} <= ways[event]), None)
+        mostly = next((one for one, way in before if _without_given(way, ways[event]) <= ways[event]), None)
         first = always or mostly
         if first is not None:
             pairs.append((event, first, always is not None))
     return pairs
+
+
+def _without_given(way: Way, other: Way) -> Way:
+    """Return a way less the arms for given arguments, as far as `other` does not take their other side."""
+    return frozenset(arm for arm in way if not _is_given(arm) or (arm[0], "orelse") in other)
 
 
 def _is_given(arm: tuple[ast.AST, str]) -> bool:

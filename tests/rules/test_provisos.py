@@ -54,6 +54,25 @@ class Model(nn.Module):
     assert "do not come to line 10" in second.message
 
 
+def test_the_two_arms_of_a_test_for_an_argument_hide_nothing_from_each_other() -> None:
+    code = """\
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gru = nn.GRU(8, 8)
+
+    def forward(self, x, state=None):
+        if state is not None:
+            return self.gru(x, state)
+        else:
+            return self.gru(x)
+"""
+    assert [one.category for one in dynalint.check_source("m.py", code)] == ["graph-break", "graph-break"]
+
+
 def test_a_call_of_one_of_several_layers_is_advice() -> None:
     code = """\
 from torch import nn

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dynalint.analysis.source import SourceFile, parse_source
+from dynalint.analysis.source import parse_source
 from dynalint.config import Configuration
 from dynalint.discover import Discovered, discover, is_excluded
 from dynalint.findings import Finding
@@ -38,7 +38,7 @@ class Checked:
     def lines(self) -> dict[str, tuple[str, ...]]:
         """Return the lines of every file with findings, by the path that findings have."""
         files = {one.finding.path: one.file for one in self.linted}
-        return {path: lines_of(file) for path, file in files.items()}
+        return {path: file.lines for path, file in files.items()}
 
 
 def absolute(path: Path, directory: Path) -> Path:
@@ -116,8 +116,3 @@ def fix(
             return fix_findings(checked.linted, checked.linter, options, run), ()
     except WorkerError as fault:
         return fix_findings(checked.linted, checked.linter, options), (str(fault),)
-
-
-def lines_of(file: SourceFile) -> tuple[str, ...]:
-    """Return the lines of a file without their endings."""
-    return tuple(file.line(number) for number in range(1, len(file.line_starts) + 1))

@@ -55,7 +55,9 @@ class _Builder:
     ) -> None:
         """File a block. `weak` bindings (of `except` and `else`) do not replace what stands already."""
         for statement in body:
-            self.statement(statement, prefix, owner, parent, weak)
+            # Of what a function does, only what may hold another definition matters here.
+            if parent is None or hasattr(statement, "body"):
+                self.statement(statement, prefix, owner, parent, weak)
 
     def statement(
         self, node: ast.stmt, prefix: str, owner: ClassInfo | None, parent: FunctionInfo | None, weak: bool

@@ -37,7 +37,7 @@ _DEEPEST_CALL = 40
 _BUILTINS = frozenset(dir(builtins))
 # `NAME["key"] = value`, indented, as functions have it.
 _ITEM_STORE = re.compile(r"^[ \t]+(\w+)\[[^\]\n]+\]\s*(?:[-+*/%|&]|//)?=(?!=)", re.MULTILINE)
-_GLOBAL = re.compile(r"global[\s\\]+\w+\s*(?:$|[,;#\\])", re.MULTILINE)
+_GLOBAL = re.compile(r"^[ \t]+global[ \t]+([\w, \t]+)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,10 +378,8 @@ class Interpreter:
         """Names that some function of the module rebinds by `global`, or sets the items of."""
         known = self._written_globals.get(module)
         if known is None:
-            names: set[str] = set()
             text = module.file.text
-            if _GLOBAL.search(text):
-                names = {name for node in ast.walk(module.tree) if isinstance(node, ast.Global) for name in node.names}
+            names = {name.strip() for listed in _GLOBAL.findall(text) for name in listed.split(",")}
             kept = [one for one, value in module.bindings.items() if isinstance(value, list) and f"{one}[" in text]
             if kept:
                 names.update(name for name in _ITEM_STORE.findall(text) if name in kept)
@@ -504,6 +502,8 @@ def _either_caller(old: Kind, new: Kind) -> Kind:
         return new if old in (k.NONE, NOTHING) else old
     if isinstance(old, Unknown):
         return old if new == k.NONE else new
+    if old is new:
+        return old
     joined = join(old, new)
     one, other, either = k.only_tensor(old), k.only_tensor(new), k.only_tensor(joined)
     if one is not None and other is not None and either is not None and None in (one.dtype, other.dtype):

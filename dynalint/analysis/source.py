@@ -13,8 +13,7 @@ from pathlib import Path
 
 # What Python's own tokenizer takes for the end of a line; `str.splitlines` knows more (form feed, U+2028) and would
 # count lines that no traceback counts.
-_NEWLINES = ("\r\n", "\n", "\r")
-_NEWLINE = re.compile("|".join(_NEWLINES))
+_NEWLINE = re.compile(r"\r\n|\n|\r")
 _LONGEST_QUOTE = 60
 
 
@@ -50,6 +49,11 @@ class SourceFile:
         return [0, *(match.end() for match in _NEWLINE.finditer(self.text))]
 
     @cached_property
+    def lines(self) -> tuple[str, ...]:
+        """The lines without their endings; the last is empty where the text ends in one."""
+        return tuple(_NEWLINE.split(self.text))
+
+    @cached_property
     def newline(self) -> str:
         """The line ending that the file uses first; a line feed where it has none."""
         for position, character in enumerate(self.text):
@@ -61,15 +65,7 @@ class SourceFile:
 
     def line(self, number: int) -> str:
         """Return line `number` (1-based) without its ending; the empty string past the end."""
-        starts = self.line_starts
-        if not 1 <= number <= len(starts):
-            return ""
-        end = starts[number] if number < len(starts) else len(self.text)
-        content = self.text[starts[number - 1] : end]
-        for newline in _NEWLINES:
-            if content.endswith(newline):
-                return content[: -len(newline)]
-        return content
+        return self.lines[number - 1] if 1 <= number <= len(self.lines) else ""
 
     def offset(self, line: int, byte_column: int) -> int:
         """Return the offset of a position of a tree node: 1-based `line`, 0-based column in UTF-8 bytes."""

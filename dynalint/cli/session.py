@@ -15,7 +15,7 @@ from dynalint.cli.activity import Activity
 from dynalint.cli.console import ColorChoice, fail, note, style_for, write
 from dynalint.cli.options import STDIN, read_configuration
 from dynalint.config import Settings
-from dynalint.engine import lines_of, open_workspace, text_workspace
+from dynalint.engine import open_workspace, text_workspace
 from dynalint.errors import DynalintError, UsageError
 from dynalint.findings import Finding
 from dynalint.lint import Workspace
@@ -146,7 +146,7 @@ class Run:
 
     def lines_now(self, findings: Iterable[Finding]) -> dict[str, tuple[str, ...]]:
         """Return the lines of the files of findings as they stand on the disk by now."""
-        return {path: lines_of(read_source(self.directory / path)) for path in {finding.path for finding in findings}}
+        return {path: read_source(self.directory / path).lines for path in {finding.path for finding in findings}}
 
     def exit_code(self, findings: Sequence[Finding]) -> int:
         """Return the exit code for a run that leaves `findings`."""

@@ -465,7 +465,8 @@ class Interpreter:
             frame.record = {}
             self._run_body(frame)
             for node, kind in frame.record.items():
-                recorded[node] = _either_caller(recorded.get(node, NOTHING), kind)
+                known = recorded.get(node)
+                recorded[node] = kind if known is None else _either_caller(known, kind)
         self._queue.clear()
         return recorded
 
@@ -485,8 +486,14 @@ def _agree(one: Environment, other: Environment) -> bool:
 def _differs(one: Kind, other: Kind) -> bool:
     if one is other or isinstance(one, Unknown) or isinstance(other, Unknown):
         return False
-    pairs = ((one, k.without(other, "none")), (other, k.without(one, "none")))
-    return any(k.only_tensor(a) is not None and b is not NOTHING and k.is_number(b) for a, b in pairs)
+    return _is_tensor_and_number(one, other) or _is_tensor_and_number(other, one)
+
+
+def _is_tensor_and_number(one: Kind, other: Kind) -> bool:
+    if k.only_tensor(one) is None:
+        return False
+    number = k.without(other, "none")
+    return number is not NOTHING and k.is_number(number)
 
 
 def _closed_over(frame: Frame, name: str, kind: Kind) -> Kind:
@@ -505,6 +512,8 @@ def _either_caller(old: Kind, new: Kind) -> Kind:
     if old is new:
         return old
     joined = join(old, new)
+    if not isinstance(joined, k.Tensor | k.Union):
+        return joined
     one, other, either = k.only_tensor(old), k.only_tensor(new), k.only_tensor(joined)
     if one is not None and other is not None and either is not None and None in (one.dtype, other.dtype):
         tensor = replace(either, dtype=one.dtype or other.dtype)

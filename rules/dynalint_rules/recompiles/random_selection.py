@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 
 from dynalint.analysis import kinds as k
@@ -19,6 +20,8 @@ _DRAWING = frozenset(
     [f"torch.{name}" for name in "rand randn randint bernoulli normal rand_like randn_like randint_like".split()]
     + [f"Tensor.{name}" for name in "bernoulli bernoulli_ uniform_ normal_ random_ exponential_".split()]
 )
+# A function that spells none of them draws nothing, and need not be searched any further.
+_DRAWN = re.compile("|".join(sorted({re.escape(name.rpartition(".")[2]) for name in _DRAWING})))
 # What takes part in choosing a number of elements that is the same each time.
 _COUNTED = frozenset({"topk", "kthvalue", "sort", "argsort", "quantile", "median", "randperm"})
 
@@ -88,6 +91,9 @@ class RandomSelection(Rule):
         """Flag reads by a mask that the function draws."""
         assert isinstance(event, Subscript)
         if not reads_by_mask(event) or event.position.loop or event.position.try_ or captures_shapes(project):
+            return
+        node = event.function.node
+        if not any(map(_DRAWN.search, event.function.file.lines[node.lineno - 1 : node.end_lineno])):
             return
         try:
             calls = set(_calls(Scope.of(event, project), event.node.slice, set()))

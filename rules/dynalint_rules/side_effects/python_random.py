@@ -226,7 +226,7 @@ class PythonRandom(Rule):
             declined="no traced function",
         ),
         Example(
-            name="size",
+            name="padding",
             code=forward(
                 """
                 count = random.randint(1, 3)
@@ -237,7 +237,7 @@ class PythonRandom(Rule):
             ),
         ),
         Example(
-            name="size-in-a-tuple",
+            name="size-of-a-filled-tensor",
             code=forward(
                 "return self.fc(x).sum() + torch.full((random.randint(1, 3), 8), 1.0)  # DYN407", head="import random"
             ),

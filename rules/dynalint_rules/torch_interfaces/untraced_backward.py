@@ -70,7 +70,7 @@ class UntracedBackward(Rule):
     code = "DYN619"
     name = "untraced-backward"
     summary = "a `backward` that raises while it is traced ends the graph where its function is applied"
-    gb = ("GB0088",)
+    gb = ("GB0088", "GB0077")
     events = (Raising, Read)
     calls = frozenset({_SAVED})
 

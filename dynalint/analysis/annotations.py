@@ -59,7 +59,7 @@ def annotation_kind(interpreter: Interpreter, node: ast.expr, module: ModuleInfo
     if isinstance(node, ast.Subscript):
         return _subscript(interpreter, node, module)
     if isinstance(node, ast.Name | ast.Attribute):
-        return _named(interpreter, interpreter.in_scope(node, module, None))
+        return _named(interpreter, interpreter.scopes.in_scope(node, module, None))
     return UNKNOWN
 
 
@@ -100,7 +100,7 @@ def _worth_following(interpreter: Interpreter, target: k.Class) -> bool:
 
 
 def _subscript(interpreter: Interpreter, node: ast.Subscript, module: ModuleInfo) -> Kind:
-    target = interpreter.in_scope(node.value, module, None)
+    target = interpreter.scopes.in_scope(node.value, module, None)
     name = target.name if isinstance(target, k.External) else ""
     arguments = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
     last = name.rpartition(".")[2]

@@ -397,7 +397,7 @@ def _instantiate(frame: Frame, callee: k.Class, args: list[Kind], keywords: dict
         left_out = {} if starred else {name: value for name, value in callee.cls.body.items() if name not in given}
         for name in _fields(callee):
             if name in left_out:
-                given[name] = frame.interpreter.in_scope(left_out[name], callee.cls.module, callee.cls.parent)
+                given[name] = frame.interpreter.scopes.in_scope(left_out[name], callee.cls.module, callee.cls.parent)
         for name, kind in given.items():
             frame.interpreter.store_attribute(callee.cls, name, kind, frame)
     return instance

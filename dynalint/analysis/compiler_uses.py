@@ -83,7 +83,7 @@ def dotted_name(interpreter: Interpreter, function: FunctionInfo, node: ast.expr
         if node.id in scope.locals:
             return _imported_locally(scope, node.id)
         scope = scope.parent
-    kind = interpreter.global_kind(function.module, node.id)
+    kind = interpreter.scopes.global_kind(function.module, node.id)
     return kind.name if isinstance(kind, k.External) else None
 
 

@@ -31,8 +31,8 @@ def _name(frame: Frame, node: ast.Name) -> Kind:
     kind = frame.env.get(node.id)
     if kind is not None:
         return kind
-    kind = frame.interpreter.lookup(frame, node.id)
-    if node.id in frame.interpreter.written_globals(frame.module):
+    kind = frame.interpreter.scopes.lookup(frame, node.id)
+    if node.id in frame.interpreter.scopes.written_globals(frame.module):
         frame.emit(GlobalRead, node, name=node.id, kind=kind)
     return kind
 
@@ -237,7 +237,7 @@ def _starred(frame: Frame, node: ast.Starred) -> Kind:
 @evaluates(ast.Lambda)
 def _lambda(frame: Frame, node: ast.Lambda) -> Kind:
     function = frame.interpreter.function_of(node, frame.module, frame.function)
-    frame.interpreter.capture(function, frame.env)
+    frame.interpreter.scopes.capture(function, frame.env)
     return k.Function(function)
 
 

@@ -121,7 +121,7 @@ def keeping_out(frame: Frame, function: FunctionInfo) -> str | None:
     for decorator in decorators:
         target = decorator.func if isinstance(decorator, ast.Call) else decorator
         if isinstance(target, ast.Name | ast.Attribute):
-            kind = frame.interpreter.in_scope(target, function.module, None)
+            kind = frame.interpreter.scopes.in_scope(target, function.module, None)
             if isinstance(kind, k.External) and kind.name in _DISABLING:
                 return kind.name
     return None
@@ -179,7 +179,7 @@ def _omitted(frame: Frame, function: FunctionInfo, name: str, declared: Kind | N
     default = parameter_default(function, name)
     if starred or default is None:
         return declared if declared is not None else k.Unknown(name)
-    return frame.interpreter.in_scope(default, function.module, function.parent)
+    return frame.interpreter.scopes.in_scope(default, function.module, function.parent)
 
 
 def _kept(kind: Kind) -> Kind:

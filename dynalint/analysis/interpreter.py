@@ -10,8 +10,6 @@ POPL 1977).
 from __future__ import annotations
 
 import ast
-import builtins
-import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
@@ -19,11 +17,11 @@ from pathlib import Path
 
 from dynalint.analysis import calls, expressions, subscripts  # noqa: F401 - they register what they evaluate
 from dynalint.analysis import kinds as k
-from dynalint.analysis.dispatch import evaluate
 from dynalint.analysis.frame import Context, Environment, Frame
-from dynalint.analysis.index import ClassInfo, FunctionInfo, Import, ModuleInfo
-from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, Unknown, join, widened
+from dynalint.analysis.index import ClassInfo, FunctionInfo, ModuleInfo
+from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, Unknown, join
 from dynalint.analysis.project import Project
+from dynalint.analysis.scopes import Scopes
 from dynalint.analysis.signatures import bind_defaults, has_decorator, is_small, parameter_default
 from dynalint.analysis.statements import run_block
 
@@ -33,11 +31,6 @@ _MOST_CONTEXTS = 6
 _MOST_RUNS = 5
 # How many calls are followed into each other before the rest is put off.
 _DEEPEST_CALL = 40
-
-_BUILTINS = frozenset(dir(builtins))
-# `NAME["key"] = value`, indented, as functions have it.
-_ITEM_STORE = re.compile(r"^[ \t]+(\w+)\[[^\]\n]+\]\s*(?:[-+*/%|&]|//)?=(?!=)", re.MULTILINE)
-_GLOBAL = re.compile(r"^[ \t]+global[ \t]+([\w, \t]+)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +62,7 @@ class Interpreter:
         self._readers: dict[tuple[ClassInfo, str], dict[Context, None]] = {}
         self.annotations: dict[ast.expr, Kind] = {}
         self._reader_lists: dict[tuple[ClassInfo, str], list[dict[Context, None]]] = {}
-        self._globals: dict[tuple[ModuleInfo, str], Kind] = {}
-        self._written_globals: dict[ModuleInfo, frozenset[str]] = {}
-        self._closures: dict[FunctionInfo, Environment] = {}
+        self.scopes = Scopes(self)
         self._functions: dict[ast.AST, FunctionInfo] = {}
         self._classes: dict[ast.AST, ClassInfo] = {}
         self._indexed: set[ModuleInfo] = set()
@@ -237,7 +228,7 @@ class Interpreter:
             frame.exits.append(frame.env)
             if not isinstance(frame.function.node, ast.Lambda):
                 frame.returns = join(frame.returns, k.NONE)
-        self._closures[frame.function] = frame.env
+        self.scopes.capture(frame.function, frame.env)
 
     def _frame(self, context: Context) -> Frame:
         function = context.function
@@ -299,102 +290,6 @@ class Interpreter:
             self._indexed.add(module)
             self._functions.update((function.node, function) for function in module.functions)
             self._classes.update((cls.node, cls) for cls in module.classes)
-
-    def capture(self, function: FunctionInfo, env: Environment) -> None:
-        """Remember the variables around a nested function."""
-        self._closures[function] = env
-
-    def lookup(self, frame: Frame, name: str) -> Kind:
-        """Return the kind of a name that is not local to the frame: of an outer function, the module, or a builtin."""
-        function = frame.function
-        while function is not None:
-            captured = self._closures.get(function)
-            if captured is not None and name in captured:
-                return _closed_over(frame, name, captured[name])
-            function = function.parent
-            if function is not None and name in self._closures.get(function, ()):
-                return _closed_over(frame, name, self._closures[function][name])
-            if function is not None and name in function.locals:
-                return UNKNOWN
-        return self.global_kind(frame.module, name)
-
-    def global_kind(self, module: ModuleInfo, name: str) -> Kind:
-        """Return the kind of a name at the top level of a module, or of a builtin; `UNKNOWN` for any other."""
-        key = (module, name)
-        known = self._globals.get(key)
-        if known is None:
-            self._globals[key] = UNKNOWN  # for bindings that go in a circle
-            known = self._globals[key] = self._global_kind(module, name)
-        return known
-
-    def _global_kind(self, module: ModuleInfo, name: str) -> Kind:
-        binding = module.bindings.get(name)
-        if isinstance(binding, ClassInfo):
-            return k.Class(binding)
-        if isinstance(binding, FunctionInfo):
-            return k.Function(binding)
-        if isinstance(binding, Import):
-            return self.imported(binding)
-        if binding is not None:
-            kind = k.join_all([self.in_scope(value, module, None) for value in binding])
-            kind = _changing(kind) if len(binding) > 1 or name in self.written_globals(module) else kind
-            return k.with_home(kind, k.Home("global", name))
-        # A name often begins with that of its module: asking such modules first saves reading all the others.
-        likely = [star for star in module.stars if name.lower().startswith(star.rpartition(".")[2])]
-        for star in dict.fromkeys([*likely, *module.stars]):
-            kind = self._starred(star, name)
-            if kind != UNKNOWN:
-                return kind
-        return k.External(f"builtins.{name}") if name in _BUILTINS else UNKNOWN
-
-    def _starred(self, star: str, name: str) -> Kind:
-        """What `from star import *` binds `name` to; `UNKNOWN` if nothing."""
-        if self.project.locate(star) is not None:
-            source = self.project.find_module(star) if self.project.may_bind(star, name) else None
-            return UNKNOWN if source is None else self.global_kind(source, name)
-        api = self.project.api
-        dotted = f"{star}.{name}"
-        known = api.function(dotted) or api.torch_class(dotted) or api.constant(dotted)
-        return k.External(dotted) if known else UNKNOWN
-
-    def imported(self, target: Import) -> Kind:
-        """Return the kind of what an import binds."""
-        if target.attribute is None:
-            module = self.project.find_module(target.module)
-            if module is not None:
-                return k.Module(module)
-            return k.External(target.module)
-        source = self.project.find_module(target.module)
-        if source is not None and target.attribute in source.bindings:
-            return self.global_kind(source, target.attribute)
-        submodule = self.project.find_module(f"{target.module}.{target.attribute}")
-        if submodule is not None:
-            return k.Module(submodule)
-        if source is not None:
-            return self.global_kind(source, target.attribute) if source.stars else UNKNOWN
-        return k.External(f"{target.module}.{target.attribute}")
-
-    def written_globals(self, module: ModuleInfo) -> frozenset[str]:
-        """Names that some function of the module rebinds by `global`, or sets the items of."""
-        known = self._written_globals.get(module)
-        if known is None:
-            text = module.file.text
-            names = {name.strip() for listed in _GLOBAL.findall(text) for name in listed.split(",")}
-            kept = [one for one, value in module.bindings.items() if isinstance(value, list) and f"{one}[" in text]
-            if kept:
-                names.update(name for name in _ITEM_STORE.findall(text) if name in kept)
-            known = self._written_globals[module] = frozenset(names)
-        return known
-
-    def in_scope(self, node: ast.expr, module: ModuleInfo, parent: FunctionInfo | None) -> Kind:
-        """Return the kind of an expression at the top level of a module or in a function's scope."""
-        if isinstance(node, ast.Constant):
-            return k.constant(node.value)
-        frame = Frame(self, module, parent)
-        frame.env = dict(self._closures.get(parent, {})) if parent else {}
-        kind = evaluate(frame, node)
-        # A tensor that was there before the call is an input: tracing does not look into it, whatever it was made of.
-        return replace(kind, foreseen=False) if isinstance(kind, k.Tensor) and not kind.array else kind
 
     # Attributes of classes.
 
@@ -471,13 +366,6 @@ class Interpreter:
         return recorded
 
 
-def _changing(kind: Kind) -> Kind:
-    """What is known of a global that other values are put into."""
-    if isinstance(kind, k.Dictionary):
-        return replace(kind, items=tuple((key, widened(item)) for key, item in kind.items), value=widened(kind.value))
-    return widened(kind)
-
-
 def _agree(one: Environment, other: Environment) -> bool:
     """Whether no parameter is a tensor for one caller and a number for the other: what is done with it differs then."""
     return not any(_differs(kind, one.get(name, NOTHING)) for name, kind in other.items())
@@ -494,13 +382,6 @@ def _is_tensor_and_number(one: Kind, other: Kind) -> bool:
         return False
     number = k.without(other, "none")
     return number is not NOTHING and k.is_number(number)
-
-
-def _closed_over(frame: Frame, name: str, kind: Kind) -> Kind:
-    """A variable of an enclosing function, as a function inside sees it, which may change it from call to call."""
-    kind = widened(kind) if name in frame.globals else kind
-    is_local = isinstance(kind, k.Sequence | k.Dictionary) and kind.home is None
-    return k.with_home(kind, k.Home("closure", name)) if is_local and k.is_mutable(kind) else kind
 
 
 def _either_caller(old: Kind, new: Kind) -> Kind:

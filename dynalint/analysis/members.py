@@ -101,7 +101,7 @@ def _as_declared(frame: Frame, owner: k.Instance, name: str, kind: Kind) -> Kind
 
 def _field(frame: Frame, cls: ClassInfo, name: str) -> Kind:
     """What an instance has of a name that the class body assigns: an annotated one is a default that others replace."""
-    value = frame.interpreter.in_scope(cls.body[name], cls.module, cls.parent)
+    value = frame.interpreter.scopes.in_scope(cls.body[name], cls.module, cls.parent)
     annotation = cls.annotated.get(name)
     if annotation is None:
         return value
@@ -178,9 +178,9 @@ _CONSTANTS: dict[str, Kind] = {
 def _of_module(frame: Frame, owner: k.Module, name: str) -> Kind:
     module, interpreter = owner.module, frame.interpreter
     if name in module.bindings:
-        return interpreter.global_kind(module, name)
+        return interpreter.scopes.global_kind(module, name)
     submodule = interpreter.project.find_module(f"{module.name}.{name}") if module.package else None
-    return interpreter.global_kind(module, name) if submodule is None else k.Module(submodule)
+    return interpreter.scopes.global_kind(module, name) if submodule is None else k.Module(submodule)
 
 
 def _of_class(frame: Frame, owner: k.Class, name: str) -> Kind:
@@ -192,7 +192,7 @@ def _of_class(frame: Frame, owner: k.Class, name: str) -> Kind:
         if name in cls.body:
             if any(base.startswith("enum.") for base in project.lineage(owner.cls)[1]):
                 return k.Instance(owner.cls)
-            value = interpreter.in_scope(cls.body[name], cls.module, cls.parent)
+            value = interpreter.scopes.in_scope(cls.body[name], cls.module, cls.parent)
             return k.with_home(value, k.Home("class", name)) if k.is_mutable(value) else value
         if name in cls.classes:
             return k.Class(cls.classes[name])

@@ -198,7 +198,7 @@ class Project:
     def bases(self, cls: ClassInfo) -> list[Kind]:
         """Return the kinds of the bases of a class."""
         assert self.interpreter is not None
-        return [self.interpreter.in_scope(base, cls.module, cls.parent) for base in cls.node.bases]
+        return [self.interpreter.scopes.in_scope(base, cls.module, cls.parent) for base in cls.node.bases]
 
     def mro(self, cls: ClassInfo) -> list[ClassInfo]:
         """Return the project classes that `cls` inherits from, itself first."""

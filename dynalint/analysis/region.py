@@ -60,11 +60,11 @@ def _is_compiled(interpreter: Interpreter, function: FunctionInfo) -> bool:
         target = decorator.func if isinstance(decorator, ast.Call) else decorator
         if not isinstance(target, ast.Name | ast.Attribute):
             continue
-        kind = interpreter.in_scope(target, function.module, None)
+        kind = interpreter.scopes.in_scope(target, function.module, None)
         if isinstance(kind, k.External) and kind.name in _COMPILERS:
             return True
         if isinstance(kind, k.External) and kind.name == "functools.partial" and isinstance(decorator, ast.Call):
-            first = interpreter.in_scope(decorator.args[0], function.module, None) if decorator.args else None
+            first = interpreter.scopes.in_scope(decorator.args[0], function.module, None) if decorator.args else None
             if isinstance(first, k.External) and first.name in _COMPILERS:
                 return True
     return False

@@ -72,7 +72,7 @@ def parameter_kind(interpreter: Interpreter, function: FunctionInfo, argument: a
             return k.with_home(kind, k.Home("argument", argument.arg))
     if default is None:
         return Unknown(argument.arg)
-    kind = interpreter.in_scope(default, function.module, function.parent)
+    kind = interpreter.scopes.in_scope(default, function.module, function.parent)
     if isinstance(kind, k.Sequence | k.Dictionary):
         return k.with_home(kind, k.Home("default", argument.arg))
     if isinstance(kind, k.Value):

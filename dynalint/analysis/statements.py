@@ -286,7 +286,7 @@ def _cannot_fail(frame: Frame, body: list[ast.stmt]) -> bool:
 def _function(frame: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     function = frame.interpreter.function_of(node, frame.module, frame.function)
     frame.env[node.name] = k.Function(function)
-    frame.interpreter.capture(function, frame.env)
+    frame.interpreter.scopes.capture(function, frame.env)
     return True
 
 
@@ -300,7 +300,7 @@ def _class(frame: Frame, node: ast.ClassDef) -> bool:
 def _import(frame: Frame, node: ast.Import | ast.ImportFrom) -> bool:
     frame.emit(Importing, node)
     for name, target in bind_imports(frame.module, node):
-        frame.env[name] = frame.interpreter.imported(target)
+        frame.env[name] = frame.interpreter.scopes.imported(target)
     return True
 
 

@@ -85,7 +85,7 @@ def _homeless(kind: Kind) -> Kind:
 
 
 def _change_global(frame: Frame, target: ast.Name, kind: Kind, value: ast.expr | None) -> None:
-    old = frame.env.get(target.id, frame.interpreter.lookup(frame, target.id))
+    old = frame.env.get(target.id, frame.interpreter.scopes.lookup(frame, target.id))
     home = Home("global" if frame.globals[target.id] == "global" else "closure", target.id)
     reads_old = value is not None and _reads(value, target)
     _emit_state(frame, home, old, kind, augmented=False, reads_old=reads_old, fresh=target.id in frame.env)
@@ -147,7 +147,7 @@ def _write_attribute(frame: Frame, target: ast.Attribute, kind: Kind, *, augment
     note_attribute(frame, Write, target, owner, value=kind)
     if isinstance(owner, k.Class):
         old = (
-            frame.interpreter.in_scope(owner.cls.body[target.attr], owner.cls.module, None)
+            frame.interpreter.scopes.in_scope(owner.cls.body[target.attr], owner.cls.module, None)
             if target.attr in owner.cls.body
             else UNKNOWN
         )
@@ -187,7 +187,7 @@ def _attribute_name(frame: Frame, owner: Kind, attribute: str) -> str | None:
         method = frame.interpreter.project.find_method(owner.cls, attribute)
         if method is not None and has_decorator(method, "cached_property"):
             for decorator in getattr(method.node, "decorator_list", ()):
-                kind = frame.interpreter.in_scope(decorator, method.module, None)
+                kind = frame.interpreter.scopes.in_scope(decorator, method.module, None)
                 return kind.name if isinstance(kind, k.External) else None
     return None
 

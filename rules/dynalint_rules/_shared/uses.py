@@ -111,7 +111,7 @@ class Attribute:
         module = next((one for one in self.project.modules.values() if one.file is use.file), None)
         if module is None or self.project.interpreter is None:
             return UNKNOWN
-        return self.project.interpreter.in_scope(use.node.value, module, None)
+        return self.project.interpreter.scopes.in_scope(use.node.value, module, None)
 
     def _holds(self, kind: Kind, family: list[ClassInfo]) -> bool:
         """Whether a value of this kind may be an instance, or a class, of the family."""

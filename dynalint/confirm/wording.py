@@ -125,6 +125,7 @@ def _place(failure: Failure) -> str:
 
 
 def _first_line(text: str) -> str:
+    text = text.encode("utf-8", "backslashreplace").decode()
     line = next((line.strip() for line in text.splitlines() if line.strip()), "").rstrip(".")
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."
 

@@ -31,7 +31,7 @@ def failure(error: BaseException, call: int) -> Failure:
     limit = is_limit(type(error).__name__ + str(error)) or (isinstance(cause, BREAKS) and is_limit(str(cause)))
     stack = getattr(error, "real_stack", None)
     frames = frames_of(stack or traceback.extract_tb(error.__traceback__))
-    message = (str(getattr(error, "msg", "")) or str(error)).encode("utf-8", "backslashreplace").decode()
+    message = str(getattr(error, "msg", "")) or str(error)
     if not isinstance(error, BREAKS):
         return Failure(type(error).__name__, message, call, frames, recompile_limit=limit)
     primary, *others = parts_of(error, message)

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 _BUILTINS = frozenset(dir(builtins))
 # `NAME["key"] = value`, indented, as functions have it.
 _ITEM_STORE = re.compile(r"^[ \t]+(\w+)\[[^\]\n]+\]\s*(?:[-+*/%|&]|//)?=(?!=)", re.MULTILINE)
-_GLOBAL = re.compile(r"^[ \t]+global[ \t]+([\w, \t]+)", re.MULTILINE)
+# The names of a `global` statement wherever it stands; one in a docstring only makes a name less certain.
+_GLOBAL = re.compile(r"\bglobal[ \t\\\n]+(\w+(?:[ \t\\\n]*,[ \t\\\n]*\w+)*)")
+_NAME = re.compile(r"\w+")
 
 
 class Scopes:
@@ -113,7 +115,7 @@ class Scopes:
         known = self._written.get(module)
         if known is None:
             text = module.file.text
-            names = {name.strip() for listed in _GLOBAL.findall(text) for name in listed.split(",")}
+            names = {name for listed in _GLOBAL.findall(text) for name in _NAME.findall(listed)}
             kept = [one for one, value in module.bindings.items() if isinstance(value, list) and f"{one}[" in text]
             if kept:
                 names.update(name for name in _ITEM_STORE.findall(text) if name in kept)

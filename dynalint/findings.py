@@ -90,11 +90,22 @@ STATIC = Evidence()
 
 
 @dataclass(frozen=True, slots=True)
+class Step:
+    """A line of a function on the way from a compiled root to a finding: the call further on, else its head."""
+
+    function: str
+    path: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """One line that keeps a model from compiling, in the terms of the contract.
 
     Lines and columns are 1-based, columns count characters, the end is exclusive; `path` is relative to the working
-    directory with "/" on every system. `region` is the chain of calls from a compiled root to `function`.
+    directory with "/" on every system. `region` is the chain of calls from a compiled root to `function`, `steps` a
+    place in each of its functions, where that is known. In a notebook, lines are those of the cell with the 1-based
+    number `cell`. `fingerprint` stays the same when lines move.
     """
 
     path: str
@@ -111,9 +122,17 @@ class Finding:
     url: str = ""
     function: str = ""
     region: tuple[str, ...] = ()
+    steps: tuple[Step, ...] = ()
     gb: tuple[str, ...] = ()
     evidence: Evidence = field(default=STATIC)
     fix: Fix | None = None
+    cell: int | None = None
+    fingerprint: str = ""
+
+    @property
+    def place(self) -> str:
+        """The path, and the cell of a notebook."""
+        return self.path if self.cell is None else f"{self.path}:cell {self.cell}"
 
     @property
     def sort_key(self) -> tuple[str, int, int, str, int, int, str]:
@@ -145,4 +164,6 @@ class Finding:
             "gb": list(self.gb),
             "evidence": self.evidence.to_json(),
             "fix": None if self.fix is None else self.fix.to_json(),
+            "fingerprint": self.fingerprint,
+            **({} if self.cell is None else {"cell": self.cell}),
         }

@@ -10,11 +10,12 @@ from pathlib import Path
 
 from dynalint.analysis import Analysis, AnalysisOptions, analyze
 from dynalint.analysis.events import Call, Event, Read, Write
+from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.run import with_deep_stack
 from dynalint.analysis.source import SourceFile
 from dynalint.catalogue import catalogue
 from dynalint.config import OPTIONS, Configuration, Settings, show_path
-from dynalint.findings import Category, Finding, Fix
+from dynalint.findings import Category, Finding, Fix, Step
 from dynalint.fix import EditError, Linted, to_edits
 from dynalint.provisos import provisos
 from dynalint.releases import holds
@@ -207,7 +208,7 @@ class _Pass:
             yield from _syntax_error(file, shown, enabled)
             return
         suppressions = self._suppressions[file.path] = read_suppressions(file, found=bool(flags))
-        found = {finding.sort_key: (finding, flag) for flag in flags for finding in [_finding(flag, shown)]}
+        found = {finding.sort_key: (finding, flag) for flag in flags for finding in [self._finding(flag, shown)]}
         used: set[tuple[Suppression, str]] = set()
         selected = [finding for finding, _ in found.values() if finding.code in enabled]
         kept = {finding.sort_key: finding for finding in suppressions.apply(selected, used)}
@@ -223,6 +224,28 @@ class _Pass:
             rewrites = {finding.sort_key: rewrite for finding, rewrite in dead}
             for finding in suppressions.apply([finding for finding, _ in dead], used):
                 yield self._offering(finding, file, rewrites[finding.sort_key])
+
+    def _finding(self, flag: Flag, shown: str) -> Finding:
+        rule, event, violation = flag.rule, flag.event, flag.violation
+        start, end = _range(event.function.file, violation.node)
+        return Finding(
+            shown,
+            *event.function.file.position(start),
+            *event.function.file.position(end),
+            code=rule.code,
+            name=rule.name,
+            category="advice" if flag.proviso else flag.category,
+            severity="info" if flag.proviso else violation.severity or rule.severity,
+            message=f"{violation.message}; {flag.proviso}" if flag.proviso else violation.message,
+            help=violation.help,
+            function=event.function.qualname,
+            region=event.function.chain,
+            steps=tuple(self._step(function) for function in event.function.callers),
+            gb=violation.gb or rule.gb,
+        )
+
+    def _step(self, function: FunctionInfo) -> Step:
+        return Step(function.qualname, self._workspace.shown(function.file.path), function.node.lineno)
 
     def _offering(self, finding: Finding, file: SourceFile, answer: Rewrite | Declined | None) -> Linted:
         """Return a finding with its URL and the fix that a rewrite comes to, unless its code may not be fixed."""
@@ -251,25 +274,6 @@ class _Pass:
     def _failed(self, rule: Rule, event: Event, fault: Exception) -> None:
         place = f"{self._workspace.shown(event.function.file.path)}:{event.node.lineno}"
         self._failures.append(f"{place}: {rule.code} failed: {type(fault).__name__}: {fault}")
-
-
-def _finding(flag: Flag, shown: str) -> Finding:
-    rule, event, violation = flag.rule, flag.event, flag.violation
-    start, end = _range(event.function.file, violation.node)
-    return Finding(
-        shown,
-        *event.function.file.position(start),
-        *event.function.file.position(end),
-        code=rule.code,
-        name=rule.name,
-        category="advice" if flag.proviso else flag.category,
-        severity="info" if flag.proviso else violation.severity or rule.severity,
-        message=f"{violation.message}; {flag.proviso}" if flag.proviso else violation.message,
-        help=violation.help,
-        function=event.function.qualname,
-        region=event.function.chain,
-        gb=violation.gb or rule.gb,
-    )
 
 
 def _range(file: SourceFile, node: ast.expr | ast.stmt) -> tuple[int, int]:

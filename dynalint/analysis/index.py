@@ -54,14 +54,17 @@ class FunctionInfo:
     @property
     def chain(self) -> tuple[str, ...]:
         """The qualified names of the calls from a root to this function, both included."""
-        names: list[str] = []
-        seen: set[FunctionInfo] = set()
+        return tuple(function.qualname for function in self.callers)
+
+    @property
+    def callers(self) -> tuple[FunctionInfo, ...]:
+        """The functions of the chain."""
+        found: dict[FunctionInfo, None] = {}
         function: FunctionInfo | None = self
-        while function is not None and function not in seen:
-            seen.add(function)
-            names.append(function.qualname)
+        while function is not None and function not in found:
+            found[function] = None
             function = function.caller
-        return tuple(reversed(names))
+        return tuple(reversed(found))
 
     @property
     def statements(self) -> list[ast.stmt]:

@@ -53,10 +53,11 @@ def check(**options: Any) -> int:
     with run.activity() as progress:
         checked = engine.check(run.workspace, progress)
     run.add_failures(checked.failures)
-    findings = checked.reported(refuted=options["show_refuted"])
+    lines = checked.lines()
+    findings = run.fingerprinted(checked.reported(refuted=options["show_refuted"]), lines)
     refuted = len(checked.linted) - len(findings)
     run.verbose(f"{len(findings)} findings, {refuted} refuted.")
-    run.report(findings, checked.lines(), refuted=refuted, statistics=options["statistics"])
+    run.report(findings, lines, refuted=refuted, statistics=options["statistics"])
     wanted = options["fail_on"] or _CATEGORIES
     # A refuted finding is shown on demand, and is still none.
     return run.exit_code([one for one in checked.reported() if one.category in wanted])

@@ -75,16 +75,27 @@ def _apply(run: Run, result: FixResult, options: Mapping[str, Any]) -> int:
     if run.stdin is not None:
         run.write_stdin(next((file.text for file in result.files), None))
         _explain(run, result)
-        left = _reported(result.remaining)
-        return run.exit_code([*left, *(fixed.finding for fixed in result.fixed if options["exit_non_zero_on_fix"])])
+        return run.exit_code(
+            [
+                *_reported(result.remaining),
+                *(fixed.finding for fixed in result.fixed if options["exit_non_zero_on_fix"]),
+            ]
+        )
     result = write_result(result, lambda source: run.workspace.shown(source.path))
     run.add_failures(result.failures)
     if result.fixed:
         run.note(f"fixed {_counted(result)}.")
     _explain(run, result)
-    left = _reported(result.remaining)
-    run.report(left, run.lines_now(left), refuted=len(result.remaining) - len(left))
-    return run.exit_code([*left, *(fixed.finding for fixed in result.fixed if options["exit_non_zero_on_fix"])])
+    remaining = _reported(result.remaining)
+    lines = run.lines_now(remaining)
+    left = run.fingerprinted(remaining, lines)
+    run.report(left, lines, refuted=len(result.remaining) - len(left))
+    return run.exit_code([*left, *_counting(result, options)])
+
+
+def _counting(result: FixResult, options: Mapping[str, Any]) -> list[Finding]:
+    """Return the findings that were fixed, where they count for the exit code."""
+    return [fixed.finding for fixed in result.fixed] if options["exit_non_zero_on_fix"] else []
 
 
 def _reported(findings: Iterable[Finding]) -> list[Finding]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from dynalint.errors import UsageError
+from dynalint.report import FORMATS
 
 if TYPE_CHECKING:
     from dynalint.config import Configuration, Layer
@@ -77,7 +78,7 @@ _FILES = (
 _OUTPUT = (
     click.option(
         "--output-format",
-        type=click.Choice(["full", "concise", "json", "json-lines", "github"]),
+        type=click.Choice(list(FORMATS)),
         help="How findings are written.  [default: full]",
     ),
     click.option(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from dynalint.analysis.source import parse_source, read_source
+from dynalint.catalogue import catalogue
 from dynalint.cli.activity import Activity
 from dynalint.cli.console import ColorChoice, fail, note, style_for, write
 from dynalint.cli.options import STDIN, read_configuration
@@ -18,6 +19,7 @@ from dynalint.config import Settings
 from dynalint.engine import open_workspace, text_workspace
 from dynalint.errors import DynalintError, UsageError
 from dynalint.findings import Finding
+from dynalint.fingerprints import fingerprinted
 from dynalint.lint import Workspace
 from dynalint.report import Report, Style, render, render_statistics
 
@@ -90,9 +92,21 @@ class Run:
             self._failures.append(text)
 
     @cached_property
+    def folder(self) -> str:
+        """The working directory relative to the top of the repository: what a CI system checked out, or git's."""
+        named = (os.environ.get(name) for name in ("GITHUB_WORKSPACE", "CI_PROJECT_DIR"))
+        git = next((str(one) for one in (self.directory, *self.directory.parents) if (one / ".git").exists()), None)
+        top = next((top for top in (*named, git) if top and self.directory.is_relative_to(top)), self.directory)
+        return self.directory.relative_to(top).as_posix()
+
+    @cached_property
     def style(self) -> Style:
         """How findings are written."""
         return Style() if self._options["output_file"] else style_for(sys.stdout, self.color)
+
+    def fingerprinted(self, findings: Sequence[Finding], lines: Mapping[str, Sequence[str]]) -> tuple[Finding, ...]:
+        """Return all findings of the run, each with what it is known by from one run to the next."""
+        return fingerprinted(findings, lines, self.folder)
 
     def report(
         self,
@@ -100,6 +114,7 @@ class Run:
         lines: Mapping[str, Sequence[str]],
         *,
         refuted: int = 0,
+        known: int = 0,
         statistics: bool = False,
     ) -> None:
         """Write findings in the format asked for.
@@ -111,9 +126,12 @@ class Run:
             findings,
             lines,
             refuted=refuted,
+            known=known,
             unsafe_fixes=self.settings.unsafe_fixes,
             quiet=self.quiet,
-            folder=_folder(self.directory),
+            folder=self.folder,
+            entries=catalogue(),
+            failures=tuple(self._failures),
         )
         form = self.settings.output_format
         self.write(render_statistics(form, report, self.style) if statistics else render(form, report, self.style))
@@ -155,16 +173,8 @@ class Run:
         return 1 if findings and not self._options["exit_zero"] else 0
 
 
-def _folder(directory: Path) -> str:
-    """Return the working directory relative to the top of the checkout on a GitHub runner."""
-    top = os.environ.get("GITHUB_WORKSPACE")
-    if not top or not directory.is_relative_to(top):
-        return ""
-    return directory.relative_to(top).as_posix()
-
-
 def _write_step_summary(report: Report) -> None:
-    from dynalint.report.github import SUMMARY_LIMIT, step_summary
+    from dynalint.report.markdown import SUMMARY_LIMIT, step_summary
 
     name = os.environ.get("GITHUB_STEP_SUMMARY")
     if not name:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dynalint.config.load import Configuration, Overrides, environment_layer, inline_layer, parse_layer, show_path
 from dynalint.config.selection import Selection, matches
-from dynalint.config.settings import OPTIONS, OUTPUT_FORMATS, Layer, Settings
+from dynalint.config.settings import OPTIONS, Layer, Settings
 from dynalint.config.values import Glob, Selector, nearest
 
 __all__ = [
     "OPTIONS",
-    "OUTPUT_FORMATS",
     "Configuration",
     "Glob",
     "Layer",

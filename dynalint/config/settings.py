@@ -12,6 +12,7 @@ from typing import Any, Literal
 from dynalint.config import values as v
 from dynalint.config.selection import Selection, select
 from dynalint.config.values import Glob, Parser, Selector
+from dynalint.report import FORMATS
 
 # Directories that hold no code of the project. As ruff has them, and dynalint's own cache.
 DEFAULT_EXCLUDE = (
@@ -19,9 +20,6 @@ DEFAULT_EXCLUDE = (
     ".nox", ".pants.d", ".pyenv", ".pytest_cache", ".pytype", ".ruff_cache", ".svn", ".tox", ".venv", ".vscode",
     "__pycache__", "__pypackages__", "_build", "buck-out", "build", "dist", "node_modules", "site-packages", "venv",
 )  # fmt: skip
-
-OutputFormat = Literal["full", "concise", "json", "json-lines", "github"]
-OUTPUT_FORMATS: tuple[OutputFormat, ...] = ("full", "concise", "json", "json-lines", "github")
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,9 +160,7 @@ class Settings:
         default=False, metadata=_about(v.boolean, "Whether `fix` applies fixes that change something by nature.")
     )
 
-    output_format: OutputFormat = field(
-        default="full", metadata=_about(v.choice(*OUTPUT_FORMATS), "How findings are written.")
-    )
+    output_format: str = field(default="full", metadata=_about(v.choice(*FORMATS), "How findings are written."))
     cache_dir: Path | None = field(
         default=None,
         metadata=_about(

@@ -11,7 +11,7 @@ from dynalint.confirm.testimony import Testimony
 from dynalint.confirm.verdicts import Court
 from dynalint.confirm.wording import break_text, effect_text
 from dynalint.confirm.worker.records import Break, Compile, Frame
-from dynalint.findings import Evidence, Finding, Severity
+from dynalint.findings import Evidence, Finding, Severity, Step
 
 # Loops, context managers, inlined calls and exceptions that Dynamo runs into because of a break before.
 CONSEQUENCES = frozenset(("GB7000", "GB0066", "GB0065", "GB0088"))
@@ -50,11 +50,12 @@ class _Scribe:
         start = len(line) - len(line.lstrip()) + 1
         return start, max(len(line.rstrip()) + 1, start)
 
-    def region(self, stack: tuple[Frame, ...]) -> tuple[str, ...]:
+    def steps(self, stack: tuple[Frame, ...]) -> tuple[Step, ...]:
         """Return the chain of the user's own functions, outermost first."""
         own = [frame for frame in stack if self.court.is_own(frame.file)]
         names = [self.court.sources.function_at(frame.file, frame.line) or frame.function for frame in own]
-        return tuple(dict.fromkeys(names))
+        found = {name: Step(name, self.path(frame.file), frame.line) for name, frame in zip(names, own, strict=True)}
+        return tuple(found.values())
 
 
 def _breaks(scribe: _Scribe) -> list[Finding]:
@@ -79,7 +80,8 @@ def _breaks(scribe: _Scribe) -> list[Finding]:
 def _break_finding(scribe: _Scribe, seen: Break, frame: Frame) -> Finding:
     testimony = scribe.testimony
     start, end = scribe.columns(frame)
-    region = scribe.region(seen.stack)
+    steps = scribe.steps(seen.stack)
+    region = tuple(step.function for step in steps)
     error = testimony.fullgraph.error if testimony.fullgraph is not None else None
     place = scribe.court.own_frame(error.stack) if error is not None else None
     breaks_whole = place is not None and (place.file, place.line) == (frame.file, frame.line)
@@ -101,6 +103,7 @@ def _break_finding(scribe: _Scribe, seen: Break, frame: Frame) -> Finding:
         help=" ".join(text for text in (break_text(seen), effect_text(seen)) if text),
         function=region[-1] if region else frame.function,
         region=region,
+        steps=steps,
         gb=(seen.gb,) if seen.gb else (),
         evidence=Evidence(
             "confirmed",

@@ -12,9 +12,14 @@ __all__ = ["FORMATS", "Report", "Style", "render", "render_statistics"]
 FORMATS = {
     "full": ("full", "render"),
     "concise": ("concise", "render"),
+    "grouped": ("grouped", "render"),
     "json": ("json", "render"),
     "json-lines": ("json", "render_lines"),
+    "sarif": ("sarif", "render"),
     "github": ("github", "render"),
+    "gitlab": ("gitlab", "render"),
+    "junit": ("junit", "render"),
+    "markdown": ("markdown", "render"),
 }
 
 

@@ -13,7 +13,8 @@ def render(report: Report, style: Style) -> str:
     for finding in report.findings:
         colour = SEVERITY_COLOURS[finding.severity]
         separator = style.paint(":", "cyan")
-        place = separator.join([style.paint(visible(finding.path), "bold"), str(finding.line), str(finding.column), ""])
+        file = style.paint(visible(finding.place), "bold")
+        place = separator.join([file, str(finding.line), str(finding.column), ""])
         mark = f"[{style.paint('*', 'cyan')}] " if report.applies(finding) else ""
         lines.append(f"{place} {style.paint(finding.code, colour, 'bold')} {mark}{visible(finding.message)}\n")
     return "".join(lines) + summary(report, style)

@@ -38,10 +38,10 @@ def _finding(finding: Finding, report: Report, style: Style, obstacle: str | Non
     mark = f" [{style.paint('*', 'cyan')}]" if report.applies(finding) else ""
     head = f"{style.paint(finding.code, colour, 'bold')} {style.paint(finding.name, 'bold')}{mark}"
     yield f"{head}: {visible(finding.message)}"
-    digits, shown = excerpt(finding, report.lines.get(finding.path, ()), style)
+    digits, shown = excerpt(finding, report.lines.get(finding.place, ()), style)
     gutter = " " * digits
     arrow = style.paint("-->", "blue", "bold")
-    yield f"{gutter}{arrow} {visible(finding.path)}:{finding.line}:{finding.column}"
+    yield f"{gutter}{arrow} {visible(finding.place)}:{finding.line}:{finding.column}"
     yield from shown
     for label, text in _notes(finding, obstacle):
         room = WIDEST - len(gutter) - 3

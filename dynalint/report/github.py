@@ -1,27 +1,21 @@
-"""The format "github": workflow commands, which the runner turns into annotations, and the summary of a step.
+"""The format "github": workflow commands, which the runner turns into annotations.
 
 GitHub shows at most ten annotations of each level a step and drops the others silently, so the most important come
-first and one notice counts the rest. The step summary has no such limit, only one in bytes.
+first and one notice counts the rest. The summary of the step, in Markdown, has all.
 """
 
 from __future__ import annotations
 
-import html
-import posixpath
-import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from dynalint.findings import Finding
+from dynalint.fingerprints import repository_path
 from dynalint.report.model import Report
-from dynalint.report.style import Style, visible
-from dynalint.report.summary import summary
+from dynalint.report.style import Style
 
 LIMIT = 10
 """How many annotations of one level GitHub shows for a step."""
-
-SUMMARY_LIMIT = 1024 * 1024
-"""How many bytes GitHub takes as the summary of a step."""
 
 _LEVELS = {"error": "error", "warning": "warning", "info": "notice"}
 _STATUSES = ("confirmed", "static", "unconfirmed", "unreached", "refuted")
@@ -45,28 +39,10 @@ def render(report: Report, style: Style) -> str:
     return "".join(shown)
 
 
-def step_summary(report: Report, room: int = SUMMARY_LIMIT) -> str:
-    """Return a Markdown table of all findings that takes at most `room` bytes; what does not fit is counted."""
-    text = "### dynalint\n\n" + summary(report, Style())
-    if report.findings:
-        text += "\n| Place | Code | Finding | Evidence |\n| --- | --- | --- | --- |\n"
-    tail = "\n{} more findings did not fit here.\n"
-    room -= len(text.encode()) + len(tail) + 20
-    if room < 0:
-        return ""
-    for number, finding in enumerate(report.findings):
-        row = _row(finding, report)
-        room -= len(row.encode())
-        if room < 0:
-            return text + tail.format(len(report.findings) - number)
-        text += row
-    return text
-
-
 def _annotation(level: str, finding: Finding, report: Report) -> str:
     properties: dict[str, object] = {
         "title": f"dynalint ({finding.code})",
-        "file": _repository_path(finding, report),
+        "file": repository_path(finding.path, report.folder),
         "line": finding.line,
         "endLine": finding.end_line,
     }
@@ -95,38 +71,8 @@ def _property(text: str) -> str:
     return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
-def _repository_path(finding: Finding, report: Report) -> str:
-    return posixpath.normpath(posixpath.join(report.folder, finding.path))
-
-
 def _count(findings: Sequence[Finding]) -> str:
     codes = Counter(finding.code for finding in findings)
     listed = ", ".join(f"{number} {code}" for code, number in sorted(codes.items()))
     more = "1 more finding is" if len(findings) == 1 else f"{len(findings)} more findings are"
     return f"{more} not annotated here, as GitHub shows ten of each level: {listed}. The summary of the step has all."
-
-
-def _row(finding: Finding, report: Report) -> str:
-    place = f"<code>{_text(visible(_repository_path(finding, report)))}:{finding.line}</code>"
-    evidence = " ".join(part for part in (finding.evidence.status, finding.evidence.gb) if part)
-    return f"| {place} | {finding.code} | {_markdown(visible(finding.message))} | {evidence} |\n"
-
-
-def _text(text: str) -> str:
-    """Return text as HTML that Markdown leaves alone."""
-    return re.sub(r"[|*_`\[\]\\~]", lambda match: f"&#{ord(match[0])};", html.escape(text))
-
-
-def _markdown(text: str) -> str:
-    """Return a message for a cell of a table; what stands in backticks stays code."""
-    return "".join(_pieces(text.split("`")))
-
-
-def _pieces(parts: Sequence[str]) -> Iterable[str]:
-    for number, part in enumerate(parts):
-        if number % 2 == 0:
-            yield _text(part)
-        elif number < len(parts) - 1:
-            yield f"<code>{_text(part)}</code>"
-        else:  # the last backtick has no partner
-            yield _text(f"`{part}")

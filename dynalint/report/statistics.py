@@ -1,46 +1,69 @@
-"""Findings counted by rule, for `--statistics`."""
+"""Findings counted by rule and by Dynamo's ids, for `--statistics`."""
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
-from typing import Any
+from collections.abc import Hashable, Iterable, Iterator
+from typing import Any, TypeVar
 
 from dynalint.findings import Finding
 from dynalint.report.model import Report
 from dynalint.report.style import Style
 
+Key = TypeVar("Key", bound=Hashable)
+Row = dict[str, Any]
+
 
 def render(report: Report, style: Style) -> str:
-    """Return a table with one line for each rule: how many findings, confirmed and fixable ones, code and name."""
-    rows = _rows(report)
-    widths = {key: max(len(key), *(len(str(row[key])) for row in rows)) for key in rows[0]} if rows else {}
-    titles = " ".join(style.paint(_pad(key, key, widths), "bold") for key in widths).rstrip()
-    lines = [titles] if rows else []
-    lines.extend(" ".join(_pad(key, str(row[key]), widths) for key in widths).rstrip() for row in rows)
-    return "".join(f"{line}\n" for line in lines)
+    """Return a table with a line for each rule, and one with a line for each id of Dynamo's, the most findings first.
+
+    Both tell how many findings there are, how many of them Dynamo confirmed and how many can be fixed.
+    """
+    return "\n".join(_table(rows, style) for rows in (_by_rule(report), _by_break(report)) if rows)
 
 
 def render_json(report: Report) -> str:
-    """Return the same as a JSON array."""
-    return json.dumps(_rows(report), indent=2) + "\n"
+    """Return the same as a JSON object with the arrays "rules" and "graph_breaks"."""
+    return json.dumps({"rules": _by_rule(report), "graph_breaks": _by_break(report)}, indent=2) + "\n"
+
+
+def _by_rule(report: Report) -> list[Row]:
+    pairs = (((finding.code, finding.name), finding) for finding in report.findings)
+    return [{**counts, "code": code, "name": name} for (code, name), counts in _counted(pairs, report)]
+
+
+def _by_break(report: Report) -> list[Row]:
+    """Count by the id that Dynamo gave, else by each that the finding may come to."""
+    pairs = (
+        (gb, finding)
+        for finding in report.findings
+        for gb in ([finding.evidence.gb] if finding.evidence.gb else finding.gb)
+    )
+    return [{**counts, "gb": gb} for gb, counts in _counted(pairs, report)]
+
+
+def _counted(pairs: Iterable[tuple[Key, Finding]], report: Report) -> Iterator[tuple[Key, Row]]:
+    groups: dict[Any, list[Finding]] = defaultdict(list)
+    for key, finding in pairs:
+        groups[key].append(finding)
+    for key, findings in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])):
+        yield (
+            key,
+            {
+                "found": len(findings),
+                "confirmed": sum(finding.evidence.status == "confirmed" for finding in findings),
+                "fixable": sum(report.applies(finding) for finding in findings),
+            },
+        )
+
+
+def _table(rows: list[Row], style: Style) -> str:
+    widths = {key: max(len(key), *(len(str(row[key])) for row in rows)) for key in rows[0]}
+    titles = " ".join(style.paint(_pad(key, key, widths), "bold") for key in widths).rstrip()
+    lines = [titles, *(" ".join(_pad(key, str(row[key]), widths) for key in widths).rstrip() for row in rows)]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _pad(key: str, text: str, widths: dict[str, int]) -> str:
-    return text.ljust(widths[key]) if key in ("code", "name") else text.rjust(widths[key])
-
-
-def _rows(report: Report) -> list[dict[str, Any]]:
-    by_rule: dict[tuple[str, str], list[Finding]] = defaultdict(list)
-    for finding in report.findings:
-        by_rule[finding.code, finding.name].append(finding)
-    return [
-        {
-            "found": len(findings),
-            "confirmed": sum(finding.evidence.status == "confirmed" for finding in findings),
-            "fixable": sum(report.applies(finding) for finding in findings),
-            "code": code,
-            "name": name,
-        }
-        for (code, name), findings in sorted(by_rule.items(), key=lambda item: (-len(item[1]), item[0]))
-    ]
+    return text.ljust(widths[key]) if key in ("code", "name", "gb") else text.rjust(widths[key])

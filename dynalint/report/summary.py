@@ -22,6 +22,8 @@ def summary(report: Report, style: Style) -> str:
         counts.append(f"{confirmed} confirmed")
     if report.refuted:
         counts.append(f"{report.refuted} refuted hidden")
+    if report.known:
+        counts.append(f"{report.known} in the baseline hidden")
     fixes = []
     if fixable:
         fixes.append(f"{fixable} fixable with `dynalint fix --apply`")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 import textwrap
 from collections.abc import Callable
@@ -56,7 +57,9 @@ def test_findings_are_reported_in_the_terms_of_the_contract(check: Run, model: P
             "edits": [],
             "declined": "the branches do different things",
         },
+        "fingerprint": branch["fingerprint"],
     }
+    assert re.fullmatch("[0-9a-f]{32}", branch["fingerprint"])
     assert call["fix"]["edits"] == [
         {"line": 9, "column": 9, "end_line": 9, "end_column": 17, "content": "if not flag: pass"}
     ]
@@ -261,7 +264,7 @@ def test_statistics(dynalint: Run, model: Path) -> None:
     assert ran.out.splitlines()[0].split() == ["found", "confirmed", "fixable", "code", "name"]
     assert ran.out.splitlines()[1].split() == ["1", "0", "0", "DYN101", "branch-on-tensor"]
     rows = json.loads(dynalint("check", "--static", "--statistics", "--output-format", "json").out)
-    assert rows[1] == {"found": 1, "confirmed": 0, "fixable": 1, "code": "DYN401", "name": "print-call"}
+    assert rows["rules"][1] == {"found": 1, "confirmed": 0, "fixable": 1, "code": "DYN401", "name": "print-call"}
 
 
 def test_quiet_writes_findings_and_nothing_else(dynalint: Run, model: Path) -> None:

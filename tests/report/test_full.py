@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from typing import Any
@@ -113,9 +114,21 @@ def test_statistics(rich: list[Finding]) -> None:
         "    1         1       1 DYN101 branch-on-tensor",
         "    1         1       0 DYN501 counter",
         "    1         0       0 DYN901 odd",
+        "",
+        "found confirmed fixable gb",
+        "    1         1       1 GB0170",
     ]
     assert render_statistics("full", Report([]), PLAIN) == ""
-    assert render_statistics("json", Report([]), PLAIN) == "[]\n"
+    assert json.loads(render_statistics("json", Report([]), PLAIN)) == {"rules": [], "graph_breaks": []}
+
+
+def test_statistics_count_a_break_by_the_id_that_was_seen(make: Callable[..., Finding]) -> None:
+    either = ("GB0001", "GB0002")
+    findings = [make(gb=either), make(gb=either, evidence=Evidence("confirmed", gb="GB0002"))]
+    assert json.loads(render_statistics("json", Report(findings), PLAIN))["graph_breaks"] == [
+        {"found": 2, "confirmed": 1, "fixable": 0, "gb": "GB0002"},
+        {"found": 1, "confirmed": 0, "fixable": 0, "gb": "GB0001"},
+    ]
 
 
 def test_other_verdicts(make: Callable[..., Finding]) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from dynalint.findings import Evidence, Finding
 from dynalint.report import Report, Style, render
-from dynalint.report.github import step_summary
+from dynalint.report.markdown import step_summary
 
 Make = Callable[..., Finding]
 _COMMAND = re.compile(r"::(?P<level>\w+) (?P<properties>.*?)::(?P<message>.*)")

@@ -1,0 +1,35 @@
+"""The format "gitlab": a Code Quality report, as GitLab shows it in merge requests."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from dynalint.findings import Finding
+from dynalint.fingerprints import repository_path
+from dynalint.report.model import Report
+from dynalint.report.style import Style
+
+_SEVERITIES = {"error": "major", "warning": "minor", "info": "info"}
+
+
+def render(report: Report, style: Style) -> str:
+    """Return a JSON array with one issue for each finding; those that Dynamo confirmed are critical."""
+    return json.dumps([_issue(finding, report) for finding in report.findings], indent=2) + "\n"
+
+
+def _issue(finding: Finding, report: Report) -> dict[str, Any]:
+    confirmed = finding.severity == "error" and finding.evidence.status == "confirmed"
+    return {
+        "check_name": finding.code,
+        "description": f"{finding.code}: {finding.message}",
+        "severity": "critical" if confirmed else _SEVERITIES[finding.severity],
+        "fingerprint": finding.fingerprint,
+        "location": {
+            "path": repository_path(finding.path, report.folder),
+            "positions": {
+                "begin": {"line": finding.line, "column": finding.column},
+                "end": {"line": finding.end_line, "column": finding.end_column},
+            },
+        },
+    }

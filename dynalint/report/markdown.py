@@ -1,0 +1,75 @@
+"""The format "markdown": a table of all findings, as for the summary of a step on GitHub or a comment."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterable, Sequence
+
+from dynalint.findings import Finding
+from dynalint.fingerprints import repository_path
+from dynalint.report.model import Report
+from dynalint.report.style import Style, visible
+from dynalint.report.summary import summary
+
+SUMMARY_LIMIT = 1024 * 1024
+"""How many bytes GitHub takes as the summary of a step."""
+
+
+def render(report: Report, style: Style) -> str:
+    """Return the table, whole."""
+    return _head(report) + "".join(_row(finding, report) for finding in report.findings)
+
+
+def step_summary(report: Report, room: int = SUMMARY_LIMIT) -> str:
+    """Return a Markdown table of all findings that takes at most `room` bytes; what does not fit is counted."""
+    text = _head(report)
+    tail = "\n{} more findings did not fit here.\n"
+    room -= len(text.encode()) + len(tail) + 20
+    if room < 0:
+        return ""
+    for number, finding in enumerate(report.findings):
+        row = _row(finding, report)
+        room -= len(row.encode())
+        if room < 0:
+            return text + tail.format(len(report.findings) - number)
+        text += row
+    return text
+
+
+def _head(report: Report) -> str:
+    text = "### dynalint\n\n" + summary(report, Style())
+    if report.findings:
+        text += "\n| Place | Code | Finding | Evidence |\n| --- | --- | --- | --- |\n"
+    return text
+
+
+def _row(finding: Finding, report: Report) -> str:
+    path = repository_path(finding.place, report.folder)
+    place = f"<code>{_text(visible(path))}:{finding.line}</code>"
+    evidence = " ".join(part for part in (finding.evidence.status, finding.evidence.gb) if part)
+    return f"| {place} | {_code(finding)} | {_markdown(visible(finding.message))} | {evidence} |\n"
+
+
+def _code(finding: Finding) -> str:
+    return f"[{finding.code}]({finding.url})" if finding.url else finding.code
+
+
+def _text(text: str) -> str:
+    """Return text as HTML that Markdown leaves alone."""
+    return re.sub(r"[|*_`\[\]\\~]", lambda match: f"&#{ord(match[0])};", html.escape(text))
+
+
+def _markdown(text: str) -> str:
+    """Return a message for a cell of a table; what stands in backticks stays code."""
+    return "".join(_pieces(text.split("`")))
+
+
+def _pieces(parts: Sequence[str]) -> Iterable[str]:
+    for number, part in enumerate(parts):
+        if number % 2 == 0:
+            yield _text(part)
+        elif number < len(parts) - 1:
+            yield f"<code>{_text(part)}</code>"
+        else:  # the last backtick has no partner
+            yield _text(f"`{part}")

@@ -49,8 +49,11 @@ class Truth:
     growing: set[Place] = field(default_factory=set)
     lines_of: dict[tuple[str, str], set[Place]] = field(default_factory=dict)
 
-    def add(self, record: Mapping[str, Any], left_out: Iterable[str]) -> None:
-        """Take in one record, without the breaks whose reason has one of the texts to leave out."""
+    def add(self, record: Mapping[str, Any], left_out: Iterable[str], verdict: str | None = None) -> None:
+        """Take in one record, without the breaks whose reason has one of the texts to leave out.
+
+        With `verdict` only the sites that are marked with it count.
+        """
         if record["status"] not in RAN:
             return
         file = record["file"]
@@ -70,7 +73,7 @@ class Truth:
             place = Place(file, innermost_line)
             if broken.get("verdict") == "cascade":
                 self.vanishing.add(place)
-            else:
+            elif verdict is None or broken.get("verdict") == verdict:
                 self.sites.setdefault(place, broken["gb"])
 
 
@@ -87,12 +90,12 @@ class Score:
     recompiles_wrong: list[Mapping[str, Any]] = field(default_factory=list)
 
 
-def read_truth(path: Path, left_out: Iterable[str]) -> Truth:
-    """Read a truth file."""
+def read_truth(path: Path, left_out: Iterable[str], verdict: str | None = None) -> Truth:
+    """Read a truth file, all of it or the sites with one verdict."""
     truth = Truth()
     with path.open(encoding="utf-8") as lines:
         for line in lines:
-            truth.add(json.loads(line), left_out)
+            truth.add(json.loads(line), left_out, verdict)
     return truth
 
 

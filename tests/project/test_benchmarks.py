@@ -32,3 +32,53 @@ def test_truth_is_measured_and_the_static_check_held_against_it(tmp_path: Path) 
     assert annealed["graphs"] == [1, 2, 3]
     report = run("accuracy.py", EXAMPLE, truth)
     assert "1.00 (2/2) of the findings that ran cover a break site" in report
+
+
+SCALED = """\
+import torch
+from torch import nn
+
+
+class Scaled(nn.Module):
+    def forward(self, x):
+        return x * x.mean().item()
+
+
+class Picked(nn.Module):
+    def forward(self, x):
+        return [x[row].sum() for row in x.long().unique()]
+
+
+TESTCASES = [
+    (Scaled, lambda: ([], {}), lambda: ([torch.rand(4, 8)], {})),
+    (Picked, lambda: ([], {}), lambda: ([torch.rand(4, 8)], {})),
+]
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(700)
+def test_fixed_files_are_counted_and_run_against_their_originals(tmp_path: Path) -> None:
+    (tmp_path / "scaled.py").write_text(SCALED)
+    sites = [{"gb": "a break", "reason": "", "frames": [[line, "forward"]]} for line in (7, 12)]
+    record = {"file": "scaled.py", "cls": "*", "status": "ok", "lines": [7, 12], "breaks": sites}
+    (tmp_path / "truth.jsonl").write_text(json.dumps(record) + "\n")
+    report = run("fixes.py", tmp_path, tmp_path / "truth.jsonl", "--assume", "--rerun")
+    assert "1 of 2 break sites are repaired" in report
+    assert "1 of 2 break sites have a finding whose fix is declined" in report
+    assert "1 of 2 that were run again in changed files no longer break" in report
+    assert "2 of 2 cases in 1 changed files ran; 0 differ" in report
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(700)
+def test_running_again_tells_a_file_that_computes_something_else(tmp_path: Path) -> None:
+    original, wrong = tmp_path / "scaled.py", tmp_path / "wrong.py"
+    original.write_text(SCALED)
+    wrong.write_text(SCALED.replace("x.mean().item()", "x.mean()"))
+    answer = json.loads(run("rerun.py", original, wrong))
+    ((case, what),) = answer["different"]
+    assert case == "0:Scaled"
+    assert what.startswith("training, call 1: gradient of input 0")
+    assert [7, "Unsupported Tensor.item() call with capture_scalar_outputs=False"] in answer["before"]
+    assert all(line != 7 for line, _ in answer["after"])

@@ -1,0 +1,230 @@
+"""How many of the measured graph breaks `dynalint fix` removes, what it declines and why, and whether results stay.
+
+    python benchmarks/fixes.py CORPUS TRUTH.jsonl [--unsafe-fixes] [--static | --assume] [--rerun] [--list KIND]
+
+CORPUS and TRUTH.jsonl are those of `accuracy.py`. Nothing is written to the corpus. A break site counts as repaired
+where every finding that covers it is fixed. Fixes are verified by running, as `dynalint fix` does; `--static` runs
+nothing, and `--assume` takes the conditions of conditional fixes for granted, to see what is on offer in little time.
+
+`--rerun` runs each changed file against its original (`rerun.py` tells how a file lists what to run): whether anything
+differs in eager, and which of the sites still break.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from accuracy import Place, last_line, read_truth
+
+from dynalint import engine
+from dynalint.catalogue import known_codes
+from dynalint.config import Configuration, Overrides, environment_layer, parse_layer
+from dynalint.findings import Finding
+from dynalint.fix import FixOptions, FixResult, Proof, Unit, fix_findings
+
+State = Literal["repaired", "refused", "declined", "silent", "unflagged"]
+STATES: Mapping[State, str] = {
+    "repaired": "are repaired",
+    "refused": "have a fix that was not taken",
+    "declined": "have a finding whose fix is declined",
+    "silent": "have a finding of a rule without fixes",
+    "unflagged": "have no finding",
+}
+
+
+@dataclass(frozen=True)
+class Site:
+    """A place where the graph breaks: the kind of break, what became of it, and why."""
+
+    place: Place
+    kind: str
+    state: State
+    codes: tuple[str, ...]
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.place.file}:{self.place.line}: {self.state}: {' '.join(self.codes)} {self.why}".rstrip()
+
+
+@dataclass
+class Rerun:
+    """What running changed files against their originals showed."""
+
+    cases: int = 0
+    ran: int = 0
+    different: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    left: set[Place] = field(default_factory=set)
+    gone: set[Place] = field(default_factory=set)
+
+
+def fix(corpus: Path, files: Sequence[str], options: argparse.Namespace) -> tuple[engine.Checked, FixResult]:
+    """Fix files of a corpus, in memory."""
+    values: dict[str, Any] = {
+        "select": ["ALL"],
+        "confirm": "never" if options.static or options.assume else "always" if options.confirm else "auto",
+        "unsafe-fixes": options.unsafe_fixes,
+    }
+    layers = (environment_layer(os.environ, corpus), parse_layer(values, corpus, lambda _: "the command line"))
+    configuration = Configuration(Overrides(layers, isolated=True), known_codes(), corpus)
+    workspace, _ = engine.open_workspace([corpus / file for file in files], configuration, corpus)
+    checked = engine.check(workspace)
+    if options.assume:
+        return checked, fix_findings(checked.linted, checked.linter, FixOptions(options.unsafe_fixes), _assumed)
+    result, failures = engine.fix(workspace, checked, verify=not options.static)
+    for failure in failures:
+        print(f"fixes: {failure}", file=sys.stderr)
+    return checked, result
+
+
+def _assumed(_before: object, _after: object, units: Sequence[Unit]) -> dict[Unit, Proof]:
+    return dict.fromkeys(units, Proof("proven", "assumed"))
+
+
+def judge(sites: Mapping[Place, str], found: Iterable[Finding], result: FixResult) -> Iterator[Site]:
+    """Yield what became of each break site."""
+    covering: dict[Place, list[Finding]] = defaultdict(list)
+    for finding in found:
+        if finding.category in ("graph-break", "miscompile", "recompile") or finding.fix is not None:
+            for line in range(finding.line, last_line(finding.to_json()) + 1):
+                covering[Place(finding.path, line)].append(finding)
+    fixed = {one.finding.sort_key for one in result.fixed}
+    refused = {one.finding.sort_key: one for one in result.refused}
+    for place, kind in sorted(sites.items()):
+        here = [finding for finding in covering[place] if finding.sort_key not in fixed]
+        codes = tuple(sorted({finding.code for finding in here or covering[place]}))
+        held_back = [refused[finding.sort_key] for finding in here if finding.sort_key in refused]
+        declined = [finding.fix.declined for finding in here if finding.fix and finding.fix.declined]
+        if not covering[place]:
+            yield Site(place, kind, "unflagged", codes, "")
+        elif not here:
+            yield Site(place, kind, "repaired", codes, "")
+        elif declined:
+            yield Site(place, kind, "declined", codes, declined[0])
+        elif held_back:
+            unlock = f" ({held_back[0].unlock} takes it)" if held_back[0].unlock else ""
+            yield Site(place, kind, "refused", codes, held_back[0].reason + unlock)
+        else:
+            yield Site(place, kind, "silent", codes, "")
+
+
+def rerun(corpus: Path, result: FixResult, sites: Iterable[Place], cases: str) -> Rerun:
+    """Run the changed files against their originals."""
+    seen = Rerun()
+    with tempfile.TemporaryDirectory() as folder:
+        pairs: list[str] = []
+        for number, file in enumerate(result.files):
+            rewritten = Path(folder, str(number), file.source.path.name)
+            rewritten.parent.mkdir()
+            rewritten.write_bytes(file.data)
+            pairs += [str(file.source.path), str(rewritten)]
+        command = [sys.executable, str(Path(__file__).with_name("rerun.py")), *pairs, "--cases", cases]
+        ran = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True) if pairs else None
+    answers = map(json.loads, ran.stdout.splitlines() if ran else ())
+    for file, answer in zip(result.files, answers, strict=True):
+        name = file.source.path.relative_to(corpus).as_posix()
+        if "fault" in answer:
+            seen.failed.append(f"{name}: {answer['fault']}")
+            continue
+        seen.cases += answer["cases"]
+        seen.ran += answer["ran"]
+        seen.different += [f"{name}: {case}: {what}" for case, what in answer["different"]]
+        seen.failed += [f"{name}: {case}: {fault}" for case, fault in answer["failed"]]
+        after = {line for line, _ in answer["after"]}
+        reached = {line for line, _ in answer["before"]}
+        lines = new_lines(file.source.text, file.text)
+        for place in sites:
+            if place.file == name and place.line in reached:
+                (seen.left if after & lines[place.line] else seen.gone).add(place)
+    return seen
+
+
+def new_lines(old: str, new: str) -> dict[int, set[int]]:
+    """Return what lines of the new text stand for each line of the old one: for a changed line, all of the change."""
+    lines: dict[int, set[int]] = defaultdict(set)
+    matcher = difflib.SequenceMatcher(None, old.splitlines(), new.splitlines(), autojunk=False)
+    for tag, start, end, new_start, new_end in matcher.get_opcodes():
+        for line in range(start, end):
+            lines[line + 1] = (
+                {new_start + line - start + 1} if tag == "equal" else set(range(new_start + 1, new_end + 1))
+            )
+    return lines
+
+
+def summary(sites: Sequence[Site], result: FixResult, seen: Rerun | None) -> Iterator[str]:
+    """The report, line by line."""
+    states = Counter(site.state for site in sites)
+    for state, words in STATES.items():
+        yield f"{states[state]:5} of {len(sites)} break sites {words}"
+    if seen is not None:
+        reached = len(seen.gone) + len(seen.left)
+        yield f"{len(seen.gone):5} of {reached} that were run again in changed files no longer break"
+        files = len(result.files)
+        yield f"{seen.ran:5} of {seen.cases} cases in {files} changed files ran; {len(seen.different)} differ"
+    yield ""
+    yield f"{'sites':>6} {'repaired':>9}  kind of break"
+    kinds = Counter(site.kind for site in sites)
+    repaired = Counter(site.kind for site in sites if site.state == "repaired")
+    yield from (f"{count:6} {repaired[kind]:9}  {kind}" for kind, count in kinds.most_common())
+    yield ""
+    yield f"{'sites':>6}  left: codes, and why"
+    reasons = Counter((" ".join(site.codes), _shape(site.why)) for site in sites if site.state != "repaired")
+    yield from (f"{count:6}  {codes or 'no finding'}  {why}" for (codes, why), count in reasons.most_common())
+
+
+def _shape(why: str) -> str:
+    """A reason without the code that it quotes, so that equal ones are counted together."""
+    parts = why.split("`")
+    return "`...`".join(parts[::2]) if len(parts) > 2 else why
+
+
+def main() -> None:
+    """Print the report for the arguments given."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("corpus", type=Path)
+    parser.add_argument("truth", type=Path)
+    parser.add_argument("--unsafe-fixes", action="store_true", help="take fixes that change something by nature")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--static", action="store_true", help="run nothing: only what is exact for every input")
+    how.add_argument("--assume", action="store_true", help="run nothing, and take all conditions to hold")
+    how.add_argument("--confirm", action="store_true", help="run the code even where no sandbox holds")
+    parser.add_argument("--rerun", action="store_true", help="run changed files against their originals")
+    parser.add_argument("--cases", default="TESTCASES", help="the name of the list of what to run in a file")
+    parser.add_argument("--leave-out", action="append", default=[], metavar="TEXT", help="breaks with this reason")
+    parser.add_argument("--verdict", help="only breaks that the truth marks with this verdict")
+    parser.add_argument("--files", nargs="+", help="only these files of the corpus")
+    parser.add_argument("--list", choices=[*STATES, "all"], help="print these sites after the report")
+    parser.add_argument("--diff", action="store_true", help="print the changes after the report")
+    options = parser.parse_args()
+    corpus = options.corpus.resolve()
+    if not corpus.is_dir():
+        parser.error(f"{options.corpus} is no folder")
+    truth = read_truth(options.truth, options.leave_out, options.verdict)
+    wanted = {place: kind for place, kind in truth.sites.items() if not options.files or place.file in options.files}
+    checked, result = fix(corpus, sorted({place.file for place in wanted}), options)
+    sites = list(judge(wanted, (one.finding for one in checked.linted), result))
+    seen = rerun(corpus, result, wanted, options.cases) if options.rerun else None
+    print(*summary(sites, result, seen), sep="\n")
+    if seen is not None:
+        print(*(f"differs: {text}" for text in seen.different), sep="\n")
+        print(*(f"not run: {text}" for text in seen.failed), sep="\n")
+        print(*(f"still breaks: {place.file}:{place.line}" for place in sorted(seen.left)), sep="\n")
+    if options.list:
+        print(*(site for site in sites if options.list in (site.state, "all")), sep="\n")
+    if options.diff:
+        print(*(file.diff(file.source.path.relative_to(corpus).as_posix()) for file in result.files), sep="\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -35,7 +35,7 @@ MODELS = """
                 x = x * 2
             if mask is not None and mask.any():
                 x = x + 1
-            if x.dim() == 3 and x.sum() > 0:
+            if x.dim() == 7 and x.sum() > 0:
                 x = x.mean(1)
             x = self.fc(x)
             if x.sum() > 0:
@@ -43,6 +43,11 @@ MODELS = """
             else:
                 x = x - 1
             return x
+
+
+    class Axes(nn.Module):
+        def forward(self, x):
+            return x.mean(torch.arange(2, x.dim()).tolist())
 
 
     class Counter(nn.Module):
@@ -130,7 +135,8 @@ def judged(shared_project: Project) -> dict[str, Finding]:
     findings = [
         project.finding(name, "x.shape[0] > 2", "Gate.forward", gb=["GB0170"]),
         project.finding(name, "mask is not None and mask.any()", "Gate.forward", gb=["GB0170"]),
-        project.finding(name, "x.dim() == 3 and x.sum() > 0", "Gate.forward", gb=["GB0170"]),
+        project.finding(name, "x.dim() == 7 and x.sum() > 0", "Gate.forward", gb=["GB0170"]),
+        project.finding(name, "torch.arange(2, x.dim()).tolist()", "Axes.forward", gb=["GB0033"]),
         project.finding(name, "x.sum() > 0", "Gate.forward", gb=["GB0170"], nth=1),
         project.finding(name, "self.calls += 1", "Counter.forward", category="recompile"),
         project.finding(name, "self.steps += 1", "Buffered.forward", category="miscompile"),
@@ -140,7 +146,7 @@ def judged(shared_project: Project) -> dict[str, Finding]:
         replace(project.finding(name, "x.sum() > 0", "Needy.forward", gb=["GB0170"], nth=3), message="needy"),
         project.finding(name, "x.mean().item()", "step", gb=["GB0124"]),
     ]
-    names = ["Gate", "Counter", "Buffered", "Loop", "Silent", "Needy", "step"]
+    names = ["Gate", "Axes", "Counter", "Buffered", "Loop", "Silent", "Needy", "step"]
     options = project.options(examples={"models:Needy": "models:needy"}, cache=project.folder / "cache")
     found = confirm(findings, [project.target(name, qualname) for qualname in names], options)
     assert found == sorted(found, key=lambda finding: finding.sort_key)
@@ -168,9 +174,14 @@ def test_a_branch_on_a_shape_is_refuted(judged: dict[str, Finding]) -> None:
 
 
 def test_a_line_of_which_a_part_ran_is_not_refuted(judged: dict[str, Finding]) -> None:
-    found = evidence(judged, "about x.dim() == 3 and x.sum() > 0")
+    found = evidence(judged, "about x.dim() == 7 and x.sum() > 0")
     assert found.status == "unconfirmed"
     assert "only a part of this ran" in found.detail
+
+
+def test_no_refutation_rests_on_the_rank_of_a_guessed_input(judged: dict[str, Finding]) -> None:
+    found = evidence(judged, "about torch.arange(2, x.dim()).tolist()")
+    assert (found.status, found.gb) == ("confirmed", "GB0033")
 
 
 def test_options_left_at_their_default_are_set_in_a_call_of_their_own(judged: dict[str, Finding]) -> None:

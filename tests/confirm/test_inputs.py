@@ -13,7 +13,7 @@ from torch import nn
 from dynalint.confirm.worker import guesses
 from dynalint.confirm.worker.building import constructions
 from dynalint.confirm.worker.inputs import NoInputsError, find_call
-from dynalint.confirm.worker.variants import other_batch, variants
+from dynalint.confirm.worker.variants import other_batch, other_ranks, variants
 
 
 class Layer(nn.Module):
@@ -257,6 +257,18 @@ def test_another_batch_has_more_rows_everywhere() -> None:
     assert named["ids"].tolist() == [0, 1, 2, 3, 4, 0, 1, 2]
     assert kwargs["other"].shape == (7,)
     assert other_batch(((3,), {})) is None
+
+
+def test_other_ranks_change_all_that_has_the_rank_of_the_first() -> None:
+    call = ((torch.zeros(5, 3, requires_grad=True), torch.zeros(5)), {"target": torch.zeros(5, 3)})
+    shapes = [
+        [tuple(leaf.shape for leaf in (*args, kwargs["target"])) for args, kwargs in alternatives]
+        for alternatives in other_ranks(call)
+    ]
+    assert shapes == [[((5, 3, 4), (5,), (5, 3, 4)), ((5, 7, 3), (5,), (5, 7, 3))], [((5,), (5,), (5,))] * 2]
+    assert next(other_ranks(call))[0][0][0].requires_grad
+    assert [len(alternatives) for alternatives in other_ranks(((torch.zeros(5),), {}))] == [2]
+    assert list(other_ranks(((3,), {}))) == []
 
 
 def test_variants_drive_both_signs_and_leave_indices_alone() -> None:

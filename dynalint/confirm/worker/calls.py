@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from . import witness
-from .variants import options, other_batch, variants
+from .variants import options, other_batch, other_ranks, variants
 from .witness import Call, Maker
 
 REPEATS = 3
@@ -35,8 +35,10 @@ class Calls:
         return [*self.repeats, *self.others]
 
 
-def choose(make: Maker, call: Call, watched: Mapping[str, str], spots: Spots) -> Calls:
+def choose(make: Maker, call: Call, watched: Mapping[str, str], spots: Spots, *, guessed: bool = False) -> Calls:
     """Return the calls to hear. `watched` maps the files as code objects name them to the paths that `spots` has.
+
+    Where the shapes of the call are `guessed`, nothing may rest on them alone: other ranks are tried too.
 
     Where no line in question is reached, every call costs a compile for nothing but discoveries: only those are kept
     that reach lines of their own.
@@ -55,6 +57,9 @@ def choose(make: Maker, call: Call, watched: Mapping[str, str], spots: Spots) ->
     reached = lines(call) or set()
     batch = other_batch(call)
     others = _others(function, call, lines)
+    if guessed:
+        for alternatives in other_ranks(call):
+            others += itertools.islice(_working(alternatives, lines), 1)
     asked = _concerns(reached.union(*(seen for _, seen in others)), spots)
     if asked:
         wider = [batch] if batch is not None and lines(batch) is not None else []
@@ -71,11 +76,15 @@ def _others(
     function: Callable[..., Any], call: Call, lines: Callable[[Call], Lines | None]
 ) -> list[tuple[Call, Lines]]:
     """Return the calls that work with other values, and one for each of the first few parameters left out."""
-    found = [(other, seen) for other in variants(call) if (seen := lines(other)) is not None]
+    found = list(_working(variants(call), lines))
     for alternatives in itertools.islice(options(function, call), _OPTIONS):
-        tried = ((other, seen) for other in alternatives if (seen := lines(other)) is not None)
-        found += itertools.islice(tried, 1)
+        found += itertools.islice(_working(alternatives, lines), 1)
     return found
+
+
+def _working(calls: Iterable[Call], lines: Callable[[Call], Lines | None]) -> Iterator[tuple[Call, Lines]]:
+    """Yield the calls that raise nothing, with the lines that they reach."""
+    return ((call, seen) for call in calls if (seen := lines(call)) is not None)
 
 
 def _concerns(reached: Lines, spots: Spots) -> bool:

@@ -53,11 +53,15 @@ class ProblemError(Exception):
 
 @dataclass(frozen=True)
 class Subject:
-    """What is to be run: a maker of fresh callables, one call that works or is meant to, and words for both."""
+    """What is to be run: a maker of fresh callables, one call that works or is meant to, and words for both.
+
+    `guessed` tells that nobody declared the call and no program made it.
+    """
 
     make: Maker
     call: Call
     text: str
+    guessed: bool = False
 
 
 def hear(request: Mapping[str, Any], reply: Reply) -> None:
@@ -126,9 +130,8 @@ def _tried(make: Maker, text: str, request: Mapping[str, Any], reply: Reply) -> 
         raise ProblemError("inputs", Failure("NoInputs", str(error), 0)) from error
     except BaseException as error:
         raise ProblemError("run", failure(error, 0)) from error
-    return Subject(
-        make, call.call, f"{text}, called with {call.text}" if call.text else f"{text}, called without arguments"
-    )
+    words = f"called with {call.text}" if call.text else "called without arguments"
+    return Subject(make, call.call, f"{text}, {words}", guessed=True)
 
 
 def _guarded(phase: str, act: Callable[[], Any]) -> Any:
@@ -213,7 +216,7 @@ def testify(subject: Subject, request: Mapping[str, Any], reply: Reply, seen: Ca
     make, name = subject.make, request["target"]["qualname"]
     watched = code_names(request["spots"])
     reply.stage(f"running {name} without the compiler")
-    chosen = choose(make, subject.call, watched, request["spots"])
+    chosen = choose(make, subject.call, watched, request["spots"], guessed=subject.guessed)
     calls = chosen.all
     eager = witness.eager_run(make, calls, watched)
     if eager.error is not None:

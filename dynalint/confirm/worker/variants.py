@@ -7,19 +7,20 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from .guesses import BATCH
+from .guesses import BATCH, LENGTH
 from .inputs import parameters_of
 from .witness import Call
 
-__all__ = ["Call", "options", "other_batch", "rising", "variants"]
+__all__ = ["Call", "options", "other_batch", "other_ranks", "rising", "variants"]
 
 _MORE_ROWS = 3
+_SIDE = 4
 
 
 def other_batch(call: Call) -> Call | None:
@@ -54,6 +55,33 @@ def variants(call: Call) -> Iterator[Call]:
         return
     for change in changes:
         yield _mapped(call, partial(_changed, change))
+
+
+def other_ranks(call: Call) -> Iterator[list[Call]]:
+    """Yield alternatives with one dimension more in the tensors that have as many as the first, then with one less.
+
+    A rank that was guessed is one of several that may be meant, and code may go other ways for another.
+    """
+    tensors = [leaf for leaf in pytree.tree_leaves(call) if isinstance(leaf, torch.Tensor) and leaf.dim() > 0]
+    if not tensors:
+        return
+    rank = tensors[0].dim()
+
+    def wider(at: int, size: int) -> Call:
+        return reshaped(lambda tensor: torch.stack([tensor.detach()] * size, at))
+
+    def narrower(at: int) -> Call:
+        return reshaped(lambda tensor: tensor.detach().select(at, 0).clone())
+
+    def reshaped(change: Callable[[torch.Tensor], torch.Tensor]) -> Call:
+        def changed(tensor: torch.Tensor) -> torch.Tensor:
+            return change(tensor).requires_grad_(tensor.requires_grad) if tensor.dim() == rank else tensor
+
+        return cast("Call", _mapped(call, changed))
+
+    yield [wider(rank, _SIDE), wider(1, LENGTH)]
+    if rank > 1:
+        yield [narrower(-1), narrower(1)]
 
 
 def options(function: Callable[..., Any], call: Call) -> Iterator[list[Call]]:

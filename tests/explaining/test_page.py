@@ -129,9 +129,10 @@ def browse(page: str, folder: Path, width: int, *flags: str) -> dict[str, Any]:
     probe = f"<script>onload = () => {{{PROBE}}}</script>"
     harness.write_text(f"<!doctype html><meta charset=utf-8><body>{frame}<pre></pre>{probe}</body>", encoding="utf-8")
     profile = f"--user-data-dir={folder / 'profile'}"
-    arguments = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", profile, *flags]
+    quiet = "--no-first-run --disable-background-networking --disable-component-update --disable-sync --disable-quic"
+    small = "--headless --no-sandbox --disable-gpu --disable-dev-shm-usage --window-size=1500,1000"
     done = subprocess.run(
-        [BROWSER, *arguments, "--window-size=1500,1000", "--virtual-time-budget=5000", "--dump-dom", harness.as_uri()],
+        [BROWSER, *small.split(), *quiet.split(), profile, *flags, "--dump-dom", harness.as_uri()],
         capture_output=True,
         text=True,
         timeout=120,

@@ -22,6 +22,7 @@ from dynalint.errors import DynalintError
 
 _HOOK = Path(__file__).with_name("hook")
 _POLL = 0.05
+_GRACE_SECONDS = 5.0
 _FORWARDED = ("SIGTERM", "SIGHUP")
 
 
@@ -82,7 +83,11 @@ def trace(
             session.claim(kind, key)
         search = os.pathsep.join(filter(None, (str(_HOOK), os.environ.get("PYTHONPATH"))))
         code = _run(command, {**os.environ, "PYTHONPATH": search, VARIABLE: str(folder)})
+        end = time.monotonic() + session.left + _GRACE_SECONDS
         while session.waiting():
+            if time.monotonic() > end:
+                session.abandon()
+                break
             if progress is not None:
                 progress("confirming the last calls")
             time.sleep(_POLL)

@@ -392,23 +392,66 @@ def test_threads_that_computed_before_do_not_hang_the_copy(folder: Folder) -> No
     folder.write(
         "threads.py",
         """
+        import faulthandler
         import threading
 
         import torch
         from model import Gate
 
+        # Should this program hang itself, it says where.
+        faulthandler.dump_traceback_later(120, exit=True)
         torch.set_num_threads(4)
         torch.ones(1500, 1500) @ torch.ones(1500, 1500)
         stop = threading.Event()
-        thread = threading.Thread(target=lambda: [torch.ones(300, 300).exp() for _ in iter(stop.is_set, True)])
+
+
+        def compute():
+            while not stop.is_set():
+                torch.ones(300, 300).exp()
+
+
+        thread = threading.Thread(target=compute, daemon=True)
         thread.start()
         Gate(64)(torch.ones(4096, 64)).sum().backward()
         stop.set()
         thread.join()
         """,
     )
-    folder.both(sys.executable, "threads.py")
-    assert folder.evidence() == ["Gate"]
+    traced = folder.both(sys.executable, "threads.py")
+    # What a thread held at the moment of the copy nobody lets go in it: such a copy is given up, and said to be.
+    assert folder.evidence() == ["Gate"] or "did not end in its time" in traced.said
+
+
+@pytest.mark.parametrize(("fork", "said"), [(1, "the copy of the process got stuck"), (2, "did not end in its time")])
+def test_a_copy_that_hangs_holds_nobody_up(folder: Folder, fork: int, said: str) -> None:
+    folder.write(
+        "hangs.py",
+        f"""
+        import os
+        import time
+
+        import torch
+        from model import Gate
+
+        forks = 0
+
+
+        def in_child():
+            global forks
+            forks += 1
+            if forks == {fork}:
+                time.sleep(1000)
+
+
+        os.register_at_fork(after_in_child=in_child)
+        print(Gate()(torch.ones(2, 8)).shape)
+        """,
+    )
+    plain = folder.run(sys.executable, "hangs.py")
+    traced = folder.trace(sys.executable, "hangs.py", budget="5")
+    assert (traced.code, traced.out, traced.err) == (plain.code, plain.out, plain.err)
+    assert said in traced.said
+    assert folder.evidence() == []
 
 
 def test_what_a_model_writes_is_written_once(folder: Folder) -> None:

@@ -10,6 +10,7 @@ import fcntl
 import hashlib
 import json
 import os
+import signal
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -85,29 +86,38 @@ class Session:
         """
         free = _available_memory()
         count = _SLOTS if free is None else min(_SLOTS, free // 2 // max(size, 1))
-        while count and self.left > 0:
+        # What is spent is told only at the end of a snapshot, and one may never end.
+        end = time.monotonic() + self.left
+        while count and self.left > 0 and time.monotonic() < end:
             for number in range(count):
                 descriptor = os.open(self.folder / f"slot-{number}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except OSError:
-                    os.close(descriptor)
-                else:
+                if _locks(descriptor):
+                    os.ftruncate(descriptor, 0)
                     return descriptor
+                os.close(descriptor)
             time.sleep(_PAUSE)
         return None
 
     def waiting(self) -> bool:
         """Whether any snapshot is at work or waits for its turn."""
+        return any(True for _ in self._taken())
+
+    def abandon(self) -> None:
+        """Kill the snapshots that have not ended, each with what it has started: all die with the one above them."""
+        for text in self._taken():
+            self.note(failed="a copy of the program did not end in its time")
+            with contextlib.suppress(OSError, ValueError):
+                os.kill(int(text), signal.SIGKILL)
+
+    def _taken(self) -> Iterator[bytes]:
+        """Yield the process of each snapshot that lives, nothing where it has not been told yet."""
         for file in self.folder.glob("slot-*"):
             descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC)
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                return True
+                if not _locks(descriptor):
+                    yield os.pread(descriptor, 32, 0)
             finally:
                 os.close(descriptor)
-        return False
 
     def turn(self) -> contextlib.AbstractContextManager[None]:
         """Have one snapshot at work at a time, so that what they take adds up to what they add."""
@@ -145,6 +155,15 @@ class Session:
             yield
         finally:
             os.close(descriptor)
+
+
+def _locks(descriptor: int) -> bool:
+    """Lock an open file for this process and those forked from it, if no other has; return whether it did."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def digest(value: object) -> str:

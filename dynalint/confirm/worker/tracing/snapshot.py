@@ -39,6 +39,8 @@ from .session import Session, content_hash
 _NICENESS = 5
 _LEAST_SECONDS = 1.0
 _CLEANING_SECONDS = 2.0
+_PARTING_SECONDS = 10.0
+_PARTING_TICK = 0.0005
 FORMAT = 1
 
 
@@ -68,11 +70,25 @@ def take(snapshot: Snapshot, slot: int, switch_off: Callable[[], None]) -> None:
     try:
         between = _fork()
         if between == 0:
-            _part(partial(_be_snapshot, snapshot, slot), switch_off)
-        with contextlib.suppress(ChildProcessError):  # reaped by a program that waits for whatever ends
-            os.waitpid(between, 0)
+            _part(partial(_be_snapshot, snapshot, slot), slot, switch_off)
+        _reap(between)
     finally:
         os.close(slot)
+
+
+def _reap(between: int) -> None:
+    """Wait for the process between, which has next to nothing to do; one that is stuck is killed.
+
+    A thread of the program may have held a lock at the fork that nobody ever lets go in the copy.
+    """
+    end = time.monotonic() + _PARTING_SECONDS
+    with contextlib.suppress(ChildProcessError):  # reaped by a program that waits for whatever ends
+        while os.waitpid(between, os.WNOHANG)[0] == 0:
+            if time.monotonic() > end:
+                os.kill(between, signal.SIGKILL)
+                os.waitpid(between, 0)
+                raise OSError("the copy of the process got stuck")
+            time.sleep(_PARTING_TICK)
 
 
 def _fork() -> int:
@@ -89,15 +105,17 @@ def _fork() -> int:
     return process
 
 
-def _part(act: Callable[[], None], switch_off: Callable[[], None]) -> NoReturn:
-    """Be the process between: fork again and end, both without a look back at the program."""
+def _part(act: Callable[[], None], slot: int, switch_off: Callable[[], None]) -> NoReturn:
+    """Be the process between: fork again, leave word of who has the slot, and end; none looks back at the program."""
     try:
         switch_off()
         this = os.getpid()
-        if _fork() == 0:
+        child = _fork()
+        if child == 0:
             while os.getppid() == this:
                 time.sleep(0.001)
             act()
+        os.pwrite(slot, str(child).encode(), 0)
     finally:
         os._exit(0)
 

@@ -16,7 +16,6 @@ from dynalint.findings import Finding
 from dynalint.fix import Linted
 from dynalint.fix.verify import WorkerVerifier
 from dynalint.lint import LintResult, Workspace
-from dynalint.suppress import read_suppressions
 
 Progress = Callable[[int, int, str], None]
 
@@ -121,5 +120,5 @@ def _discovered(finding: Finding, files: dict[str, SourceFile], workspace: Works
     if finding.code not in workspace.enabled(path):
         return
     file = files.get(finding.path) or read_source(path)
-    if read_suppressions(file).apply([finding], set()):
+    if workspace.suppressions(file).apply([finding], set()):
         yield Linted(replace(finding, url=catalogue()[finding.code].url), file)

@@ -30,7 +30,8 @@ class Workspace:
     """What a run works on: the files to check (absolute, sorted), their settings, and those of the run.
 
     `named` are the paths that were asked for. `texts` stands in for the content of files; `directory` is what shown
-    paths are relative to. `unreadable` is a text that was to be checked and could not be decoded.
+    paths are relative to. `unreadable` is a text that was to be checked and could not be decoded. With
+    `ignore_suppressions`, comments silence nothing.
     """
 
     files: tuple[Path, ...]
@@ -40,6 +41,11 @@ class Workspace:
     named: tuple[Path, ...] = ()
     texts: Mapping[Path, str] = field(default_factory=dict)
     unreadable: SourceFile | None = None
+    ignore_suppressions: bool = False
+
+    def suppressions(self, file: SourceFile, *, found: bool = True) -> Suppressions:
+        """Return the comments of a file that silence findings; the arguments are those of `read_suppressions`."""
+        return Suppressions() if self.ignore_suppressions else read_suppressions(file, found=found)
 
     def shown(self, path: Path) -> str:
         """Return the path of a file as findings have it."""
@@ -207,7 +213,7 @@ class _Pass:
         if file.error is not None:
             yield from _syntax_error(file, shown, enabled)
             return
-        suppressions = self._suppressions[file.path] = read_suppressions(file, found=bool(flags))
+        suppressions = self._suppressions[file.path] = self._workspace.suppressions(file, found=bool(flags))
         found = {finding.sort_key: (finding, flag) for flag in flags for finding in [self._finding(flag, shown)]}
         used: set[tuple[Suppression, str]] = set()
         selected = [finding for finding, _ in found.values() if finding.code in enabled]

@@ -71,13 +71,17 @@ class Suppression:
 
 
 @dataclass(frozen=True, slots=True)
-class _Layout:
-    """The logical lines of a file, in order: first and last line, and the last line less decorators."""
+class Layout:
+    """The logical lines of a file, in order: first and last line, and the last line less decorators.
+
+    `open_lines` are those whose end can take no comment: inside a string, or before a backslash.
+    """
 
     starts: list[int] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
     header_ends: list[int] = field(default_factory=list)
     code_lines: list[int] = field(default_factory=list)
+    open_lines: set[int] = field(default_factory=set)
 
     def around(self, line: int) -> tuple[int, int] | None:
         """Return the first and the last line of the logical line that holds `line`."""
@@ -110,7 +114,7 @@ class Suppressions:
     """All comments of one file that silence findings, in order."""
 
     entries: tuple[Suppression, ...] = ()
-    layout: _Layout = field(default_factory=_Layout, repr=False)
+    layout: Layout = field(default_factory=Layout, repr=False)
 
     def silencing(self, finding: Finding) -> list[tuple[Suppression, str]]:
         """Return the suppressions of a finding, each with the code by which it silences it."""
@@ -141,13 +145,8 @@ def read_suppressions(file: SourceFile, *, found: bool = True) -> Suppressions:
     hinted = any(hint in lowered for hint in _HINTS)
     if file.tree is None or not hinted or not (found or _OWN_HINT.search(lowered)):
         return Suppressions()
-    starts = file.line_starts
-    lines = iter([file.text[start:end] for start, end in zip(starts, [*starts[1:], None], strict=True)])
-    try:
-        tokens = list(tokenize.generate_tokens(lambda: next(lines, "")))
-    except (tokenize.TokenError, SyntaxError):
-        return Suppressions()
-    layout = _lay_out(tokens)
+    tokens = _tokens(file)
+    layout = _lay_out(tokens, file)
     entries: list[Suppression] = []
     for token in tokens:
         if token.type == tokenize.COMMENT and any(hint in token.string.lower() for hint in _HINTS):
@@ -159,6 +158,21 @@ def read_suppressions(file: SourceFile, *, found: bool = True) -> Suppressions:
                 _noqa(token.string, line, column, (line, line) if alone else layout.covered(line, alone=False))
             )
     return Suppressions(tuple(entries), layout)
+
+
+def read_layout(file: SourceFile) -> Layout:
+    """Return the logical lines of a file."""
+    return _lay_out(_tokens(file), file)
+
+
+def _tokens(file: SourceFile) -> list[tokenize.TokenInfo]:
+    """Return the tokens of a file; none if it cannot be tokenized."""
+    starts = file.line_starts
+    lines = iter([file.text[start:end] for start, end in zip(starts, [*starts[1:], None], strict=True)])
+    try:
+        return list(tokenize.generate_tokens(lambda: next(lines, "")))
+    except (tokenize.TokenError, SyntaxError):
+        return []
 
 
 def unused(
@@ -235,11 +249,16 @@ def _removal(entry: Suppression, dead: Collection[str], file: SourceFile) -> Rew
     return Rewrite(title, "safe", (Replacement(file, first + start, stop, content),))
 
 
-def _lay_out(tokens: Sequence[tokenize.TokenInfo]) -> _Layout:
-    layout = _Layout()
+def _lay_out(tokens: Sequence[tokenize.TokenInfo], file: SourceFile) -> Layout:
+    layout = Layout()
     decorators: list[bool] = []
+    opened: list[int] = []
     start = 0
     for token in tokens:
+        if tokenize.tok_name[token.type].endswith("STRING_START"):  # of an f-string, since Python 3.12
+            opened.append(token.start[0])
+        first = opened.pop() if tokenize.tok_name[token.type].endswith("STRING_END") else token.start[0]
+        layout.open_lines.update(range(first, token.end[0]))
         if token.type == tokenize.NEWLINE:
             layout.ends.append(token.start[0])
             start = 0
@@ -250,6 +269,7 @@ def _lay_out(tokens: Sequence[tokenize.TokenInfo]) -> _Layout:
                 decorators.append(token.string == "@")
             if not layout.code_lines or layout.code_lines[-1] != token.start[0]:
                 layout.code_lines.append(token.start[0])
+    layout.open_lines.update(number for number, line in enumerate(file.lines, 1) if line.endswith("\\"))
     header_ends = list(layout.ends)
     for index in range(len(header_ends) - 2, -1, -1):
         if decorators[index]:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from dynalint.cli.options import linting_options
 from dynalint.errors import UsageError
+from dynalint.findings import CATEGORIES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dynalint.cli.session import Run
+    from dynalint.engine import Checked
+    from dynalint.findings import Finding
 
 _EPILOG = """\b
 Examples:
@@ -15,14 +24,25 @@ Examples:
   dynalint check --static src/model.py           only read the source; needs no torch
   dynalint check --select DYN1,DYN2 --statistics
   dynalint check --fail-on graph-break           advice and recompiles do not fail the build
+  dynalint check --since origin/main             only what stands on changed lines
+  dynalint check --write-baseline baseline.json  from now on, --baseline baseline.json hides what is there today
   dynalint check --output-format github          annotations on a pull request
   cat model.py | dynalint check --stdin-filename model.py -
 """
 
-_CATEGORIES = ("graph-break", "recompile", "miscompile", "advice", "error")
+_ADD_IGNORE = "--add-ignore"
 
 
-@click.command(epilog=_EPILOG)
+class _Check(click.Command):
+    """`--add-ignore` takes a value after "=" only, as the next word may well be a path."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        end = args.index("--") if "--" in args else len(args)
+        options = [f"{arg}=" if arg == _ADD_IGNORE else arg for arg in args[:end]]
+        return super().parse_args(ctx, [*options, *args[end:]])
+
+
+@click.command(cls=_Check, epilog=_EPILOG)
 @linting_options
 @click.option("--statistics", is_flag=True, help="Count the findings by rule instead of listing them.")
 @click.option("--show-files", is_flag=True, help="List the files that would be checked, and check none.")
@@ -32,8 +52,20 @@ _CATEGORIES = ("graph-break", "recompile", "miscompile", "advice", "error")
 @click.option(
     "--fail-on",
     multiple=True,
-    type=click.Choice(_CATEGORIES),
+    type=click.Choice(CATEGORIES),
     help="Exit with 1 only for findings of this category; may be repeated.",
+)
+@click.option("--since", metavar="REVISION", help="Report only what stands on lines changed since this git revision.")
+@click.option(
+    "--write-baseline",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write all findings to this file, for --baseline, and report none.",
+)
+@click.option(
+    _ADD_IGNORE,
+    metavar="[REASON]",
+    help="Silence all findings with comments, which end in the reason given as --add-ignore=REASON.",
 )
 def check(**options: Any) -> int:
     """Find the lines that break graphs or force recompilation.
@@ -42,22 +74,87 @@ def check(**options: Any) -> int:
     directory. "-" reads one file from standard input.
     """
     from dynalint import engine
+    from dynalint.changes import changes_since
     from dynalint.cli.session import Run
 
+    _check_options(options)
     run = Run(options)
     if options["show_files"]:
-        if options["statistics"]:
-            raise UsageError("--show-files and --statistics exclude each other.")
         run.write("".join(f"{run.workspace.shown(path)}\n" for path in run.workspace.files))
         return run.exit_code(())
+    changes = changes_since(options["since"], run.directory) if options["since"] else None
     with run.activity() as progress:
         checked = engine.check(run.workspace, progress)
     run.add_failures(checked.failures)
-    lines = checked.lines()
-    findings = run.fingerprinted(checked.reported(refuted=options["show_refuted"]), lines)
-    refuted = len(checked.linted) - len(findings)
+    found, lines = checked.reported(refuted=options["show_refuted"]), checked.lines()
+    if options["write_baseline"]:
+        run.write_baseline(options["write_baseline"], found, lines)
+        return run.exit_code(())
+    refuted = len(checked.linted) - len(found)
+    findings = run.new(found, lines)
+    if changes is not None:
+        unchanged = len(findings)
+        findings = tuple(finding for finding in findings if changes.touch(finding))
+        run.verbose(f"{unchanged - len(findings)} findings stand on lines that have not changed.")
+    if options["add_ignore"] is not None:
+        return _silence(run, checked, findings, options["add_ignore"])
     run.verbose(f"{len(findings)} findings, {refuted} refuted.")
     run.report(findings, lines, refuted=refuted, statistics=options["statistics"])
-    wanted = options["fail_on"] or _CATEGORIES
+    wanted = options["fail_on"] or CATEGORIES
     # A refuted finding is shown on demand, and is still none.
-    return run.exit_code([one for one in checked.reported() if one.category in wanted])
+    return run.exit_code([one for one in findings if one.category in wanted and one.evidence.status != "refuted"])
+
+
+def _check_options(options: dict[str, Any]) -> None:
+    """Refuse options that exclude each other.
+
+    Raises:
+        UsageError: there are such.
+    """
+    doing = [
+        f"--{name.replace('_', '-')}"
+        for name in ("statistics", "show_files", "write_baseline", "add_ignore")
+        if options[name] not in (None, False)
+    ]
+    if options["add_ignore"] is not None:
+        doing += [
+            name
+            for name, given in (
+                ("-", "-" in options["paths"]),
+                ("--ignore-suppressions", options["ignore_suppressions"]),
+            )
+            if given
+        ]
+    if options["write_baseline"] and options["since"]:
+        doing.append("--since")
+    if len(doing) > 1:
+        raise UsageError(f"{doing[0]} and {doing[1]} exclude each other.")
+
+
+def _silence(run: Run, checked: Checked, findings: Sequence[Finding], reason: str) -> int:
+    """Write comments into the files that silence the findings."""
+    from dynalint.errors import DynalintError
+    from dynalint.fix.write import Write, write_groups
+    from dynalint.silence import NOT_SILENCED, silence
+
+    files = {one.finding.path: one.file for one in checked.linted}
+    by_path: dict[str, list[Finding]] = {}
+    for finding in findings:
+        if finding.code not in NOT_SILENCED and finding.evidence.status != "refuted":
+            by_path.setdefault(finding.path, []).append(finding)
+    writes = {}
+    for path, some in by_path.items():
+        file = files[path]
+        try:
+            text = silence(file, some, " ".join(reason.split()))
+        except DynalintError as fault:
+            run.add_failures([f"{path}: not silenced: {fault}."])
+            continue
+        before = file.data if file.data is not None else file.encode(file.text)
+        writes[file.path] = Write(file.path, path, before, file.encode(text))
+    written, failures = write_groups([[path] for path in writes], writes)
+    run.add_failures(failures)
+    done = sum(len(some) for path, some in by_path.items() if files[path].path in written)
+    many = f"{done} finding{'s' if done != 1 else ''} in {len(written)} file{'s' if len(written) != 1 else ''}"
+    run.note(f"silenced {many}.")
+    return run.exit_code(())

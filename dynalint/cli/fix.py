@@ -88,7 +88,7 @@ def _apply(run: Run, result: FixResult, options: Mapping[str, Any]) -> int:
     _explain(run, result)
     remaining = _reported(result.remaining)
     lines = run.lines_now(remaining)
-    left = run.fingerprinted(remaining, lines)
+    left = run.new(remaining, lines)
     run.report(left, lines, refuted=len(result.remaining) - len(left))
     return run.exit_code([*left, *_counting(result, options)])
 

@@ -21,7 +21,7 @@ STDIN = "-"
 
 # The keys of the configuration that options set, by the name of the option's parameter.
 _LISTS = ("select", "ignore", "extend_select", "extend_ignore", "fixable", "unfixable")
-_VALUES = ("output_format", "cache_dir", "jobs", "torch", "python", "device", "print_fix")
+_VALUES = ("baseline", "output_format", "cache_dir", "jobs", "torch", "python", "device", "print_fix")
 
 
 def _codes(name: str, text: str) -> Callable[[Command], Command]:
@@ -90,6 +90,13 @@ _OUTPUT = (
     click.option("-e", "--exit-zero", is_flag=True, help="Exit with 0 even if there are findings."),
 )
 
+_KNOWN = (
+    click.option(
+        "--baseline", metavar="FILE", help="Report only what this file, made by --write-baseline, does not hold."
+    ),
+    click.option("--ignore-suppressions", is_flag=True, help="Report what comments silence, too."),
+)
+
 _TALK = (
     click.option("-q", "--quiet", is_flag=True, help="Write findings and nothing else."),
     click.option("-v", "--verbose", is_flag=True, help="Say on standard error what is done and how long it takes."),
@@ -106,7 +113,7 @@ _paths = click.argument("paths", nargs=-1, metavar="[PATHS]...")
 
 def linting_options(command: Command) -> Command:
     """Add what every command takes that checks files."""
-    options = (_paths, *_SELECTION, *_RUNNING, *_OUTPUT, *_FILES, *_CONFIGURATION, *_TALK)
+    options = (_paths, *_SELECTION, *_RUNNING, *_OUTPUT, *_KNOWN, *_FILES, *_CONFIGURATION, *_TALK)
     return _added(command, options)
 
 

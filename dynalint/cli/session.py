@@ -6,11 +6,13 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
 from dynalint.analysis.source import parse_source, read_source
+from dynalint.baseline import Baseline
 from dynalint.catalogue import catalogue
 from dynalint.cli.activity import Activity
 from dynalint.cli.console import ColorChoice, fail, note, style_for, write
@@ -19,7 +21,7 @@ from dynalint.config import Settings
 from dynalint.engine import open_workspace, text_workspace
 from dynalint.errors import DynalintError, UsageError
 from dynalint.findings import Finding
-from dynalint.fingerprints import fingerprinted
+from dynalint.fingerprints import Identity, fingerprinted
 from dynalint.lint import Workspace
 from dynalint.report import Report, Style, render, render_statistics
 
@@ -42,7 +44,8 @@ class Run:
         self.configuration = read_configuration(options)
         self.directory = Path.cwd()
         self.stdin: bytes | None = None
-        self.workspace = self._open()
+        self.workspace = replace(self._open(), ignore_suppressions=bool(options["ignore_suppressions"]))
+        self._known = 0
         file = self.settings.config_file
         self.verbose(f"settings are {'the defaults' if file is None else f'from {self.workspace.shown(file)}'}.")
 
@@ -92,21 +95,60 @@ class Run:
             self._failures.append(text)
 
     @cached_property
-    def folder(self) -> str:
-        """The working directory relative to the top of the repository: what a CI system checked out, or git's."""
+    def _top(self) -> Path:
+        """The top of the repository: what a CI system checked out, else git's."""
         named = (os.environ.get(name) for name in ("GITHUB_WORKSPACE", "CI_PROJECT_DIR"))
         git = next((str(one) for one in (self.directory, *self.directory.parents) if (one / ".git").exists()), None)
-        top = next((top for top in (*named, git) if top and self.directory.is_relative_to(top)), self.directory)
-        return self.directory.relative_to(top).as_posix()
+        return next((Path(top) for top in (*named, git) if top and self.directory.is_relative_to(top)), self.directory)
+
+    @property
+    def folder(self) -> str:
+        """The working directory relative to the top of the repository."""
+        return self.directory.relative_to(self._top).as_posix()
 
     @cached_property
     def style(self) -> Style:
         """How findings are written."""
         return Style() if self._options["output_file"] else style_for(sys.stdout, self.color)
 
-    def fingerprinted(self, findings: Sequence[Finding], lines: Mapping[str, Sequence[str]]) -> tuple[Finding, ...]:
-        """Return all findings of the run, each with what it is known by from one run to the next."""
-        return fingerprinted(findings, lines, self.folder)
+    def new(self, findings: Sequence[Finding], lines: Mapping[str, Sequence[str]]) -> tuple[Finding, ...]:
+        """Return those of all findings of the run that the baseline does not hold, with their fingerprints.
+
+        Raises:
+            UsageError: the baseline cannot be read.
+        """
+        found = fingerprinted(findings, lines, self.folder)
+        path = self.settings.baseline
+        if path is None:
+            return found
+        compared = Baseline.read(path, self.workspace.shown(path)).compare(found, lines, self.folder)
+        self._known = len(found) - len(compared.new)
+        gone = [entry for entry in compared.gone if self._looked_for(entry)]
+        if gone:
+            many = f"{len(gone)} finding{'s' if len(gone) != 1 else ''}"
+            self.note(
+                f"{many} of the baseline not found again; `--write-baseline {self.workspace.shown(path)}` drops them."
+            )
+        for entry in gone:
+            where = f" in {entry.function}" if entry.function else ""
+            self.verbose(f"not found again: {entry.path}: {entry.code}{where}: {entry.text}")
+        return compared.new
+
+    def _looked_for(self, entry: Identity) -> bool:
+        """Whether this run would have found the finding that an entry of the baseline stands for."""
+        path = self._top / entry.path
+        if entry.code in ("DYN001", "DYN002") and self.settings.confirm == "never":
+            return False
+        return not path.exists() or (path in self.workspace.files and entry.code in self.workspace.enabled(path))
+
+    def write_baseline(self, path: Path, findings: Sequence[Finding], lines: Mapping[str, Sequence[str]]) -> None:
+        """Write all findings of the run to a baseline file.
+
+        Raises:
+            DynalintError: it cannot be written.
+        """
+        Baseline.of(findings, lines, self.folder).write(path, path.as_posix())
+        self.note(f"wrote {len(findings)} finding{'s' if len(findings) != 1 else ''} to {path.as_posix()}.")
 
     def report(
         self,
@@ -114,7 +156,6 @@ class Run:
         lines: Mapping[str, Sequence[str]],
         *,
         refuted: int = 0,
-        known: int = 0,
         statistics: bool = False,
     ) -> None:
         """Write findings in the format asked for.
@@ -126,7 +167,7 @@ class Run:
             findings,
             lines,
             refuted=refuted,
-            known=known,
+            known=self._known,
             unsafe_fixes=self.settings.unsafe_fixes,
             quiet=self.quiet,
             folder=self.folder,

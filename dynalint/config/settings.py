@@ -160,6 +160,11 @@ class Settings:
         default=False, metadata=_about(v.boolean, "Whether `fix` applies fixes that change something by nature.")
     )
 
+    baseline: Path | None = field(
+        default=None,
+        metadata=_about(v.path, "A file with findings not to report, as `--write-baseline` makes it."),
+    )
+
     output_format: str = field(default="full", metadata=_about(v.choice(*FORMATS), "How findings are written."))
     cache_dir: Path | None = field(
         default=None,

@@ -183,7 +183,7 @@ def test_options_that_do_not_go_together(dynalint: Run, model: Path, arguments: 
     assert ran.err.count("\n") == 1
 
 
-@pytest.mark.parametrize("option", ["--watch", "--baseline", "--since"])
+@pytest.mark.parametrize("option", ["--watch"])
 def test_what_is_not_there_yet_is_no_option(dynalint: Run, option: str) -> None:
     ran = dynalint("check", option)
     assert ran.code == 2

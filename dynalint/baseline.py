@@ -1,0 +1,106 @@
+"""A baseline: the findings that a code base had when it took up dynalint, which are not reported again.
+
+Findings are matched by content and not by line, so a baseline survives edits around them. Whoever changes the marked
+code itself hears of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dynalint.errors import DynalintError, UsageError
+from dynalint.findings import Finding
+from dynalint.fingerprints import Identity, identify
+
+_VERSION = 1
+_FIELDS = ("path", "code", "function", "text")
+
+# By what an identity and an entry are taken for the same: everything, then all but the function, which may have been
+# renamed, then all but the path, as the file may have been moved.
+_LIKENESSES: tuple[Callable[[Identity], tuple[str, ...]], ...] = (
+    lambda one: (one.path, one.code, one.function, one.text),
+    lambda one: (one.path, one.code, one.text),
+    lambda one: (one.code, one.function, one.text),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Findings held against a baseline: those that it does not hold, and the entries that are no longer found."""
+
+    new: tuple[Finding, ...]
+    gone: tuple[Identity, ...]
+
+
+class Baseline:
+    """The entries of a baseline file."""
+
+    def __init__(self, entries: Sequence[Identity]) -> None:
+        self._entries = tuple(entries)
+
+    @classmethod
+    def of(cls, findings: Sequence[Finding], lines: Mapping[str, Sequence[str]], folder: str) -> Baseline:
+        """Return the baseline of the findings of a run; the arguments are those of `identify`."""
+        return cls(identify(findings, lines, folder))
+
+    @classmethod
+    def read(cls, path: Path, shown: str) -> Baseline:
+        """Read a baseline file, which messages call `shown`.
+
+        Raises:
+            UsageError: there is no such file, or it is no baseline.
+        """
+        try:
+            record = json.loads(path.read_bytes())
+            if record["version"] != _VERSION:
+                raise UsageError(
+                    f"{shown}: a baseline of version {record['version']}, which this dynalint cannot read."
+                )
+            return cls([_entry(one) for one in record["findings"]])
+        except OSError as fault:
+            reason = fault.strerror or fault
+            raise UsageError(
+                f"{shown}: cannot read the baseline: {reason}; `dynalint check --write-baseline {shown}` makes one."
+            ) from fault
+        except (ValueError, KeyError, TypeError) as fault:
+            text = f"{shown}: not a baseline of dynalint's; `dynalint check --write-baseline {shown}` makes one."
+            raise UsageError(text) from fault
+
+    def write(self, path: Path, shown: str) -> None:
+        """Write the file, one finding a line and in order, so that a change of it can be reviewed and merged.
+
+        Raises:
+            DynalintError: it cannot be written.
+        """
+        records = sorted({name: getattr(entry, name) for name in _FIELDS}.items() for entry in self._entries)
+        listed = ",\n".join(f"    {json.dumps(dict(record))}" for record in records)
+        body = f"\n{listed}\n  " if listed else ""
+        try:
+            path.write_text(
+                f'{{\n  "version": {_VERSION},\n  "findings": [{body}]\n}}\n', encoding="utf-8", newline="\n"
+            )
+        except OSError as fault:
+            raise DynalintError(f"cannot write {shown}: {fault.strerror or fault}.") from fault
+
+    def compare(self, findings: Sequence[Finding], lines: Mapping[str, Sequence[str]], folder: str) -> Compared:
+        """Hold the findings of a run against the baseline; each entry stands for one finding."""
+        new = dict(enumerate(identify(findings, lines, folder)))
+        left = dict(enumerate(self._entries))
+        for likeness in _LIKENESSES:
+            waiting: dict[tuple[str, ...], list[int]] = defaultdict(list)
+            for number, entry in left.items():
+                waiting[likeness(entry)].append(number)
+            for number, identity in list(new.items()):
+                alike = waiting.get(likeness(identity))
+                if alike:
+                    del left[alike.pop(0)], new[number]
+        return Compared(tuple(findings[number] for number in new), tuple(left.values()))
+
+
+def _entry(record: Mapping[str, object]) -> Identity:
+    path, code, function, text = (str(record[name]) for name in _FIELDS)
+    return Identity(path, code, function, text)

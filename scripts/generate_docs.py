@@ -1,7 +1,7 @@
 """Write the parts of the documentation that the code says already.
 
-These are a page for each rule, the table of Dynamo's graph breaks, the table of settings, and what the README shows of
-dynalint's output.
+These are a page for each rule, the table of Dynamo's graph breaks, the settings as a table and as a JSON Schema, and
+what the README shows of dynalint's output.
 
 python scripts/generate_docs.py            write them
 python scripts/generate_docs.py --check    exit with 1 and name the files that are out of date
@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from dynalint.catalogue import Entry, catalogue
+from dynalint.config.schema import schema
 from dynalint.config.settings import OPTIONS, Settings
 from dynalint.config.values import Glob, Selector
 from dynalint.graph_breaks import MEANINGS, GraphBreak, graph_breaks, table
@@ -60,6 +61,7 @@ def pages() -> dict[Path, str]:
     before, _, rest = configuration.read_text(encoding="utf-8").partition(OPENING)
     _, _, after = rest.partition(CLOSING)
     made[configuration] = f"{before}{OPENING}\n\n{settings_table()}\n{CLOSING}{after}"
+    made[DOCS / "dynalint.schema.json"] = json.dumps(schema(catalogue()), indent=2) + "\n"
     readme = ROOT / "README.md"
     made[readme] = with_output(readme.read_text(encoding="utf-8"))
     return made

@@ -1,4 +1,4 @@
-"""`dynalint config show`: the settings in force, and where each came from."""
+"""`dynalint config`: the settings in force and where each came from, and what can be set."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ Examples:
   dynalint config show                           the settings for the working directory
   dynalint config show src/model.py              for one file
   dynalint config show --output-format json
+  dynalint config schema > dynalint.schema.json  for editors that check what you write
 """
 
 
 @click.group(epilog=_EPILOG, no_args_is_help=True)
 def config() -> None:
-    """Show what is set."""
+    """Show what is set, and what can be set."""
 
 
 @config.command(epilog=_EPILOG)
@@ -57,6 +58,19 @@ def show(path: str | None, form: str, **options: Any) -> None:
         write(json.dumps(_record(settings, shown, file, enabled), indent=2) + "\n")
     else:
         write(_text(settings, shown, file, enabled))
+
+
+@config.command()
+def schema() -> None:
+    """Print the JSON Schema of the settings, for editors that complete and check them.
+
+    It names the codes of the rules that are installed, those of other rule packs among them.
+    """
+    from dynalint.catalogue import known_codes
+    from dynalint.cli.console import write
+    from dynalint.config.schema import schema
+
+    write(json.dumps(schema(known_codes()), indent=2) + "\n")
 
 
 def _record(settings: Settings, shown: str, file: str | None, enabled: frozenset[str]) -> dict[str, Any]:

@@ -20,7 +20,10 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 STDIN = "-"
 
 # The keys of the configuration that options set, by the name of the option's parameter.
-_LISTS = ("select", "ignore", "extend_select", "extend_ignore", "fixable", "unfixable")
+_LISTS = (
+    "select", "ignore", "extend_select", "extend_ignore", "fixable", "unfixable", "exclude", "extend_exclude",
+)  # fmt: skip
+_TABLES = ("per_file_ignores", "extend_per_file_ignores")
 _VALUES = ("baseline", "output_format", "cache_dir", "jobs", "torch", "python", "device", "print_fix")
 
 
@@ -38,6 +41,12 @@ _SELECTION = (
         multiple=True,
         metavar="PATTERN:CODE",
         help="Codes not to report in the files that match a pattern, such as 'tests/**:DYN4'.",
+    ),
+    click.option(
+        "--extend-per-file-ignores",
+        multiple=True,
+        metavar="PATTERN:CODE",
+        help="The same, on top of those of the configuration.",
     ),
     _codes("fixable", "Codes or prefixes that may be fixed."),
     _codes("unfixable", "Codes or prefixes that may not be fixed."),
@@ -71,6 +80,13 @@ _CONFIGURATION = (
 )
 
 _FILES = (
+    click.option("--exclude", multiple=True, metavar="PATTERNS", help="Files and directories to pass over."),
+    click.option(
+        "--extend-exclude",
+        multiple=True,
+        metavar="PATTERNS",
+        help="Files and directories to pass over, on top of those of the configuration.",
+    ),
     click.option("--force-exclude", is_flag=True, help="Pass over excluded files even if they are named."),
     click.option("--stdin-filename", metavar="NAME", help="The name of the file that is read from standard input."),
 )
@@ -84,6 +100,7 @@ _OUTPUT = (
     click.option(
         "-o",
         "--output-file",
+        envvar="DYNALINT_OUTPUT_FILE",
         type=click.Path(dir_okay=False, path_type=Path),
         help="Write the findings to this file instead of standard output.",
     ),
@@ -185,8 +202,10 @@ def options_layer(options: Mapping[str, Any], directory: Path) -> Layer:
             put(key, value, f"--{name.replace('_', '-')}")
     if options.get("select_roots"):
         put("roots", options["select_roots"], "--select-roots")
-    if options.get("per_file_ignores"):
-        put("per-file-ignores", _pairs(options["per_file_ignores"]), "--per-file-ignores")
+    for name in _TABLES:
+        if options.get(name):
+            option = f"--{name.replace('_', '-')}"
+            put(name.replace("_", "-"), _pairs(options[name], option), option)
     return parse_layer(values, directory, lambda path: places[str(path[0])])
 
 
@@ -194,12 +213,12 @@ def _split(texts: Sequence[str]) -> list[str]:
     return [part.strip() for text in texts for part in text.split(",") if part.strip()]
 
 
-def _pairs(texts: Sequence[str]) -> dict[str, list[str]]:
+def _pairs(texts: Sequence[str], option: str) -> dict[str, list[str]]:
     pairs: dict[str, list[str]] = {}
     for text in _split(texts):
         pattern, separator, code = text.rpartition(":")
         if not separator or not pattern or not code:
-            raise UsageError(f'--per-file-ignores: "{text}" is not of the form PATTERN:CODE.')
+            raise UsageError(f'{option}: "{text}" is not of the form PATTERN:CODE.')
         pairs.setdefault(pattern, []).append(code)
     return pairs
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from dynalint.config import values as v
 from dynalint.config.selection import Selection, select
-from dynalint.config.values import Glob, Parser, Selector
+from dynalint.config.values import Glob, Selector, Type
 from dynalint.report import FORMATS
 
 # Directories that hold no code of the project. As ruff has them, and dynalint's own cache.
@@ -27,12 +27,12 @@ class Option:
     """A key of `[tool.dynalint]`. Values of several layers are joined if it `joins`, else the last one holds."""
 
     key: str
-    parse: Parser[Any]
+    parse: Type[Any]
     doc: str
     joins: bool = False
 
 
-def _about(parse: Parser[Any], doc: str, *, joins: bool = False) -> Mapping[str, Any]:
+def _about(parse: Type[Any], doc: str, *, joins: bool = False) -> Mapping[str, Any]:
     return {"parse": parse, "doc": doc, "joins": joins}
 
 

@@ -1,4 +1,7 @@
-"""The types that settings have: each turns what TOML holds into what the program uses, or says what is wrong."""
+"""The types that settings have: each turns what TOML holds into what the program uses, or says what is wrong.
+
+Each also says in terms of JSON Schema what it takes, for editors.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
 from dynalint.config.toml import KeyPath
 from dynalint.errors import ConfigError
@@ -23,6 +26,9 @@ _TYPE_NAMES = {
     list: "a list",
     dict: "a table",
 }
+SELECTOR = "Selector"
+"""The name by which schemas refer to codes and prefixes, which only the rules that are installed tell."""
+
 _DOTTED = r"[^\W\d]\w*(\.[^\W\d]\w*)*"
 _TARGET = re.compile(rf"({_DOTTED}|[^:]+\.py):{_DOTTED}")
 _RELEASES = re.compile(r"\s*(==|!=|<=|>=|<|>|~=)?\s*\d+(\.\d+)*(\s*,\s*(==|!=|<=|>=|<|>|~=)\s*\d+(\.\d+)*)*\s*")
@@ -59,7 +65,24 @@ class Raw:
         return ConfigError(f"{self.place}: {name} must be {expected}, not {shown or 'a date'}.")
 
 
-Parser = Callable[[Raw], T]
+@dataclass(frozen=True, slots=True)
+class Type(Generic[T]):
+    """A type of values: what parses one, and the JSON Schema of what is parsed."""
+
+    parse: Callable[[Raw], T]
+    schema: Mapping[str, Any]
+
+    def __call__(self, raw: Raw) -> T:
+        """Parse a value.
+
+        Raises:
+            ConfigError: it is none of this type.
+        """
+        return self.parse(raw)
+
+
+def _typed(**schema: Any) -> Callable[[Callable[[Raw], T]], Type[T]]:
+    return lambda parse: Type(parse, schema)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +110,7 @@ class Glob:
     pattern: str
 
 
+@_typed(type="boolean")
 def boolean(raw: Raw) -> bool:
     """Parse true or false."""
     if not isinstance(raw.value, bool):
@@ -94,6 +118,7 @@ def boolean(raw: Raw) -> bool:
     return raw.value
 
 
+@_typed(type="integer", minimum=1)
 def positive(raw: Raw) -> int:
     """Parse an integer of 1 or more."""
     if not isinstance(raw.value, int) or isinstance(raw.value, bool) or raw.value < 1:
@@ -101,6 +126,7 @@ def positive(raw: Raw) -> int:
     return raw.value
 
 
+@_typed(type="number", exclusiveMinimum=0)
 def seconds(raw: Raw) -> float:
     """Parse a positive number of seconds."""
     if not isinstance(raw.value, int | float) or isinstance(raw.value, bool) or not raw.value > 0:
@@ -108,6 +134,7 @@ def seconds(raw: Raw) -> float:
     return float(raw.value)
 
 
+@_typed(type="string", minLength=1)
 def string(raw: Raw) -> str:
     """Parse a string that is not empty."""
     if not isinstance(raw.value, str) or not raw.value.strip():
@@ -115,7 +142,7 @@ def string(raw: Raw) -> str:
     return raw.value
 
 
-def choice(*names: str) -> Parser[str]:
+def choice(*names: str) -> Type[str]:
     """Parse one of `names`."""
     expected = "one of " + ", ".join(f'"{name}"' for name in names)
 
@@ -124,10 +151,10 @@ def choice(*names: str) -> Parser[str]:
             raise raw.wrong(expected + nearest(str(raw.value), names))
         return str(raw.value)
 
-    return parse
+    return Type(parse, {"enum": list(names)})
 
 
-def array(element: Parser[T]) -> Parser[tuple[T, ...]]:
+def array(element: Type[T]) -> Type[tuple[T, ...]]:
     """Parse a list whose elements `element` parses."""
 
     def parse(raw: Raw) -> tuple[T, ...]:
@@ -135,10 +162,10 @@ def array(element: Parser[T]) -> Parser[tuple[T, ...]]:
             raise raw.wrong("a list")
         return tuple(element(raw.inside(number, value)) for number, value in enumerate(raw.value))
 
-    return parse
+    return Type(parse, {"type": "array", "items": element.schema})
 
 
-def table(key: Parser[str], value: Parser[T]) -> Parser[Mapping[str, T]]:
+def table(key: Type[str], value: Type[T]) -> Type[Mapping[str, T]]:
     """Parse a table; `key` and `value` parse its keys and values."""
 
     def parse(raw: Raw) -> Mapping[str, T]:
@@ -146,14 +173,16 @@ def table(key: Parser[str], value: Parser[T]) -> Parser[Mapping[str, T]]:
             raise raw.wrong("a table")
         return {key(raw.inside(name, name)): value(raw.inside(name, held)) for name, held in raw.value.items()}
 
-    return parse
+    return Type(parse, {"type": "object", "additionalProperties": value.schema})
 
 
+@_typed(type="string", minLength=1)
 def path(raw: Raw) -> Path:
     """Parse a path, relative to where it was written."""
     return raw.base / Path(string(raw)).expanduser()
 
 
+@_typed(type="string", minLength=1)
 def interpreter(raw: Raw) -> Path:
     """Parse the path of a Python interpreter; a bare name is looked up on PATH.
 
@@ -165,16 +194,19 @@ def interpreter(raw: Raw) -> Path:
     return path(raw)
 
 
+@_typed(type="string", minLength=1)
 def glob(raw: Raw) -> Glob:
     """Parse a pattern as in a `.gitignore`, relative to where it was written."""
     return Glob(raw.base, string(raw))
 
 
+@_typed(**{"$ref": f"#/definitions/{SELECTOR}"})
 def selector(raw: Raw) -> Selector:
     """Parse the code of a rule or a prefix; whether such a rule exists is not known yet."""
     return Selector(string(raw), raw.place)
 
 
+@_typed(type="string", pattern=f"^({_TARGET.pattern})$")
 def target(raw: Raw) -> str:
     """Parse the name of something to import, "package.module:Name" or "path/file.py:Name"."""
     name = string(raw)
@@ -183,6 +215,12 @@ def target(raw: Raw) -> str:
     return name
 
 
+@_typed(
+    anyOf=[
+        {"enum": ["modules", "explicit"]},
+        {"type": "array", "items": {"type": "string", "pattern": f"^({_TARGET.pattern})$"}},
+    ]
+)
 def roots(raw: Raw) -> str | tuple[str, ...]:
     """Parse which code counts as compiled: "modules", "explicit" or a list of targets."""
     if isinstance(raw.value, list):
@@ -192,6 +230,7 @@ def roots(raw: Raw) -> str | tuple[str, ...]:
     return str(raw.value)
 
 
+@_typed(type="string", pattern=f"^({_RELEASES.pattern})$")
 def releases(raw: Raw) -> str:
     """Parse a release of torch, "2.13.0", or a range of them, ">=2.6,<2.14"."""
     if not isinstance(raw.value, str) or not _RELEASES.fullmatch(raw.value):
@@ -199,6 +238,7 @@ def releases(raw: Raw) -> str:
     return raw.value.replace(" ", "")
 
 
+@_typed(type="object", additionalProperties={"type": "array", "items": selector.schema})
 def per_file_ignores(raw: Raw) -> tuple[tuple[Glob, tuple[Selector, ...]], ...]:
     """Parse a table of patterns, each with the selectors that do not hold for the files it matches."""
     entries = table(string, array(selector))(raw)

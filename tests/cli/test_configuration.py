@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
-from dynalint.config import Configuration, Layer, Overrides, Selector, parse_layer
+from dynalint.config import OPTIONS, Configuration, Layer, Overrides, Selector, parse_layer
 from dynalint.config.selection import select
 from dynalint.config.toml import parse_toml
 from dynalint.errors import ConfigError
@@ -266,3 +268,64 @@ def test_lines_of_toml() -> None:
         ("tool", "my tool", "y", "z", "q"): 13,
     }
     assert document.line(("tool", "my tool", "unknown")) == 11
+
+
+def test_options_about_files(check: Run, model: Path) -> None:
+    Path("lib").mkdir()
+    Path("lib/m.py").write_text(model.read_text())
+    pyproject('extend-exclude = ["model.py"]\nper-file-ignores = {"lib/*" = ["DYN4"]}')
+    assert check().places == ["lib/m.py:7 DYN101"]
+    assert check("--extend-exclude", "lib").places == []
+    assert check("--exclude", "nothing").places == ["lib/m.py:7 DYN101"]
+    assert check("--extend-per-file-ignores", "*.py:DYN1").places == []
+
+
+def test_a_file_to_write_to_by_the_environment(check: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DYNALINT_OUTPUT_FILE", "out.json")
+    assert check().out == ""
+    assert len(json.loads(Path("out.json").read_text())) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "right"),
+    [
+        ("", True),
+        ('extend = "base.toml"\nselect = ["ALL", "D", "DYN1", "DYN401"]\nignore = []', True),
+        ('select = ["NOPE"]', False),
+        ('select = "DYN1"', False),
+        ("selct = []", False),
+        ('per-file-ignores = {"!src/**" = ["DYN1"]}', True),
+        ('per-file-ignores = {"src" = "DYN1"}', False),
+        ('roots = "modules"', True),
+        ('roots = ["a.b:C", "dir/file.py:f"]', True),
+        ('roots = ["a.b"]', False),
+        ('roots = "some"', False),
+        ('torch = ">=2.6,<2.14"', True),
+        ('torch = "new"', False),
+        ("timeout = 0.5\njobs = 1\nmemory = 100\ncache = false", True),
+        ("jobs = 0", False),
+        ("jobs = true", False),
+        ("timeout = 0", False),
+        ('cache = "no"', False),
+        ('output-format = "sarif"\nbaseline = "b.json"\npython = "python3"', True),
+        ('output-format = "xml"', False),
+        ('[examples]\n"a:B" = "c:d"', True),
+        ('[examples]\n"a:B" = "c"', False),
+    ],
+)
+def test_the_schema_takes_what_is_read(check: Run, dynalint: Run, model: Path, text: str, right: bool) -> None:
+    Path("base.toml").write_text("")
+    Path("b.json").write_text('{"version": 1, "findings": []}')
+    Path("dynalint.toml").write_text(text)
+    assert (check().code != 2) is right
+    schema = dynalint("config", "schema").json
+    validator = jsonschema.Draft7Validator(schema)
+    validator.check_schema(schema)
+    assert validator.is_valid(parse_toml(text, "").values) is right
+
+
+def test_the_schema_has_every_setting(dynalint: Run) -> None:
+    schema = dynalint("config", "schema").json
+    assert set(schema["properties"]) == {"extend", *OPTIONS}
+    assert all(held["description"].endswith(".") for held in schema["properties"].values())
+    assert schema["properties"]["select"]["default"] == ["ALL"]

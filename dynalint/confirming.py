@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dynalint.analysis.index import FunctionInfo
+from dynalint.analysis.notebook import SUFFIX
 from dynalint.analysis.source import SourceFile, read_source
 from dynalint.catalogue import catalogue
 from dynalint.config import Settings
@@ -107,6 +108,8 @@ def _search(folders: Iterable[Path], settings: Settings) -> tuple[Path, ...]:
 def _importable(roots: Iterable[FunctionInfo]) -> Iterator[Target]:
     """Yield the roots that have a name by which they can be imported: a model by its class."""
     for function in roots:
+        if function.file.path.suffix == SUFFIX:  # running a notebook is its user's to decide
+            continue
         qualname = function.qualname
         if function.owner is not None and function.name == "forward":
             qualname = function.owner.qualname

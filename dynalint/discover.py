@@ -17,6 +17,8 @@ from pathspec import GitIgnoreSpec
 from dynalint.config import Settings, show_path
 from dynalint.errors import UsageError
 
+_SUFFIXES = (".py", ".ipynb")
+
 SettingsFor = Callable[[Path], Settings]
 
 
@@ -33,7 +35,7 @@ class Discovered:
 
 
 def discover(paths: Sequence[Path], settings_for: SettingsFor, *, force_exclude: bool = False) -> Discovered:
-    """Find the Python files in `paths`, which are absolute files and directories.
+    """Find the Python files and notebooks in `paths`, which are absolute files and directories.
 
     A file that is named is taken whatever its suffix and even if it is excluded, unless `force_exclude` is set. In a
     directory that is named although a pattern excludes it, that pattern does not count. `settings_for` gives the
@@ -85,9 +87,7 @@ class _Walk:
 
     def named_file(self, path: Path, *, force_exclude: bool) -> None:
         shown = show_path(path, Path.cwd())
-        if path.suffix == ".ipynb":
-            self.notes.append(f"{shown}: notebooks are not read yet; export the code to a .py file to check it.")
-        elif path.suffix == ".pyi":
+        if path.suffix == ".pyi":
             self.notes.append(f"{shown}: passed over, a stub holds no code that runs.")
         elif not force_exclude or not is_excluded(path, self.settings_for):
             self.add(path, linked=path.resolve() != path)
@@ -104,7 +104,7 @@ class _Walk:
             for entry in self.entries(directory):
                 path = directory / entry.name
                 is_directory = entry.is_dir(follow_symlinks=False)
-                if not is_directory and not (entry.name.endswith(".py") and entry.is_file()):
+                if not is_directory and not (entry.name.endswith(_SUFFIXES) and entry.is_file()):
                     continue
                 if _covers(excludes, path, directory=is_directory):
                     continue

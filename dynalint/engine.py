@@ -13,6 +13,7 @@ from dynalint.discover import Discovered, discover, is_excluded
 from dynalint.findings import Finding
 from dynalint.fix import FixOptions, FixResult, Linted, fix_findings
 from dynalint.lint import Linter, LintResult, Workspace, unreadable
+from dynalint.placing import lines_by_place, placed
 from dynalint.rules import all_rules
 
 Progress = Callable[[int, int, str], None]
@@ -32,13 +33,12 @@ class Checked:
 
     def reported(self, *, refuted: bool = False) -> tuple[Finding, ...]:
         """Return the findings to report; those that Dynamo refuted only if asked for."""
-        findings = (one.finding for one in self.linted)
+        findings = (placed(one.finding, one.file) for one in self.linted)
         return tuple(finding for finding in findings if refuted or finding.evidence.status != "refuted")
 
     def lines(self) -> dict[str, tuple[str, ...]]:
-        """Return the lines of every file with findings, by the path that findings have."""
-        files = {one.finding.path: one.file for one in self.linted}
-        return {path: file.lines for path, file in files.items()}
+        """Return the lines of every file with findings, by the places that findings have."""
+        return lines_by_place({one.finding.path: one.file for one in self.linted}.items())
 
 
 def absolute(path: Path, directory: Path) -> Path:

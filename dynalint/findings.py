@@ -22,7 +22,8 @@ class Edit:
     """Replace the text from (`line`, `column`) up to (`end_line`, `end_column`) by `content`.
 
     Lines and columns are 1-based, columns count characters, the end is exclusive. `path` is None for the file of the
-    finding itself, else the file to change, relative to the working directory.
+    finding itself, else the file to change, relative to the working directory. In a notebook, lines are those of the
+    cell with the number `cell`.
     """
 
     line: int
@@ -31,13 +32,11 @@ class Edit:
     end_column: int
     content: str
     path: str | None = None
+    cell: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the edit as the contract words it; `path` appears only where it is another file."""
-        record = asdict(self)
-        if self.path is None:
-            del record["path"]
-        return record
+        """Return the edit as the contract words it; `path` appears only for another file, `cell` in notebooks."""
+        return {key: value for key, value in asdict(self).items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)

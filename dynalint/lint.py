@@ -23,6 +23,7 @@ from dynalint.rules import Declined, Rewrite, Rule, Violation
 from dynalint.suppress import UNUSED_CODE, Suppression, Suppressions, read_suppressions, unused
 
 SYNTAX_CODE = "DYN901"
+_GENERATED = "the file says that it is generated: change what it is generated from"
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +261,8 @@ class _Pass:
             return Linted(finding, file)
         if isinstance(answer, Declined):
             return Linted(replace(finding, fix=_declined(answer.reason)), file)
+        if file.generated:
+            return Linted(replace(finding, fix=_declined(_GENERATED)), file)
         try:
             edits = to_edits(answer, file, lambda other: self._workspace.shown(other.path))
         except EditError as fault:

@@ -11,10 +11,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from dynalint.analysis.notebook import SUFFIX, Cells, Notebook, NotebookError, read_notebook
+
 # What Python's own tokenizer takes for the end of a line; `str.splitlines` knows more (form feed, U+2028) and would
 # count lines that no traceback counts.
 _NEWLINE = re.compile(r"\r\n|\n|\r")
 _LONGEST_QUOTE = 60
+_GENERATED = "@generated"
+_TOP = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +34,10 @@ class SourceError:
 class SourceFile:
     """A Python file as read from disk or given as text.
 
-    `text` is the decoded content with the original line endings and without a byte-order mark; `tree` is None exactly
-    when `error` says why. Offsets count characters of `text`. Lines are 1-based; columns of syntax tree nodes count
-    UTF-8 bytes from 0, as `ast` has them; every other column is 1-based and counts characters.
+    `text` is the decoded content with the original line endings and without a byte-order mark, or the code cells of a
+    notebook (see `notebook.py`); `tree` is None exactly when `error` says why. Offsets count characters of `text`.
+    Lines are 1-based; columns of syntax tree nodes count UTF-8 bytes from 0, as `ast` has them; every other column is
+    1-based and counts characters.
     """
 
     path: Path
@@ -42,6 +47,17 @@ class SourceFile:
     tree: ast.Module | None = None
     error: SourceError | None = None
     data: bytes | None = field(default=None, repr=False)
+    notebook: Notebook | None = field(default=None, repr=False)
+
+    @cached_property
+    def cells(self) -> Cells | None:
+        """Where the cells of a notebook stand in the text; None in any other file."""
+        return Cells(self.text) if self.path.suffix == SUFFIX else None
+
+    @cached_property
+    def generated(self) -> bool:
+        """Whether it says at its top, by `@generated`, that a program has written it."""
+        return any(_GENERATED in line for line in self.lines[:_TOP])
 
     @cached_property
     def line_starts(self) -> list[int]:
@@ -94,6 +110,8 @@ class SourceFile:
 
     def encode(self, text: str) -> bytes:
         """Return `text` as bytes in the encoding of this file, with its byte-order mark if it has one."""
+        if self.notebook is not None:
+            return self.notebook.encode(text)
         return (b"\xef\xbb\xbf" if self.bom else b"") + text.encode(self.encoding)
 
 
@@ -107,7 +125,9 @@ def read_source(path: Path) -> SourceFile:
 
 
 def parse_source(path: Path, data: bytes) -> SourceFile:
-    """Parse `data` as the content of `path`, by the encoding that PEP 263 gives it."""
+    """Parse `data` as the content of `path`, by the encoding that PEP 263 gives it; of a notebook, its code cells."""
+    if path.suffix == SUFFIX:
+        return _parse_notebook(path, data)
     bom = data.startswith(b"\xef\xbb\xbf")
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
@@ -118,6 +138,18 @@ def parse_source(path: Path, data: bytes) -> SourceFile:
     except (UnicodeDecodeError, LookupError) as fault:
         return SourceFile(path, data=data, error=SourceError(1, 1, _decoding_fault(data, str(fault))))
     return parse_text(path, text, encoding=encoding, bom=bom, data=data)
+
+
+def _parse_notebook(path: Path, data: bytes) -> SourceFile:
+    try:
+        notebook = read_notebook(data.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        return SourceFile(path, data=data, error=SourceError(1, 1, "the notebook is not UTF-8 text"))
+    except NotebookError as fault:
+        return SourceFile(path, data=data, error=SourceError(fault.line, 1, str(fault)))
+    file = parse_text(path, notebook.text, data=data)
+    file.notebook = notebook
+    return file
 
 
 def parse_text(

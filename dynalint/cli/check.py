@@ -135,6 +135,7 @@ def _silence(run: Run, checked: Checked, findings: Sequence[Finding], reason: st
     """Write comments into the files that silence the findings."""
     from dynalint.errors import DynalintError
     from dynalint.fix.write import Write, write_groups
+    from dynalint.placing import unplaced
     from dynalint.silence import NOT_SILENCED, silence
 
     files = {one.finding.path: one.file for one in checked.linted}
@@ -146,7 +147,7 @@ def _silence(run: Run, checked: Checked, findings: Sequence[Finding], reason: st
     for path, some in by_path.items():
         file = files[path]
         try:
-            text = silence(file, some, " ".join(reason.split()))
+            text = silence(file, [unplaced(one, file) for one in some], " ".join(reason.split()))
         except DynalintError as fault:
             run.add_failures([f"{path}: not silenced: {fault}."])
             continue

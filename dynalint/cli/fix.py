@@ -86,7 +86,7 @@ def _apply(run: Run, result: FixResult, options: Mapping[str, Any]) -> int:
     if result.fixed:
         run.note(f"fixed {_counted(result)}.")
     _explain(run, result)
-    remaining = _reported(result.remaining)
+    remaining = [run.placed(finding) for finding in _reported(result.remaining)]
     lines = run.lines_now(remaining)
     left = run.new(remaining, lines)
     run.report(left, lines, refuted=len(result.remaining) - len(left))
@@ -113,8 +113,8 @@ def _counted(result: FixResult) -> str:
 def _explain(run: Run, result: FixResult) -> None:
     """Say why fixes on offer were not taken."""
     for refused in result.refused:
-        finding = refused.finding
-        place = f"{finding.path}:{finding.line}:{finding.column}: {finding.code}"
+        finding = run.placed(refused.finding)
+        place = f"{finding.place}:{finding.line}:{finding.column}: {finding.code}"
         unlock = f" ({refused.unlock} takes it)" if refused.unlock else ""
         run.note(f"{place} not fixed: {refused.reason}{unlock}.")
     for text in result.notes:

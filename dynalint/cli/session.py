@@ -11,7 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
-from dynalint.analysis.source import parse_source, read_source
+from dynalint.analysis.notebook import SUFFIX
+from dynalint.analysis.source import SourceFile, parse_source, read_source
 from dynalint.baseline import Baseline
 from dynalint.catalogue import catalogue
 from dynalint.cli.activity import Activity
@@ -23,6 +24,7 @@ from dynalint.errors import DynalintError, UsageError
 from dynalint.findings import Finding
 from dynalint.fingerprints import Identity, fingerprinted
 from dynalint.lint import Workspace
+from dynalint.placing import lines_by_place, placed
 from dynalint.report import Report, Style, render, render_statistics
 
 
@@ -198,14 +200,23 @@ class Run:
         """Write what was read from standard input to standard output, with `text` for its content if it changed."""
         data = self.stdin or b""
         if text is not None:
-            data = parse_source(Path(STDIN), data).encode(text)
+            data = parse_source(Path(self._options["stdin_filename"] or STDIN), data).encode(text)
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
 
     def lines_now(self, findings: Iterable[Finding]) -> dict[str, tuple[str, ...]]:
         """Return the lines of the files of findings as they stand on the disk by now."""
-        return {path: read_source(self.directory / path).lines for path in {finding.path for finding in findings}}
+        return lines_by_place((path, self._now(path)) for path in {finding.path for finding in findings})
+
+    def placed(self, finding: Finding) -> Finding:
+        """Return a finding of the files as they stand by now with the places that a user has."""
+        return placed(finding, self._now(finding.path)) if finding.path.endswith(SUFFIX) else finding
+
+    def _now(self, path: str) -> SourceFile:
+        if self.stdin is not None:
+            return parse_source(self.workspace.directory / path, self.stdin)
+        return read_source(self.directory / path)
 
     def exit_code(self, findings: Sequence[Finding]) -> int:
         """Return the exit code for a run that leaves `findings`."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from dynalint.analysis.notebook import Cells
 from dynalint.analysis.source import SourceFile
 from dynalint.findings import Finding, Safety
 from dynalint.fix.edits import Plan
@@ -119,7 +120,15 @@ class ChangedFile:
         return self.source.encode(self.text)
 
     def diff(self, name: str, context: int = 3) -> str:
-        """Return the unified diff between the old and the new text, as `git apply` takes it; `name` is the path."""
+        """Return the unified diff between the old and the new text, as `git apply` takes it; `name` is the path.
+
+        Of a notebook, it is that of each cell that changed.
+        """
+        if self.source.cells is not None:
+            before, after = self.source.cells.codes(), Cells(self.text).codes()
+            return "".join(
+                unified_diff(old, after[cell], f"{name}:cell {cell}", context) for cell, old in before.items()
+            )
         return unified_diff(self.source.text, self.text, name, context)
 
 

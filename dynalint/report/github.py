@@ -46,9 +46,11 @@ def _annotation(level: str, finding: Finding, report: Report) -> str:
         "line": finding.line,
         "endLine": finding.end_line,
     }
-    if finding.line == finding.end_line:  # the runner takes columns only for a range within one line
+    if finding.cell is not None:  # its lines are no lines of the file
+        del properties["line"], properties["endLine"]
+    elif finding.line == finding.end_line:  # the runner takes columns only for a range within one line
         properties |= {"col": finding.column, "endColumn": finding.end_column}
-    message = f"{finding.path}:{finding.line}:{finding.column}: {finding.code} {finding.message}"
+    message = f"{finding.place}:{finding.line}:{finding.column}: {finding.code} {finding.message}"
     evidence = finding.evidence
     if evidence.status == "confirmed":
         by = f" by torch {evidence.torch}" if evidence.torch else ""

@@ -22,14 +22,24 @@ def _issue(finding: Finding, report: Report) -> dict[str, Any]:
     confirmed = finding.severity == "error" and finding.evidence.status == "confirmed"
     return {
         "check_name": finding.code,
-        "description": f"{finding.code}: {finding.message}",
+        "description": f"{finding.code}: {finding.message}{_where(finding)}",
         "severity": "critical" if confirmed else _SEVERITIES[finding.severity],
         "fingerprint": finding.fingerprint,
         "location": {
             "path": repository_path(finding.path, report.folder),
-            "positions": {
-                "begin": {"line": finding.line, "column": finding.column},
-                "end": {"line": finding.end_line, "column": finding.end_column},
-            },
+            "positions": _positions(finding),
         },
     }
+
+
+def _positions(finding: Finding) -> dict[str, Any]:
+    if finding.cell is not None:  # its lines are no lines of the file
+        return {"begin": {"line": 1, "column": 1}, "end": {"line": 1, "column": 1}}
+    return {
+        "begin": {"line": finding.line, "column": finding.column},
+        "end": {"line": finding.end_line, "column": finding.end_column},
+    }
+
+
+def _where(finding: Finding) -> str:
+    return "" if finding.cell is None else f" (cell {finding.cell}, line {finding.line})"

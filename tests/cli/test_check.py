@@ -86,13 +86,24 @@ def test_a_missing_path_is_wrong_usage(dynalint: Run, model: Path) -> None:
     assert ran.err == "error: no/such: no such file or directory.\n"
 
 
-def test_a_notebook_is_passed_over_with_a_note(check: Run, model: Path) -> None:
-    Path("a.ipynb").write_text("{}")
+def test_a_stub_is_passed_over_with_a_note(check: Run, model: Path) -> None:
     Path("b.pyi").write_text("")
-    ran = check("a.ipynb", "b.pyi", "model.py")
+    ran = check("b.pyi", "model.py")
     assert ran.places == ["model.py:7 DYN101", "model.py:9 DYN401"]
-    assert "a.ipynb" in ran.err
     assert "b.pyi" in ran.err
+
+
+@pytest.mark.parametrize("name", ["with space.py", "a,b:100%.py", "é 日本.py", "-x.py", "[a].py", "::error::.py"])
+def test_odd_names(check: Run, model: Path, name: str) -> None:
+    model.rename(name)
+    assert [one["path"] for one in check().json] == [name, name]
+    assert check("--", name).json == check().json
+
+
+def test_form_feeds_and_a_missing_last_newline(check: Run, model: Path) -> None:
+    text = model.read_text()
+    model.write_text("\x0c\n" + text.replace("\n\n\n", "\n\x0c\n\n").rstrip("\n"))
+    assert check().places == ["model.py:8 DYN101", "model.py:10 DYN401"]
 
 
 @pytest.mark.parametrize(

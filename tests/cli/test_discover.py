@@ -39,13 +39,13 @@ def tree(*paths: str) -> None:
 
 def test_python_files_below_a_directory_in_order(find: Find) -> None:
     tree("b.py", "a/z.py", "a/b/c.py", "a.py", "a/data.txt", "script", "a.pyi", "n.ipynb", "with space, and:more%.py")
-    assert find() == ["a/b/c.py", "a/z.py", "a.py", "b.py", "with space, and:more%.py"]
+    assert find() == ["a/b/c.py", "a/z.py", "a.py", "b.py", "n.ipynb", "with space, and:more%.py"]
     assert find("b.py", "a", "a/z.py", "./a/../b.py") == ["a/b/c.py", "a/z.py", "b.py"]
 
 
 def test_a_file_that_is_named_is_taken_whatever_its_suffix(find: Find) -> None:
     tree("script", "stub.pyi", "notes.ipynb")
-    assert find("script", "stub.pyi", "notes.ipynb") == ["script"]
+    assert find("script", "stub.pyi", "notes.ipynb") == ["notes.ipynb", "script"]
 
 
 def test_a_missing_path(find: Find) -> None:

@@ -1,0 +1,180 @@
+"""Jupyter notebooks: their code cells as one text of Python, and the way back.
+
+In the text each cell begins with a comment of its own, by which it is found again after edits. Lines that only IPython
+understands (`%matplotlib inline`, `!ls`, `help?`) stand there as `pass` with the line in a comment.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dynalint.errors import DynalintError
+
+SUFFIX = ".ipynb"
+
+_MARK = "# %% cell {} of the notebook"
+_MARKS = re.compile(r"^# %% cell (\d+) of the notebook\n", re.MULTILINE)
+_HIDDEN = re.compile(r"^[ \t]*pass  # IPython: (.*)$", re.MULTILINE)
+_MAGIC = re.compile(r"\s*[%!?]|\s*[\w.,* \t]+=\s*[%!]|.*\?\s*$")
+# Cell magics that run the rest of the cell as Python, here and now.
+_PYTHON_MAGICS = frozenset({"capture", "debug", "prun", "python", "python3", "time", "timeit"})
+
+
+class NotebookError(DynalintError):
+    """The file is no notebook that can be read; the text is a clause that says why, `line` where."""
+
+    def __init__(self, text: str, line: int = 1) -> None:
+        super().__init__(text)
+        self.line = line
+
+
+class Cells:
+    """Where in a text made of cells each of them stands. Lines are 1-based."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        places = [(text.count("\n", 0, mark.start()) + 1, int(mark[1])) for mark in _MARKS.finditer(text)]
+        self._lines = [line for line, _ in places]
+        self.numbers = [number for _, number in places]
+
+    def place(self, line: int) -> tuple[int, int]:
+        """Return the number of the cell, and the line in it, of a line of the text."""
+        index = max(bisect_right(self._lines, line) - 1, 0)
+        return (self.numbers[index], max(line - self._lines[index], 1)) if self._lines else (1, line)
+
+    def line(self, cell: int, line: int) -> int:
+        """Return the line of the text for a line of a cell."""
+        return self._lines[self.numbers.index(cell)] + line if cell in self.numbers else line
+
+    def codes(self) -> dict[int, str]:
+        """Return the code of each cell as it stands in the notebook, but for a line break at its end."""
+        pieces = _MARKS.split(self._text)[2::2]
+        shown = (_HIDDEN.sub(lambda hidden: hidden[1], piece).removesuffix("\n") for piece in pieces)
+        return dict(zip(self.numbers, shown, strict=True))
+
+
+@dataclass(eq=False)
+class Notebook:
+    """A notebook: its JSON document, and the code of its cells by their 1-based numbers among all cells."""
+
+    document: Mapping[str, Any]
+    source: str = field(repr=False)
+    cells: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """All cells as one text of Python."""
+        return "".join(f"{_MARK.format(number)}\n{_ended(_hide(code))}" for number, code in self.cells.items())
+
+    def encode(self, text: str) -> bytes:
+        """Return the notebook with the cells of an edited text; whatever did not change stays as it was.
+
+        Raises:
+            NotebookError: it cannot be told any more where the cells begin.
+        """
+        cells = list(self.document["cells"])
+        changed = False
+        for number, code in self._edited(text).items():
+            if code == self.cells[number].removesuffix("\n"):
+                continue
+            whole = f"{code}\n" if self.cells[number].endswith("\n") else code
+            cell = dict(cells[number - 1])
+            cell["source"] = whole if isinstance(cell["source"], str) else whole.splitlines(keepends=True)
+            cells[number - 1] = cell
+            changed = True
+        return (self._dump({**self.document, "cells": cells}) if changed else self.source).encode()
+
+    def _edited(self, text: str) -> dict[int, str]:
+        cells = Cells(text)
+        if cells.numbers != list(self.cells) or not text.startswith(
+            "".join(_MARK.format(one) for one in cells.numbers[:1])
+        ):
+            raise NotebookError("the edit of a notebook crosses its cells")
+        return cells.codes()
+
+    def _dump(self, document: Mapping[str, Any]) -> str:
+        """Return a document in the layout of the original, as far as JSON writers agree."""
+        first = re.match(r"\{\r?\n([ \t]*)\S", self.source)
+        ending = self.source[len(self.source.rstrip()) :]
+
+        def dump(what: Mapping[str, Any], *, ascii_only: bool) -> str:
+            indent = first[1] if first else None
+            separators = (",", ": ") if first else None
+            return json.dumps(what, indent=indent, separators=separators, ensure_ascii=ascii_only) + ending
+
+        return dump(document, ascii_only=dump(self.document, ascii_only=True) == self.source)
+
+
+def read_notebook(source: str) -> Notebook:
+    """Read the text of a notebook file.
+
+    Raises:
+        NotebookError: it is no notebook, or one of a format before version 4.
+    """
+    try:
+        document = json.loads(source)
+    except json.JSONDecodeError as fault:
+        raise NotebookError(f"the notebook is not JSON: {fault.msg}", fault.lineno) from fault
+    except RecursionError as fault:
+        raise NotebookError("the notebook is not JSON: it is nested too deeply") from fault
+    if not isinstance(document, dict) or not isinstance(document.get("cells"), list):
+        raise NotebookError("the file is no notebook of format 4: it has no list of cells")
+    if _language(document) not in ("python", "ipython"):
+        return Notebook(document, source)
+    cells = {number: code for number, cell in enumerate(document["cells"], 1) if (code := _code(cell)) is not None}
+    return Notebook(document, source, cells)
+
+
+def _language(document: Mapping[str, Any]) -> str:
+    metadata = document.get("metadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
+    for table, key in (("language_info", "name"), ("kernelspec", "language")):
+        held = metadata.get(table)
+        if isinstance(held, dict) and isinstance(held.get(key), str):
+            return str(held[key]).lower()
+    return "python"
+
+
+def _code(cell: Any) -> str | None:
+    """Return the Python code of a cell; None if it holds none."""
+    if not isinstance(cell, dict) or cell.get("cell_type") != "code":
+        return None
+    source = cell.get("source", "")
+    code = "".join(source) if isinstance(source, list) and all(isinstance(line, str) for line in source) else source
+    if not isinstance(code, str) or "\r" in code or _MARKS.search(code) or _HIDDEN.search(code):
+        return None
+    magic = re.match(r"\s*%%(\w+)", code)
+    return None if magic and magic[1] not in _PYTHON_MAGICS else code
+
+
+def _ended(code: str) -> str:
+    return code if code.endswith("\n") or not code else f"{code}\n"
+
+
+def _hide(code: str) -> str:
+    """Return code in which `pass` stands for each line that only IPython understands."""
+    lines = code.split("\n")
+    for _ in lines:
+        try:
+            ast.parse("\n".join(lines))
+        except SyntaxError as fault:
+            number = (fault.lineno or 0) - 1
+            if not (0 <= number < len(lines) and _MAGIC.match(lines[number]) and not _HIDDEN.match(lines[number])):
+                break
+            indent = lines[number][: len(lines[number]) - len(lines[number].lstrip())]
+            more = True
+            while more and number < len(lines):
+                more = lines[number].endswith("\\")
+                lines[number] = f"{indent}pass  # IPython: {lines[number]}"
+                number += 1
+        except (ValueError, RecursionError, MemoryError):
+            break
+        else:
+            break
+    return "\n".join(lines)

@@ -319,11 +319,29 @@ def test_conditions(body: str, clause: str) -> None:
     ("body", "words"),
     [
         ("if x.sum() > 0:\n    z = x * 2\nreturn z", "on one side only"),
-        ("if x.sum() > 0:\n    return x\ny = x * 2\nreturn y", "one side returns and the other goes on"),
+        ("if x.sum() > 0:\n    return x\nelse:\n    x = x * 2\nreturn x", "one side returns and the other goes on"),
+        ("if x.sum() > 0:\n    return x\nprint(x)\nreturn x * 2", "has an effect of its own"),
+        ("if x.sum() > 0:\n    return x\ny = torch.rand_like(x)\nreturn y", "random"),
+        ("if x.sum() > 0:\n    return x\nif flag:\n    raise ValueError\nreturn x * 2", "might raise"),
+        ("if x.sum() > 0:\n    return x\nwith torch.no_grad():\n    y = x * 2\nreturn y", "follows the early return"),
+        ("if x.sum() > 0:\n    return x\ny = x * 2\ny[0] = 1\nreturn y", "stores to"),
+        ("if x.sum() > 0:\n    return x\ny = x * 2\nreturn x, y", "of another form"),
         ("if x.sum() > 0:\n    return\nreturn x", "returns None"),
-        ("for _ in range(3):\n    if x.sum() > 0:\n        continue\n    x = x * 2\nreturn x", "next round"),
+        (
+            "for _ in range(3):\n    if x.sum() > 0:\n        y = x\n        continue\n    x[0] = 2\nreturn x",
+            "in place",
+        ),
+        ("for i in range(3):\n    if x.sum() > 0:\n        x = x + 1\n        break\nreturn x", "leaves the loop"),
+        (
+            "for i in range(3):\n    if x.sum() > 0:\n        break\nelse:\n    x = x * 2\nreturn x",
+            "`else` of the loop",
+        ),
+        ("for i in unknown(x):\n    x = x * 2\n    if x.sum() > 0:\n        break\nreturn x", "the same rounds"),
+        ("for i in range(3):\n    z = x * i\n    if x.sum() > 0:\n        break\nreturn z", "one before the loop"),
+        ("for i in range(3):\n    x += i\n    if x.sum() > 0:\n        break\nreturn x", "works in place"),
         ("if x.sum() > 0:\n    with torch.no_grad():\n        x = x * 2\nreturn x", "`with` statement"),
-        ("if x.sum() > 0:\n    x, y = y, x\nreturn x - y", "several targets"),
+        ("if x.sum() > 0:\n    x, y = y, x\nreturn x - y", "reads a name that it assigns"),
+        ("if x.sum() > 0:\n    x, y = x.chunk(2)\nreturn x - y", "several targets"),
         ("if x.sum() > 0:\n    x += 1\nreturn x", "in place"),
         ("if x.sum() > 0:\n    x = x.add_(1)\nreturn x", "in place"),
         ("if x.sum() > 0:\n    x = torch.relu_(x)\nreturn x", "in place"),
@@ -437,6 +455,66 @@ def test_comparisons_with_what_is_not_known() -> None:
         == "return torch.where((x.sum() > unknown).reshape(()), x * 2, -x)"
     )
     assert "may be no number" in reason("return x * 2 if x.sum() == unknown else -x")
+
+
+def test_early_returns_one_after_the_other() -> None:
+    body = """
+        if x.min() > 0:
+            low = x * 2
+            return low + 1
+        if x.max() < 0:
+            return y
+        low = torch.sqrt(x - y)
+        y = low * 2
+        return y
+    """
+    assert fixed(body) == lines("""
+        condition_2 = x.min() > 0
+        low_2 = x * 2
+        early_2 = low_2 + 1
+        condition = x.max() < 0
+        early = y
+        low = torch.sqrt(torch.where(condition_2, 1.0, torch.where(condition, 1.0, x - y)))
+        y = low * 2
+        return torch.where(condition_2, early_2, torch.where(condition, early, y))
+    """)
+
+
+def test_targets_assigned_at_once() -> None:
+    body = """
+        if x.sum() > 0:
+            a, b = x * 2, y
+        else:
+            a, b = y, x
+        return a - b
+    """
+    assert fixed(body) == lines("""
+        condition = x.sum() > 0
+        a = torch.where(condition, x * 2, y)
+        b = torch.where(condition, y, x)
+        return a - b
+    """)
+
+
+def test_a_loop_keeps_what_it_had_when_it_was_done() -> None:
+    body = """
+        for i in range(4):
+            part = y / i  # half
+            if part.max() < 0.1:
+                # small enough
+                break
+            x = x + part
+        return x
+    """
+    assert fixed(body) == lines("""
+        done = torch.zeros((), dtype=torch.bool, device=x.device)
+        for i in range(4):
+            part = y / i  # half
+            # small enough
+            done = done | (part.max() < 0.1)
+            x = torch.where(done, x, x + part)
+        return x
+    """)
 
 
 # Random branches.

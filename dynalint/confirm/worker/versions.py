@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
@@ -33,7 +34,10 @@ class Version:
         self._modules: dict[str, ModuleType] = {}
         self._path: list[str] | None = None
         self._environment: dict[str, str] | None = None
+        self._files = frozenset(str(Path(path).resolve()) for path in overrides)
         self._owns_file: dict[str, bool] = {}
+        self._overridden: dict[str, bool] = {}
+        self._foreign: dict[str, ModuleType] = {}
         self._depth = 0
 
     @contextmanager
@@ -68,27 +72,43 @@ class Version:
 
     def modules(self) -> Iterator[ModuleType]:
         """Yield the modules of the files that this version overrides, as far as they have been imported."""
-        files = {str(Path(path).resolve()) for path in self._overrides}
         for module in [*self._modules.values(), *(self._owned().values() if self._depth else ())]:
             file = getattr(module, "__file__", None)
-            if isinstance(file, str) and str(Path(file).resolve()) in files:
+            if isinstance(file, str) and self._overrides_file(file):
                 yield module
 
     def _owned(self) -> dict[str, ModuleType]:
         """The modules in place now that belong to this version, by name."""
-        return {
-            name: module
-            for name, module in list(sys.modules.items())
-            if isinstance(file := getattr(module, "__file__", None), str) and self._owns(file)
-        }
+        owned: dict[str, ModuleType] = {}
+        foreign = self._foreign
+        # Thousands of modules, asked for at every switch of versions; some compute the attributes that they have.
+        for name, module in list(sys.modules.items()):
+            if foreign.get(name) is module:
+                continue
+            if isinstance(file := getattr(module, "__file__", None), str) and self._owns(file):
+                owned[name] = module
+            else:
+                foreign[name] = module
+        return owned
+
+    def _overrides_file(self, file: str) -> bool:
+        known = self._overridden.get(file)
+        if known is None:
+            known = self._overridden[file] = str(_resolved(file)) in self._files
+        return known
 
     def _owns(self, file: str) -> bool:
-        # Asked for every module at every switch of versions, and slow to find out.
         known = self._owns_file.get(file)
         if known is None:
-            path = Path(file).resolve()
+            path = _resolved(file)
             known = self._owns_file[file] = any(is_below(path, folder) for folder in self._folders)
         return known
+
+
+@cache
+def _resolved(file: str) -> Path:
+    """Resolve the path of a module, of which each version asks for thousands."""
+    return Path(file).resolve()
 
 
 def _set_environment(wanted: Mapping[str, str]) -> None:

@@ -91,12 +91,18 @@ def _chain(scope: Scope, head: ast.If, tests: list[ast.expr], bodies: list[list[
     nested = is_elif(scope, head)
     leaving = [isinstance(body[-1], ast.Return) if body else False for body in bodies]
     if any(leaving) and not leaving[-1] and not bodies[-1] and not nested:
-        following = _next_statement(scope, head)
-        if isinstance(following, ast.Return) and all(leaving[:-1]):
-            bodies[-1] = [following]
-            last = following
+        following = statements_after(scope, head)[:1]
+        if following and isinstance(following[0], ast.Return) and all(leaving[:-1]):
+            bodies[-1] = following
+            last = following[0]
             leaving[-1] = True
-    blocks = tuple(_block(scope, body) for body in bodies)
+    if isinstance(bodies[0][-1], ast.Continue) and len(bodies) == 2 and not bodies[1]:
+        # What follows in the round is the other side.
+        rest = statements_after(scope, head)
+        bodies = [bodies[0][:-1], rest]
+        last = rest[-1] if rest else last
+        leaving = [False, False]
+    blocks = tuple(block_of(scope, body) for body in bodies)
     if any(leaving) and not all(leaving):
         raise Refusal(
             "one side returns and the other goes on; give both sides one result under a name and return it at the end"
@@ -127,17 +133,22 @@ def is_elif(scope: Scope, statement: ast.stmt) -> bool:
     return scope.file.text.startswith("elif", start)
 
 
-def _next_statement(scope: Scope, statement: ast.stmt) -> ast.stmt | None:
+def statements_after(scope: Scope, statement: ast.stmt) -> list[ast.stmt]:
+    """Return the statements that follow one in its own block."""
     parent = scope.parents.get(statement)
     for name in ("body", "orelse", "finalbody"):
         block = getattr(parent, name, None)
         if isinstance(block, list) and statement in block:
-            index = block.index(statement) + 1
-            return block[index] if index < len(block) else None
-    return None
+            return block[block.index(statement) + 1 :]
+    return []
 
 
-def _block(scope: Scope, body: Sequence[ast.stmt]) -> Block:
+def block_of(scope: Scope, body: Sequence[ast.stmt]) -> Block:
+    """Return one way through an `if`.
+
+    Raises:
+        Refusal: it holds more than assignments to names and a `return` of something.
+    """
     assignments: list[Assignment] = []
     result: ast.expr | None = None
     for statement in body:
@@ -149,7 +160,7 @@ def _block(scope: Scope, body: Sequence[ast.stmt]) -> Block:
             result = statement.value
             break
         if not _is_empty(statement):
-            assignments.append(_assignment(scope, statement))
+            assignments += _assignments(scope, statement)
     return Block(tuple(assignments), result, tuple(body))
 
 
@@ -159,20 +170,39 @@ def _is_empty(statement: ast.stmt) -> bool:
     )
 
 
-def _assignment(scope: Scope, statement: ast.stmt) -> Assignment:
+def _assignments(scope: Scope, statement: ast.stmt) -> list[Assignment]:
     if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
         target: ast.expr = statement.targets[0]
         if isinstance(target, ast.Name):
-            return Assignment(target.id, statement.value, statement)
+            return [Assignment(target.id, statement.value, statement)]
+        if isinstance(target, ast.Tuple) and isinstance(statement.value, ast.Tuple):
+            return _one_by_one(scope, statement, target.elts, statement.value.elts)
     elif isinstance(statement, ast.AugAssign):
         target = statement.target
         if isinstance(target, ast.Name):
-            return Assignment(target.id, _sum(scope, target.id, statement), statement, statement.op)
+            return [Assignment(target.id, _sum(scope, target.id, statement), statement, statement.op)]
     elif (
         isinstance(statement, ast.AnnAssign) and statement.value is not None and isinstance(statement.target, ast.Name)
     ):
-        return Assignment(statement.target.id, statement.value, statement)
+        return [Assignment(statement.target.id, statement.value, statement)]
     raise Refusal(_why_not(scope, statement))
+
+
+def _one_by_one(
+    scope: Scope, statement: ast.Assign, targets: Sequence[ast.expr], values: Sequence[ast.expr]
+) -> list[Assignment]:
+    """Take `a, b = one, other` apart, where nothing reads what was assigned before it."""
+    names = [target.id for target in targets if isinstance(target, ast.Name)]
+    starred = any(isinstance(value, ast.Starred) for value in values)
+    if len(names) != len(targets) or len(names) != len(values) or len(set(names)) != len(names) or starred:
+        raise Refusal(_why_not(scope, statement))
+    for position, value in enumerate(values):
+        if any(isinstance(node, ast.Name) and node.id in names[:position] for node in ast.walk(value)):
+            raise Refusal(
+                f"{scope.quote(statement)} reads a name that it assigns as well; assign them one by one, "
+                "the old value under a name of its own"
+            )
+    return [Assignment(name, value, statement) for name, value in zip(names, values, strict=True)]
 
 
 def _sum(scope: Scope, name: str, statement: ast.AugAssign) -> ast.expr:

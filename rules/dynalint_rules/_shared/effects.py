@@ -221,18 +221,24 @@ def _check_function(scope: Scope, function: FunctionInfo, shown: str, found: Eff
         kinds=dict(scope.project.kinds(function)),
         parents=scope.project.parents(function),
     )
-    body = function.statements
-    for statement in body:
-        for node in walk_function(statement):
-            if isinstance(node, ast.Global | ast.Nonlocal | ast.Delete | ast.Import | ast.ImportFrom):
-                raise Refusal(
-                    f"{shown} has effects beyond what it returns; call it before the test if it may always run"
-                )
-            if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):
-                raise Refusal(f"{shown} stores to {inner.quote(node)}, which would happen on every call; move that out")
-            if isinstance(node, ast.AugAssign) and k.may_be_tensor(inner.kind(node.target)):
-                raise Refusal(f"{shown} changes {inner.quote(node.target)} in place; use `a = a + b` there")
-            try:
-                _check_node(inner, node, found, depth + 1)
-            except Refusal as refusal:
-                raise Refusal(f"in {shown}, {refusal}") from None
+    refuse_lasting_effects(inner, function.statements, shown)
+    for node in (node for statement in function.statements for node in walk_function(statement)):
+        try:
+            _check_node(inner, node, found, depth + 1)
+        except Refusal as refusal:
+            raise Refusal(f"in {shown}, {refusal}") from None
+
+
+def refuse_lasting_effects(scope: Scope, statements: Sequence[ast.stmt], shown: str) -> None:
+    """Make sure that statements, which `shown` names, change nothing but local names.
+
+    Raises:
+        Refusal: one of them does.
+    """
+    for node in (node for statement in statements for node in walk_function(statement)):
+        if isinstance(node, ast.Global | ast.Nonlocal | ast.Delete | ast.Import | ast.ImportFrom):
+            raise Refusal(f"{shown} has effects beyond what it returns; call it before the test if it may always run")
+        if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):
+            raise Refusal(f"{shown} stores to {scope.quote(node)}, which would happen on every call; move that out")
+        if isinstance(node, ast.AugAssign) and k.may_be_tensor(scope.kind(node.target)):
+            raise Refusal(f"{shown} changes {scope.quote(node.target)} in place; use `a = a + b` there")

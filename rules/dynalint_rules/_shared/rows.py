@@ -21,7 +21,7 @@ class Plan:
     """
 
     rows: list[Row] = field(default_factory=list)
-    temporaries: dict[ast.stmt, str] = field(default_factory=dict)
+    temporaries: dict[ast.expr, str] = field(default_factory=dict)
 
 
 def plan_of(scope: Scope, chain: Chain) -> Plan:
@@ -55,10 +55,10 @@ def _sort_out(scope: Scope, chain: Chain, block: Block, everywhere: set[str], pl
     for assignment in block.assignments:
         _rename_reads(scope, assignment.value, current)
         if is_temporary(scope, assignment, block):
-            plan.temporaries[assignment.statement] = assignment.name
+            plan.temporaries[assignment.value] = assignment.name
         elif last[assignment.name] is not assignment or (chain.returns and assignment.name not in everywhere):
             name = scope.fresh_name(assignment.name, plan.temporaries.values())
-            plan.temporaries[assignment.statement] = current[assignment.name] = name
+            plan.temporaries[assignment.value] = current[assignment.name] = name
         else:
             current.pop(assignment.name, None)
             chosen.append(assignment)

@@ -18,6 +18,8 @@ from dynalint_rules._shared.choice import (
     require_tensors,
 )
 from dynalint_rules._shared.domain import Guarded, guarded_operands
+from dynalint_rules._shared.done_mask import rewrite_break
+from dynalint_rules._shared.early_return import rewrite_early_return
 from dynalint_rules._shared.effects import effects_of
 from dynalint_rules._shared.masked import rewrite_masked
 from dynalint_rules._shared.names import is_bound_before, is_own, kind_of_name
@@ -48,6 +50,9 @@ def rewrite_if(scope: Scope, statement: ast.If) -> Rewrite:
     masked = rewrite_masked(scope, statement)
     if masked is not None:
         return masked
+    other = rewrite_early_return(scope, statement) or rewrite_break(scope, statement)
+    if other is not None:
+        return other
     python, test = split_test(scope, statement)
     if python is not None and (statement.orelse or isinstance(statement.body[-1], ast.Return)):
         raise Refusal(f"`{python}` is no tensor and decides together with one; test it in an `if` of its own")
@@ -135,7 +140,7 @@ class _Writer:
             assignment = waiting.pop(0)
             if assignment is until:
                 return
-            name = self.plan.temporaries[assignment.statement]
+            name = self.plan.temporaries[assignment.value]
             self.lines.append(f"{name} = {held_together(self._value(assignment, index))}")
 
     def _write_choice(self, name: str, values: list[Assignment | None]) -> None:

@@ -74,6 +74,11 @@ class BranchOnTensor(Rule):
     because `where` would give its result those dimensions. The operand of a square root, a logarithm or a division
     is replaced by a harmless number where its side is not taken, so that its gradient does not become NaN there.
 
+    After an early `return` the rest of the function always runs, and each later `return` chooses between its own
+    value and the early one. `continue` makes the rest of the round the other side. A loop that a `break` ends runs all
+    its rounds, with a `done` mask that keeps every tensor as it was when the loop would have ended; that is declined
+    where the number of rounds is not known, or where the code after the loop asks for it.
+
     `if mask.any():` around statements that only write where the mask selects (`x[mask] = 0`, `masked_fill`) loses its
     test: it only spares work.
 
@@ -480,14 +485,108 @@ class BranchOnTensor(Rule):
         ),
         Example(
             "break out of a loop",
+            forward(
+                """
+                y = x * 1.5
+                for layer in self.layers:
+                    x = layer(x).tanh()
+                    if x.abs().max() > 0.8:  # DYN101
+                        break
+                    y = y + x
+                return y
+            """,
+                init="self.layers = nn.ModuleList([nn.Softmax(-1), nn.Softmax(0)])",
+            ),
+            fixed=forward(
+                """
+                y = x * 1.5
+                done = torch.zeros((), dtype=torch.bool, device=x.device)
+                for layer in self.layers:
+                    x = torch.where(done, x, layer(x).tanh())
+                    done = done | (x.abs().max() > 0.8)
+                    y = torch.where(done, y, y + x)
+                return y
+            """,
+                init="self.layers = nn.ModuleList([nn.Softmax(-1), nn.Softmax(0)])",
+            ),
+            inputs="[(torch.randn(4, 8),), (torch.eye(4, 8) * 40,)]",
+        ),
+        Example(
+            "break out of a loop that tells its round",
             forward("""
-                for _ in range(3):
+                for step in range(3):
                     x = x * 2
                     if x.abs().max() > 4:  # DYN101
                         break
+                return x * step
+            """),
+            declined="in which round it ended",
+        ),
+        Example(
+            "break before a side effect",
+            forward("""
+                for _ in range(3):
+                    if x.abs().max() > 4:  # DYN101
+                        break
+                    self.last = x
                 return x
             """),
-            declined="leaves the loop",
+            declined="stores state",
+        ),
+        Example(
+            "on with the next round",
+            forward("""
+                y = x * 0.5
+                for scale in (1.0, -2.0, 3.0):
+                    if (x * scale).sum() > 0:  # DYN101
+                        continue
+                    y = y * scale
+                return y
+            """),
+            fixed=forward("""
+                y = x * 0.5
+                for scale in (1.0, -2.0, 3.0):
+                    y = torch.where((x * scale).sum() > 0, y, y * scale)
+                return y
+            """),
+        ),
+        Example(
+            "early return",
+            forward(
+                """
+                if x.abs().max() < 0.5:  # DYN101
+                    return x * 2
+                # the long way
+                h = self.fc(x)
+                if self.training:
+                    h = h * 0.5
+                return h / x.norm()
+            """,
+                init="self.fc = nn.Softmax(-1)",
+            ),
+            fixed=forward(
+                """
+                condition = x.abs().max() < 0.5
+                early = x * 2
+                # the long way
+                h = self.fc(x)
+                if self.training:
+                    h = h * 0.5
+                return torch.where(condition, early, h / torch.where(condition, 1.0, x.norm()))
+            """,
+                init="self.fc = nn.Softmax(-1)",
+            ),
+            inputs="[(torch.randn(4, 8),), (torch.rand(4, 8) * 0.4 + 0.05,)]",
+        ),
+        Example(
+            "early return before a side effect",
+            forward("""
+                if x.abs().max() < 0.5:  # DYN101
+                    return x * 2
+                self.last = x
+                return x * 3
+            """),
+            declined="stores to",
         ),
         Example(
             "comprehension",

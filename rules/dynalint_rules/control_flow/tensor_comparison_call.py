@@ -198,7 +198,15 @@ class TensorComparisonCall(Rule):
                     x = y
                 return x
             """),
-            declined="leaves the loop",
+            fixed=forward("""
+                done = torch.zeros((), dtype=torch.bool, device=x.device)
+                for _ in range(3):
+                    y = x / 2
+                    done = done | torch.isclose(x, y).all()
+                    x = torch.where(done, x, y)
+                return x
+            """),
+            inputs="[(torch.randn(4, 8),), (torch.zeros(4, 8),)]",
         ),
         Example(
             "while",

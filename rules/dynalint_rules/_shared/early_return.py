@@ -1,0 +1,221 @@
+"""An early return under a tensor: the code after it always runs, and each `return` chooses."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from dynalint.analysis.index import walk_function
+from dynalint.rules import Replacement, Rewrite
+from dynalint_rules._shared.blocks import Block, Chain, block_of, is_elif, statements_after
+from dynalint_rules._shared.choice import GUARD_ORDERS, TITLE, escaped, finished, rendered, require_tensors
+from dynalint_rules._shared.domain import Guarded, guarded_operands
+from dynalint_rules._shared.effects import effects_of, refuse_lasting_effects
+from dynalint_rules._shared.rows import plan_of
+from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.sides import (
+    FINITE,
+    NO_RAISE,
+    SAME_FORM,
+    Side,
+    alias_conditions,
+    gradient_conditions,
+    reads_of,
+)
+from dynalint_rules._shared.sizes import refuse_other_sizes
+from dynalint_rules._shared.text import call, comments, held_together, indentation
+from dynalint_rules._shared.truth import is_tensor_test, truth_of
+
+# What a `return` in it leaves by more than the function, or what may raise by itself.
+_OPAQUE = (
+    ast.Try, ast.With, ast.AsyncWith, ast.AsyncFor, ast.While, ast.Match, ast.FunctionDef, ast.AsyncFunctionDef,
+    ast.ClassDef,
+)  # fmt: skip
+
+
+def rewrite_early_return(scope: Scope, statement: ast.If) -> Rewrite | None:
+    """Return the rewrite of `if test: return early` before more than a `return`; None if it is something else.
+
+    Raises:
+        Refusal: it would not do the same.
+    """
+    following = statements_after(scope, statement)
+    fits = not statement.orelse and not is_elif(scope, statement) and isinstance(statement.body[-1], ast.Return)
+    if not fits or not following or scope.parents.get(statement) is not scope.function.node:
+        return None
+    if isinstance(following[0], ast.Return) or not _always_returns(following):
+        return None
+    return _EarlyReturn(scope, statement, following).rewrite()
+
+
+def _always_returns(statements: Sequence[ast.stmt]) -> bool:
+    last = statements[-1]
+    if isinstance(last, ast.If):
+        return bool(last.orelse) and _always_returns(last.body) and _always_returns(last.orelse)
+    return isinstance(last, ast.Return)
+
+
+@dataclass
+class _EarlyReturn:
+    """The `if` with its `return`, and what follows to the end of the function.
+
+    `condition` and `early` are the names (or texts) of the test and of the parts of the early result.
+    """
+
+    scope: Scope
+    statement: ast.If
+    following: list[ast.stmt]
+    conditions: list[str] = field(default_factory=list)
+    condition: str = ""
+
+    def rewrite(self) -> Rewrite:
+        block = block_of(self.scope, self.statement.body)
+        later = [node for one in self.following for node in walk_function(one) if isinstance(node, ast.Return)]
+        layers = effects_of(self.scope, block.values).layers
+        layers |= self._check_following()
+        head, early = self._head(block)
+        replacements = [head]
+        for result in later:
+            if result.value is None or block.result is None:
+                raise Refusal("one side returns None; return a tensor on both sides, or decide outside of it")
+            replacements.append(self._choice(result, block.result, early))
+        replacements += self._guarded(later)
+        branches = [self._reads(values) for values in (block.values, list(_expressions(self.following)))]
+        self.conditions += gradient_conditions(branches, layers)
+        rewrite = finished(self.scope, TITLE, head, self.conditions)
+        return Rewrite(rewrite.title, rewrite.safety, tuple(replacements), rewrite.conditions, rewrite.imports)
+
+    def _check_following(self) -> dict[str, None]:
+        """Make sure that what follows may always run; return the layers that it calls."""
+        scope = self.scope
+        for node in (node for one in self.following for node in walk_function(one)):
+            if isinstance(node, _OPAQUE):
+                raise Refusal(
+                    f"{scope.quote(node)} follows the early return and would always run; "
+                    "give both ways one result under a name and return it at the end"
+                )
+            if isinstance(node, ast.Raise | ast.Assert):
+                raise Refusal(
+                    f"{scope.quote(node)} follows the early return and might raise where it never ran; "
+                    "check before the early return"
+                )
+            if isinstance(node, ast.If | ast.IfExp) and is_tensor_test(scope, node.test):
+                raise Refusal(
+                    f"{scope.quote(node.test)} after the early return is another test; rewrite that one first"
+                )
+        refuse_lasting_effects(scope, self.following, "what follows the early return")
+        return effects_of(scope, list(_expressions(self.following))).layers
+
+    def _head(self, block: Block) -> tuple[Replacement, list[str]]:
+        """What takes the place of the `if`, and the texts of the parts of the early result."""
+        scope, file = self.scope, self.scope.file
+        truth = truth_of(scope, self.statement.test)
+        self.conditions += truth.conditions
+        lines: list[str] = []
+        self.condition = truth.without_dimensions
+        stored = set(_stored(self.following)) | {one.name for one in block.assignments}
+        if not self.condition.isidentifier() or self.condition in stored:
+            self.condition = scope.fresh_name("condition")
+            lines.append(f"{self.condition} = {held_together(truth.without_dimensions)}")
+        chain = Chain(self.statement, (self.statement.test,), (block, Block((), None, ())), self.statement, False)
+        plan = plan_of(scope, chain)
+        guards = [guarded for value in block.values for guarded in guarded_operands(scope, value)]
+        texts = {value: self._rendered(value, guards, GUARD_ORDERS[0]) for value in block.values}
+        for one in block.assignments:
+            if one.operator is not None:
+                raise Refusal(f"{scope.quote(one.statement)} works in place; write it as an assignment first")
+            lines.append(f"{plan.temporaries[one.value]} = {held_together(texts[one.value])}")
+        early: list[str] = []
+        for part in _parts(block.result):
+            text = self._rendered(part, guards, GUARD_ORDERS[0])
+            if not text.isidentifier() or text in stored:
+                name = scope.fresh_name("early", early)
+                lines.append(f"{name} = {held_together(text)}")
+                text = name
+            early.append(text)
+        start, end = file.span(self.statement)
+        found = comments(file, start, end)
+        if found is None:
+            raise Refusal("the branch cannot be taken apart as text; choose with `torch.where` by hand")
+        copied = [file.span(node) for node in [self.statement.test, *block.values]]
+        loose = [text for offset, text in found if not any(left <= offset < right for left, right in copied)]
+        step = f"{file.newline}{indentation(file, self.statement.lineno)}"
+        return Replacement(file, start, end, step.join([*loose, *lines])), early
+
+    def _choice(self, later: ast.Return, first: ast.expr, early: list[str]) -> Replacement:
+        """The value of a later `return`, chosen against the early one."""
+        scope, file, value = self.scope, self.scope.file, later.value
+        assert value is not None
+        ones, others = _parts(first), _parts(value)
+        if len(ones) != len(others) or isinstance(first, ast.Tuple) is not isinstance(value, ast.Tuple):
+            raise Refusal(
+                f"{scope.quote(later)} returns something of another form than the early return; make them alike"
+            )
+        guards = guarded_operands(scope, value)
+        indent = indentation(file, later.lineno)
+        texts = []
+        stored = set(_stored(self.following))
+        for one, other, text in zip(ones, others, early, strict=True):
+            if isinstance(other, ast.Name) and other.id == text and text not in stored:
+                texts.append(text)
+                continue
+            sides = [Side(one, scope.kind(one)), Side(other, scope.kind(other))]
+            require_tensors(scope, sides)
+            refuse_other_sizes(scope, sides)
+            self.conditions += [SAME_FORM, NO_RAISE, FINITE]
+            self.conditions += alias_conditions(scope, sides, None, self.statement)
+            column = len(indent) + len("return ")
+            given = [self.condition, text, self._rendered(other, guards, GUARD_ORDERS[1])]
+            texts.append(call(f"{scope.torch}.where", given, column=column, indent=indent, newline=file.newline))
+        text = ", ".join(texts) + ("," if isinstance(value, ast.Tuple) and len(texts) == 1 else "")
+        start, end = file.span(value)
+        return Replacement(
+            file, start, end, f"({text})" if isinstance(value, ast.Tuple) and file.text[start] == "(" else text
+        )
+
+    def _guarded(self, later: Sequence[ast.Return]) -> Iterator[Replacement]:
+        """The operands in what follows that must be harmless where the early result is taken."""
+        scope, file = self.scope, self.scope.file
+        done = 0
+        values = {result.value for result in later}
+        for expression in _expressions(self.following):
+            guards = [] if expression in values else guarded_operands(scope, expression)
+            for one in sorted(guards, key=lambda guarded: (file.span(guarded.node)[0], -file.span(guarded.node)[1])):
+                start, end = file.span(one.node)
+                if start < done:
+                    continue  # inside of one that is written already
+                inner = self._rendered(one.node, guards, GUARD_ORDERS[1])
+                yield Replacement(file, start, end, f"{scope.torch}.where({self.condition}, {one.safe}, {inner})")
+                done = end
+
+    def _reads(self, values: Sequence[ast.expr]) -> set[str]:
+        """The tensors with gradients from before the test that some expressions read."""
+        scope = self.scope
+        found = set().union(*(reads_of(scope, Side(value, scope.kind(value)), self.statement) for value in values))
+        return found - set(_stored(self.following)) - set(_stored(self.statement.body))
+
+    def _rendered(self, node: ast.expr, guards: Sequence[Guarded], order: str) -> str:
+        guard = f"{self.scope.torch}.where({escaped(self.condition)}, {order})"
+        return rendered(self.scope, node, guards, guard)
+
+
+def _parts(value: ast.expr | None) -> list[ast.expr]:
+    return [] if value is None else list(value.elts) if isinstance(value, ast.Tuple) else [value]
+
+
+def _expressions(statements: Sequence[ast.stmt]) -> Iterator[ast.expr]:
+    """The expressions that statements evaluate, those of the statements in them included."""
+    for statement in statements:
+        for child in ast.iter_child_nodes(statement):
+            if isinstance(child, ast.expr):
+                yield child
+        for block in ("body", "orelse"):
+            yield from _expressions(getattr(statement, block, []))
+
+
+def _stored(statements: Sequence[ast.stmt]) -> Iterator[str]:
+    for statement in statements:
+        for node in walk_function(statement):
+            if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+                yield node.id

@@ -52,6 +52,7 @@ _VALUES = (
 _VALUE = st.sampled_from(
     [value for values, times in zip(_VALUES, (12, 6, 4, 1, 1), strict=True) for value in values * times]
 )
+_FIRST = ("x + y", "x * y", "x - y * 2", "self.fc(x) + y", "x + y.relu()", "torch.relu(x)", "x * 2")
 _TESTS = (
     "{a}.sum() > 0", "{a}.max() > {b}.max()", "{a}.mean() < 0.1", "({a} > 1).any()", "torch.isnan({a}).any()",
     "not {a}.min() < -1", "{a}.sum() > 0 and {b}.mean() < 0", "{a}.sum() > 0 or {b}.max() > 1", "0 < {a}.mean() < 1",
@@ -153,8 +154,9 @@ _FLAT = ["assign"] * 6 + ["choice", "return", "augmented", "jump", "harm"]
 def programs(draw: st.DrawFn) -> str:
     """Draw the code of a module with a class `Model` and a function `example` for it."""
     writer = _Writer(draw, draw(st.integers(2, 9)))
-    lines = [f"{name} = {writer._value()}" for name in ("a", "b")]
-    writer.known += ["a", "b"]
+    # Mostly of both inputs, so that no side of a branch leaves one of them without a gradient.
+    lines = [f"{name} = {draw(st.sampled_from(_FIRST))}" for name in ("a", "b")]
+    writer.known = ["a", "b", *draw(st.sampled_from([["x", "y"], ["a", "b"]]))]
     while writer.left > 0 and not _leaves(lines):
         lines += writer.block(0)
     if not _leaves(lines):

@@ -340,7 +340,6 @@ def test_conditions(body: str, clause: str) -> None:
         ("for i in range(3):\n    z = x * i\n    if x.sum() > 0:\n        break\nreturn z", "one before the loop"),
         ("for i in range(3):\n    x += i\n    if x.sum() > 0:\n        break\nreturn x", "works in place"),
         ("if x.sum() > 0:\n    with torch.no_grad():\n        x = x * 2\nreturn x", "`with` statement"),
-        ("if x.sum() > 0:\n    x, y = y, x\nreturn x - y", "reads a name that it assigns"),
         ("if x.sum() > 0:\n    x, y = x.chunk(2)\nreturn x - y", "several targets"),
         ("if x.sum() > 0:\n    x += 1\nreturn x", "in place"),
         ("if x.sum() > 0:\n    x = x.add_(1)\nreturn x", "in place"),
@@ -496,6 +495,61 @@ def test_targets_assigned_at_once() -> None:
     """)
 
 
+def test_values_that_cannot_be_chosen_one_by_one_are_all_computed_first() -> None:
+    assert fixed("if x.sum() > 0:\n    x, y = y, x\nreturn x - y") == lines("""
+        condition = x.sum() > 0
+        x_2 = y
+        y_2 = x
+        x = torch.where(condition, x_2, x)
+        y = torch.where(condition, y_2, y)
+        return x - y
+    """)
+    body = """
+        if x.sum() > 0:
+            x = x * 2
+            y = x + 1
+        else:
+            y = y * 2
+            x = y - x
+        return x - y
+    """
+    assert fixed(body) == lines("""
+        condition = x.sum() > 0
+        x_2 = x * 2
+        y_2 = x_2 + 1
+        y_3 = y * 2
+        x_3 = y_3 - x
+        x = torch.where(condition, x_2, x_3)
+        y = torch.where(condition, y_2, y_3)
+        return x - y
+    """)
+
+
+def test_a_name_that_is_not_read_afterwards_needs_no_choice() -> None:
+    body = """
+        if x.sum() > 0:
+            part = x * 2
+            x = part + 1
+        else:
+            part = y * 2
+            x = part - 1
+        return x
+    """
+    assert fixed(body) == lines("""
+        condition = x.sum() > 0
+        part_2 = x * 2
+        part_3 = y * 2
+        x = torch.where(condition, part_2 + 1, part_3 - 1)
+        return x
+    """)
+
+
+@pytest.mark.parametrize("last", ["del part", "return x * part", "return (lambda: part)()"])
+def test_a_name_that_is_used_afterwards_is_chosen(last: str) -> None:
+    body = f"part = y\nif x.sum() > 0:\n    part = x * 2\n    x = part + 1\n{last}\nreturn x"
+    assert "    part = torch.where(condition, x * 2, part)" in study(body).fixed
+
+
 def test_a_loop_keeps_what_it_had_when_it_was_done() -> None:
     body = """
         for i in range(4):
@@ -515,6 +569,27 @@ def test_a_loop_keeps_what_it_had_when_it_was_done() -> None:
             x = torch.where(done, x, x + part)
         return x
     """)
+
+
+@pytest.mark.parametrize(
+    ("made", "mask", "value", "condition"),
+    [
+        ("x * 2.0", "torch.isnan(z)", "0", None),
+        ("x * 2.0", "z > 9", "0", None),
+        ("torch.rand(2, 3)", "z.isinf()", "0.5", None),
+        ("x * 2.0", "z > y", "0", "the mask is not larger than `z`"),
+        ("x * 2.0", "y > 1", "0", "the mask is not larger than `z`"),
+        ("x * 2", "z > 9", "0.5", "`z` is a floating-point tensor"),
+    ],
+)
+def test_a_mask_made_from_the_tensor_itself_fits_it(made: str, mask: str, value: str, condition: str | None) -> None:
+    body = f"z = {made}\nm = {mask}\nif m.any():\n    z = z.masked_fill(m, {value})\nreturn z"
+    assert rewrite(body).conditions == ((condition,) if condition else ())
+
+
+def test_a_mask_made_before_the_tensor_has_changed_may_not_fit_it() -> None:
+    body = "z = x * 2.0\nm = z > 1\nz = z[:1] * 2\nif m.any():\n    z = z.masked_fill(m, 0)\nreturn z"
+    assert "the mask is not larger than `z`" in rewrite(body).conditions
 
 
 # Random branches.

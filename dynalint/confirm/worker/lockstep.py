@@ -17,7 +17,7 @@ from torch.utils import _pytree as pytree
 
 from .differ import Equality, difference
 from .observe import Observation, globals_of, modules_of, observe, parameters_of
-from .trials import BASE, BATCHES, NO_NUMBERS, STATES, USUAL, StateChange, Trial, random_trials, visit
+from .trials import ALIKE, BASE, BATCHES, NO_NUMBERS, STATES, USUAL, StateChange, Trial, random_trials, visit
 from .versions import Version
 from .witness import Call, Maker, force_eager, fresh_callable
 
@@ -219,7 +219,7 @@ def _scenes(one: Subject, other: Subject, equality: Equality, search: Search) ->
     def both(trials: Callable[[], Iterable[Trial]]) -> Iterator[_Scene]:
         return (_Scene(pair, trials(), training) for training, pair in pairs.items())
 
-    yield from both(lambda: (*[BASE] * _REPEATS, *USUAL, *BATCHES))
+    yield from both(lambda: (*[BASE] * _REPEATS, *USUAL, *BATCHES, ALIKE))
     deadline = time.monotonic() + search.seconds
     endless = random_trials()
 

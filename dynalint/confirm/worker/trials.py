@@ -24,7 +24,8 @@ class Trial:
     """A change of all tensors of a call, in words and by kind of tensor. `seed` also seeds what the code draws.
 
     `batch` is another size for the first dimension of the tensors that share it. With `method`, it is no call of the
-    target but one of a method without arguments, "Class.method", on the first part of it that has this class.
+    target but one of a method without arguments, "Class.method", on the first part of it that has this class. With
+    `alike`, tensors of one shape and dtype all hold the numbers of the first of them.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Trial:
     bools: Change
     batch: int | None = None
     method: str | None = None
+    alike: bool = False
 
     def of(self, call: Call) -> Call:
         """Return the call with its tensors changed; no tensor of the given call is in it."""
@@ -41,6 +43,8 @@ class Trial:
         generator = torch.Generator().manual_seed(self.seed)
         size = _batch_size(leaves)
         changed = [self._leaf(leaf, generator, size) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+        if self.alike:
+            _copy_the_first(changed)
         args, kwargs = pytree.tree_unflatten(changed, layout)
         return tuple(args), kwargs
 
@@ -56,6 +60,14 @@ class Trial:
             tensor = torch.cat([tensor] * -(-self.batch // size))[: self.batch]
         tensor = tensor.to(leaf.device, leaf.dtype).detach().clone()
         return tensor.requires_grad_() if leaf.requires_grad else tensor
+
+
+def _copy_the_first(leaves: list[Any]) -> None:
+    first: dict[tuple[torch.Size, torch.dtype], torch.Tensor] = {}
+    for leaf in leaves:
+        if isinstance(leaf, torch.Tensor):
+            with torch.no_grad():
+                leaf.copy_(first.setdefault((leaf.shape, leaf.dtype), leaf))
 
 
 def _batch_size(leaves: list[Any]) -> int | None:
@@ -139,6 +151,9 @@ BATCHES: tuple[Trial, ...] = (
     Trial("a batch of one", 10, _same, _same, _same, batch=1),
     Trial("a batch of seven, drawn anew", 11, _normal(1.0), _drawn, _coin, batch=7),
 )
+
+# For tests of whether two tensors are equal.
+ALIKE = Trial("inputs drawn anew and equal to each other", 15, _normal(1.0), _drawn, _coin, alike=True)
 
 # On callables of their own: state that has once been NaN may never show anything else.
 NO_NUMBERS: tuple[Trial, ...] = (

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dynalint_rules._shared.names import kind_of_name
@@ -191,18 +192,21 @@ def _assignments(scope: Scope, statement: ast.stmt) -> list[Assignment]:
 def _one_by_one(
     scope: Scope, statement: ast.Assign, targets: Sequence[ast.expr], values: Sequence[ast.expr]
 ) -> list[Assignment]:
-    """Take `a, b = one, other` apart, where nothing reads what was assigned before it."""
+    """Take `a, b = one, other` apart; see `assigns_at_once`."""
     names = [target.id for target in targets if isinstance(target, ast.Name)]
     starred = any(isinstance(value, ast.Starred) for value in values)
     if len(names) != len(targets) or len(names) != len(values) or len(set(names)) != len(names) or starred:
         raise Refusal(_why_not(scope, statement))
-    for position, value in enumerate(values):
-        if any(isinstance(node, ast.Name) and node.id in names[:position] for node in ast.walk(value)):
-            raise Refusal(
-                f"{scope.quote(statement)} reads a name that it assigns as well; assign them one by one, "
-                "the old value under a name of its own"
-            )
     return [Assignment(name, value, statement) for name, value in zip(names, values, strict=True)]
+
+
+def assigns_at_once(block: Block) -> bool:
+    """Whether a statement of a block reads a name that it has assigned before in the order of its targets."""
+    for one, other in itertools.combinations(block.assignments, 2):
+        reads = (node for node in ast.walk(other.value) if isinstance(node, ast.Name))
+        if one.statement is other.statement and any(node.id == one.name for node in reads):
+            return True
+    return False
 
 
 def _sum(scope: Scope, name: str, statement: ast.AugAssign) -> ast.expr:
@@ -250,9 +254,34 @@ def _why_not(scope: Scope, statement: ast.stmt) -> str:
 def is_temporary(scope: Scope, assignment: Assignment, block: Block) -> bool:
     """Whether a name is used inside one block only, so that assigning it always disturbs nobody."""
     inside = {id(node) for statement in block.statements for node in ast.walk(statement)}
-    for node in ast.walk(scope.function.node):
-        if isinstance(node, ast.Global | ast.Nonlocal) and assignment.name in node.names:
-            return False
-        if isinstance(node, ast.Name) and node.id == assignment.name and id(node) not in inside:
-            return False
-    return True
+    return not _is_shared(scope, assignment.name) and all(id(node) in inside for node in _names(scope, assignment.name))
+
+
+def is_unread(scope: Scope, name: str, chain: Chain) -> bool:
+    """Whether nothing reads a name but the block of a chain that has given it its value.
+
+    Which blocks read it without having given it one is not looked at: they refer to a value from before the chain.
+    """
+    inside = {id(node) for block in chain.blocks for statement in block.statements for node in ast.walk(statement)}
+    reads = [node for node in _names(scope, name) if not isinstance(node.ctx, ast.Store)]
+    return not _is_shared(scope, name) and all(id(node) in inside for node in reads) and not _around_loop(scope, chain)
+
+
+def _names(scope: Scope, name: str) -> Iterator[ast.Name]:
+    return (node for node in ast.walk(scope.function.node) if isinstance(node, ast.Name) and node.id == name)
+
+
+def _is_shared(scope: Scope, name: str) -> bool:
+    """Whether a name is declared to be another scope's as well."""
+    walked = ast.walk(scope.function.node)
+    return any(isinstance(node, ast.Global | ast.Nonlocal) and name in node.names for node in walked)
+
+
+def _around_loop(scope: Scope, chain: Chain) -> bool:
+    """Whether a chain runs several times in one call, so that what one round leaves is there in the next."""
+    node: ast.AST | None = chain.head
+    while node is not None and node is not scope.function.node:
+        node = scope.parents.get(node)
+        if isinstance(node, ast.For | ast.While | ast.AsyncFor):
+            return True
+    return False

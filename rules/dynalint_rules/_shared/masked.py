@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
 from dynalint.analysis import kinds as k
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.blocks import is_elif, split_test
 from dynalint_rules._shared.choice import finished
 from dynalint_rules._shared.effects import effects_of
-from dynalint_rules._shared.names import is_own
+from dynalint_rules._shared.names import is_own, only_value
 from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.sides import FINITE, NO_RAISE, SAME_FORM
 from dynalint_rules._shared.text import comments, indentation, inner_indentation
 
 # Methods that give a mask with the same elements selected, in another shape.
+_TORCH_LOOKS = frozenset({"torch.isnan", "torch.isinf", "torch.isfinite", "torch.isneginf", "torch.isposinf"})
 _RESHAPING = frozenset({"unsqueeze", "expand", "expand_as", "view", "view_as", "reshape", "contiguous", "bool"})
 
 
@@ -134,7 +136,12 @@ class _Body:
                 self.conditions += [SAME_FORM] if number else [SAME_FORM, NO_RAISE, FINITE]
         if not (kept and self._selects(value.args[0])):
             return False
-        self.conditions.append(f"the mask is not larger than `{name}`")
+        if not self._made_from(name):
+            self.conditions.append(f"the mask is not larger than `{name}`")
+        tensor = self.scope.tensor(value.func.value if isinstance(value.func, ast.Attribute) else value)
+        fits = (tensor is not None and tensor.dtype == "float") or _is_whole(value.args[1])
+        if self._is_number(value.args[1]) and not fits:
+            self.conditions.append(f"`{name}` is a floating-point tensor")
         if not is_own(self.scope, name):
             self.conditions.append(f"nothing relies on getting the very tensor `{name}` rather than an equal copy")
         return True
@@ -151,11 +158,54 @@ class _Body:
                 return False
         return True
 
+    def _made_from(self, name: str) -> bool:
+        """Whether the mask comes of looking at each element of a tensor, and so has its shape."""
+        mask = self.mask
+        if isinstance(mask, ast.Name):
+            known = only_value(self.scope, mask.id, self.mask)
+            stores = [node for node in ast.walk(self.scope.function.node) if _stores(node, name)]
+            apart = known is None or _block_around(self.scope, known) is not _block_around(self.scope, mask)
+            if (
+                known is None
+                or apart
+                or any(node.lineno >= known.lineno for node in stores if node.lineno < mask.lineno)
+            ):
+                return False
+            mask = known
+        if isinstance(mask, ast.Compare) and len(mask.ops) == 1:
+            return _is_name(mask.left, name) and k.is_number(self.scope.kind(mask.comparators[0]))
+        if isinstance(mask, ast.Call) and not mask.keywords:
+            callee = self.scope.kind(mask.func)
+            if isinstance(callee, k.External) and callee.name in _TORCH_LOOKS and len(mask.args) == 1:
+                return _is_name(mask.args[0], name)
+            if isinstance(callee, k.Method) and f"torch.{callee.name}" in _TORCH_LOOKS and not mask.args:
+                return isinstance(mask.func, ast.Attribute) and _is_name(mask.func.value, name)
+        return False
+
     def _is_number(self, node: ast.expr) -> bool:
         return k.is_number(self.scope.kind(node))
 
     def _reads_mask(self, name: str) -> bool:
         return any(isinstance(node, ast.Name) and node.id == name for node in ast.walk(self.mask))
+
+
+def _is_whole(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, int)
+
+
+def _block_around(scope: Scope, node: ast.AST) -> ast.AST | None:
+    """What the statement of an expression stands in."""
+    while not isinstance(node, ast.stmt):
+        node = scope.parents[node]
+    return scope.parents.get(node)
+
+
+def _is_name(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def _stores(node: ast.AST, name: str) -> TypeGuard[ast.Name]:
+    return isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Load)
 
 
 def _adds_dimensions(index: ast.expr) -> bool:

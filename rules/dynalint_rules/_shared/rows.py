@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from dynalint_rules._shared.blocks import Assignment, Block, Chain, is_temporary
+from dynalint_rules._shared.blocks import Assignment, Block, Chain, assigns_at_once, is_temporary, is_unread
 from dynalint_rules._shared.scope import Refusal, Scope
 
 Row = tuple[str, list[Assignment | None]]
@@ -16,52 +18,71 @@ Row = tuple[str, list[Assignment | None]]
 class Plan:
     """What becomes of the assignments of a chain.
 
-    `rows` are the names to be chosen, in an order that keeps that of every block. `temporaries` are the assignments
-    carried out whatever the test says, with the name that each is given.
+    `rows` are the names to be chosen, in an order that keeps that of every block. `temporaries` are the values that are
+    computed whatever the test says, with the name that each is given. With `late`, every value is one of them, and all
+    are computed before the first choice.
     """
 
     rows: list[Row] = field(default_factory=list)
     temporaries: dict[ast.expr, str] = field(default_factory=dict)
+    late: bool = False
 
 
 def plan_of(scope: Scope, chain: Chain) -> Plan:
     """Return the plan for a chain. Reads of names that get another one are noted in `scope.renamed`.
 
     Raises:
-        Refusal: the blocks assign their names in different orders.
+        Refusal: a name means several things in one block.
     """
-    plan = Plan()
+    plan = Plan(late=any(map(assigns_at_once, chain.blocks)) or not _in_one_order(scope, chain))
     everywhere = set.intersection(*({one.name for one in block.assignments} for block in chain.blocks))
     blocks = [_sort_out(scope, chain, block, everywhere, plan) for block in chain.blocks]
-    order = list(dict.fromkeys(one.name for block in sorted(blocks, key=len, reverse=True) for one in block))
-    for block in blocks:
-        names = [one.name for one in block]
-        if names != [name for name in order if name in names]:
-            raise Refusal("the branches assign their names in different orders; bring them into the same order first")
-    for name in order:
+    for name in _order(blocks):
         plan.rows.append((name, [next((one for one in block if one.name == name), None) for block in blocks]))
     return plan
+
+
+def _order(blocks: Sequence[Sequence[Assignment]]) -> list[str]:
+    return list(dict.fromkeys(one.name for block in sorted(blocks, key=len, reverse=True) for one in block))
+
+
+def _in_one_order(scope: Scope, chain: Chain) -> bool:
+    """Whether the names can be chosen one after the other as the blocks assign them."""
+    blocks = []
+    for block in chain.blocks:
+        last = {one.name: one for one in block.assignments if not is_temporary(scope, one, block)}
+        blocks.append([one for one in block.assignments if last.get(one.name) is one])
+    order = _order(blocks)
+    names = [[one.name for one in block] for block in blocks]
+    return all(block == [name for name in order if name in block] for block in names)
 
 
 def _sort_out(scope: Scope, chain: Chain, block: Block, everywhere: set[str], plan: Plan) -> list[Assignment]:
     """Enter the temporaries of a block into the plan and return the other assignments.
 
-    All values of a name but the last are temporary, and where every way returns, so is whatever some block alone
-    assigns. Such a name gets another one, since its own must keep its value for the other blocks.
+    All values of a name but the last are temporary, and so is what nobody reads behind the chain. Such a name gets
+    another one, since its own must keep its value for the other blocks.
     """
     last = {one.name: one for one in block.assignments}
     current: dict[str, str] = {}
     chosen: list[Assignment] = []
-    for assignment in block.assignments:
-        _rename_reads(scope, assignment.value, current)
-        if is_temporary(scope, assignment, block):
-            plan.temporaries[assignment.value] = assignment.name
-        elif last[assignment.name] is not assignment or (chain.returns and assignment.name not in everywhere):
+    for _, group in itertools.groupby(block.assignments, key=lambda one: one.statement):
+        assignments = list(group)
+        for assignment in assignments:
+            _rename_reads(scope, assignment.value, current)
+        for assignment in assignments:
+            unread = chain.returns and assignment.name not in everywhere
+            unread = unread or is_unread(scope, assignment.name, chain)
+            if is_temporary(scope, assignment, block):
+                plan.temporaries[assignment.value] = assignment.name
+                continue
+            if last[assignment.name] is assignment and not unread:
+                chosen.append(assignment)
+                if not plan.late:
+                    current.pop(assignment.name, None)
+                    continue
             name = scope.fresh_name(assignment.name, plan.temporaries.values())
             plan.temporaries[assignment.value] = current[assignment.name] = name
-        else:
-            current.pop(assignment.name, None)
-            chosen.append(assignment)
     if block.result is not None:
         _rename_reads(scope, block.result, current)
     return chosen

@@ -127,9 +127,12 @@ class _Writer:
     def _write_rows(self) -> None:
         """Write the assignments; those of names that one block alone uses come as they come in their block."""
         waiting = [list(block.assignments) for block in self.chain.blocks]
+        if self.plan.late:
+            for index, rest in enumerate(waiting):
+                self._write_temporaries(rest, None, index)
         for name, values in self.plan.rows:
             for index, assignment in enumerate(values):
-                if assignment is not None:
+                if assignment is not None and not self.plan.late:
                     self._write_temporaries(waiting[index], assignment, index)
             self._write_choice(name, values)
         for index, rest in enumerate(waiting):
@@ -150,7 +153,7 @@ class _Writer:
         for index, assignment in enumerate(values):
             if assignment is not None:
                 sides.append(Side(assignment.value, scope.kind(assignment.value)))
-                texts.append(self._value(assignment, index))
+                texts.append(self.plan.temporaries.get(assignment.value) or self._value(assignment, index))
             elif is_bound_before(scope, name, head):
                 sides.append(Side(None, kind_of_name(scope, name, head), name))
                 texts.append(name)

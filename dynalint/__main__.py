@@ -12,7 +12,7 @@ def main() -> None:
     """Run the command line and leave with its exit code."""
     from dynalint.cli import run
 
-    if sys.argv[1:2] == ["check"]:
+    if sys.argv[1:2] == ["check"] and not {"-w", "--watch"} & set(sys.argv):
         # One analysis, whose trees are needed to the end: the collector would walk them all and find nothing.
         gc.disable()
     code = run(sys.argv[1:])

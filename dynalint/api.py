@@ -80,6 +80,8 @@ def _configuration(
 
 
 def _findings(checked: Checked, failures: Iterable[str]) -> list[Finding]:
+    if checked.interrupted:
+        raise KeyboardInterrupt
     failed = [*failures, *checked.failures]
     if failed:
         raise DynalintError("; ".join(failed))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from dynalint.analysis.notebook import SUFFIX
 from dynalint.analysis.source import SourceFile, read_source
 from dynalint.catalogue import catalogue
 from dynalint.config import Settings
-from dynalint.confirm import ConfirmOptions, Target, WorkerError, confirm
+from dynalint.confirm import ConfirmOptions, Interrupted, Target, WorkerError, confirm
 from dynalint.confirm.interpreter import find_interpreter
 from dynalint.findings import Finding
 from dynalint.fix import Linted
@@ -25,18 +25,22 @@ _MEBIBYTE = 1 << 20
 
 def confirmed(
     workspace: Workspace, result: LintResult, progress: Progress | None
-) -> tuple[tuple[Linted, ...], tuple[str, ...]]:
+) -> tuple[tuple[Linted, ...], tuple[str, ...], bool]:
     """Run what the findings are about, and return them with evidence, refuted ones among them.
 
-    What only running showed is added. The second value are sentences about what could not be done at all.
+    What only running showed is added. The second value are sentences about what could not be done at all, the third
+    tells that the user has interrupted it.
     """
     before = {one.finding.sort_key: one for one in result.linted}
     asked, silenced = ([_asserted(one) for one in some] for some in (result.linted, result.silenced))
     options = confirm_options(workspace, result.analysis.project.roots)
+    interrupted = False
     try:
-        findings = confirm(asked, targets(workspace, result), options, progress, silenced)
+        findings: Sequence[Finding] = confirm(asked, targets(workspace, result), options, progress, silenced)
     except WorkerError as fault:
-        return result.linted, (str(fault),)
+        return result.linted, (str(fault),), False
+    except Interrupted as fault:
+        findings, interrupted = fault.findings, True
     files = {workspace.shown(file.path): file for file in result.analysis.files}
     linted = []
     for finding in findings:
@@ -45,7 +49,7 @@ def confirmed(
             linted.append(_judged(known, finding))
         else:
             linted.extend(_discovered(finding, files, workspace))
-    return tuple(sorted(linted, key=lambda one: one.finding.sort_key)), ()
+    return tuple(sorted(linted, key=lambda one: one.finding.sort_key)), (), interrupted
 
 
 def _asserted(linted: Linted) -> Finding:

@@ -23,13 +23,15 @@ Progress = Callable[[int, int, str], None]
 class Checked:
     """What a run came to: findings in order, refuted ones among them, each with its file and its rewrite.
 
-    `failures` are sentences about what dynalint itself could not cope with; each names a file.
+    `failures` are sentences about what dynalint itself could not cope with; each names a file. `interrupted` tells that
+    the user pressed Ctrl-C while findings were confirmed, so that some are not.
     """
 
     linted: tuple[Linted, ...]
     linter: Linter
     lint: LintResult
     failures: tuple[str, ...] = ()
+    interrupted: bool = False
 
     def reported(self, *, refuted: bool = False) -> tuple[Finding, ...]:
         """Return the findings to report; those that Dynamo refuted only if asked for."""
@@ -89,13 +91,13 @@ def check(workspace: Workspace, progress: Progress | None = None) -> Checked:
     """
     linter = Linter(workspace, all_rules())
     result = linter.lint()
-    linted, failures = result.linted, result.failures
+    linted, failures, interrupted = result.linted, result.failures, False
     if workspace.settings.confirm != "never":
         from dynalint.confirming import confirmed
 
-        linted, failed = confirmed(workspace, result, progress)
+        linted, failed, interrupted = confirmed(workspace, result, progress)
         failures += failed
-    return Checked((*unreadable(workspace), *linted), linter, result, failures)
+    return Checked((*unreadable(workspace), *linted), linter, result, failures, interrupted)
 
 
 def fix(

@@ -10,6 +10,8 @@ import click
 
 from dynalint import __version__
 from dynalint.cli.check import check
+from dynalint.cli.clean import clean
+from dynalint.cli.completion import VARIABLE, completion
 from dynalint.cli.config import config
 from dynalint.cli.explain import explain
 from dynalint.cli.fix import fix
@@ -47,7 +49,7 @@ def cli() -> None:
     """
 
 
-for _command in (check, fix, trace, explain, rule, config):
+for _command in (check, fix, trace, explain, rule, config, clean, completion):
     cli.add_command(_command)
 
 
@@ -56,7 +58,7 @@ def run(arguments: Sequence[str]) -> int:
     from dynalint.cli.console import fail
 
     try:
-        result = cli.main(list(arguments), prog_name="dynalint", standalone_mode=False)
+        result = cli.main(list(arguments), prog_name="dynalint", complete_var=VARIABLE, standalone_mode=False)
     except click.ClickException as fault:
         fault.show()
         return fault.exit_code

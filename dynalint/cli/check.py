@@ -12,7 +12,7 @@ from dynalint.errors import UsageError
 from dynalint.findings import CATEGORIES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from dynalint.cli.session import Run
     from dynalint.engine import Checked
@@ -32,8 +32,16 @@ Examples:
 
 _ADD_IGNORE = "--add-ignore"
 
+# Options that make `check` do something else, and the options that make no sense with each.
+_EXCLUDED = {
+    "--watch": ("-",),
+    "--show-files": ("--watch", "--statistics"),
+    "--write-baseline": ("--watch", "--statistics", "--since"),
+    _ADD_IGNORE: ("--watch", "--statistics", "--ignore-suppressions", "-"),
+}
 
-class _Check(click.Command):
+
+class _Command(click.Command):
     """`--add-ignore` takes a value after "=" only, as the next word may well be a path."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -42,7 +50,7 @@ class _Check(click.Command):
         return super().parse_args(ctx, [*options, *args[end:]])
 
 
-@click.command(cls=_Check, epilog=_EPILOG)
+@click.command(cls=_Command, epilog=_EPILOG)
 @linting_options
 @click.option("--statistics", is_flag=True, help="Count the findings by rule instead of listing them.")
 @click.option("--show-files", is_flag=True, help="List the files that would be checked, and check none.")
@@ -67,17 +75,27 @@ class _Check(click.Command):
     metavar="[REASON]",
     help="Silence all findings with comments, which end in the reason given as --add-ignore=REASON.",
 )
+@click.option("-w", "--watch", is_flag=True, help="Check again whenever a file has changed, until Ctrl-C.")
 def check(**options: Any) -> int:
     """Find the lines that break graphs or force recompilation.
 
     PATHS are files and directories; without any, what the configuration includes is checked, else the working
     directory. "-" reads one file from standard input.
     """
+    _check_options(options)
+    if options["watch"]:
+        from dynalint.cli.watch import watch
+
+        watch(lambda: _check(options), lambda: _watched(options))
+    return _check(options)
+
+
+def _check(options: dict[str, Any]) -> int:
+    """Check once and return the exit code."""
     from dynalint import engine
     from dynalint.changes import changes_since
     from dynalint.cli.session import Run
 
-    _check_options(options)
     run = Run(options)
     if options["show_files"]:
         run.write("".join(f"{run.workspace.shown(path)}\n" for path in run.workspace.files))
@@ -86,6 +104,8 @@ def check(**options: Any) -> int:
     with run.activity() as progress:
         checked = engine.check(run.workspace, progress)
     run.add_failures(checked.failures)
+    if checked.interrupted and (options["write_baseline"] or options["add_ignore"] is not None):
+        raise KeyboardInterrupt
     found, lines = checked.reported(refuted=options["show_refuted"]), checked.lines()
     if options["write_baseline"]:
         run.write_baseline(options["write_baseline"], found, lines)
@@ -100,9 +120,31 @@ def check(**options: Any) -> int:
         return _silence(run, checked, findings, options["add_ignore"])
     run.verbose(f"{len(findings)} findings, {refuted} refuted.")
     run.report(findings, lines, refuted=refuted, statistics=options["statistics"])
+    if checked.interrupted:
+        # Told by the report as far as it is known; the command line says that it was cut short, and how it ends.
+        raise KeyboardInterrupt
     wanted = options["fail_on"] or CATEGORIES
     # A refuted finding is shown on demand, and is still none.
     return run.exit_code([one for one in findings if one.category in wanted and one.evidence.status != "refuted"])
+
+
+def _watched(options: dict[str, Any]) -> Iterator[Path]:
+    """Yield the files that a check depends on: those that it checks, and the configuration.
+
+    Raises:
+        UsageError: a path that does not exist.
+        ConfigError: a configuration that cannot be used.
+    """
+    from dynalint.cli.options import read_configuration
+    from dynalint.engine import open_workspace
+
+    paths = [Path(path) for path in options["paths"]]
+    workspace, _ = open_workspace(paths, read_configuration(options), Path.cwd())
+    yield from workspace.files
+    for directory in {path.parent for path in workspace.files}:
+        file = workspace.configuration.for_directory(directory).config_file
+        if file is not None:
+            yield file
 
 
 def _check_options(options: dict[str, Any]) -> None:
@@ -111,22 +153,11 @@ def _check_options(options: dict[str, Any]) -> None:
     Raises:
         UsageError: there are such.
     """
-    doing = [
-        f"--{name.replace('_', '-')}"
-        for name in ("statistics", "show_files", "write_baseline", "add_ignore")
-        if options[name] not in (None, False)
-    ]
-    if options["add_ignore"] is not None:
-        doing += [
-            name
-            for name, given in (
-                ("-", "-" in options["paths"]),
-                ("--ignore-suppressions", options["ignore_suppressions"]),
-            )
-            if given
-        ]
-    if options["write_baseline"] and options["since"]:
-        doing.append("--since")
+    given = [f"--{name.replace('_', '-')}" for name, value in options.items() if value not in (None, False, (), "")]
+    given += [_ADD_IGNORE] if options["add_ignore"] == "" else []
+    given += ["-"] if "-" in options["paths"] else []
+    doing = [name for name in given if name in _EXCLUDED]
+    doing += [name for one in doing for name in given if name in _EXCLUDED[one]]
     if len(doing) > 1:
         raise UsageError(f"{doing[0]} and {doing[1]} exclude each other.")
 

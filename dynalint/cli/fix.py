@@ -49,6 +49,8 @@ def fix(**options: Any) -> int:
     run = Run(options)
     with run.activity() as progress:
         checked = engine.check(run.workspace, progress)
+        if checked.interrupted:
+            raise KeyboardInterrupt
         result, failures = engine.fix(run.workspace, checked, verify=not options["no_verify"], progress=progress)
     run.add_failures(dict.fromkeys([*checked.failures, *failures]))
     if not options["apply"]:

@@ -184,7 +184,12 @@ class Settings:
     @property
     def cache_directory(self) -> Path | None:
         """The directory for the cache; None where nothing may be kept."""
-        return (self.cache_dir or self.root / ".dynalint_cache") if self.cache else None
+        return self.cache_location if self.cache else None
+
+    @property
+    def cache_location(self) -> Path:
+        """Where the cache is, if there is one."""
+        return self.cache_dir or self.root / ".dynalint_cache"
 
 
 OPTIONS: Mapping[str, Option] = {

@@ -65,12 +65,15 @@ def examine(
         return list(findings), []
     compare = sorted({one.path for one in placed if one.finding.category == "miscompile"})
     files = {str(target.path) for target in targets} | {one.path for one in placed}
-    testimonies, obstacle = _Hearing(options, targets, _spots(placed), compare, progress, traced_in=files).hear()
+    hearing = _Hearing(options, targets, _spots(placed), compare, progress, traced_in=files)
+    testimonies, obstacle = hearing.hear()
     court = Court(placed, testimonies, sources, lru_cache(maxsize=None)(options.is_own))
     judged = judge(court)[: len(findings)]
     if obstacle is not None:
         judged = [_unconfirmed(one, obstacle) if one.evidence.status == "static" else one for one in judged]
     found = sorted([*judged, *discoveries(court, options.directory)], key=lambda finding: finding.sort_key)
+    if hearing.interrupted:
+        raise Interrupted(found)
     return found, testimonies
 
 
@@ -84,7 +87,10 @@ def hear(
     """
     spots: Spots = {os.path.realpath(file): [] for file in files}
     resolved = sorted({replace(target, path=Path(os.path.realpath(target.path))) for target in targets})
-    testimonies, obstacle = _Hearing(options, resolved, spots, [], progress).hear()
+    hearing = _Hearing(options, resolved, spots, [], progress)
+    testimonies, obstacle = hearing.hear()
+    if hearing.interrupted:
+        raise KeyboardInterrupt
     if obstacle is not None:
         raise WorkerError(obstacle)
     return testimonies
@@ -99,6 +105,14 @@ def _unconfirmed(finding: Finding, detail: str) -> Finding:
     if finding.category not in JUDGED:
         return finding
     return replace(finding, evidence=Evidence("unconfirmed", detail))
+
+
+class Interrupted(KeyboardInterrupt):
+    """Somebody pressed Ctrl-C. `findings` are judged by what was heard until then, the others are unconfirmed."""
+
+    def __init__(self, findings: Sequence[Finding]) -> None:
+        super().__init__()
+        self.findings = tuple(findings)
 
 
 class _Hearing:
@@ -124,6 +138,8 @@ class _Hearing:
         self._lock = threading.Lock()
         self._done = 0
         self._obstacle: str | None = None
+        self._heard: dict[Target, Testimony] = {}
+        self.interrupted = False
 
     def hear(self) -> tuple[list[Testimony], str | None]:
         """Return what was heard, in the order of the targets, and why nothing can be run at all where that is so.
@@ -149,19 +165,21 @@ class _Hearing:
                 )
             with ThreadPoolExecutor(count) as pool:
                 try:
-                    heard = list(pool.map(lambda target: self._hear_one(target, workers), self._targets))
-                except BaseException:
+                    list(pool.map(lambda target: self._hear_one(target, workers), self._targets))
+                except BaseException as fault:
                     # The pool would go through all that is left before it lets an interrupt out.
-                    self._obstacle = "interrupted"
+                    self._obstacle = "not run: interrupted."
                     for worker in started:
                         worker.close()
-                    raise
+                    if not isinstance(fault, KeyboardInterrupt):
+                        raise
+                    self.interrupted = True
         finally:
             for worker in started:
                 worker.close()
-        if self._obstacle is not None:
+        if self._obstacle is not None and not self.interrupted:
             return traced, self._obstacle
-        return [*(testimony for testimony in heard if testimony is not None), *traced], None
+        return [*(self._heard[one] for one in self._targets if one in self._heard), *traced], self._obstacle
 
     def _traced(self, torch: str | None) -> list[Testimony]:
         """Return what traced commands showed of the files that this is about."""
@@ -172,13 +190,15 @@ class _Hearing:
         wanted = set(self._traced_in)
         return [one for one in found if str(one.target.path) in wanted or not wanted.isdisjoint(one.files)]
 
-    def _hear_one(self, target: Target, workers: SimpleQueue[Worker]) -> Testimony | None:
+    def _hear_one(self, target: Target, workers: SimpleQueue[Worker]) -> None:
         if self._obstacle is not None:
-            return None
+            return
         worker = workers.get()
         try:
             self._tell(target.name)
-            return self._testimony(target, worker)
+            testimony = self._testimony(target, worker)
+            if self._obstacle is None:  # else its worker may have been closed under it
+                self._heard[target] = testimony
         finally:
             workers.put(worker)
             with self._lock:

@@ -194,13 +194,6 @@ def test_options_that_do_not_go_together(dynalint: Run, model: Path, arguments: 
     assert ran.err.count("\n") == 1
 
 
-@pytest.mark.parametrize("option", ["--watch"])
-def test_what_is_not_there_yet_is_no_option(dynalint: Run, option: str) -> None:
-    ran = dynalint("check", option)
-    assert ran.code == 2
-    assert option in ran.err
-
-
 def test_output_is_the_same_whatever_the_order_and_spelling_of_paths(dynalint: Run, place: Path, model: Path) -> None:
     (place / "pkg").mkdir()
     for name in ("a.py", "pkg/b.py", "pkg/c.py"):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dynalint import confirming
-from dynalint.confirm import ConfirmOptions, Target, WorkerError
+from dynalint.confirm import ConfirmOptions, Interrupted, Target, WorkerError
 from dynalint.findings import Evidence, Finding
 
 Run = Callable[..., Any]
@@ -32,6 +32,7 @@ class Confirm:
         self.evidence: dict[str, Evidence] = {}
         self.more: list[Finding] = []
         self.fault: WorkerError | None = None
+        self.interrupted = False
         self.targets: Sequence[Target] = ()
         self.silenced: Sequence[Finding] = ()
         self.options = ConfirmOptions()
@@ -48,6 +49,8 @@ class Confirm:
         if self.fault is not None:
             raise self.fault
         judged = [replace(one, evidence=self.evidence.get(one.code, one.evidence)) for one in findings]
+        if self.interrupted:
+            raise Interrupted(judged)
         return [*judged, *self.more]
 
 
@@ -164,3 +167,16 @@ def test_what_is_run_and_how(check: Run, place: Path, confirm: Confirm) -> None:
     assert options.examples["pkg.m:plain"] == "ex:plain"
     check("--no-cache", "--config", 'confirm = "auto"')
     assert (confirm.options.cache, confirm.options.mode) == (None, "auto")
+
+
+def test_an_interrupt_reports_what_is_known(check: Run, dynalint: Run, model: Path, confirm: Confirm) -> None:
+    confirm.interrupted = True
+    confirm.evidence = {"DYN101": CONFIRMED, "DYN401": Evidence("unconfirmed", "not run: interrupted.")}
+    ran = check()
+    assert (ran.code, ran.err) == (130, "\nerror: interrupted\n")
+    assert [one["evidence"]["status"] for one in ran.json] == ["confirmed", "unconfirmed"]
+    text = model.read_text()
+    for arguments in (["check", "--write-baseline", "b.json"], ["check", "--add-ignore"], ["fix", "--apply"]):
+        assert dynalint(*arguments).code == 130
+    assert model.read_text() == text
+    assert not Path("b.json").exists()

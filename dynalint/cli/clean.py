@@ -1,0 +1,63 @@
+"""`dynalint clean`: remove what is kept between runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dynalint.cli.options import configuration_options
+from dynalint.errors import DynalintError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_EPILOG = """\b
+Examples:
+  dynalint clean                                 the cache of the project in the working directory
+  dynalint clean --config 'cache-dir = "/tmp/dynalint"'
+"""
+
+# What dynalint keeps in a cache; whatever else stands in the folder is somebody else's.
+_KEPT = ("verdicts", "evidence")
+
+
+@click.command(epilog=_EPILOG)
+@configuration_options
+def clean(**options: Any) -> None:
+    """Remove the verdicts of earlier runs and the evidence that `dynalint trace` has left.
+
+    The next check runs everything again.
+    """
+    from pathlib import Path
+
+    from dynalint.cli.console import note
+    from dynalint.cli.options import read_configuration
+    from dynalint.config import show_path
+
+    directory = Path.cwd()
+    settings = read_configuration(options).for_directory(directory)
+    folder = settings.cache_location
+    removed = _remove(folder)
+    if not options["quiet"]:
+        shown = show_path(folder, directory)
+        said = f"removed {removed} file{'s' if removed != 1 else ''} from {shown}" if removed else f"nothing in {shown}"
+        note(f"{said}.", options["color"])
+
+
+def _remove(folder: Path) -> int:
+    """Remove the cache in a folder, and the folder if nothing else is in it; return the number of files."""
+    import shutil
+
+    count = 0
+    try:
+        for name in _KEPT:
+            if (folder / name).is_dir() and not (folder / name).is_symlink():
+                count += sum(1 for path in (folder / name).rglob("*") if path.is_file())
+                shutil.rmtree(folder / name)
+        if folder.is_dir() and {path.name for path in folder.iterdir()} <= {".gitignore"}:
+            (folder / ".gitignore").unlink(missing_ok=True)
+            folder.rmdir()
+    except OSError as fault:
+        raise DynalintError(f"cannot remove the cache in {folder}: {fault.strerror or fault}.") from fault
+    return count

@@ -1,0 +1,168 @@
+"""The file that `dynalint rule CODE --new FILE` writes: a whole rule, with examples that prove it."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from pathlib import Path
+
+from dynalint.errors import DynalintError, UsageError
+
+_TEMPLATE = '''"""{code}: in a few words, what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dynalint.analysis.events import Call, Event
+from dynalint.analysis.project import Project
+from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
+
+
+class {class_name}(Rule):
+    """In one sentence, what it flags. This one flags `torch.square`: replace it by what yours is about.
+
+    ## What it flags
+
+    Which code is flagged, and which look-alikes are not.
+
+    ## Why
+
+    What Dynamo makes of such code, and what that costs.
+
+    ## Example
+
+    ```python
+    def forward(self, x):
+        return torch.square(x)
+    ```
+
+    Use instead:
+
+    ```python
+    def forward(self, x):
+        return x * x
+    ```
+
+    ## How it is rewritten
+
+    What the rewrite looks like, and where none is offered.
+
+    ## When the rewrite is not exact
+
+    What may differ, and for which inputs. `x * x` equals `torch.square(x)` for every input.
+
+    ## How Dynamo words it
+
+    The ids and messages of Dynamo's that this stands for; for advice, none.
+
+    ## References
+
+    - https://docs.pytorch.org/docs/stable/torch.compiler.html
+    """
+
+    code = "{code}"
+    name = "{name}"
+    summary = "`torch.square` where a product would do"
+    category = "advice"  # or "graph-break" (then `gb` names Dynamo's ids), "recompile", "miscompile"
+    severity = "info"
+    events = (Call,)
+    calls = frozenset({{"torch.square"}})
+
+    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+        """Flag the call."""
+        if isinstance(event, Call):
+            yield Violation(event.node, f"`{{event.callee}}` is called", help="Write the product.")
+
+    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+        """Write the product, if the argument is a name and computed once either way."""
+        file = event.function.file
+        argument = event.node.args[0] if isinstance(event, Call) and event.node.args else None
+        text = file.segment(argument) if argument is not None else ""
+        if not text.isidentifier():
+            return Declined("the argument would be computed twice; give it a name first")
+        start, end = file.span(event.node)
+        return Rewrite("Write the product", "safe", (Replacement(file, start, end, f"({{text}} * {{text}})"),))
+
+    examples = (
+        Example(
+            "call",
+            """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.square(x)  # {code}
+""",
+            fixed="""
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return (x * x)
+""",
+            shows="clean",
+        ),
+        Example(
+            "computed-argument",
+            """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.square(x + 1)  # {code}
+""",
+            declined="computed twice",
+            shows="clean",
+        ),
+        Example(
+            "product",
+            """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x * x
+""",
+        ),
+    )
+'''
+
+
+def write_rule(code: str, path: Path) -> None:
+    """Write the file of a new rule; its name is that of the file.
+
+    Raises:
+        UsageError: the code or the name of the file will not do, or is taken.
+        DynalintError: the file cannot be written.
+    """
+    from dynalint.catalogue import catalogue
+
+    entries = catalogue()
+    words = path.stem.split("_")
+    name = "-".join(words)
+    if not re.fullmatch(r"[A-Z]{2,}[0-9]{3}", code):
+        raise UsageError(f'a code is capital letters and three digits, such as XYZ101, not "{code}".')
+    if code in entries:
+        raise UsageError(f"{code} is taken by {entries[code].name}.")
+    if path.suffix != ".py" or not re.fullmatch(r"[a-z]+(-[a-z0-9]+)+", name) or keyword.iskeyword(path.stem):
+        raise UsageError(f"a rule stands in a file of two or more words, such as branch_on_tensor.py, not {path.name}.")
+    if any(entry.name == name for entry in entries.values()):
+        raise UsageError(f"the name {name} is taken.")
+    text = _TEMPLATE.format(code=code, name=name, class_name="".join(word.capitalize() for word in words))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("x", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+    except FileExistsError as fault:
+        raise UsageError(f"{path}: the file is there already.") from fault
+    except OSError as fault:
+        raise DynalintError(f"cannot write {path}: {fault.strerror or fault}.") from fault

@@ -1,0 +1,39 @@
+"""A rule that `dynalint rule --new` has written proves itself in a rule pack, as the tutorial tells it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_DOCS = Path(__file__).parents[2] / "docs" / "writing-a-rule.md"
+
+
+@pytest.mark.slow
+def test_it_proves_itself(tmp_path: Path) -> None:
+    def run(*command: str) -> str:
+        ran = subprocess.run(
+            [sys.executable, "-m", *command],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        return ran.stdout
+
+    run("dynalint", "rule", "XYZ101", "--new", "my_rules/square_call.py")
+    (tmp_path / "my_rules/__init__.py").touch()
+    metadata = tmp_path / "mine-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[dynalint.rules]\nmine = my_rules\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\ndynalint_rules = my_rules\n")
+    tests = _DOCS.read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]
+    (tmp_path / "test_rules.py").write_text(tests)
+    assert "dynalint: 3 of 3 examples ran under Dynamo" in run("pytest", "-q", "-p", "no:cacheprovider")
+    assert "`torch.square` where a product would do" in run("dynalint", "rule", "XYZ101")

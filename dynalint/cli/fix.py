@@ -47,6 +47,7 @@ def fix(**options: Any) -> int:
     from dynalint.cli.session import Run
 
     run = Run(options)
+    _finish_interrupted(run, write=options["apply"])
     with run.activity() as progress:
         checked = engine.check(run.workspace, progress)
         if checked.interrupted:
@@ -56,6 +57,20 @@ def fix(**options: Any) -> int:
     if not options["apply"]:
         return _show(run, result)
     return _apply(run, result, options)
+
+
+def _finish_interrupted(run: Run, *, write: bool) -> None:
+    """See to what an earlier run was killed in the middle of."""
+    from dynalint.fix.journal import finish_interrupted, interrupted
+
+    folders = {path.parent for path in run.workspace.files}
+    if write:
+        notes, failures = finish_interrupted(folders)
+        for text in notes:
+            run.note(f"{text}.")
+        run.add_failures(failures)
+    elif interrupted(folders):
+        run.add_failures(["an earlier fix of several files was interrupted; `dynalint fix --apply` finishes it"])
 
 
 def _show(run: Run, result: FixResult) -> int:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dynalint.errors import DynalintError
+from dynalint.fix import journal
 
 
 class WriteError(DynalintError):
@@ -35,17 +36,19 @@ def write_together(writes: Sequence[Write]) -> None:
     """Replace several files, all or none.
 
     Each new content stands complete on the disk before the first file is replaced. A failure between two replacements
-    puts the old contents back.
+    puts the old contents back; a process that is killed between them leaves a record (see `journal`).
 
     Raises:
         WriteError: nothing was written; the text says which file was in the way and why.
     """
     staged: list[tuple[Write, Path, Path]] = []
     done: list[Write] = []
+    record: Path | None = None
     try:
         for write in writes:
             target = _target(write)
             staged.append((write, target, _stage(write, target, write.after)))
+        record = _begin(staged)
         for write, target, temporary in staged:
             _check_unchanged(write, target)
             _replace(write, temporary, target)
@@ -55,9 +58,25 @@ def write_together(writes: Sequence[Write]) -> None:
             _put_back(write)
         raise
     finally:
-        for _, _, temporary in staged:
+        for temporary in [*(one for *_, one in staged), *([record] if record is not None else [])]:
             with contextlib.suppress(OSError):
                 temporary.unlink(missing_ok=True)
+
+
+def _begin(staged: Sequence[tuple[Write, Path, Path]]) -> Path | None:
+    """Leave a record of what is about to be replaced, where that takes more than one step."""
+    if len(staged) < 2:
+        return None
+    entries = [
+        journal.Entry(
+            str(target), write.name, str(temporary), journal.digest(write.before), journal.digest(write.after)
+        )
+        for write, target, temporary in staged
+    ]
+    try:
+        return journal.begin(entries)
+    except OSError as fault:
+        raise WriteError(f"{staged[0][0].name}: not fixed: cannot write beside it: {_reason(fault)}") from None
 
 
 def write_groups(groups: Sequence[Sequence[Path]], writes: Mapping[Path, Write]) -> tuple[set[Path], list[str]]:

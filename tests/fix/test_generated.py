@@ -39,7 +39,7 @@ def fix(path: Path, code: str, *, verify: bool = True) -> FixResult:
     configuration = Configuration(Overrides((layer,), isolated=True), known_codes(), path.parent)
     linter = Linter(text_workspace(path, code.encode(), configuration, path.parent), all_rules())
     options = ConfirmOptions(
-        mode="always", project=path.parent, directory=path.parent, search=(path.parent,), timeout=4,
+        mode="always", project=path.parent, directory=path.parent, search=(path.parent,), timeout=400,
         examples={"model:Model": "model:example"},
     )  # fmt: skip
     with WorkerVerifier(options, [Target(path, "model", "Model")]) as verifier:

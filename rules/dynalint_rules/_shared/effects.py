@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -56,8 +56,10 @@ class Effects:
     layers: dict[str, None] = field(default_factory=dict)
 
 
-def effects_of(scope: Scope, nodes: Sequence[ast.expr]) -> Effects:
-    """Return what evaluating `nodes` always would bring with it.
+def effects_of(
+    scope: Scope, nodes: Sequence[ast.expr], besides: Callable[[ast.Call], bool] = lambda _call: False
+) -> Effects:
+    """Return what evaluating `nodes` always would bring with it, calls that `besides` is true of left aside.
 
     Raises:
         Refusal: something in them has an effect beyond its value, or nothing is known of it.
@@ -65,7 +67,8 @@ def effects_of(scope: Scope, nodes: Sequence[ast.expr]) -> Effects:
     found = Effects()
     for node in nodes:
         for child in _own_nodes(node):
-            _check_node(scope, child, found, 0)
+            if not (isinstance(child, ast.Call) and besides(child)):
+                _check_node(scope, child, found, 0)
     return found
 
 

@@ -6,7 +6,7 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 from dynalint.analysis.events import Call
 from dynalint.findings import Safety
@@ -50,6 +50,42 @@ def guarded(
     content = f"{opening}{file.newline}{indent}{step}{body}"
     replacement = Replacement(file, start, end, content)
     return Rewrite(title, safety, (replacement,), conditions, imports=scope.imports)
+
+
+def guarded_all(
+    scope: Scope, statements: Sequence[ast.stmt], title: str, safety: Safety, conditions: tuple[str, ...]
+) -> Rewrite:
+    """Put each of some statements behind a guard of its own; ones that follow each other go behind one.
+
+    Raises:
+        Refusal: a statement shares its line.
+    """
+    file, step, replacements = scope.file, _step(scope), []
+    for run in _runs(scope, statements):
+        (start, _), (_, end) = file.span(run[0]), file.span(run[-1])
+        if not _begins_line(scope, run[0]) or _follows(scope, end):
+            raise _shares_line(scope, run[0])
+        indent = indentation(file, run[0].lineno)
+        body = _indented(file.text[start:end], step)
+        content = f"if not {scope.torch}.compiler.is_compiling():{file.newline}{indent}{step}{body}"
+        replacements.append(Replacement(file, start, end, content))
+    return Rewrite(title, safety, tuple(replacements), conditions, imports=scope.imports)
+
+
+def _runs(scope: Scope, statements: Sequence[ast.stmt]) -> Iterator[list[ast.stmt]]:
+    """Yield the statements in the order of the code, those that follow each other in one list."""
+    run: list[ast.stmt] = []
+    for statement in sorted(statements, key=lambda one: one.lineno):
+        block = _block(scope, statement)
+        position = block.index(statement)
+        if run and position > 0 and block[position - 1] is run[-1]:
+            run.append(statement)
+        else:
+            if run:
+                yield run
+            run = [statement]
+    if run:
+        yield run
 
 
 def removed(scope: Scope, event: Call, title: str, safety: Safety, conditions: tuple[str, ...] = ()) -> Rewrite:

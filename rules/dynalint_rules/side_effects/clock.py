@@ -7,14 +7,18 @@ from collections.abc import Iterable
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
+from dynalint_rules._shared.bystanders import guarded_bystanders
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
+from dynalint_rules._shared.guard import guarded
+from dynalint_rules._shared.scope import Refusal, Scope
 
 _TIME = (
     "time time_ns perf_counter perf_counter_ns monotonic monotonic_ns process_time process_time_ns thread_time "
     "thread_time_ns sleep strftime strptime localtime gmtime ctime asctime mktime"
 ).split()
 _DATES = "datetime.now datetime.utcnow datetime.today datetime.fromtimestamp date.today datetime timedelta date".split()
+_NO_WAIT = "a compiled run does not wait"
 
 
 class ClockCall(Rule):
@@ -47,11 +51,15 @@ class ClockCall(Rule):
     ```
 
     ## How it is rewritten
-    It is not: what is measured, and where it is kept, has to move out of the model together.
-    `torch.profiler.record_function` marks a part of a compiled model for the profiler and is traced.
+    Statements that read the clock are put behind `if not torch.compiler.is_compiling():`, together with those that the
+    time goes to: a difference under a name of its own, a print, an attribute. `time.sleep` goes behind a guard as well.
+    Declined where the time is returned, decides something, or goes to code that computes with it: then what is
+    measured has to move out of the model. `torch.profiler.record_function` marks a part of a compiled model for the
+    profiler and is traced.
 
     ## When the rewrite is not exact
-    There is none. A measurement outside includes all that the call does.
+    The guard is `safe`: eager code measures as before, and nothing else depends on it. It is `unsafe` where the time is
+    kept in an attribute, which a compiled run leaves as it was, and for `time.sleep`, which a compiled run leaves out.
 
     ## How Dynamo words it
     GB0007: `Attempted to call function marked as skipped` for `time`, GB0156: `Unsupported method call` or GB0147:
@@ -81,14 +89,19 @@ class ClockCall(Rule):
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: the measurement as a whole has to move."""
-        if isinstance(event, Call) and event.callee == "time.sleep":
-            return Declined(
-                "a wait inside a model changes when everything after it runs; wait outside the compiled function"
-            )
-        return Declined(
-            "what is done with the time has to move as well; measure around the call of the compiled function"
-        )
+        """Wait and measure in eager code only, where nothing else depends on it."""
+        if not isinstance(event, Call):
+            return None
+        waits = event.callee == "time.sleep"
+        try:
+            scope = Scope.of(event, project)
+            if waits:
+                return guarded(scope, event, "Wait only in eager code", safety="unsafe", conditions=(_NO_WAIT,))
+            return guarded_bystanders(scope, event, _is_clock, "Measure only in eager code")
+        except Refusal as refusal:
+            if waits:
+                return Declined(str(refusal))
+            return Declined(f"{refusal}; measure around the call of the compiled function")
 
     examples = (
         Example(
@@ -113,7 +126,65 @@ class ClockCall(Rule):
                 """,
                 head="import time",
             ),
-            declined="wait outside",
+            fixed=forward(
+                """
+                h = self.fc(x)
+                if not torch.compiler.is_compiling():
+                    time.sleep(0)
+                return h
+                """,
+                head="import time",
+            ),
+        ),
+        Example(
+            name="only-shown",
+            code=forward(
+                """
+                start = time.time()  # DYN404
+                h = self.fc(x)
+                elapsed = time.time() - start  # DYN404
+                print("layer", elapsed > 10)  # DYN401
+                return torch.relu(h)
+                """,
+                head="import time",
+            ),
+            fixed=forward(
+                """
+                if not torch.compiler.is_compiling():
+                    start = time.time()
+                h = self.fc(x)
+                if not torch.compiler.is_compiling():
+                    elapsed = time.time() - start
+                    print("layer", elapsed > 10)
+                return torch.relu(h)
+                """,
+                head="import time",
+            ),
+        ),
+        Example(
+            name="kept-in-an-attribute",
+            code=forward(
+                """
+                start = time.time()  # DYN404
+                h = self.fc(x)
+                self.slow = time.time() - start > 10  # DYN404
+                return torch.relu(h)
+                """,
+                head="import time",
+                init="self.fc, self.slow = nn.Linear(8, 8), False",
+            ),
+            fixed=forward(
+                """
+                if not torch.compiler.is_compiling():
+                    start = time.time()
+                h = self.fc(x)
+                if not torch.compiler.is_compiling():
+                    self.slow = time.time() - start > 10
+                return torch.relu(h)
+                """,
+                head="import time",
+                init="self.fc, self.slow = nn.Linear(8, 8), False",
+            ),
         ),
         Example(
             name="date",
@@ -139,3 +210,7 @@ class ClockCall(Rule):
             """),
         ),
     )
+
+
+def _is_clock(callee: str) -> bool:
+    return callee.startswith(("time.", "datetime.")) and callee != "time.sleep"

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
+from dynalint_rules._shared.bystanders import guarded_bystanders
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.guard import removed
 from dynalint_rules._shared.scope import Refusal, Scope
@@ -70,9 +71,7 @@ class DebuggerCall(Rule):
         if not isinstance(event, Call):
             return None
         if event.callee == "builtins.input":
-            return Declined(
-                "the model depends on what is typed; ask before the call and pass the answer as an argument"
-            )
+            return _asked_in_eager(event, project)
         try:
             return removed(Scope.of(event, project), event, "Take the stop in the debugger out", "safe")
         except Refusal as refusal:
@@ -156,3 +155,13 @@ class DebuggerCall(Rule):
             ),
         ),
     )
+
+
+def _asked_in_eager(event: Call, project: Project) -> Rewrite | Declined:
+    """Ask in eager code only, where nothing depends on the answer."""
+    try:
+        scope = Scope.of(event, project)
+        title, effect = "Ask only in eager code", "a compiled run does not wait for an answer"
+        return guarded_bystanders(scope, event, "builtins.input".__eq__, title, effect=effect)
+    except Refusal:
+        return Declined("the model depends on what is typed; ask before the call and pass the answer as an argument")

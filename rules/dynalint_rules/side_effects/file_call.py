@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
+from dynalint_rules._shared.effects import effects_of
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
+from dynalint_rules._shared.guard import guarded_all
+from dynalint_rules._shared.names import loads
+from dynalint_rules._shared.numbers import callee
+from dynalint_rules._shared.scope import Refusal, Scope
 
 _CALLS: dict[str, str] = {
     "builtins": "open",
@@ -27,6 +33,14 @@ _CALLS: dict[str, str] = {
     "pickle": "dump dumps load loads",
     "csv": "reader writer",
 }
+_OPENS = ("builtins.open", "io.open")
+_WRITES = frozenset(
+    "torch.save torch.serialization.save numpy.save numpy.savez numpy.savez_compressed numpy.savetxt json.dump "
+    "pickle.dump os.makedirs os.mkdir pathlib.Path.write_text pathlib.Path.write_bytes pathlib.Path.mkdir "
+    "pathlib.Path.touch".split()
+)
+_ON_HANDLES = frozenset({"write", "writelines", "flush", "close"})
+_WRITING_MODES = frozenset("wax")
 
 
 class FileCall(Rule):
@@ -61,11 +75,13 @@ class FileCall(Rule):
     ```
 
     ## How it is rewritten
-    It is not. Behind `if not torch.compiler.is_compiling():` nothing would be written in a compiled run, which is
-    seldom meant; return what is to be written.
+    Statements that only write (`torch.save(...)`, `json.dump(...)`, `with open(path, "w") as file:` with nothing but
+    writes in it) are put behind `if not torch.compiler.is_compiling():`. Everything else is declined: what is read has
+    to be read before the call, or in `__init__`, and the path may be looked for there.
 
     ## When the rewrite is not exact
-    There is none.
+    It is `unsafe`: eager code writes as before, and a compiled run writes nothing. Where it should, return what is to
+    be written.
 
     ## How Dynamo words it
     GB0007: `Attempted to call function marked as skipped`, GB0059: `Failed to trace builtin operator` for `open`,
@@ -92,10 +108,16 @@ class FileCall(Rule):
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: the effect has to move."""
-        return Declined(
-            "files cannot be part of a graph; read before the call (or in `__init__`), and return what is to be written"
-        )
+        """Write in eager code only."""
+        if not isinstance(event, Call):
+            return None
+        try:
+            scope = Scope.of(event, project)
+            if event.callee in _OPENS or event.callee in _WRITES:
+                return _written_in_eager(scope, event)
+        except Refusal as refusal:
+            return Declined(f"{refusal}; return what is to be written")
+        return Declined("files cannot be part of a graph; read before the call, or in `__init__`")
 
     examples = (
         Example(
@@ -108,7 +130,15 @@ class FileCall(Rule):
                 """,
                 head="import os",
             ),
-            declined="return what is to be written",
+            fixed=forward(
+                """
+                h = self.fc(x)
+                if not torch.compiler.is_compiling():
+                    torch.save(h.shape, os.devnull)
+                return h + 1
+                """,
+                head="import os",
+            ),
         ),
         Example(
             name="writing",
@@ -121,6 +151,30 @@ class FileCall(Rule):
                 """,
                 head="import os",
             ),
+            fixed=forward(
+                """
+                h = self.fc(x)
+                if not torch.compiler.is_compiling():
+                    with open(os.devnull, "w") as log:
+                        log.write("hidden")
+                return h + 1
+                """,
+                head="import os",
+            ),
+        ),
+        Example(
+            name="computing-while-a-file-is-open",
+            code=forward(
+                """
+                h = self.fc(x)
+                with open(os.devnull, "w") as log:  # DYN410
+                    h = h + 1
+                    log.write("hidden")
+                return h + 1
+                """,
+                head="import os",
+            ),
+            declined="does more than write",
         ),
         Example(
             name="looking-for-a-file",
@@ -179,3 +233,43 @@ class FileCall(Rule):
             ),
         ),
     )
+
+
+def _written_in_eager(scope: Scope, event: Call) -> Rewrite:
+    """Put a statement that only writes behind a guard."""
+    statement = event.statement
+    handle = None
+    body: list[ast.stmt] = [statement]
+    if isinstance(statement, ast.With) and len(statement.items) == 1 and statement.items[0].context_expr is event.node:
+        target = statement.items[0].optional_vars
+        handle = target.id if isinstance(target, ast.Name) else None
+        body = statement.body
+    if event.callee in _OPENS and not _opened_to_write(event.node):
+        raise Refusal(f"what {scope.quote(event.node)} gives may be read")
+    if handle is not None and sum(1 for _ in loads(scope, handle)) > sum(_reads(one, handle) for one in body):
+        raise Refusal(f"`{handle}` is used after the file is closed")
+
+    def writes(call: ast.Call) -> bool:
+        if call is event.node or callee(scope, call) in _WRITES or callee(scope, call) == "builtins.print":
+            return True
+        function = call.func
+        if not isinstance(function, ast.Attribute) or function.attr not in _ON_HANDLES:
+            return False
+        owner = function.value
+        return owner is event.node or (isinstance(owner, ast.Name) and owner.id == handle)
+
+    for one in body:
+        if not isinstance(one, ast.Expr) or not isinstance(one.value, ast.Call) or not writes(one.value):
+            raise Refusal(f"{scope.quote(one)} does more than write")
+        effects_of(scope, [one.value], besides=writes)
+    condition = "a compiled run writes nothing there"
+    return guarded_all(scope, [statement], "Write only in eager code", "unsafe", (condition,))
+
+
+def _opened_to_write(call: ast.Call) -> bool:
+    modes = [*call.args[1:2], *(keyword.value for keyword in call.keywords if keyword.arg == "mode")]
+    return any(isinstance(mode, ast.Constant) and bool(_WRITING_MODES & set(str(mode.value))) for mode in modes)
+
+
+def _reads(statement: ast.stmt, name: str) -> int:
+    return sum(isinstance(node, ast.Name) and node.id == name for node in ast.walk(statement))

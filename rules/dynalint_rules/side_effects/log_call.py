@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
+from dynalint_rules._shared.bystanders import guarded_bystanders
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
 from dynalint_rules._shared.guard import guarded
@@ -92,12 +93,10 @@ class LogCall(Rule):
         """Log in eager code only."""
         if not isinstance(event, Call):
             return None
-        if event.callee == "logging.getLogger":
-            return Declined(
-                "the logger is needed where it is made; make it once, at the top of the module or in `__init__`"
-            )
         try:
             scope = Scope.of(event, project)
+            if event.callee == "logging.getLogger":
+                return _made_in_eager(scope, event)
             title = "Log only in eager code; a compiled run logs nothing"
             return guarded(scope, event, title, alike=lambda call: _logs(scope, call))
         except Refusal as refusal:
@@ -232,6 +231,16 @@ class LogCall(Rule):
             ),
         ),
     )
+
+
+def _made_in_eager(scope: Scope, event: Call) -> Rewrite:
+    """Make a logger in eager code only, with all that is logged by it."""
+    try:
+        title = "Make the logger only in eager code; a compiled run logs nothing"
+        return guarded_bystanders(scope, event, "logging.getLogger".__eq__, title)
+    except Refusal as refusal:
+        reason = "the logger is needed where it is made; make it once, at the top of the module or in `__init__`"
+        raise Refusal(reason) from refusal
 
 
 def _logs(scope: Scope, call: ast.Call) -> bool:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 
 from dynalint.analysis.events import Call, Event, ItemWrite
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
+from dynalint_rules._shared.bystanders import guarded_bystanders
+from dynalint_rules._shared.effects import effects_of
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
-from dynalint_rules._shared.guard import guarded
+from dynalint_rules._shared.guard import guarded, guarded_all
 from dynalint_rules._shared.scope import Refusal, Scope
 
 _CALLS: dict[str, str] = {
@@ -34,6 +37,12 @@ _CALLS: dict[str, str] = {
 }
 # Statements that change no value that code can see.
 _HOUSEKEEPING = ("gc.collect", "gc.disable", "gc.enable", "traceback.print_stack", "traceback.print_exc")
+# What gives a value and does nothing else.
+_ASKS = frozenset(
+    "uuid.uuid1 uuid.uuid4 os.getpid os.getppid os.cpu_count os.uname os.times os.getloadavg threading.get_ident "
+    "threading.current_thread socket.gethostname inspect.stack inspect.currentframe traceback.format_stack "
+    "sys._getframe sys.getsizeof sys.getrefcount".split()
+)
 
 
 class SystemCall(Rule):
@@ -66,12 +75,14 @@ class SystemCall(Rule):
     ```
 
     ## How it is rewritten
-    Statements that collect garbage or show a stack are put behind `if not torch.compiler.is_compiling():`. The others
-    are declined, because code may depend on what they give or do.
+    Statements that collect garbage or show a stack are put behind `if not torch.compiler.is_compiling():`, and so is a
+    question whose answer is not used, or only shown. `os.environ["NAME"] = value` goes behind a guard as well. The
+    others are declined, because code may depend on what they give or do.
 
     ## When the rewrite is not exact
     The guard is `safe`: eager code does as before for every input, and outputs, gradients and state of a compiled run
-    are the same. A compiled run no longer collects garbage at that point, and shows no stack.
+    are the same. A compiled run no longer collects garbage at that point, and shows no stack. It is `unsafe` for
+    `os.environ`, which a compiled run leaves as it was.
 
     ## How Dynamo words it
     GB0007: `Attempted to call function marked as skipped`, GB0208: `torch.* op returned non-Tensor`, GB0008:
@@ -104,16 +115,20 @@ class SystemCall(Rule):
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Keep house in eager code only."""
-        if not isinstance(event, Call) or event.callee not in _HOUSEKEEPING:
-            return Declined(
-                "code may depend on what this gives or does; do it before the call of the compiled function"
-            )
+        """Keep house in eager code only, and ask for what nothing depends on."""
         try:
-            title = f"Call `{event.callee}()` only in eager code"
-            return guarded(Scope.of(event, project), event, title)
+            scope = Scope.of(event, project)
+            if isinstance(event, ItemWrite):
+                return _environment_kept(scope, event)
+            if isinstance(event, Call) and event.callee in _HOUSEKEEPING:
+                return guarded(scope, event, f"Call `{event.callee}()` only in eager code")
+            if isinstance(event, Call) and event.callee in _ASKS:
+                return guarded_bystanders(
+                    scope, event, _ASKS.__contains__, f"Call `{event.callee}()` only in eager code"
+                )
         except Refusal as refusal:
-            return Declined(str(refusal))
+            return Declined(f"{refusal}; do it before the call of the compiled function")
+        return Declined("code may depend on what this gives or does; do it before the call of the compiled function")
 
     examples = (
         Example(
@@ -146,7 +161,7 @@ class SystemCall(Rule):
                 """,
                 head="import uuid",
             ),
-            declined="code may depend on",
+            declined="needs the value",
         ),
         Example(
             name="environment",
@@ -169,7 +184,15 @@ class SystemCall(Rule):
                 """,
                 head="import os",
             ),
-            declined="code may depend on",
+            fixed=forward(
+                """
+                h = self.fc(x)
+                if not torch.compiler.is_compiling():
+                    os.environ["DYNALINT_EXAMPLE"] = "1"
+                return h + 1
+                """,
+                head="import os",
+            ),
         ),
         Example(
             name="process",
@@ -204,3 +227,13 @@ class SystemCall(Rule):
             ),
         ),
     )
+
+
+def _environment_kept(scope: Scope, event: ItemWrite) -> Rewrite:
+    """Set a variable of the environment in eager code only."""
+    statement = event.statement
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        raise Refusal(f"{scope.quote(statement)} changes more than one variable")
+    effects_of(scope, [statement.value])
+    condition = "a compiled run leaves the environment as it was"
+    return guarded_all(scope, [statement], "Change the environment only in eager code", "unsafe", (condition,))

@@ -72,7 +72,8 @@ def test_uses_that_change_something(use: str) -> None:
     [
         ("if s > 1:\n    return x\nreturn x + 1", "decides something in Python"),
         ("return x if s else x + 1", "decides a branch"),
-        ("return x[s]", "is an index"),
+        ("return [x, -x][s]", "is an index"),
+        ("return x[s, s]", "stands beside other indices"),
         ("return x[:, :s]", "is an index or a slice bound"),
         ("return x ** s", "does not come out the same"),
         ("return x * sum(range(s))", "as a number"),

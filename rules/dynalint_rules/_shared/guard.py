@@ -96,6 +96,17 @@ def removed(scope: Scope, event: Call, title: str, safety: Safety, conditions: t
     """
     statement = own_statement(scope, event)
     _check_arguments(scope, event.node)
+    return taken_out(scope, statement, title, safety, conditions)
+
+
+def taken_out(
+    scope: Scope, statement: ast.stmt, title: str, safety: Safety, conditions: tuple[str, ...] = ()
+) -> Rewrite:
+    """Take a statement out, and its line with it where nothing else stands there.
+
+    Raises:
+        Refusal: it shares its line.
+    """
     file, content = scope.file, ""
     start, end = file.span(statement)
     before = _text_before(scope, start)

@@ -15,8 +15,14 @@ from dataclasses import dataclass, field, replace
 from dynalint.analysis import kinds as k
 from dynalint.analysis.index import walk_function
 from dynalint.findings import Safety
+from dynalint.rules import Replacement
+from dynalint_rules._shared.either import CLAMPS, TAKES_EITHER
+from dynalint_rules._shared.handover import asks_for_tensor
+from dynalint_rules._shared.known_numbers import is_whole
 from dynalint_rules._shared.names import kind_of_name
+from dynalint_rules._shared.no_number import SHOWS, why_not
 from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
+from dynalint_rules._shared.single_index import with_a_dimension
 from dynalint_rules._shared.text import atom
 
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod)
@@ -26,20 +32,6 @@ _FRESH = frozenset(
     "sum mean prod max min amax amin norm std var median mode argmax argmin any all count_nonzero logsumexp nansum "
     "nanmean abs exp log sqrt square pow add sub mul div".split()
 )
-# Where a function of torch takes a 0-dim tensor as well as a number: positions (without a receiver) and keywords.
-_TAKES_EITHER: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
-    "torch.full": ((1,), ("fill_value",)),
-    "torch.where": ((1, 2), ("input", "other")),
-    "torch.masked_fill": ((2,), ("value",)),
-    "Tensor.masked_fill": ((1,), ("value",)),
-    "Tensor.masked_fill_": ((1,), ("value",)),
-    "Tensor.fill_": ((0,), ("value",)),
-    "Tensor.where": ((1,), ("other",)),
-    **{f"torch.{name}": ((1,), ("other",)) for name in ("add", "sub", "mul", "div")},
-    **{f"Tensor.{name}": ((0,), ("other",)) for name in ("add", "sub", "mul", "div", "add_", "sub_", "mul_", "div_")},
-}
-_SHOWS = ("builtins.print", "logging.", "warnings.")
-_CLAMPS = frozenset({"torch.clamp", "torch.clip", "Tensor.clamp", "Tensor.clip", "Tensor.clamp_", "Tensor.clip_"})
 
 
 def is_folded(tensor: k.Tensor) -> bool:
@@ -49,10 +41,14 @@ def is_folded(tensor: k.Tensor) -> bool:
 
 @dataclass
 class Flow:
-    """What keeping the tensor asks for (`conditions`) and what it changes by nature (`changes`), one clause each."""
+    """What keeping the tensor asks for (`conditions`) and what it changes by nature (`changes`), one clause each.
+
+    `edits` are what has to change at its uses.
+    """
 
     conditions: dict[str, None] = field(default_factory=dict)
     changes: dict[str, None] = field(default_factory=dict)
+    edits: list[Replacement] = field(default_factory=list)
 
     @property
     def safety(self) -> Safety:
@@ -95,6 +91,16 @@ def detached(scope: Scope, source: ast.expr, text: str | None = None) -> Detache
     return Detached(text, tuple(conditions))
 
 
+def rows_of(scope: Scope, source: ast.expr) -> Detached:
+    """Return what stands for a list of the numbers in `source`, to be put after the text of `source` itself."""
+    tensor = k.only_tensor(scope.kind(source))
+    shown = scope.quote(source)
+    conditions = [f"{shown} is on the CPU or on the device of what it meets"]
+    if tensor is None or tensor.rank != 1:
+        conditions.insert(0, f"{shown} has one dimension")
+    return Detached(".detach()" if _is_fresh(scope, source) else ".detach().clone()", tuple(conditions))
+
+
 def _is_fresh(scope: Scope, node: ast.expr) -> bool:
     if isinstance(node, ast.BinOp | ast.Compare):
         return True
@@ -128,6 +134,17 @@ def flow_of(scope: Scope, node: ast.expr, dtype: k.DType | None) -> Flow:
     return follower.flow
 
 
+def flow_into(scope: Scope, target: ast.expr, loop: ast.stmt, dtype: k.DType | None) -> Flow:
+    """Follow the numbers that a loop puts under a name, as if they were 0-dim tensors.
+
+    Raises:
+        Refusal: at least one of the uses takes no tensor, or nothing is known of it.
+    """
+    follower = _Follower(scope)
+    follower.follow_name(target, loop, dtype)
+    return follower.flow
+
+
 @dataclass
 class _Follower:
     scope: Scope
@@ -151,16 +168,37 @@ class _Follower:
             self._argument(parent, node, dtype)
         elif isinstance(parent, ast.FormattedValue) and parent.conversion == -1 and parent.value is node:
             self._formatted(parent)
+        elif self._is_index(parent, node):
+            self._index(parent if isinstance(parent, ast.Subscript) else self.scope.parents[parent], node, dtype)
         elif isinstance(parent, ast.Assign | ast.AnnAssign | ast.Tuple | ast.List | ast.Dict | ast.Return):
             self._result(parent, node, dtype)
         else:
             self._refuse(parent, node)
 
+    def _is_index(self, parent: ast.AST, node: ast.expr) -> bool:
+        """Whether a number is one of the indices of a tensor."""
+        outer = self.scope.parents.get(parent) if isinstance(parent, ast.Tuple) else parent
+        if not isinstance(outer, ast.Subscript) or outer.value is node or outer.slice not in (parent, node):
+            return False
+        return self.scope.tensor(outer.value) is not None and not isinstance(outer.ctx, ast.Del)
+
+    def _index(self, subscript: ast.AST, node: ast.expr, dtype: k.DType | None) -> None:
+        assert isinstance(subscript, ast.Subscript)
+        shown = self.scope.quote(node)
+        if dtype in ("bool", "float", "complex"):
+            raise Refusal(f"{shown} is no whole number to index with")
+        if dtype is None:
+            self.flow.conditions[f"{shown} is a whole number"] = None
+        edits, condition = with_a_dimension(self.scope, subscript, node)
+        self.flow.edits += edits
+        if isinstance(subscript.ctx, ast.Load):
+            self.flow.conditions[condition] = None
+
     def _formatted(self, part: ast.FormattedValue) -> None:
         """A 0-dim tensor formats as its number does, but who prints the text has ended the graph already."""
         text = self.scope.parents.get(part)
         call = self.scope.parents.get(text) if text is not None else None
-        if isinstance(call, ast.Call) and callee(self.scope, call).startswith(_SHOWS):
+        if isinstance(call, ast.Call) and callee(self.scope, call).startswith(SHOWS):
             shown = self.scope.quote(part.value)
             raise Refusal(f"{shown} is only shown; put the statement behind `if not torch.compiler.is_compiling():`")
 
@@ -200,12 +238,24 @@ class _Follower:
         other = comparison.comparators[0] if node is comparison.left else comparison.left
         tensor = as_tensor(self.scope.kind(other))
         shown = self.scope.quote(comparison)
+        if len(comparison.ops) == 1 and self._is_checked(comparison):
+            whole = dtype == "int" and is_whole(self.scope.kind(other))
+            if tensor is None and not whole:
+                self.flow.conditions[f"{shown} comes out the same in the precision of the tensor"] = None
+            return
         if len(comparison.ops) > 1 or not isinstance(comparison.ops[0], _ORDER) or tensor is None:
             raise Refusal(
                 f"{shown} decides something in Python, which a tensor cannot do in one graph; "
                 "select with `torch.where` by hand"
             )
         self._meet(tensor, dtype, comparison)
+
+    def _is_checked(self, comparison: ast.Compare) -> bool:
+        """Whether an outcome is only asserted, or handed to a function that asks whether it was given a tensor."""
+        parent = self.scope.parents[comparison]
+        if isinstance(parent, ast.Assert):
+            return parent.msg is None or isinstance(parent.msg, ast.Constant)
+        return isinstance(parent, ast.Call) and asks_for_tensor(self.scope, parent, comparison)
 
     def _argument(self, call: ast.Call, node: ast.expr, dtype: k.DType | None) -> None:
         name = callee(self.scope, call)
@@ -215,10 +265,10 @@ class _Follower:
             self._extreme(call, node, position, dtype)
         elif name == "builtins.abs":
             self.climb(call, dtype)
-        elif name in _CLAMPS and self._is_one_bound(call, name, node):
+        elif name in CLAMPS and self._is_one_bound(call, name, node):
             self._meet_argument(call, name, dtype)
-        elif name in _TAKES_EITHER:
-            positions, keywords = _TAKES_EITHER[name]
+        elif name in TAKES_EITHER:
+            positions, keywords = TAKES_EITHER[name]
             if position not in positions and keyword not in keywords:
                 self._refuse(call, node)
             if name != "torch.full":  # its result has the default dtype either way
@@ -254,12 +304,12 @@ class _Follower:
         if isinstance(parent, ast.Tuple) and isinstance(outer, ast.Assign) and outer.value is parent:
             target = outer.targets[0]
             if len(outer.targets) == 1 and isinstance(target, ast.Tuple) and len(target.elts) == len(parent.elts):
-                self._follow_name(target.elts[parent.elts.index(node)], outer, dtype)
+                self.follow_name(target.elts[parent.elts.index(node)], outer, dtype)
                 return
         if isinstance(parent, ast.Assign) and len(parent.targets) == 1:
-            self._follow_name(parent.targets[0], parent, dtype)
+            self.follow_name(parent.targets[0], parent, dtype)
         elif isinstance(parent, ast.AnnAssign):
-            self._follow_name(parent.target, parent, dtype)
+            self.follow_name(parent.target, parent, dtype)
         elif isinstance(parent, ast.Return) or (isinstance(parent, ast.expr) and self._is_returned(parent)):
             self._returned(node)
         else:
@@ -278,7 +328,8 @@ class _Follower:
             raise Refusal(f"{shown} is returned to `{caller.qualname}`, which may need a number; change both by hand")
         self.flow.changes["the caller receives a 0-dim tensor instead of a number"] = None
 
-    def _follow_name(self, target: ast.expr, statement: ast.stmt, dtype: k.DType | None) -> None:
+    def follow_name(self, target: ast.expr, statement: ast.stmt, dtype: k.DType | None) -> None:
+        """Judge all uses of the name that a statement binds to the number."""
         if not isinstance(target, ast.Name):
             raise Refusal(
                 f"{self.scope.quote(target)} keeps the number after this statement; "
@@ -314,22 +365,8 @@ class _Follower:
         self.flow.conditions[f"the dtype of {self.scope.quote(where)} stays the same"] = None
 
     def _refuse(self, parent: ast.AST, node: ast.expr) -> None:
-        quote, shown = self.scope.quote, self.scope.quote(node)
-        if isinstance(parent, ast.Subscript | ast.Slice):
-            reason = f"{shown} is an index or a slice bound; use `index_select`, or a mask over the whole dimension"
-        elif isinstance(parent, ast.If | ast.While | ast.IfExp | ast.BoolOp | ast.Assert) or _is_not(parent):
-            reason = f"{shown} decides a branch, which a tensor cannot do in one graph; use `torch.where` by hand"
-        elif isinstance(parent, ast.Call) and callee(self.scope, parent).startswith(_SHOWS):
-            reason = f"{shown} is only shown; put the statement behind `if not torch.compiler.is_compiling():`"
-        elif isinstance(parent, ast.Call):
-            reason = f"{quote(parent)} takes {shown} as a number; pass it the tensor's `.detach()` if a tensor would do"
-        elif isinstance(parent, ast.Expr):
-            reason = f"the value of {shown} is not used; delete the statement"
-        elif isinstance(parent, ast.expr | ast.stmt):
-            reason = f"{quote(parent)} needs {shown} as a number; read it after the compiled function has returned"
-        else:
-            reason = f"{shown} is needed as a number; read it after the compiled function has returned"
-        raise Refusal(reason)
+        called = callee(self.scope, parent) if isinstance(parent, ast.Call) else ""
+        raise Refusal(why_not(self.scope, parent, node, called))
 
 
 def tail(scope: Scope, call: ast.Call, method: str) -> tuple[int, int]:
@@ -363,7 +400,3 @@ def _parameters(scope: Scope) -> set[str]:
 def _is_nonzero(kind: k.Kind) -> bool:
     """Whether a number is known, and not zero."""
     return isinstance(kind, k.Value) and kind.constant is not k.MISSING and bool(kind.constant)
-
-
-def _is_not(node: ast.AST) -> bool:
-    return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis import torch_api
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
+from dynalint_rules._shared.counts import count_of
 from dynalint_rules._shared.examples import forward
+from dynalint_rules._shared.numbers import flow_of
+from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.settings import captures_shapes
 
 # The mask reads have a rule of their own; Dynamo does not follow the last one, whatever shape it gives.
@@ -30,6 +34,7 @@ _HELP = {
     "combinations": "index by `torch.triu_indices(n, n, 1)`, which depends on a shape alone",
 }
 _HELP_ELSE = "move it out of the compiled code: into the constructor, or to where the batch is made"
+_LISTING = ("Tensor.nonzero", "torch.nonzero", "Tensor.argwhere", "torch.argwhere")
 
 
 def _watched() -> frozenset[str]:
@@ -72,9 +77,11 @@ class CountingCall(Rule):
     ```
 
     ## How it is rewritten
-    It is not: what takes the place of the list of indices depends on what is done with it. Often the mask itself
-    does, with `torch.where` and its neutral value; a mixture of experts can run every expert on every token and weigh
-    the results; an upper bound that is known makes `nonzero_static` or `output_size` possible.
+    Where only the number of places is asked for, by `t.nonzero().shape[0]` or `len(t.nonzero())`, it is
+    `torch.count_nonzero(t)`, if every use takes a tensor (see DYN201). Nothing else is rewritten: what takes the place
+    of the list of indices depends on what is done with it. Often the mask itself does, with `torch.where` and its
+    neutral value; a mixture of experts can run every expert on every token and weigh the results; an upper bound that
+    is known makes `nonzero_static` or `output_size` possible.
 
     ## When the rewrite is not exact
     A form with a fixed shape returns more elements than the original, which have to be masked.
@@ -109,7 +116,14 @@ class CountingCall(Rule):
         )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: what takes the place of the result depends on its use."""
+        """Count without listing; decline where the list itself is used."""
+        if isinstance(event, Call) and event.callee in _LISTING:
+            try:
+                rewrite = _counted(Scope.of(event, project), event)
+            except Refusal as refusal:
+                return Declined(str(refusal))
+            if rewrite is not None:
+                return rewrite
         return Declined(
             "what can take the place of a result whose length depends on data hangs on its use; work with a mask of "
             "the full shape, or set `torch._dynamo.config.capture_dynamic_output_shape_ops = True`"
@@ -124,6 +138,19 @@ class CountingCall(Rule):
                 return h[rows]
             """),
             declined="hangs on its use",
+        ),
+        Example(
+            name="number-of-places",
+            code=forward("""
+                h = self.fc(x)
+                count = (x > 0).nonzero().shape[0]  # DYN303
+                return h / (count + 1)
+            """),
+            fixed=forward("""
+                h = self.fc(x)
+                count = torch.count_nonzero(x > 0)
+                return h / (count + 1)
+            """),
         ),
         Example(
             name="nonzero-as-tuple",
@@ -265,3 +292,19 @@ def _counts(event: Call) -> bool:
         repeats = event.args[1] if len(event.args) > 1 else event.keywords.get("repeats", k.UNKNOWN)
         return k.only_tensor(repeats) is not None or isinstance(repeats, k.Sequence)
     return event.callee in _NUMPY or "dynamic_shape" in event.flags
+
+
+def _counted(scope: Scope, event: Call) -> Rewrite | None:
+    """The rewrite of `t.nonzero().shape[0]` and its like, None where more than the number of places is asked for."""
+    node, asked = event.node, count_of(scope, event.node)
+    method = event.callee.startswith("Tensor.")
+    if asked is None or asked.elements or node.keywords or len(node.args) != (0 if method else 1):
+        return None
+    source = node.func.value if method and isinstance(node.func, ast.Attribute) else node.args[0]
+    if scope.tensor(source) is None:
+        return None
+    flow = flow_of(scope, asked.node, "int")
+    start, end = scope.file.span(asked.node)
+    replacement = Replacement(scope.file, start, end, f"{scope.torch}.count_nonzero({scope.text(source)})")
+    title = "Count without listing: `torch.count_nonzero`"
+    return Rewrite(title, flow.safety, (replacement, *flow.edits), flow.clauses, imports=scope.imports)

@@ -9,10 +9,14 @@ from dynalint.analysis.events import Call, Event, Subscript
 from dynalint.analysis.project import Project
 from dynalint.analysis.source import quote
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
+from dynalint_rules._shared.counts import count_of
+from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.examples import forward
+from dynalint_rules._shared.numbers import flow_of
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.selection import reads_by_mask, target_of
 from dynalint_rules._shared.settings import captures_shapes
+from dynalint_rules._shared.text import atom
 
 _SELECTING = frozenset({"torch.masked_select", "Tensor.masked_select"})
 _DECLINED = (
@@ -50,12 +54,15 @@ class MaskRead(Rule):
 
     ## How it is rewritten
     `x[mask].sum()` becomes `torch.where(mask, x, 0).sum()`, and `x[mask].mean()` becomes
-    `torch.where(mask, x, 0).sum() / mask.sum()`. Anything else needs a neutral value that suits what is done with
-    the elements (minus infinity before a maximum, `ignore_index` in a loss), which is for a person to say.
+    `torch.where(mask, x, 0).sum() / mask.sum()`. Where only the number of elements is asked for, by `x[mask].numel()`,
+    `x[mask].shape[0]` or `len(x[mask])`, it is `mask.sum()`, if every use takes a tensor (see DYN201). A list of bools
+    becomes a list of positions: `x[[True, False]]` is `x[[0]]`. Anything else needs a neutral value that suits what
+    is done with the elements (minus infinity before a maximum, `ignore_index` in a loss), which is for a person to say.
 
     ## When the rewrite is not exact
     The sum runs over more elements, in another order, so the last digits may differ. The fix is `unsafe` for that
-    reason, and asks for a mask with as many dimensions as the tensor.
+    reason, and asks for a mask with as many dimensions as the tensor. Counting is `conditional`: `numel()` is that of
+    the mask only if it has as many dimensions as the tensor, and the count is a tensor of whole numbers.
 
     ## How Dynamo words it
     GB0036: `Dynamic shape operator`, "Operator `aten.nonzero.default`'s output shape depends on input Tensor data". For
@@ -93,7 +100,8 @@ class MaskRead(Rule):
         """Sum, or average, over the full shape with zeros in the place of what is not selected."""
         if isinstance(event, Subscript):
             try:
-                rewrite = _reduced(Scope.of(event, project), event)
+                scope = Scope.of(event, project)
+                rewrite = _reduced(scope, event) or _counted(scope, event)
             except Refusal as refusal:
                 return Declined(str(refusal))
             if rewrite is not None:
@@ -182,6 +190,10 @@ class MaskRead(Rule):
                 h = self.fc(x)
                 return h[[True, False, True, False]]  # DYN301
             """),
+            fixed=forward("""
+                h = self.fc(x)
+                return h[[0, 2]]
+            """),
         ),
         Example(
             name="numpy",
@@ -234,6 +246,63 @@ class MaskRead(Rule):
             """),
         ),
         Example(
+            name="number-of-elements",
+            code=forward("""
+                h = self.fc(x)
+                mask = x > 0
+                return h / (h[mask].numel() + 1)  # DYN301
+            """),
+            fixed=forward("""
+                h = self.fc(x)
+                mask = x > 0
+                return h / (mask.sum() + 1)
+            """),
+        ),
+        Example(
+            name="number-of-rows",
+            code=forward("""
+                h = self.fc(x)
+                return h * h[x[:, 0] > 0].shape[0]  # DYN301
+            """),
+            fixed=forward("""
+                h = self.fc(x)
+                return h * (x[:, 0] > 0).sum()
+            """),
+        ),
+        Example(
+            name="checked-by-a-function-that-takes-tensors",
+            code=forward(
+                """
+                h = self.fc(x)
+                mask = x > -100
+                check(h[mask].numel() == x.numel())  # DYN301
+                return h
+                """,
+                head="""
+                    def check(condition):
+                        if isinstance(condition, torch.Tensor):
+                            torch._assert_async(condition.all())
+                        elif not condition:
+                            raise RuntimeError
+                """,
+            ),
+            fixed=forward(
+                """
+                h = self.fc(x)
+                mask = x > -100
+                check(mask.sum() == x.numel())
+                return h
+                """,
+                head="""
+                    def check(condition):
+                        if isinstance(condition, torch.Tensor):
+                            torch._assert_async(condition.all())
+                        elif not condition:
+                            raise RuntimeError
+                """,
+            ),
+        ),
+        Example(
             name="whole-numbers",
             code=forward("""
                 h = self.fc(x)
@@ -242,6 +311,42 @@ class MaskRead(Rule):
             """),
         ),
     )
+
+
+def _counted(scope: Scope, event: Subscript) -> Rewrite | None:
+    """The rewrite of `x[mask].numel()` and its like, None where more than the number of elements is asked for."""
+    node, mask = event.node, scope.tensor(event.node.slice)
+    if isinstance(node.slice, ast.List):
+        return _positions(scope, node.slice)
+    asked = count_of(scope, node)
+    if asked is None or mask is None:
+        return None
+    for part in (node.value, node.slice):
+        if not is_pure(scope, part):
+            raise Refusal(f"{scope.quote(part)} does more than give a value; give the value a name first")
+    flow = flow_of(scope, asked.node, "int")
+    tensor = scope.tensor(node.value)
+    if asked.elements and (tensor is None or mask.rank is None or mask.rank != tensor.rank):
+        flow.conditions[f"the mask {scope.quote(node.slice)} has as many dimensions as {scope.quote(node.value)}"] = (
+            None
+        )
+    start, end = scope.file.span(asked.node)
+    text = f"{atom(node.slice, scope.text(node.slice))}.sum()"
+    edits = (Replacement(scope.file, start, end, text), *flow.edits)
+    return Rewrite("Count what the mask selects", flow.safety, edits, flow.clauses)
+
+
+def _positions(scope: Scope, mask: ast.List) -> Rewrite | None:
+    """The rewrite of a mask that is written as a list of bools."""
+    if not all(isinstance(one, ast.Constant) and isinstance(one.value, bool) for one in mask.elts):
+        return None
+    chosen = [str(place) for place, one in enumerate(mask.elts) if isinstance(one, ast.Constant) and one.value]
+    if not chosen:
+        return None
+    start, end = scope.file.span(mask)
+    replacement = Replacement(scope.file, start, end, f"[{', '.join(chosen)}]")
+    condition = "the list is as long as the dimension that it selects from"
+    return Rewrite("Index by positions", "conditional", (replacement,), (condition,))
 
 
 def _reduced(scope: Scope, event: Subscript) -> Rewrite | None:

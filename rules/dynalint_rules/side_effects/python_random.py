@@ -269,7 +269,9 @@ class PythonRandom(Rule):
 def _uniform(scope: Scope, event: Call) -> Rewrite:
     """Replace `random.random()` by `random.uniform(0.0, 1.0)`."""
     flow = flow_of(scope, event.node, "float")
-    if any("precision" in change for change in flow.changes):
+    if flow.edits:
+        raise Refusal("the number is an index, which Dynamo has to know; draw it outside of the compiled function")
+    if any("precision" in clause for clause in flow.clauses):
         raise Refusal(
             "the number is combined with other numbers, which Dynamo does not trace either; "
             "draw it in that range with `random.uniform(low, high)`, or use `torch.rand`"

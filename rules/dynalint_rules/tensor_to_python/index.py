@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Event, Subscript
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.scope import Refusal, Scope
-from dynalint_rules._shared.text import atom
+from dynalint_rules._shared.single_index import parts_of, with_a_dimension
 
 
 class ScalarTensorIndex(Rule):
@@ -69,7 +69,7 @@ class ScalarTensorIndex(Rule):
         if not isinstance(event, Subscript) or k.only_tensor(event.base) is None:
             return
         kinds = project.kinds(event.function)
-        for part in _parts(event.node):
+        for part in parts_of(event.node):
             tensor = k.only_tensor(kinds.get(part, k.UNKNOWN))
             if tensor is not None and tensor.rank == 0 and tensor.dtype != "bool" and tensor.origin is None:
                 yield Violation(
@@ -145,21 +145,10 @@ class ScalarTensorIndex(Rule):
     )
 
 
-def _parts(node: ast.Subscript) -> list[ast.expr]:
-    return list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
-
-
 def _reshaped(scope: Scope, event: Subscript, index: ast.expr) -> Rewrite:
-    node, parts = event.node, _parts(event.node)
     if event.context != "load":
-        raise Refusal(f"{scope.quote(node)} is stored to; use `index_fill`, `index_copy` or a mask with `torch.where`")
-    if any(part is not index and not isinstance(part, ast.Slice) for part in parts):
-        raise Refusal(f"{scope.quote(index)} stands beside other indices; index in steps, with it in a step of its own")
-    file = scope.file
-    (start, end), (_, last) = file.span(index), file.span(node)
-    replacements = (
-        Replacement(file, start, end, f"{atom(index, scope.text(index))}.reshape(1)"),
-        Replacement(file, last, last, f".squeeze({parts.index(index)})"),
-    )
-    conditions = (f"nothing changes {scope.quote(node)} in place, nor {scope.quote(node.value)} while it is used",)
-    return Rewrite("Index with a tensor of one dimension", "conditional", replacements, conditions)
+        raise Refusal(
+            f"{scope.quote(event.node)} is stored to; use `index_fill`, `index_copy` or a mask with `torch.where`"
+        )
+    changes, condition = with_a_dimension(scope, event.node, index)
+    return Rewrite("Index with a tensor of one dimension", "conditional", tuple(changes), (condition,))

@@ -12,6 +12,7 @@ from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
+from dynalint_rules._shared.known_numbers import read_back
 from dynalint_rules._shared.numbers import callee, detached, flow_of, is_folded, tail, with_conditions
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.settings import captures_scalars
@@ -49,9 +50,11 @@ class ItemOfTensor(Rule):
     `t.item()` becomes `t.detach()`: a 0-dim tensor of the same value, without the gradient that the number did not
     have either. It is followed through the variable that it is assigned to, and every use must be one that takes a
     0-dim tensor: arithmetic and comparison with tensors, `max(n, 1)`, `torch.full`, `torch.where`, `masked_fill`, a
-    `clamp` with one bound, an f-string. `torch.tensor(t.item())` becomes `t.detach()`. A tensor that is not fresh from
+    `clamp` with one bound, an f-string, an `assert`, a function that asks whether it was given a tensor. `x[i]` becomes
+    `x[i.reshape(1)].squeeze(0)`. `torch.tensor(t.item())` becomes `t.detach()`, and
+    `torch.tensor(x.shape[0]).item()` becomes `x.shape[0]`. A tensor that is not fresh from
     a computation is cloned as well, because the number would not follow later changes in place. Declined where the
-    number is tested, indexes or slices, gives a size, is stored, is passed to other code, or is set at more than one
+    number is tested, slices, gives a size, is stored, is passed to other code, or is set at more than one
     place.
 
     ## When the rewrite is not exact
@@ -97,7 +100,8 @@ class ItemOfTensor(Rule):
             return None
         try:
             scope, source = Scope.of(event, project), event.node.func.value
-            return _round_trip(scope, event.node, source) or _kept(scope, event.node, source)
+            known = read_back(scope, event.node, source, listed=False)
+            return known or _round_trip(scope, event.node, source) or _kept(scope, event.node, source)
         except Refusal as refusal:
             return Declined(str(refusal))
 
@@ -168,6 +172,17 @@ class ItemOfTensor(Rule):
             """),
         ),
         Example(
+            name="product-of-a-shape",
+            code=forward("""
+                width = torch.prod(torch.tensor(x.shape[1:])).item()  # DYN201
+                return self.fc(x).view(-1, width)
+            """),
+            fixed=forward("""
+                width = math.prod(x.shape[1:])
+                return self.fc(x).view(-1, width)
+            """).replace("import nn\n", "import nn\nimport math\n", 1),
+        ),
+        Example(
             name="buffer-is-cloned",
             code=forward(
                 """
@@ -211,6 +226,45 @@ class ItemOfTensor(Rule):
             code=forward("""
                 best = x.sum(1).argmax().item()  # DYN201 DYN804
                 return self.fc(x)[best]
+            """),
+            fixed=forward("""
+                best = x.sum(1).argmax().detach()
+                return self.fc(x)[best.reshape(1)].squeeze(0)
+            """),
+        ),
+        Example(
+            name="index-of-a-store",
+            code=forward("""
+                h = self.fc(x)
+                out = torch.zeros_like(h)
+                out[x.sum(1).argmax().item()] = h[0]  # DYN201
+                return out + h
+            """),
+            fixed=forward("""
+                h = self.fc(x)
+                out = torch.zeros_like(h)
+                out[x.sum(1).argmax().detach().reshape(1)] = h[0]
+                return out + h
+            """),
+        ),
+        Example(
+            name="asserted",
+            code=forward("""
+                lengths = (x > 0).sum(1)
+                assert lengths.max().item() <= x.shape[1]  # DYN201
+                return self.fc(x)
+            """),
+            fixed=forward("""
+                lengths = (x > 0).sum(1)
+                assert lengths.max().detach() <= x.shape[1]
+                return self.fc(x)
+            """),
+        ),
+        Example(
+            name="slice-bound",
+            code=forward("""
+                count = (x[:, 0] > 0).sum().item()  # DYN201 DYN804
+                return self.fc(x)[:count]
             """),
             declined="is an index or a slice bound",
         ),
@@ -289,7 +343,9 @@ def _kept(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite:
     tensor = k.only_tensor(scope.kind(source))
     flow = with_conditions(flow_of(scope, node, tensor.dtype if tensor else None), found)
     replacement = Replacement(scope.file, start, end, found.text)
-    return Rewrite("Keep the 0-dim tensor: `.detach()` instead of `.item()`", flow.safety, (replacement,), flow.clauses)
+    return Rewrite(
+        "Keep the 0-dim tensor: `.detach()` instead of `.item()`", flow.safety, (replacement, *flow.edits), flow.clauses
+    )
 
 
 def _round_trip(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite | None:

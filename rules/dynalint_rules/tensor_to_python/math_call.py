@@ -188,4 +188,4 @@ def _in_torch(scope: Scope, event: Call) -> Rewrite:
     content = f"{scope.torch}.{_TORCH[name]}({found.text})"
     title = f"Compute with `torch.{_TORCH[name]}` instead of `math.{name}`"
     replacement = Replacement(scope.file, start, end, content)
-    return Rewrite(title, flow.safety, (replacement,), flow.clauses, imports=scope.imports)
+    return Rewrite(title, flow.safety, (replacement, *flow.edits), flow.clauses, imports=scope.imports)

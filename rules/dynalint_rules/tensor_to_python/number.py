@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable
 
 from dynalint.analysis import kinds as k
@@ -11,6 +10,7 @@ from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
+from dynalint_rules._shared.known_numbers import multiplied
 from dynalint_rules._shared.numbers import detached, flow_of, is_folded
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.settings import captures_scalars
@@ -100,7 +100,8 @@ class NumberOfTensor(Rule):
             return None
         try:
             scope = Scope.of(event, project)
-            return _product_of_shape(scope, event) or _kept(scope, event)
+            made = event.node.args[0] if event.callee == "builtins.int" and len(event.node.args) == 1 else None
+            return (multiplied(scope, event.node, made) if made is not None else None) or _kept(scope, event)
         except Refusal as refusal:
             return Declined(str(refusal))
 
@@ -166,7 +167,38 @@ class NumberOfTensor(Rule):
                 best = int(x.sum(1).argmax())  # DYN202 DYN804
                 return self.fc(x)[best]
             """),
-            declined="is an index or a slice bound",
+            fixed=forward("""
+                best = x.sum(1).argmax().detach()
+                return self.fc(x)[best.reshape(1)].squeeze(0)
+            """),
+        ),
+        Example(
+            name="product-of-sizes-from-elsewhere",
+            code=forward(
+                "return self.fc(x).reshape(-1, int(np.prod(self.sizes)))  # DYN202",
+                init="self.fc, self.sizes = nn.Linear(8, 8), sizes()",
+                head="""
+                    import json
+                    import numpy as np
+
+
+                    def sizes():
+                        return json.loads("[2, 4]")
+                """,
+            ),
+            fixed=forward(
+                "return self.fc(x).reshape(-1, math.prod(self.sizes))",
+                init="self.fc, self.sizes = nn.Linear(8, 8), sizes()",
+                head="""
+                    import json
+                    import numpy as np
+                    import math
+
+
+                    def sizes():
+                        return json.loads("[2, 4]")
+                """,
+            ),
         ),
         Example(
             name="product-of-a-shape",
@@ -217,24 +249,4 @@ def _kept(scope: Scope, event: Call) -> Rewrite:
         flow.changes[f"Python no longer warns if {shown} requires a gradient"] = None
     start, end = scope.file.span(event.node)
     title = f"Keep the 0-dim tensor: `.detach()` instead of `{name}()`"
-    return Rewrite(title, flow.safety, (Replacement(scope.file, start, end, text),), flow.clauses)
-
-
-def _product_of_shape(scope: Scope, event: Call) -> Rewrite | None:
-    """Replace `int(np.prod(shape))` by `math.prod(shape)`; None if that is not what stands there."""
-    source = event.node.args[0] if event.node.args else None
-    if event.callee != "builtins.int" or not isinstance(source, ast.Call) or len(source.args) != 1 or source.keywords:
-        return None
-    if scope.kind(source.func) != k.External("numpy.prod"):
-        return None
-    sizes = scope.kind(source.args[0])
-    if not isinstance(sizes, k.Sequence) or not _are_whole(sizes):
-        return None
-    start, end = scope.file.span(event.node)
-    text = f"math.prod({scope.text(source.args[0])})"
-    title = "Multiply with `math.prod()`, which is done while tracing"
-    return Rewrite(title, "safe", (Replacement(scope.file, start, end, text),), imports=("import math",))
-
-
-def _are_whole(sizes: k.Sequence) -> bool:
-    return all(isinstance(one, k.Value) and one.type == "int" for one in sizes.element.members)
+    return Rewrite(title, flow.safety, (Replacement(scope.file, start, end, text), *flow.edits), flow.clauses)

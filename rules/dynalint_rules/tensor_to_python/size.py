@@ -11,9 +11,16 @@ from dynalint.analysis.project import Project
 from dynalint.analysis.source import quote
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
+from dynalint_rules._shared.known_numbers import multiplied
 from dynalint_rules._shared.order import always_before
+from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.selection import reads_by_mask
 from dynalint_rules._shared.size_arguments import SIZES, sizes
+
+_DECLINED = (
+    "the shape of the result depends on data; use a bound that no input exceeds and mask what is too much, or set "
+    "`torch._dynamo.config.capture_scalar_outputs = True`"
+)
 
 
 class TensorAsSize(Rule):
@@ -47,9 +54,10 @@ class TensorAsSize(Rule):
     ```
 
     ## How it is rewritten
-    It is not: a bound that no input exceeds (the padded length, a number of the configuration) has to come from a
-    person. `torch._dynamo.config.capture_scalar_outputs = True` lets Dynamo trace many of these with a size that it
-    does not know.
+    `np.prod(sizes)`, of Python's numbers, becomes `math.prod(sizes)`. Anything else is declined: a bound that no input
+    exceeds (the padded length, a number of the configuration) has to come from a person.
+    `torch._dynamo.config.capture_scalar_outputs = True` lets Dynamo trace many of these with a size that it does not
+    know.
 
     ## When the rewrite is not exact
     A static bound makes larger results, whose surplus has to be masked.
@@ -86,11 +94,15 @@ class TensorAsSize(Rule):
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: only a person knows a bound."""
-        return Declined(
-            "the shape of the result depends on data; use a bound that no input exceeds and mask what is too much, or "
-            "set `torch._dynamo.config.capture_scalar_outputs = True`"
-        )
+        """Multiply sizes while tracing; only a person knows a bound of anything else."""
+        try:
+            scope = Scope.of(event, project)
+            given = [node for node, kind in _sizes(event) if _holds_tensor(kind)] if isinstance(event, Call) else []
+            if len(given) == 1 and isinstance(given[0], ast.Call):
+                return multiplied(scope, given[0], given[0]) or Declined(_DECLINED)
+        except Refusal as refusal:
+            return Declined(str(refusal))
+        return Declined(_DECLINED)
 
     examples = (
         Example(
@@ -239,6 +251,16 @@ class TensorAsSize(Rule):
                 self.shape = torch.Size((2, 4))
                 """,
             ),
+            fixed=forward(
+                """
+                return self.fc(x).reshape(-1, math.prod(self.shape))
+                """,
+                head="import numpy as np",
+                init="""
+                self.fc = nn.Linear(8, 8)
+                self.shape = torch.Size((2, 4))
+                """,
+            ).replace("import nn\n", "import nn\nimport math\n"),
         ),
         Example(
             name="tensor-as-value",

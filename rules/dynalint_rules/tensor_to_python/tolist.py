@@ -8,9 +8,12 @@ from collections.abc import Iterable
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
+from dynalint_rules._shared.known_numbers import is_whole, read_back
+from dynalint_rules._shared.numbers import flow_into, flow_of, rows_of, tail
+from dynalint_rules._shared.scope import Refusal, Scope
 
 
 class TolistOfTensor(Rule):
@@ -39,10 +42,15 @@ class TolistOfTensor(Rule):
     ```
 
     ## How it is rewritten
-    It is not: which tensor operation stands for a loop over numbers is for a person to say.
+    What is known while tracing is taken as it is: `torch.tensor(x.shape[:2]).tolist()` becomes `list(x.shape[:2])`, and
+    `torch.arange(2, n).tolist()` becomes `list(range(2, n))`. `for n in t.tolist():` becomes
+    `for n in t.detach().unbind():`, and `t.tolist()[0]` becomes `t.detach()[0]`, if every use of the number takes a
+    0-dim tensor as well (see DYN201). Anything else is declined: which tensor operation stands for it is for a person
+    to say.
 
     ## When the rewrite is not exact
-    A masked sum adds up in another order than a sum over a slice, so it may round otherwise.
+    Going on with tensors is `conditional`, as it is for DYN201; known numbers are exact. A masked sum, by hand, adds up
+    in another order than a sum over a slice, so it may round otherwise.
 
     ## How Dynamo words it
     GB0033: `Data dependent operator` for whole numbers, which `fullgraph=True` can capture. GB0109: `Tensor.tolist()
@@ -74,13 +82,15 @@ class TolistOfTensor(Rule):
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline, with what comes nearest."""
-        parent = project.parents(event.function).get(event.node)
-        if isinstance(parent, ast.For | ast.comprehension):
-            return Declined("a loop over the elements runs in Python; write it as one operation on the whole tensor")
-        if isinstance(parent, ast.Call):
-            return Declined("the sizes come from data; mask a tensor of fixed size instead of cutting it into pieces")
-        return Declined("a list of numbers cannot stay in the graph; index or unbind the tensor and go on with tensors")
+        """Take known numbers as they are; go on with tensors where every use of the numbers takes one."""
+        if not isinstance(event, Call) or not isinstance(event.node.func, ast.Attribute):
+            return None
+        try:
+            scope, source = Scope.of(event, project), event.node.func.value
+            rewrite = read_back(scope, event.node, source, listed=True) or _unbound(scope, event.node, source)
+        except Refusal as refusal:
+            return Declined(str(refusal))
+        return rewrite or Declined(_nearest(scope.parents.get(event.node)))
 
     examples = (
         Example(
@@ -98,7 +108,57 @@ class TolistOfTensor(Rule):
                     h = h + n
                 return h
             """),
-            declined="one operation on the whole tensor",
+            fixed=forward("""
+                h = self.fc(x)
+                for n in (x > 0).sum(1).detach().unbind():
+                    h = h + n
+                return h
+            """),
+        ),
+        Example(
+            name="loop-of-sizes",
+            code=forward("""
+                h = self.fc(x)
+                for n in (x > 0).sum(1).tolist():  # DYN207
+                    h = h + h[:, :n].sum()
+                return h
+            """),
+            declined="is an index or a slice bound",
+        ),
+        Example(
+            name="rows-by-number",
+            code=forward("""
+                h, total = self.fc(x), 0
+                order = x.sum(1).argsort()
+                for row in order.tolist():  # DYN207
+                    total = total + h[row]
+                return total
+            """),
+            fixed=forward("""
+                h, total = self.fc(x), 0
+                order = x.sum(1).argsort()
+                for row in order.detach().clone().unbind():
+                    total = total + h[row.reshape(1)].squeeze(0)
+                return total
+            """),
+        ),
+        Example(
+            name="first",
+            code=forward("return self.fc(x) * x.sum(1).tolist()[0]  # DYN207"),
+            fixed=forward("return self.fc(x) * x.sum(1).detach()[0]"),
+        ),
+        Example(
+            name="sizes-of-a-shape",
+            code=forward("""
+                rows, columns = torch.tensor(x.shape[:2]).tolist()  # DYN207
+                axes = torch.arange(1, x.dim()).tolist()  # DYN207
+                return self.fc(x).view(rows, columns).sum(axes)
+            """),
+            fixed=forward("""
+                rows, columns = list(x.shape[:2])
+                axes = list(range(1, x.dim()))
+                return self.fc(x).view(rows, columns).sum(axes)
+            """),
         ),
         Example(
             name="split-sizes",
@@ -147,3 +207,31 @@ class TolistOfTensor(Rule):
             """),
         ),
     )
+
+
+def _nearest(parent: ast.AST | None) -> str:
+    """Say why there is no rewrite, and what comes nearest."""
+    if isinstance(parent, ast.For | ast.comprehension):
+        return "a loop over the elements runs in Python; write it as one operation on the whole tensor"
+    if isinstance(parent, ast.Call):
+        return "the sizes come from data; mask a tensor of fixed size instead of cutting it into pieces"
+    return "a list of numbers cannot stay in the graph; index or unbind the tensor and go on with tensors"
+
+
+def _unbound(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite | None:
+    """Go on with a tensor for each number: where a loop takes them, or an index that is known."""
+    tensor, parent = scope.tensor(source), scope.parents[node]
+    if tensor is None:
+        return None
+    start, end = tail(scope, node, "tolist")
+    found = rows_of(scope, source)
+    if isinstance(parent, ast.For) and parent.iter is node:
+        flow, text = flow_into(scope, parent.target, parent, tensor.dtype), f"{found.text}.unbind()"
+    elif isinstance(parent, ast.Subscript) and parent.value is node and is_whole(scope.kind(parent.slice)):
+        flow, text = flow_of(scope, parent, tensor.dtype), found.text
+    else:
+        return None
+    flow.conditions.update(dict.fromkeys(found.conditions))
+    title = "Go on with tensors: `.detach()` instead of `.tolist()`"
+    edits = (Replacement(scope.file, start, end, text), *flow.edits)
+    return Rewrite(title, flow.safety, edits, flow.clauses)

@@ -11,6 +11,9 @@ from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
+from dynalint_rules._shared.guard import taken_out
+from dynalint_rules._shared.names import changed_in_place
+from dynalint_rules._shared.scope import Refusal, Scope
 
 # Those that were seen to break when they are asked for a tensor with gradients; `t.new_zeros` and its kin are traced.
 _FACTORIES = (
@@ -19,6 +22,15 @@ _FACTORIES = (
     "zeros_like"
 ).split()
 _METHODS = ("Tensor.requires_grad_", "torch.nn.Module.requires_grad_")
+# Their results have no gradient, whatever they are given.
+_MAKING = frozenset(
+    f"torch.{name}" for name in "arange empty eye from_numpy ones rand randint randn randperm tensor zeros".split()
+)
+_JOINING = frozenset({"torch.cat", "torch.stack"})
+_RESHAPING = frozenset(
+    "unsqueeze squeeze view reshape repeat expand transpose permute t float half double long int to cuda cpu type "
+    "clone contiguous".split()
+)
 
 
 class RequiresGradChange(Rule):
@@ -53,8 +65,9 @@ class RequiresGradChange(Rule):
     ```
 
     ## How it is rewritten
-    It is not: whoever reads `.grad` of the new leaf is not to be seen from here. A new tensor asks for no gradients
-    unless it is told to, so setting False on one does nothing and can go. Freeze parameters before the model runs.
+    `t.requires_grad = False` is taken out where `t` is new and made of numbers alone: such a tensor asks for no
+    gradients unless it is told to. Anything else is declined: whoever reads `.grad` of the new leaf is not to be seen
+    from here. Freeze parameters before the model runs.
 
     ## When the rewrite is not exact
     Asking for gradients of an input outside of the call gives the same gradients, but also to a caller that
@@ -95,7 +108,14 @@ class RequiresGradChange(Rule):
             yield Violation(event.node, message, help="ask for gradients before the call of the compiled function")
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: readers of the gradient are elsewhere."""
+        """Take out what changes nothing; decline where the gradient may be read elsewhere."""
+        if isinstance(event, Write):
+            try:
+                rewrite = _changing_nothing(Scope.of(event, project), event)
+            except Refusal as refusal:
+                return Declined(str(refusal))
+            if rewrite is not None:
+                return rewrite
         return Declined(
             "who reads the gradient is not to be seen from here; set it before the call, or drop it where the "
             "tensor is new and False is set"
@@ -108,6 +128,29 @@ class RequiresGradChange(Rule):
                 grid = torch.arange(8.0)
                 grid.requires_grad = False  # DYN608
                 return self.fc(x + grid)
+            """),
+            fixed=forward("""
+                grid = torch.arange(8.0)
+                return self.fc(x + grid)
+            """),
+        ),
+        Example(
+            name="set-on-a-computed-tensor",
+            code=forward("""
+                grid = torch.stack([torch.zeros(8), torch.ones(8)]).unsqueeze(0) * 2
+                grid.requires_grad = False  # DYN608
+                return self.fc(x + grid[0, 0])
+            """),
+            fixed=forward("""
+                grid = torch.stack([torch.zeros(8), torch.ones(8)]).unsqueeze(0) * 2
+                return self.fc(x + grid[0, 0])
+            """),
+        ),
+        Example(
+            name="set-on-an-input",
+            code=forward("""
+                x.requires_grad = False  # DYN608
+                return self.fc(x)
             """),
             declined="set it before the call",
         ),
@@ -176,3 +219,45 @@ def _is_true(node: ast.Call, name: str) -> bool:
         keyword.arg == name and isinstance(keyword.value, ast.Constant) and keyword.value.value is True
         for keyword in node.keywords
     )
+
+
+def _changing_nothing(scope: Scope, event: Write) -> Rewrite | None:
+    """Take out `t.requires_grad = False` where `t` is new and made of numbers alone; None where it may be more."""
+    statement, owner = event.statement, event.node.value
+    plain = isinstance(statement, ast.Assign) and len(statement.targets) == 1
+    if not plain or event.value != k.constant(False) or not isinstance(owner, ast.Name):
+        return None
+    stores = [
+        node
+        for node in ast.walk(scope.function.node)
+        if isinstance(node, ast.Name) and node.id == owner.id and not isinstance(node.ctx, ast.Load)
+    ]
+    if len(stores) != 1:
+        return None
+    made = scope.parents[stores[0]]
+    if not isinstance(made, ast.Assign) or made.targets != [stores[0]] or not _is_made_of_numbers(scope, made.value):
+        return None
+    if changed_in_place(scope, owner.id) is not None:
+        return None
+    return taken_out(scope, statement, "Take out what changes nothing: the tensor asks for no gradient", "safe")
+
+
+def _is_made_of_numbers(scope: Scope, node: ast.expr) -> bool:
+    """Whether a tensor is computed from numbers alone, so that it has no gradient."""
+    if isinstance(node, ast.BinOp):
+        return _is_made_of_numbers(scope, node.left) and _is_made_of_numbers(scope, node.right)
+    if isinstance(node, ast.List | ast.Tuple):
+        return all(_is_made_of_numbers(scope, one) for one in node.elts)
+    if not isinstance(node, ast.Call):
+        return not k.may_be_tensor(scope.kind(node)) and not isinstance(scope.kind(node), k.Unknown)
+    if any(keyword.arg in ("requires_grad", "out", None) for keyword in node.keywords):
+        return False
+    function = scope.kind(node.func)
+    if isinstance(function, k.External):
+        name = scope.project.api.canonical(function.name)
+        if name in _MAKING:
+            return True
+        return name in _JOINING and all(_is_made_of_numbers(scope, one) for one in node.args)
+    if isinstance(function, k.Method) and isinstance(node.func, ast.Attribute) and function.name in _RESHAPING:
+        return _is_made_of_numbers(scope, node.func.value)
+    return False

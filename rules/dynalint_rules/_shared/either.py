@@ -1,0 +1,19 @@
+"""Functions of torch that take a number or a tensor without dimensions."""
+
+from __future__ import annotations
+
+TAKES_EITHER: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
+    "torch.full": ((1,), ("fill_value",)),
+    "torch.where": ((1, 2), ("input", "other")),
+    "torch.masked_fill": ((2,), ("value",)),
+    "Tensor.masked_fill": ((1,), ("value",)),
+    "Tensor.masked_fill_": ((1,), ("value",)),
+    "Tensor.fill_": ((0,), ("value",)),
+    "Tensor.where": ((1,), ("other",)),
+    **{f"torch.{name}": ((1,), ("other",)) for name in ("add", "sub", "mul", "div")},
+    **{f"Tensor.{name}": ((0,), ("other",)) for name in ("add", "sub", "mul", "div", "add_", "sub_", "mul_", "div_")},
+}
+"""Where they take one: positions (without a receiver) and keywords."""
+
+CLAMPS = frozenset({"torch.clamp", "torch.clip", "Tensor.clamp", "Tensor.clip", "Tensor.clamp_", "Tensor.clip_"})
+"""They take tensors too, but not a tensor and a number at once."""

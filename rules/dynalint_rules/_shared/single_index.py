@@ -1,0 +1,33 @@
+"""An index that is a tensor without dimensions gets one, so that Dynamo need not know its value."""
+
+from __future__ import annotations
+
+import ast
+
+from dynalint.rules import Replacement
+from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.text import atom
+
+
+def with_a_dimension(scope: Scope, node: ast.Subscript, index: ast.expr) -> tuple[list[Replacement], str]:
+    """Return the changes that make `x[i]` read `x[i.reshape(1)].squeeze(0)`, and the condition under which they may.
+
+    Raises:
+        Refusal: the index stands beside others.
+    """
+    parts = parts_of(node)
+    if any(part is not index and not isinstance(part, ast.Slice) for part in parts):
+        raise Refusal(f"{scope.quote(index)} stands beside other indices; index in steps, with it in a step of its own")
+    (start, end), (_, last) = scope.file.span(index), scope.file.span(node)
+    changes = [Replacement(scope.file, end, end, ".reshape(1)")]
+    if atom(index, "x") != "x":
+        changes = [Replacement(scope.file, start, start, "("), Replacement(scope.file, end, end, ").reshape(1)")]
+    if isinstance(node.ctx, ast.Load):
+        changes.append(Replacement(scope.file, last, last, f".squeeze({parts.index(index)})"))
+    condition = f"nothing changes {scope.quote(node)} in place, nor {scope.quote(node.value)} while it is used"
+    return changes, condition
+
+
+def parts_of(node: ast.Subscript) -> list[ast.expr]:
+    """Return the indices of a subscript, one for each dimension."""
+    return list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]

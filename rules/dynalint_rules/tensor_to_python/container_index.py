@@ -7,8 +7,10 @@ from collections.abc import Iterable
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Event, Subscript
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
+from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
+from dynalint_rules._shared.text import atom
 
 _CONTAINERS = (
     "list tuple range torch.Size torch.nn.ModuleList torch.nn.Sequential torch.nn.ParameterList deque collections.deque"
@@ -42,10 +44,13 @@ class ListIndexedByTensor(Rule):
     ```
 
     ## How it is rewritten
-    It is not: computing all elements to select one of them costs what the selection was there to save.
+    `results[t]`, of a list or tuple of tensors, becomes `torch.stack(results)[t.reshape(1)].squeeze(0)`. Layers and
+    other elements are declined: computing all of them to select one costs what the selection was there to save.
 
     ## When the rewrite is not exact
-    With all layers computed, those not selected get gradients of zero instead of none, and draw random numbers.
+    It is `conditional`: the tensors must have one shape, dtype and device, and what comes out is a copy, which must not
+    be changed in place. With all layers computed, by hand, those not selected get gradients of zero instead of none,
+    and draw random numbers.
 
     ## How Dynamo words it
     GB0124: `Unsupported Tensor.item() call with capture_scalar_outputs=False`. For a string GB4880:
@@ -74,7 +79,14 @@ class ListIndexedByTensor(Rule):
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: computing every element is a decision of its own."""
+        """Stack tensors that are there anyway; to compute every element is a decision of its own."""
+        if isinstance(event, Subscript):
+            try:
+                rewrite = _stacked(Scope.of(event, project), event)
+            except Refusal as refusal:
+                return Declined(str(refusal))
+            if rewrite is not None:
+                return rewrite
         return Declined(
             "which element it is depends on data; stack all of them and index the stack with `t.reshape(1)`, or choose "
             "the element by a Python number outside the compiled function"
@@ -87,7 +99,10 @@ class ListIndexedByTensor(Rule):
                 results = [x * 2, x * 3, x * 4, x * 5]
                 return self.fc(results[x.sum(1).argmax()])  # DYN206
             """),
-            declined="stack all of them",
+            fixed=forward("""
+                results = [x * 2, x * 3, x * 4, x * 5]
+                return self.fc(torch.stack(results)[x.sum(1).argmax().reshape(1)].squeeze(0))
+            """),
         ),
         Example(
             name="module-list",
@@ -130,3 +145,26 @@ def _is_container(kind: k.Kind) -> bool:
     if isinstance(kind, k.Sequence):
         return kind.type in _CONTAINERS
     return isinstance(kind, k.Value) and kind.type == "str"
+
+
+def _stacked(scope: Scope, event: Subscript) -> Rewrite | None:
+    """Index the stack of a list of tensors; None where it holds anything else."""
+    node, base, index = event.node, event.base, event.node.slice
+    if not isinstance(base, k.Sequence) or base.type not in ("list", "tuple") or event.context != "load":
+        return None
+    if as_tensor(base.element) is None:
+        return None
+    (start, end), last = scope.file.span(node.value), scope.file.span(node)[1]
+    (opening, closing), torch = scope.file.span(index), scope.torch
+    shown = scope.quote(node.value)
+    edits = (
+        Replacement(scope.file, start, start, f"{torch}.stack("),
+        Replacement(scope.file, end, end, ")"),
+        Replacement(scope.file, opening, closing, f"{atom(index, scope.text(index))}.reshape(1)"),
+        Replacement(scope.file, last, last, ".squeeze(0)"),
+    )
+    conditions = (
+        f"the tensors in {shown} have one shape, dtype and device",
+        f"nothing changes {scope.quote(node)} in place, nor the tensors in {shown} while it is used",
+    )
+    return Rewrite("Index the stack of all tensors", "conditional", edits, conditions, scope.imports)

@@ -11,7 +11,7 @@ from dynalint.analysis.source import parse_source
 from dynalint.config import Configuration
 from dynalint.discover import Discovered, discover, is_excluded
 from dynalint.findings import Finding
-from dynalint.fix import FixOptions, FixResult, Linted, fix_findings
+from dynalint.fix import Decider, FixOptions, FixResult, Linted, fix_findings
 from dynalint.lint import Linter, LintResult, Workspace, unreadable
 from dynalint.placing import lines_by_place, placed
 from dynalint.rules import all_rules
@@ -101,13 +101,19 @@ def check(workspace: Workspace, progress: Progress | None = None) -> Checked:
 
 
 def fix(
-    workspace: Workspace, checked: Checked, *, verify: bool, progress: Progress | None = None
+    workspace: Workspace,
+    checked: Checked,
+    *,
+    verify: bool,
+    progress: Progress | None = None,
+    decide: Decider | None = None,
 ) -> tuple[FixResult, tuple[str, ...]]:
     """Fix in memory what can be fixed of what was found, and say what could not be done at all.
 
-    Fixes are run against the original if `verify` is set and the settings let code be run.
+    Fixes are run against the original if `verify` is set and the settings let code be run. `decide` is asked about each
+    fix that is about to be taken.
     """
-    options = FixOptions(unsafe=workspace.settings.unsafe_fixes)
+    options = FixOptions(unsafe=workspace.settings.unsafe_fixes, decide=decide)
     if not verify or workspace.settings.confirm == "never" or not any(one.rewrite for one in checked.linted):
         return fix_findings(checked.linted, checked.linter, options), ()
     from dynalint.confirm import WorkerError

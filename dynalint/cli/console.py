@@ -58,3 +58,12 @@ def note(message: str, color: ColorChoice = "auto") -> None:
     """Say something in one line on standard error that nobody has to act on."""
     style = style_for(sys.stderr, color)
     write(f"{style.paint('note:', 'cyan', 'bold')} {visible(message)}\n", sys.stderr)
+
+
+def painted(diff: str, style: Style) -> str:
+    """Return a diff with its lines in colours."""
+    colours = {"+": "green", "-": "red", "@": "cyan"}
+    if not style.color:
+        return diff
+    lines = diff.split("\n")
+    return "\n".join(style.paint(line, colours[line[0]]) if line[:1] in colours else line for line in lines)

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dynalint.cli.options import linting_options
+from dynalint.cli.console import painted
+from dynalint.cli.options import STDIN, linting_options
+from dynalint.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -14,12 +16,12 @@ if TYPE_CHECKING:
     from dynalint.cli.session import Run
     from dynalint.findings import Finding
     from dynalint.fix import FixResult
-    from dynalint.report import Style
 
 _EPILOG = """\b
 Examples:
   dynalint fix                                   show the diff; exit with 1 if there is one
   dynalint fix --apply                           write it
+  dynalint fix --interactive                     ask about each fix, and write those that you accept
   dynalint fix --apply --static                  only what is exact for every input; runs nothing
   dynalint fix --select DYN1 --unsafe-fixes src
   dynalint fix --print-fix remove                take prints and log calls out instead of guarding them
@@ -29,6 +31,7 @@ Examples:
 @click.command(epilog=_EPILOG)
 @linting_options
 @click.option("--apply", is_flag=True, help="Write the fixes.")
+@click.option("--interactive", is_flag=True, help="Show each fix with what running it has shown, and ask; then write.")
 @click.option("--unsafe-fixes", is_flag=True, help="Take fixes too that change something by nature.")
 @click.option("--no-verify", is_flag=True, help="Do not run the fixed code against the original.")
 @click.option(
@@ -46,15 +49,23 @@ def fix(**options: Any) -> int:
     from dynalint import engine
     from dynalint.cli.session import Run
 
+    asking, verify = bool(options["interactive"]), not options["no_verify"]
+    if asking and STDIN in options["paths"]:
+        raise UsageError('"-" reads the file from standard input, where --interactive reads the answers.')
     run = Run(options)
-    _finish_interrupted(run, write=options["apply"])
+    _finish_interrupted(run, write=options["apply"] or asking)
     with run.activity() as progress:
         checked = engine.check(run.workspace, progress)
         if checked.interrupted:
             raise KeyboardInterrupt
-        result, failures = engine.fix(run.workspace, checked, verify=not options["no_verify"], progress=progress)
+        if not asking:
+            result, failures = engine.fix(run.workspace, checked, verify=verify, progress=progress)
+    if asking:
+        from dynalint.cli.asking import Asking
+
+        result, failures = engine.fix(run.workspace, checked, verify=verify, decide=Asking(run))
     run.add_failures(dict.fromkeys([*checked.failures, *failures]))
-    if not options["apply"]:
+    if not (options["apply"] or asking):
         return _show(run, result)
     return _apply(run, result, options)
 
@@ -76,7 +87,7 @@ def _finish_interrupted(run: Run, *, write: bool) -> None:
 def _show(run: Run, result: FixResult) -> int:
     """Write the diff; the exit code tells whether there is one."""
     diffs = [file.diff(run.workspace.shown(file.source.path)) for file in result.files]
-    run.write("".join(_painted(diff, run.style) for diff in diffs))
+    run.write("".join(painted(diff, run.style) for diff in diffs))
     if result.fixed:
         run.note(f"would fix {_counted(result)}; `--apply` writes {'it' if len(result.fixed) == 1 else 'them'}.")
     elif run.workspace.files:
@@ -136,11 +147,3 @@ def _explain(run: Run, result: FixResult) -> None:
         run.note(f"{place} not fixed: {refused.reason}{unlock}.")
     for text in result.notes:
         run.note(f"{text}.")
-
-
-def _painted(diff: str, style: Style) -> str:
-    colours = {"+": "green", "-": "red", "@": "cyan"}
-    if not style.color:
-        return diff
-    lines = diff.split("\n")
-    return "\n".join(style.paint(line, colours[line[0]]) if line[:1] in colours else line for line in lines)

@@ -18,11 +18,24 @@ from dynalint.analysis.source import SourceFile
 from dynalint.fix.edits import to_edits
 from dynalint.fix.engine import FixOptions, fix_findings
 from dynalint.fix.imports import EditError
-from dynalint.fix.model import ChangedFile, Fixed, FixResult, Linted, Linter, Proof, Refused, Unit, Verifier
+from dynalint.fix.model import (
+    ChangedFile,
+    Decider,
+    Fixed,
+    FixResult,
+    Linted,
+    Linter,
+    Proof,
+    Proposal,
+    Refused,
+    Unit,
+    Verifier,
+)
 from dynalint.fix.write import Write, write_groups
 
 __all__ = [
     "ChangedFile",
+    "Decider",
     "EditError",
     "FixOptions",
     "FixResult",
@@ -30,6 +43,7 @@ __all__ = [
     "Linted",
     "Linter",
     "Proof",
+    "Proposal",
     "Refused",
     "Unit",
     "Verifier",

@@ -15,7 +15,19 @@ from dynalint.analysis.source import SourceFile
 from dynalint.findings import Finding, Safety
 from dynalint.fix.edits import Accepted, merged, plan_of, replaced
 from dynalint.fix.imports import EditError
-from dynalint.fix.model import ChangedFile, Fixed, FixResult, Linted, Linter, Proof, Refused, Unit, Verifier
+from dynalint.fix.model import (
+    ChangedFile,
+    Decider,
+    Fixed,
+    FixResult,
+    Linted,
+    Linter,
+    Proof,
+    Proposal,
+    Refused,
+    Unit,
+    Verifier,
+)
 from dynalint.fix.recheck import ONLY_BY_RUNNING, Item, carried, count_codes, offset_of, recheck
 from dynalint.rules import Replacement
 
@@ -25,10 +37,11 @@ _CAUTION: Sequence[Safety] = ("safe", "conditional", "unsafe", "suggestion")
 
 @dataclass(frozen=True, slots=True)
 class FixOptions:
-    """What may be fixed: `fixable` says so by code, `unsafe` lets unsafe fixes in."""
+    """What may be fixed: `fixable` says so by code, `unsafe` lets unsafe fixes in, `decide` has the last word."""
 
     unsafe: bool = False
     fixable: Callable[[str], bool] = field(default=lambda _code: True)
+    decide: Decider | None = None
 
 
 def fix_findings(
@@ -73,6 +86,7 @@ class _Rounds:
         self._fixed_along: list[Finding] = []
         self._notes: list[str] = []
         self._trials: dict[frozenset[Unit], _Trial] = {}
+        self._ended = False
         self._run()
 
     def _run(self) -> None:
@@ -89,7 +103,30 @@ class _Rounds:
                 self._notes.append(f"there is still something to fix after {rounds} rounds ({codes}): run it again")
                 return
             rounds += 1
-            self._take(accepted, self._trials[frozenset(accepted)])
+            wanted = self._wanted(accepted)
+            if wanted != accepted:
+                # They were tried together with what is not wanted; by themselves they may come to something else.
+                wanted = self._settle((), wanted)
+            if wanted:
+                self._take(wanted, self._trials[frozenset(wanted)])
+            if self._ended:
+                return
+
+    def _wanted(self, units: tuple[Unit, ...]) -> tuple[Unit, ...]:
+        """Ask about each unit, if somebody is there to ask; those that are not wanted are never offered again."""
+        decide, proofs = self._options.decide, self._trials[frozenset(units)].proofs
+        if decide is None:
+            return units
+        wanted: list[Unit] = []
+        for unit in units:
+            changes = {path: (self._text(path), replaced(self._text(path), own)) for path, own in unit.plan.items()}
+            answer = "quit" if self._ended else decide(Proposal(unit, proofs.get(unit), changes))
+            self._ended = answer == "quit"
+            if answer == "accept":
+                wanted.append(unit)
+            else:
+                self._block(unit, "it was left out on request", None)
+        return tuple(wanted)
 
     def _offered(self) -> tuple[Unit, ...]:
         """Return the units that this round tries: in order of place, those that touch an earlier one left out."""

@@ -86,6 +86,22 @@ Where units change the same code and it differs, each of them is refuted: the en
 
 
 @dataclass(frozen=True, slots=True)
+class Proposal:
+    """A fix that stands up to everything, before it is taken; `proof` is None where nothing was run.
+
+    `diffs` are old and new text of what it changes, by file, as this fix alone would change it.
+    """
+
+    unit: Unit
+    proof: Proof | None
+    diffs: Mapping[Path, tuple[str, str]]
+
+
+Decider = Callable[[Proposal], Literal["accept", "skip", "quit"]]
+"""Says what to do with a fix; after `quit` nothing more is asked or taken."""
+
+
+@dataclass(frozen=True, slots=True)
 class Fixed:
     """A finding that was fixed; `finding.fix.verified` says whether a run has shown it, `proof` how."""
 

@@ -110,3 +110,60 @@ def test_what_cannot_be_written_is_said(fix: Run, model: Path, monkeypatch: pyte
     assert ran.code == 2
     assert ran.err.splitlines()[0].startswith("error: model.py")
     assert "DYN401" in ran.out
+
+
+TWO = """\
+import torch
+from torch import nn
+
+class A(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        print(x)
+        y = x * 2
+        print(y)
+        if x.sum() > 0:
+            x = x * 2.0
+        return x + y
+"""
+
+
+@pytest.fixture
+def ask(dynalint: Run, place: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run `dynalint fix --interactive` with these answers; give what was shown, and the file."""
+
+    def run(*answers: str, options: tuple[str, ...] = ()) -> tuple[Any, str]:
+        path = place / "two.py"
+        path.write_text(TWO)
+        text = "".join(f"{answer}\n" for answer in answers)
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+        return dynalint("fix", "--static", "--interactive", *options, "two.py"), path.read_text()
+
+    return run
+
+
+def test_each_fix_is_shown_and_asked_about(ask: Run) -> None:
+    ran, text = ask("n", "y")
+    assert "print(x)" in text
+    assert "print(y)" not in text
+    assert ran.out.count("Take it?") == 2
+    assert "two.py:6:9: DYN401" in ran.out
+    assert "+        if not flag: pass" in ran.out
+    assert "two.py:6:9: DYN401 not fixed: it was left out on request" in ran.err
+    assert ran.code == 1
+
+
+@pytest.mark.parametrize(
+    ("answers", "fixed", "asked"),
+    [(("a",), 2, 1), (("s",), 0, 1), (("q",), 0, 1), ((), 0, 1), (("?", "what", "y", "q"), 1, 4), (("y", "y"), 2, 2)],
+)
+def test_answers(ask: Run, answers: tuple[str, ...], fixed: int, asked: int) -> None:
+    ran, text = ask(*answers)
+    assert text.count("if not flag: pass") == fixed
+    assert ran.out.count("Take it?") == asked
+    assert ("accept it and all further fixes" in ran.out) is ("?" in answers)
+
+
+def test_answers_and_a_file_do_not_both_come_from_standard_input(dynalint: Run) -> None:
+    ran = dynalint("fix", "--interactive", "-")
+    assert ran.code == 2
+    assert "standard input" in ran.err

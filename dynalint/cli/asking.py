@@ -1,0 +1,66 @@
+"""`dynalint fix --interactive`: show each fix, with what running it has shown, and ask whether to take it."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Literal
+
+from dynalint.cli.console import painted, style_for, write
+
+if TYPE_CHECKING:
+    from dynalint.cli.session import Run
+    from dynalint.fix import Proposal
+
+_HELP = """\
+  y  accept this fix
+  n  leave it out
+  a  accept it and all further fixes of the same rule
+  s  leave it out and all further fixes of the same rule
+  q  leave out everything from here on; what was accepted is written
+"""
+
+
+class Asking:
+    """Asks on the terminal; a decider for the fix engine. The end of the input is an answer too: to quit."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._style = style_for(sys.stdout, run.color)
+        self._known: dict[str, Literal["accept", "skip"]] = {}
+
+    def __call__(self, proposal: Proposal) -> Literal["accept", "skip", "quit"]:
+        """Return what to do with a fix."""
+        codes = sorted({linted.finding.code for linted in proposal.unit.linted})
+        known = {self._known.get(code) for code in codes}
+        if len(known) == 1 and (answer := known.pop()) is not None:
+            return answer
+        self._show(proposal)
+        while True:
+            write(f"Take it? [y]es, [n]o, [a]ll or [s]kip all of {', '.join(codes)}, [q]uit, [?]: ")
+            given = sys.stdin.readline() if sys.stdin is not None else ""
+            letter = given.strip().lower()[:1] if given else "q"
+            if letter in ("y", "a"):
+                self._known.update(dict.fromkeys(codes, "accept") if letter == "a" else {})
+                return "accept"
+            if letter in ("n", "s"):
+                self._known.update(dict.fromkeys(codes, "skip") if letter == "s" else {})
+                return "skip"
+            if letter == "q":
+                return "quit"
+            write(_HELP)
+
+    def _show(self, proposal: Proposal) -> None:
+        unit, proof, style = proposal.unit, proposal.proof, self._style
+        lines = [""]
+        for linted in unit.linted:
+            finding = self._run.placed(linted.finding)
+            place = style.paint(f"{finding.place}:{finding.line}:{finding.column}", "bold")
+            lines.append(f"{place}: {style.paint(finding.code, 'red')} {finding.message}")
+        lines.append(f"  {unit.title} ({unit.safety})")
+        lines += [f"  if {condition}" for condition in unit.conditions]
+        lines.append(f"  {'not run' if proof is None else f'{proof.outcome}: {proof.detail}'}")
+        write("\n".join(lines) + "\n")
+        for path, (old, new) in proposal.diffs.items():
+            from dynalint.fix.model import unified_diff
+
+            write(painted(unified_diff(old, new, self._run.workspace.shown(path)), style))

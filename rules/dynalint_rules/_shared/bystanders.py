@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from dynalint.analysis.events import Event
 from dynalint.analysis.index import walk_function
 from dynalint.rules import Rewrite
+from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.effects import effects_of
 from dynalint_rules._shared.guard import guarded_all
-from dynalint_rules._shared.numbers import callee
 from dynalint_rules._shared.scope import Refusal, Scope
 
 _SHOWS = ("builtins.print", "logging.", "warnings.warn")

@@ -17,3 +17,14 @@ TAKES_EITHER: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
 
 CLAMPS = frozenset({"torch.clamp", "torch.clip", "Tensor.clamp", "Tensor.clip", "Tensor.clamp_", "Tensor.clip_"})
 """They take tensors too, but not a tensor and a number at once."""
+
+IN_TORCH = {
+    **{name: name for name in "sqrt exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh floor ceil".split()},
+    **{name: name for name in "asin acos atan asinh acosh atanh erf erfc lgamma".split()},
+    "fabs": "abs",
+    "degrees": "rad2deg",
+}
+"""The function of torch that stands for a function of `math` of one argument."""
+
+WHOLE = ("floor", "ceil")
+"""Those that give whole numbers in Python, but not in torch."""

@@ -8,7 +8,6 @@ the rewrite is refused.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
@@ -16,39 +15,31 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.index import walk_function
 from dynalint.findings import Safety
 from dynalint.rules import Replacement
-from dynalint_rules._shared.either import CLAMPS, TAKES_EITHER
+from dynalint_rules._shared.calls import callee
+from dynalint_rules._shared.detached import Detached
+from dynalint_rules._shared.either import CLAMPS, IN_TORCH, TAKES_EITHER, WHOLE
 from dynalint_rules._shared.handover import asks_for_tensor
 from dynalint_rules._shared.known_numbers import is_whole
 from dynalint_rules._shared.names import kind_of_name
 from dynalint_rules._shared.no_number import SHOWS, why_not
 from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
 from dynalint_rules._shared.single_index import with_a_dimension
-from dynalint_rules._shared.text import atom
 
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod)
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
-# Their result shares no memory with the tensor they are called on.
-_FRESH = frozenset(
-    "sum mean prod max min amax amin norm std var median mode argmax argmin any all count_nonzero logsumexp nansum "
-    "nanmean abs exp log sqrt square pow add sub mul div".split()
-)
-
-
-def is_folded(tensor: k.Tensor) -> bool:
-    """Whether Dynamo knows the number in an array: what a ufunc of NumPy gives for Python numbers, no reduction."""
-    return tensor.array and tensor.foreseen and tensor.dtype == "float"
 
 
 @dataclass
 class Flow:
     """What keeping the tensor asks for (`conditions`) and what it changes by nature (`changes`), one clause each.
 
-    `edits` are what has to change at its uses.
+    `edits` are what has to change at its uses, for which `imports` may be needed.
     """
 
     conditions: dict[str, None] = field(default_factory=dict)
     changes: dict[str, None] = field(default_factory=dict)
     edits: list[Replacement] = field(default_factory=list)
+    imports: tuple[str, ...] = ()
 
     @property
     def safety(self) -> Safety:
@@ -59,68 +50,6 @@ class Flow:
     def clauses(self) -> tuple[str, ...]:
         """Everything to be named with the fix, what it changes first."""
         return (*self.changes, *self.conditions)
-
-
-@dataclass(frozen=True)
-class Detached:
-    """`text` reads a tensor as a 0-dim tensor without gradient; `conditions` say when that is the number's value."""
-
-    text: str
-    conditions: tuple[str, ...]
-
-
-def detached(scope: Scope, source: ast.expr, text: str | None = None) -> Detached:
-    """Return what stands for the number in the one element of `source`; `text` is that of the source if it has one.
-
-    Raises:
-        Refusal: `source` is no torch tensor.
-    """
-    tensor = k.only_tensor(scope.kind(source))
-    shown = scope.quote(source)
-    if tensor is None or tensor.array:
-        raise Refusal(f"{shown} is a NumPy array, which has no `.detach()`; compute with tensors instead")
-    text = f"{atom(source, scope.text(source)) if text is None else text}.detach()"
-    conditions = [f"{shown} is on the CPU or on the device of what it meets"]
-    if not _is_fresh(scope, source):
-        # A number is a copy; a detached tensor shares memory and would follow later changes in place.
-        text += ".clone()"
-    if tensor.rank is None:
-        conditions.insert(0, f"{shown} has no dimensions")
-    elif tensor.rank > 0:
-        text += ".reshape(())"
-    return Detached(text, tuple(conditions))
-
-
-def rows_of(scope: Scope, source: ast.expr) -> Detached:
-    """Return what stands for a list of the numbers in `source`, to be put after the text of `source` itself."""
-    tensor = k.only_tensor(scope.kind(source))
-    shown = scope.quote(source)
-    conditions = [f"{shown} is on the CPU or on the device of what it meets"]
-    if tensor is None or tensor.rank != 1:
-        conditions.insert(0, f"{shown} has one dimension")
-    return Detached(".detach()" if _is_fresh(scope, source) else ".detach().clone()", tuple(conditions))
-
-
-def _is_fresh(scope: Scope, node: ast.expr) -> bool:
-    if isinstance(node, ast.BinOp | ast.Compare):
-        return True
-    if isinstance(node, ast.Call):
-        return callee(scope, node).rpartition(".")[2] in _FRESH
-    return False
-
-
-def callee(scope: Scope, node: ast.Call) -> str:
-    """Return the dotted name of what a call calls, as events have it: "torch.full", "Tensor.item"; "" if unknown."""
-    kind = scope.kind(node.func)
-    if isinstance(kind, k.External):
-        return str(scope.project.api.canonical(kind.name))
-    if isinstance(kind, k.Method):
-        owner = k.only_tensor(kind.receiver)
-        if owner is not None:
-            return f"Tensor.{kind.name}"
-        if isinstance(kind.receiver, k.Object):
-            return f"{kind.receiver.type}.{kind.name}"
-    return ""
 
 
 def flow_of(scope: Scope, node: ast.expr, dtype: k.DType | None) -> Flow:
@@ -222,8 +151,12 @@ class _Follower:
                 floats = any(isinstance(one, k.Value) and one.type == "float" for one in kind.members)
                 dtype = "float" if floats or isinstance(operation.op, ast.Div) else dtype
             self.climb(operation, dtype)
+        elif isinstance(kind, k.Unknown):
+            clause = f"{self.scope.quote(other)} in {shown} is a tensor, or a number that is as good in its precision"
+            self.flow.changes[clause] = None
+            self.climb(operation, None)
         else:
-            raise Refusal(f"dynalint does not know what {self.scope.quote(other)} in {shown} is; rewrite it by hand")
+            raise Refusal(f"{self.scope.quote(other)} in {shown} takes no tensor; rewrite it by hand")
 
     def _in_place(self, statement: ast.AugAssign, node: ast.expr, dtype: k.DType | None) -> None:
         target = statement.target
@@ -265,6 +198,8 @@ class _Follower:
             self._extreme(call, node, position, dtype)
         elif name == "builtins.abs":
             self.climb(call, dtype)
+        elif name.removeprefix("math.") in IN_TORCH and call.args == [node]:
+            self._computed(call, name.removeprefix("math."))
         elif name in CLAMPS and self._is_one_bound(call, name, node):
             self._meet_argument(call, name, dtype)
         elif name in TAKES_EITHER:
@@ -275,6 +210,17 @@ class _Follower:
                 self._meet_argument(call, name, dtype)
         else:
             self._refuse(call, node)
+
+    def _computed(self, call: ast.Call, name: str) -> None:
+        """A function of `math` is computed by torch's instead."""
+        there = f"{self.scope.torch}.{IN_TORCH[name]}"
+        clause = (
+            f"`{there}` computes in the precision of the tensor, and gives NaN or infinity where `math.{name}` raises"
+        )
+        self.flow.changes[clause] = None
+        self.flow.edits.append(Replacement(self.scope.file, *self.scope.file.span(call.func), there))
+        self.flow.imports = self.scope.imports
+        self.climb(call, None if name in WHOLE else "float")
 
     def _meet_argument(self, call: ast.Call, name: str, dtype: k.DType | None) -> None:
         subject = call.args[0] if name.startswith("torch.") and call.args else None
@@ -338,18 +284,25 @@ class _Follower:
         name = target.id
         uses = list(_uses(self.scope, name))
         stores = [use for use in uses if not isinstance(use.ctx, ast.Load)]
-        if stores != [target] or name not in self.scope.function.locals or name in _parameters(self.scope):
+        alone = stores == [target] and name not in _parameters(self.scope)
+        if name not in self.scope.function.locals or not (alone or self._is_last(statement, stores)):
             raise Refusal(f"`{name}` is set at more than one place; give this value a name of its own first")
         own = set(walk_function(self.scope.function.node))
         if any(use not in own for use in uses):
             raise Refusal(f"`{name}` is used in a nested function; pass it there as a tensor by hand")
-        loads = [use for use in uses if use is not target]
+        loads = [use for use in uses if isinstance(use.ctx, ast.Load) and (alone or _is_after(use, statement))]
         if not loads:
             raise Refusal(f"`{name}` is never used; delete {self.scope.quote(statement)}")
         if name not in self.names:
             self.names.add(name)
             for use in loads:
                 self.climb(use, dtype)
+
+    def _is_last(self, statement: ast.stmt, stores: list[ast.Name]) -> bool:
+        """Whether what follows a statement of the function itself sees no value of a name but that which it gives."""
+        return self.scope.parents.get(statement) is self.scope.function.node and not any(
+            _is_after(store, statement) for store in stores
+        )
 
     def _meet(self, tensor: k.Tensor | None, dtype: k.DType | None, where: ast.expr) -> None:
         """Note what must hold for the dtype of the result to stay, when a number meets a tensor.
@@ -369,22 +322,14 @@ class _Follower:
         raise Refusal(why_not(self.scope, parent, node, called))
 
 
-def tail(scope: Scope, call: ast.Call, method: str) -> tuple[int, int]:
-    """Return the offsets of `.method()` at the end of a method call without arguments.
-
-    Raises:
-        Refusal: a comment or a line break stands in between.
-    """
-    start, end = scope.file.span(call)
-    match = re.search(rf"\.{method}\(\s*\)$", scope.file.text[start:end])
-    if match is None:
-        raise Refusal(f"the call of `.{method}()` is spread over lines; put it on one line first")
-    return start + match.start(), end
-
-
 def with_conditions(flow: Flow, found: Detached) -> Flow:
     """Return `flow` with the conditions of the detached tensor added."""
     return replace(flow, conditions={**dict.fromkeys(found.conditions), **flow.conditions})
+
+
+def _is_after(node: ast.expr, statement: ast.stmt) -> bool:
+    end = (statement.end_lineno or 0, statement.end_col_offset or 0)
+    return (node.lineno, node.col_offset) >= end
 
 
 def _uses(scope: Scope, name: str) -> Iterator[ast.Name]:

@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
+from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.effects import effects_of
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
 from dynalint_rules._shared.guard import guarded_all
 from dynalint_rules._shared.names import loads
-from dynalint_rules._shared.numbers import callee
 from dynalint_rules._shared.scope import Refusal, Scope
 
 _CALLS: dict[str, str] = {

@@ -9,9 +9,10 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
+from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
-from dynalint_rules._shared.numbers import callee, flow_of
+from dynalint_rules._shared.numbers import flow_of
 from dynalint_rules._shared.order import always_before
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.size_arguments import sizes

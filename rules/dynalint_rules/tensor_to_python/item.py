@@ -10,10 +10,12 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
+from dynalint_rules._shared.calls import callee
+from dynalint_rules._shared.detached import detached, is_folded, tail
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
 from dynalint_rules._shared.known_numbers import read_back
-from dynalint_rules._shared.numbers import callee, detached, flow_of, is_folded, tail, with_conditions
+from dynalint_rules._shared.numbers import flow_of, with_conditions
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.settings import captures_scalars
 
@@ -49,10 +51,10 @@ class ItemOfTensor(Rule):
     ## How it is rewritten
     `t.item()` becomes `t.detach()`: a 0-dim tensor of the same value, without the gradient that the number did not
     have either. It is followed through the variable that it is assigned to, and every use must be one that takes a
-    0-dim tensor: arithmetic and comparison with tensors, `max(n, 1)`, `torch.full`, `torch.where`, `masked_fill`, a
-    `clamp` with one bound, an f-string, an `assert`, a function that asks whether it was given a tensor. `x[i]` becomes
-    `x[i.reshape(1)].squeeze(0)`. `torch.tensor(t.item())` becomes `t.detach()`, and
-    `torch.tensor(x.shape[0]).item()` becomes `x.shape[0]`. A tensor that is not fresh from
+    0-dim tensor: arithmetic and comparison with tensors, functions of `math` that torch has too, `max(n, 1)`,
+    `torch.full`, `torch.where`, `masked_fill`, a `clamp` with one bound, an f-string, an `assert`, a function that asks
+    whether it was given a tensor. `x[i]` becomes `x[i.reshape(1)].squeeze(0)`. `torch.tensor(t.item())` becomes
+    `t.detach()`, and `torch.tensor(x.shape[0]).item()` becomes `x.shape[0]`. A tensor that is not fresh from
     a computation is cloned as well, because the number would not follow later changes in place. Declined where the
     number is tested, slices, gives a size, is stored, is passed to other code, or is set at more than one
     place.
@@ -290,6 +292,41 @@ class ItemOfTensor(Rule):
             declined="keeps the number after this statement",
         ),
         Example(
+            name="set-anew",
+            code=forward("""
+                scale = 1.0
+                h = self.fc(x * scale)
+                scale = h.abs().sum().item()  # DYN201 DYN804
+                return h * scale
+            """),
+            fixed=forward("""
+                scale = 1.0
+                h = self.fc(x * scale)
+                scale = h.abs().sum().detach()
+                return h * scale
+            """),
+        ),
+        Example(
+            name="through-math",
+            code=forward(
+                """
+                h = self.fc(x)
+                gain = 10 * math.log10(1 / h.square().mean().item())  # DYN201 DYN804
+                return h * gain
+                """,
+                head="import math",
+            ),
+            fixed=forward(
+                """
+                h = self.fc(x)
+                gain = 10 * torch.log10(1 / h.square().mean().detach())
+                return h * gain
+                """,
+                head="import math",
+            ),
+            exact=False,
+        ),
+        Example(
             name="set-twice",
             code=forward("""
                 scale = 1.0
@@ -344,7 +381,11 @@ def _kept(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite:
     flow = with_conditions(flow_of(scope, node, tensor.dtype if tensor else None), found)
     replacement = Replacement(scope.file, start, end, found.text)
     return Rewrite(
-        "Keep the 0-dim tensor: `.detach()` instead of `.item()`", flow.safety, (replacement, *flow.edits), flow.clauses
+        "Keep the 0-dim tensor: `.detach()` instead of `.item()`",
+        flow.safety,
+        (replacement, *flow.edits),
+        flow.clauses,
+        imports=flow.imports,
     )
 
 

@@ -8,24 +8,17 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
+from dynalint_rules._shared.detached import detached
+from dynalint_rules._shared.either import IN_TORCH, WHOLE
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
-from dynalint_rules._shared.numbers import detached, flow_of
+from dynalint_rules._shared.numbers import flow_of
 from dynalint_rules._shared.scope import Refusal, Scope
 
-# The function of torch that stands for a function of one argument.
-_TORCH = {
-    **{name: name for name in "sqrt exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh floor ceil".split()},
-    **{name: name for name in "asin acos atan asinh acosh atanh erf erfc lgamma degrees".split()},
-    "fabs": "abs",
-    "degrees": "rad2deg",
-}
 _OTHERS = (
     "isnan isinf isfinite isclose pow atan2 hypot fmod remainder copysign ldexp frexp modf fsum dist gamma cbrt gcd "
     "lcm comb perm factorial isqrt nextafter ulp"
 ).split()
-# Rounded to whole numbers in Python, but not in torch.
-_WHOLE = ("floor", "ceil")
 
 
 class MathOnTensor(Rule):
@@ -77,7 +70,7 @@ class MathOnTensor(Rule):
     summary = "a function of `math` reads a tensor into Python and ends the graph"
     gb = ("GB0033", "GB0208", "GB0007")
     events = (Call,)
-    calls = frozenset({*(f"math.{name}" for name in (*_TORCH, *_OTHERS)), "cmath.*"})
+    calls = frozenset({*(f"math.{name}" for name in (*IN_TORCH, *_OTHERS)), "cmath.*"})
 
     def check(self, event: Event, project: Project) -> Iterable[Violation]:
         """Flag the call if one of its arguments is certainly a tensor."""
@@ -87,7 +80,7 @@ class MathOnTensor(Rule):
             yield Violation(
                 event.node,
                 f"`{event.callee}()` reads a tensor into Python, which ends the graph",
-                help=f"use `torch.{_TORCH.get(event.callee.rpartition('.')[2], '...')}` on the tensor",
+                help=f"use `torch.{IN_TORCH.get(event.callee.rpartition('.')[2], '...')}` on the tensor",
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
@@ -174,18 +167,18 @@ class MathOnTensor(Rule):
 
 def _in_torch(scope: Scope, event: Call) -> Rewrite:
     name = event.callee.rpartition(".")[2]
-    if event.callee.startswith("cmath.") or name not in _TORCH or len(event.node.args) != 1:
+    if event.callee.startswith("cmath.") or name not in IN_TORCH or len(event.node.args) != 1:
         raise Refusal(
             f"`{event.callee}()` has no namesake in torch that gives a number; compute it with tensors by hand"
         )
     source = event.node.args[0]
     found = detached(scope, source)
-    flow = flow_of(scope, event.node, None if name in _WHOLE else "float")
-    precision = f"`torch.{_TORCH[name]}` computes in the precision of the tensor, and gives NaN or infinity where"
+    flow = flow_of(scope, event.node, None if name in WHOLE else "float")
+    precision = f"`torch.{IN_TORCH[name]}` computes in the precision of the tensor, and gives NaN or infinity where"
     flow.changes = {f"{precision} `math.{name}` raises": None, **flow.changes}
     flow.conditions.update(dict.fromkeys(found.conditions))
     start, end = scope.file.span(event.node)
-    content = f"{scope.torch}.{_TORCH[name]}({found.text})"
-    title = f"Compute with `torch.{_TORCH[name]}` instead of `math.{name}`"
+    content = f"{scope.torch}.{IN_TORCH[name]}({found.text})"
+    title = f"Compute with `torch.{IN_TORCH[name]}` instead of `math.{name}`"
     replacement = Replacement(scope.file, start, end, content)
     return Rewrite(title, flow.safety, (replacement, *flow.edits), flow.clauses, imports=scope.imports)

@@ -8,10 +8,11 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
+from dynalint_rules._shared.detached import detached, is_folded
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
 from dynalint_rules._shared.known_numbers import multiplied
-from dynalint_rules._shared.numbers import detached, flow_of, is_folded
+from dynalint_rules._shared.numbers import flow_of
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.settings import captures_scalars
 
@@ -249,4 +250,6 @@ def _kept(scope: Scope, event: Call) -> Rewrite:
         flow.changes[f"Python no longer warns if {shown} requires a gradient"] = None
     start, end = scope.file.span(event.node)
     title = f"Keep the 0-dim tensor: `.detach()` instead of `{name}()`"
-    return Rewrite(title, flow.safety, (Replacement(scope.file, start, end, text), *flow.edits), flow.clauses)
+    return Rewrite(
+        title, flow.safety, (Replacement(scope.file, start, end, text), *flow.edits), flow.clauses, imports=flow.imports
+    )

@@ -9,10 +9,11 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
+from dynalint_rules._shared.detached import rows_of, tail
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
 from dynalint_rules._shared.known_numbers import is_whole, read_back
-from dynalint_rules._shared.numbers import flow_into, flow_of, rows_of, tail
+from dynalint_rules._shared.numbers import flow_into, flow_of
 from dynalint_rules._shared.scope import Refusal, Scope
 
 
@@ -234,4 +235,4 @@ def _unbound(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite | None:
     flow.conditions.update(dict.fromkeys(found.conditions))
     title = "Go on with tensors: `.detach()` instead of `.tolist()`"
     edits = (Replacement(scope.file, start, end, text), *flow.edits)
-    return Rewrite(title, flow.safety, edits, flow.clauses)
+    return Rewrite(title, flow.safety, edits, flow.clauses, imports=flow.imports)

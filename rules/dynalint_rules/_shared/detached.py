@@ -1,0 +1,84 @@
+"""What stands for the number in a tensor, or for the list of its numbers, without being read out of it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+
+from dynalint.analysis import kinds as k
+from dynalint_rules._shared.calls import callee
+from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.text import atom
+
+# Their result shares no memory with the tensor they are called on.
+_FRESH = frozenset(
+    "sum mean prod max min amax amin norm std var median mode argmax argmin any all count_nonzero logsumexp nansum "
+    "nanmean abs exp log sqrt square pow add sub mul div".split()
+)
+
+
+def is_folded(tensor: k.Tensor) -> bool:
+    """Whether Dynamo knows the number in an array: what a ufunc of NumPy gives for Python numbers, no reduction."""
+    return tensor.array and tensor.foreseen and tensor.dtype == "float"
+
+
+@dataclass(frozen=True)
+class Detached:
+    """`text` reads a tensor as a 0-dim tensor without gradient; `conditions` say when that is the number's value."""
+
+    text: str
+    conditions: tuple[str, ...]
+
+
+def detached(scope: Scope, source: ast.expr, text: str | None = None) -> Detached:
+    """Return what stands for the number in the one element of `source`; `text` is that of the source if it has one.
+
+    Raises:
+        Refusal: `source` is no torch tensor.
+    """
+    tensor = k.only_tensor(scope.kind(source))
+    shown = scope.quote(source)
+    if tensor is None or tensor.array:
+        raise Refusal(f"{shown} is a NumPy array, which has no `.detach()`; compute with tensors instead")
+    text = f"{atom(source, scope.text(source)) if text is None else text}.detach()"
+    conditions = [f"{shown} is on the CPU or on the device of what it meets"]
+    if not _is_fresh(scope, source):
+        # A number is a copy; a detached tensor shares memory and would follow later changes in place.
+        text += ".clone()"
+    if tensor.rank is None:
+        conditions.insert(0, f"{shown} has no dimensions")
+    elif tensor.rank > 0:
+        text += ".reshape(())"
+    return Detached(text, tuple(conditions))
+
+
+def rows_of(scope: Scope, source: ast.expr) -> Detached:
+    """Return what stands for a list of the numbers in `source`, to be put after the text of `source` itself."""
+    tensor = k.only_tensor(scope.kind(source))
+    shown = scope.quote(source)
+    conditions = [f"{shown} is on the CPU or on the device of what it meets"]
+    if tensor is None or tensor.rank != 1:
+        conditions.insert(0, f"{shown} has one dimension")
+    return Detached(".detach()" if _is_fresh(scope, source) else ".detach().clone()", tuple(conditions))
+
+
+def _is_fresh(scope: Scope, node: ast.expr) -> bool:
+    if isinstance(node, ast.BinOp | ast.Compare):
+        return True
+    if isinstance(node, ast.Call):
+        return callee(scope, node).rpartition(".")[2] in _FRESH
+    return False
+
+
+def tail(scope: Scope, call: ast.Call, method: str) -> tuple[int, int]:
+    """Return the offsets of `.method()` at the end of a method call without arguments.
+
+    Raises:
+        Refusal: a comment or a line break stands in between.
+    """
+    start, end = scope.file.span(call)
+    match = re.search(rf"\.{method}\(\s*\)$", scope.file.text[start:end])
+    if match is None:
+        raise Refusal(f"the call of `.{method}()` is spread over lines; put it on one line first")
+    return start + match.start(), end

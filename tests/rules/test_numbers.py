@@ -61,7 +61,15 @@ def test_uses_that_take_a_tensor(use: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "use", ["return x * (s + 1)", "return x / (2 * s)", "return x * (1 / s)", "return x, s", "return s"]
+    "use",
+    [
+        "return x * (s + 1)",
+        "return x / (2 * s)",
+        "return x * (1 / s)",
+        "return x / (unknown(3) * s)",
+        "return x, s",
+        "return s",
+    ],
 )
 def test_uses_that_change_something(use: str) -> None:
     assert rewrite(f"s = x.sum().item()\n{use}").safety == "unsafe"

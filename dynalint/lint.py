@@ -25,6 +25,8 @@ from dynalint.suppress import UNUSED_CODE, Suppression, Suppressions, read_suppr
 SYNTAX_CODE = "DYN901"
 _GENERATED = "the file says that it is generated: change what it is generated from"
 
+_OTHER_CALLERS = "other callers of the compiled code pass a plain number for the tensor"
+
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
@@ -145,10 +147,12 @@ def find(
                 continue
             try:
                 violations = list(rule.check(event, analysis.project))
+                always = all(other is not None and any(rule.check(other, analysis.project)) for other in event.others)
             except Exception as fault:  # noqa: BLE001 - whatever it is, it costs that rule's answer only
                 failed(rule, event, fault)
                 continue
-            yield from (Flag(rule, event, violation) for violation in violations)
+            proviso = "" if always else _OTHER_CALLERS
+            yield from (Flag(rule, event, violation, proviso) for violation in violations)
 
 
 class Linter:
@@ -202,11 +206,11 @@ class _Pass:
     def _qualified(self, flags: Sequence[Flag]) -> Iterator[Flag]:
         """Yield the flags, each graph break that is not certain with its proviso."""
         flags = [flag for flag in flags if holds(flag.violation.torch, self._workspace.settings.torch)]
-        breaks = [flag for flag in flags if flag.category == "graph-break"]
+        breaks = [flag for flag in flags if flag.category == "graph-break" and not flag.proviso]
         refused = {flag.event for flag in breaks if flag.rule.gives_up}
         known = provisos([flag.event for flag in breaks], refused, self._analysis.project)
         for flag in flags:
-            open_ = flag.category == "graph-break" and flag.event in known
+            open_ = flag.category == "graph-break" and not flag.proviso and flag.event in known
             yield replace(flag, proviso=known[flag.event]) if open_ else flag
 
     def _file(self, file: SourceFile, flags: Sequence[Flag]) -> Iterator[Linted]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dynalint.analysis.events import Event, Position
 from dynalint.analysis.index import ClassInfo, FunctionInfo, ModuleInfo
-from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, Unknown
+from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, Unknown, tensor_and_number
 
 if TYPE_CHECKING:
     from dynalint.analysis.interpreter import Interpreter
@@ -46,6 +46,10 @@ class Context:
     running: bool = False
     queued: bool = False
     outdated: bool = False
+
+    def agrees(self, params: Environment) -> bool:
+        """Whether no parameter is a tensor here and a number among `params`, or the other way round."""
+        return not any(tensor_and_number(kind, self.params.get(name, NOTHING)) for name, kind in params.items())
 
 
 @dataclass(eq=False)

@@ -153,7 +153,7 @@ class Interpreter:
                     return context
             return self._context(function, params, key)
         joined = [context for context in own if context.key is None]
-        shared = next((context for context in joined if _agree(context.params, params)), None)
+        shared = next((context for context in joined if context.agrees(params)), None)
         if shared is None:
             if not joined or len(own) < _MOST_CONTEXTS:
                 return self._context(function, params, None)
@@ -355,33 +355,19 @@ class Interpreter:
         """Interpret a function once more and return the kind of each of its expressions, joined over its contexts."""
         recorded: dict[ast.AST, Kind] = {}
         for context in self.contexts.get(function, ()):
-            frame = self._frame(context)
-            frame.context = Context(function, context.params)
-            frame.record = {}
-            self._run_body(frame)
-            for node, kind in frame.record.items():
+            for node, kind in self.kinds_in(context).items():
                 known = recorded.get(node)
                 recorded[node] = kind if known is None else _either_caller(known, kind)
-        self._queue.clear()
         return recorded
 
-
-def _agree(one: Environment, other: Environment) -> bool:
-    """Whether no parameter is a tensor for one caller and a number for the other: what is done with it differs then."""
-    return not any(_differs(kind, one.get(name, NOTHING)) for name, kind in other.items())
-
-
-def _differs(one: Kind, other: Kind) -> bool:
-    if one is other or isinstance(one, Unknown) or isinstance(other, Unknown):
-        return False
-    return _is_tensor_and_number(one, other) or _is_tensor_and_number(other, one)
-
-
-def _is_tensor_and_number(one: Kind, other: Kind) -> bool:
-    if k.only_tensor(one) is None:
-        return False
-    number = k.without(other, "none")
-    return number is not NOTHING and k.is_number(number)
+    def kinds_in(self, context: Context) -> dict[ast.AST, Kind]:
+        """Interpret a function once more as called in one way and return the kind of each of its expressions."""
+        frame = self._frame(context)
+        frame.context = Context(context.function, context.params)
+        frame.record = {}
+        self._run_body(frame)
+        self._queue.clear()
+        return frame.record
 
 
 def _either_caller(old: Kind, new: Kind) -> Kind:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from dynalint.analysis import Analysis, AnalysisOptions
+from dynalint.analysis.callers import note_others
 from dynalint.analysis.compiler_uses import compiler_uses
 from dynalint.analysis.events import Branch, Call, Event, GeneratorRoot, Position, Subscript
 from dynalint.analysis.frame import Context
@@ -83,6 +84,7 @@ def _analyze(
     roots += compiled
     interpreter.pass_masks()
     contexts = mark_region(interpreter, roots)
+    note_others(interpreter, contexts, roots)
     functions = list(dict.fromkeys(context.function for context in contexts))
     events = _in_order(project, [*_events(project, contexts, set(roots)), *compiler_uses(project, interpreter)])
     return Analysis(project, roots, functions, events, interpreter.failures)
@@ -102,7 +104,7 @@ def _events(project: Project, contexts: list[Context], roots: set[FunctionInfo])
     return list(found.values())
 
 
-def _telling(event: Event) -> tuple[bool, int]:
+def _telling(event: Event) -> tuple[bool, bool, int]:
     """How much an event tells: whether it happens in any case, and of how many values that they are tensors."""
     if isinstance(event, Call):
         values = [*event.args, *event.keywords.values()]
@@ -110,7 +112,7 @@ def _telling(event: Event) -> tuple[bool, int]:
         values = index_parts(event.index)
     else:
         values = [event.kind] if isinstance(event, Branch) else []
-    return event.condition is None, sum(only_tensor(value) is not None for value in values)
+    return event.condition is None, not event.others, sum(only_tensor(value) is not None for value in values)
 
 
 def _in_order(project: Project, events: list[Event]) -> list[Event]:

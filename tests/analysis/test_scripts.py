@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dynalint import check_source
 from dynalint.analysis import AnalysisOptions, analyze
 from dynalint.analysis.events import Branch, Subscript
 from dynalint.analysis.kinds import Tensor, only_tensor
@@ -126,3 +127,37 @@ def test_what_a_helper_of_the_tests_compiles_is_compiled(tmp_path: Path) -> None
         check(positive, torch.randn(3))
     """
     assert [event.function.name for event in branches(tmp_path, code)] == ["positive"]
+
+
+COMPILED = """
+import torch
+
+@torch.compile
+def head(x, n=3):
+    x = x * 2
+    y = float(n)
+    if n > 2:
+        x = x + 1
+    if x.sum() > 0:
+        x = x - y
+    return tail(x, n)
+
+def tail(x, n):
+    print(x, n)
+    return x + 1 if n > 2 else x
+
+"""
+BY_TENSOR = "def test_tensor():\n    head(torch.randn(3), torch.tensor(2))\n\n"
+BY_DEFAULT = "def test_default():\n    head(torch.randn(3))\n\n"
+
+
+@pytest.mark.parametrize("tests", [BY_TENSOR + BY_DEFAULT, BY_DEFAULT + BY_TENSOR])
+def test_what_one_test_passes_as_a_tensor_and_another_as_a_number_is_left_open(tests: str) -> None:
+    found = {(one.line, one.category) for one in check_source("head.py", COMPILED + tests)}
+    assert found == {(7, "advice"), (8, "advice"), (10, "graph-break"), (15, "graph-break"), (16, "advice")}
+
+
+def test_what_a_compiled_caller_passes_as_a_tensor_is_certain() -> None:
+    caller = "@torch.compile\ndef caller(x):\n    return head(x, x.sum())\n\n"
+    found = {one.line: one.category for one in check_source("head.py", COMPILED + caller + BY_TENSOR + BY_DEFAULT)}
+    assert found[8] == "graph-break"

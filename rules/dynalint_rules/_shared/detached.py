@@ -35,11 +35,13 @@ def detached(scope: Scope, source: ast.expr, text: str | None = None) -> Detache
     """Return what stands for the number in the one element of `source`; `text` is that of the source if it has one.
 
     Raises:
-        Refusal: `source` is no torch tensor.
+        Refusal: `source` is not always a torch tensor.
     """
     tensor = k.only_tensor(scope.kind(source))
     shown = scope.quote(source)
-    if tensor is None or tensor.array:
+    if tensor is None:
+        raise Refusal(f"{shown} is not always a tensor; handle the other case before this line")
+    if tensor.array:
         raise Refusal(f"{shown} is a NumPy array, which has no `.detach()`; compute with tensors instead")
     text = f"{atom(source, scope.text(source)) if text is None else text}.detach()"
     conditions = [f"{shown} is on the CPU or on the device of what it meets"]

@@ -144,8 +144,19 @@ def of_type(project: Project, kind: Kind, tested: Kind, truth_: bool) -> Kind:
     """Return the alternatives of `kind` that are (or are not) instances of what `tested` names."""
     if isinstance(kind, k.Unknown):
         return _instance_kind(tested) if truth_ else kind
-    kept = [one for one in kind.members if is_instance(project, one, tested) in (truth_, None)]
+    kept = []
+    for one in kind.members:
+        answer = is_instance(project, one, tested)
+        if truth_ and answer is None and _is_declared(one):
+            kept.append(_instance_kind(tested) if _instance_kind(tested) != UNKNOWN else one)
+        elif answer in (truth_, None):
+            kept.append(one)
     return join_all(kept)
+
+
+def _is_declared(kind: Kind) -> bool:
+    """Whether nothing but the annotation of a parameter says that it is a container: what asks for its type knows."""
+    return isinstance(kind, k.Sequence | k.Dictionary) and kind.home is not None and kind.home.type == "argument"
 
 
 def is_instance(project: Project, kind: Kind, tested: Kind) -> bool | None:
@@ -193,7 +204,7 @@ def _is_external_instance(kind: Kind, name: str) -> bool | None:
             return True
         if kind.type in ("list", "tuple", "dict", "set") and name.startswith("builtins."):
             return kind.type == last
-        return False if "Tensor" in last else None
+        return False if "Tensor" in last and not _is_declared(kind) else None
     return None
 
 

@@ -189,6 +189,10 @@ def _attribute_name(frame: Frame, owner: Kind, attribute: str) -> str | None:
             for decorator in getattr(method.node, "decorator_list", ()):
                 kind = frame.interpreter.scopes.in_scope(decorator, method.module, None)
                 return kind.name if isinstance(kind, k.External) else None
+        # What every module has is asked for too often to matter to anyone.
+        bases = [base for base in frame.interpreter.project.lineage(owner.cls)[1] if base != "torch.nn.Module"]
+        names = [f"{base}.{attribute}" for base in bases if frame.interpreter.watched(f"{base}.{attribute}")]
+        return names[0] if names else None
     return None
 
 

@@ -684,3 +684,33 @@ def test_events_carry_where_they_stand(tmp_path: Path) -> None:
         (False, False, True),
         (False, False, False),
     ]
+
+
+def test_what_a_function_asks_for_counts_more_than_its_annotation(tmp_path: Path) -> None:
+    code = """
+    class Filter(nn.Module):
+        def forward(self, x):
+            return finite(self.inner(x))
+
+    def finite(tensors: list[torch.Tensor]):
+        if isinstance(tensors, torch.Tensor):
+            return first(tensors)
+        return tensors
+
+    def first(tensor):
+        return tensor if tensor.sum() > 0 else -tensor
+
+    class Lists(nn.Module):
+        def forward(self, x: torch.Tensor):
+            return checked([x])
+
+    def checked(tensors: list[torch.Tensor]):
+        if isinstance(tensors, torch.Tensor):
+            return last(tensors)
+        return tensors
+
+    def last(tensor):
+        return tensor if tensor.sum() > 0 else -tensor
+    """
+    branches = [event for event in analyzed(tmp_path, code).events if isinstance(event, Branch)]
+    assert {event.function.name for event in branches} == {"first"}

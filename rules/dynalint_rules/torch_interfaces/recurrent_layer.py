@@ -20,8 +20,9 @@ class RecurrentLayer(Rule):
 
     ## What it flags
     The first place of a function that calls such a layer or asks it for anything (`self.lstm.flatten_parameters()`,
-    `self.lstm.hidden_size`). Not flagged: the cells (`nn.LSTMCell`, `nn.GRUCell`), which are traced like other layers,
-    and what comes after in the same function, which is not compiled any more.
+    `self.lstm.hidden_size`); in the methods of a class that inherits from one, the first that `self` is asked for.
+    Not flagged: the cells (`nn.LSTMCell`, `nn.GRUCell`), which are traced like other layers, and what comes after in
+    the same function, which is not compiled any more.
 
     ## Why
     These layers keep their weights in one flat block of memory that a traced program could not keep up. Dynamo does
@@ -169,6 +170,29 @@ class RecurrentLayer(Rule):
             code=forward(
                 "return self.layer(self.fc(x))[0]  # DYN601",
                 head="class Recurrent(nn.LSTM):\n    pass",
+                init="""
+                self.fc = nn.Linear(8, 8)
+                self.layer = Recurrent(8, 8)
+                """,
+            ),
+        ),
+        Example(
+            name="method-of-a-subclass",
+            code=forward(
+                """
+                h = self.fc(x)
+                return self.layer(h)[0]  # DYN601
+                """,
+                head="""
+                class Recurrent(nn.LSTM):
+                    def forward(self, x):
+                        scale = x.shape[-1]
+                        x = self.scaled(x, scale)  # DYN601
+                        return super().forward(x)
+
+                    def scaled(self, x, scale):
+                        return x / scale
+                """,
                 init="""
                 self.fc = nn.Linear(8, 8)
                 self.layer = Recurrent(8, 8)

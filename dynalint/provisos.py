@@ -3,12 +3,14 @@
 Three things leave that open: an operand before it in the same statement that Python may stop at, a value that is a
 tensor on some ways only, and another break before it. A break inside a loop cannot be resumed from, nor one by what
 Dynamo refuses as soon as it sees it: Dynamo gives up the function and runs it as it is, so what comes after in the same
-function is not traced, and breaks nothing until then.
+function is not traced, and breaks nothing until then. A comprehension is a function of its own before Python 3.12:
+there it is compiled alone.
 """
 
 from __future__ import annotations
 
 import ast
+import sys
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
@@ -20,6 +22,7 @@ from dynalint.analysis.source import quote
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp) if sys.version_info < (3, 12) else ()
 # The statements of which only a part may run, and the fields of them that run in any case.
 _CONDITIONAL: Mapping[str, tuple[str, ...]] = {
     "If": ("test",),
@@ -73,6 +76,8 @@ def _hidden(events: Sequence[Event], refused: Collection[Event], parents: Parent
     ending += _in_both_arms(ending)
     pairs = []
     for event in ordered:
+        if _stands_in_comprehension(event, parents):
+            continue
         before = [(one, way) for one, way in ending if one.statement.lineno < event.statement.lineno]
         always = next((one for one, way in before if way <= ways[event]), None)
         mostly = next((one for one, way in before if _without_given(way, ways[event]) <= ways[event]), None)
@@ -114,6 +119,16 @@ def _ends_function(event: Event, parents: Parents) -> bool:
     for parent, field in _ancestors(event, parents):
         if isinstance(parent, _LOOPS) and field not in ("test", "iter"):
             return True
+    return False
+
+
+def _stands_in_comprehension(event: Event, parents: Parents) -> bool:
+    """Whether Python makes a function of the comprehension that holds an event; its first iterable stands outside."""
+    inner: tuple[ast.AST, str] | None = None
+    for outer in _ancestors(event, parents):
+        if isinstance(outer[0], _COMPREHENSIONS) and inner != (outer[0].generators[0], "iter"):
+            return True
+        inner = outer
     return False
 
 

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+from typing import Any
+
+import pytest
+import torch
+from torch._dynamo.utils import counters
+
 import dynalint
 
 _MODEL = """\
@@ -89,3 +96,34 @@ class Model(nn.Module):
     (found,) = dynalint.check_source("m.py", code)
     assert (found.line, found.code, found.category) == (10, "DYN601", "advice")
     assert "`self.rnn` is something else" in found.message
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="comprehensions are part of the function around them")
+def test_a_comprehension_is_compiled_alone_where_dynamo_gives_up_the_function_around_it() -> None:
+    code = """\
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(8, 8)
+
+    def forward(self, x: torch.Tensor, sizes: torch.Tensor):
+        x, _ = self.lstm(x)
+        parts = [x[: sizes[index]] for index in range(2)]
+        rows = [row for row in x[: sizes[0]]]
+        return parts, rows, x[: sizes[1]]
+"""
+    found = {one.line: one.category for one in dynalint.check_source("m.py", code)}
+    assert found == {11: "graph-break", 12: "graph-break", 13: "advice", 14: "advice"}
+    namespace: dict[str, Any] = {}
+    exec(compile(code, "m.py", "exec"), namespace)
+    torch._dynamo.reset()
+    counters.clear()
+    torch.compile(namespace["Model"](), backend="eager")(torch.randn(4, 8), torch.tensor([1, 2]))
+    assert [reason.splitlines()[0] for reason in counters["unimplemented"]] == [
+        "Attempted to wrap RNN, GRU, or LSTM",
+        "Unsupported Tensor.item() call with capture_scalar_outputs=False",
+    ]

@@ -17,7 +17,8 @@ from dynalint.analysis.frame import Frame
 from dynalint.analysis.functions import call_function
 from dynalint.analysis.hooks import hooks_of, note_hook
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join
-from dynalint.analysis.members import trace_backward
+from dynalint.analysis.members import named_member, trace_backward
+from dynalint.analysis.named_attributes import name_of
 from dynalint.analysis.usage import method_of_tensors, note_arguments, note_masks, unknown_method
 
 Arguments = tuple[list[Kind], dict[str, Kind], list[Kind]]
@@ -151,6 +152,8 @@ def _external(
 ) -> Kind:
     """A function outside the project."""
     known = builtin_call(frame, name, args, keywords)
+    if node is not None and not starred:
+        known = _by_name(frame, name, args, node, known)
     result = external_call(name, args, keywords, starred=starred) if known is None else known
     _note_compiled(frame, name, args)
     if name == "builtins.isinstance" and len(args) == 2 and isinstance(args[1], k.External):
@@ -159,6 +162,21 @@ def _external(
     if name in _ORDERING and args and not starred:
         _note_ordering(frame, node, name, args[0] if len(args) == 1 else k.sequence("tuple", args), keywords)
     return _called_back(frame, name, args, result)
+
+
+def _by_name(frame: Frame, name: str, args: list[Kind], node: ast.Call, known: Kind | None) -> Kind | None:
+    """What `setattr` stores, and what `getattr` gives by a name that the code puts together."""
+    if name == "builtins.setattr" and len(args) == 3:
+        _store(frame, args[0], name_of(node.args[1], args[1]), args[2])
+    elif name == "builtins.getattr" and len(args) == 2 and known == UNKNOWN:
+        pattern = name_of(node.args[1], args[1])
+        return known if pattern is None else named_member(frame, args[0], pattern)
+    return known
+
+
+def _store(frame: Frame, owner: Kind, name: str | None, value: Kind) -> None:
+    if name is not None and isinstance(owner, k.Instance):
+        frame.interpreter.store_attribute(owner.cls, name, value, frame)
 
 
 def _note_call(
@@ -289,6 +307,8 @@ def _object_method(
         return result
     if name == "compile":
         frame.interpreter.compiled[receiver] = None
+    elif name in ("add_module", "register_module") and node is not None and len(node.args) == len(args) == 2:
+        _store(frame, receiver, name_of(node.args[0], args[0]), args[1])
     elif name == "register_buffer" and isinstance(receiver, k.Instance):
         _register_buffer(frame, receiver, args, keywords)
     return receiver if name in ("to", "cuda", "cpu", "train", "eval", "half") else result

@@ -11,7 +11,8 @@ from dynalint.analysis.externals import convert
 from dynalint.analysis.frame import Frame
 from dynalint.analysis.functions import call_function
 from dynalint.analysis.index import ClassInfo, FunctionInfo
-from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join
+from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join, join_all
+from dynalint.analysis.named_attributes import fits
 from dynalint.analysis.signatures import has_decorator
 
 _CONTEXT = k.Object("torch.autograd.Function")
@@ -46,6 +47,21 @@ def member(frame: Frame, owner: Kind, name: str) -> Kind:  # noqa: C901 - one ca
     return UNKNOWN
 
 
+def named_member(frame: Frame, owner: Kind, pattern: str) -> Kind:
+    """Return the kind of an attribute whose name comes of a pattern: any that fits."""
+    if not isinstance(owner, k.Instance):
+        return UNKNOWN
+    found = [_stored(frame, owner, pattern)]
+    for cls in frame.interpreter.project.mro(owner.cls):
+        found += [_stored(frame, owner, name) for name in cls.attributes if fits(name, pattern)]
+    return join_all(found) if any(kind is not NOTHING for kind in found) else UNKNOWN
+
+
+def _stored(frame: Frame, owner: k.Instance, name: str) -> Kind:
+    kind = frame.interpreter.read_attribute(owner.cls, name, frame)
+    return kind if kind is NOTHING else _held(_as_declared(frame, owner, name, kind), name)
+
+
 def _is_left_to_others(frame: Frame, one: Kind, owner: k.Union, name: str) -> bool:
     """Whether an alternative lacks what others have: a plain tuple a field, an abstract base class a method."""
     project = frame.interpreter.project
@@ -58,14 +74,17 @@ def _is_left_to_others(frame: Frame, one: Kind, owner: k.Union, name: str) -> bo
 
 
 def _of_instance(frame: Frame, owner: k.Instance, name: str) -> Kind:
-    interpreter, project = frame.interpreter, frame.interpreter.project
+    project = frame.interpreter.project
     method = project.find_method(owner.cls, name)
     if method is not None:
         return bind(frame, method, owner)
-    kind = interpreter.read_attribute(owner.cls, name, frame)
+    kind = _stored(frame, owner, name)
     if kind is not NOTHING:
-        return _held(_as_declared(frame, owner, name, kind), name)
+        return kind
     for cls in project.mro(owner.cls):
+        patterns = [pattern for pattern in cls.attributes if fits(name, pattern)]
+        if patterns:
+            return join_all([_stored(frame, owner, pattern) for pattern in patterns])
         if name in cls.body:
             value = _field(frame, cls, name)
             return k.with_home(value, k.Home("class", name)) if k.is_mutable(value) else value

@@ -1,0 +1,48 @@
+"""Attributes whose names the code puts together: `setattr(self, f"norm{i}", layer)`, `getattr(self, "norm%d" % i)`.
+
+Such a name goes by its pattern, `norm{}`. What is stored under a pattern may be read under any name that it fits, and
+what is read by a pattern is any of the attributes that fit.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.kinds import Kind
+
+HOLE = "{}"
+_PERCENT = re.compile(r"%[-+ #0-9.]*[a-zA-Z]")
+_BRACES = re.compile(r"\{[^{}]*\}")
+
+
+def name_of(node: ast.expr, kind: Kind) -> str | None:
+    """Return the name that an expression gives, or the pattern that it fills in; None if nothing of it is known."""
+    if isinstance(kind, k.Value) and isinstance(kind.constant, str):
+        return kind.constant
+    pattern = _pattern(node)
+    return None if pattern.strip(HOLE) == "" else pattern
+
+
+def _pattern(node: ast.expr) -> str:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.JoinedStr):
+        return "".join(_pattern(value) for value in node.values)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return _pattern(node.left) + _pattern(node.right)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+        return _PERCENT.sub(HOLE, _pattern(node.left))
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "format":
+        return _BRACES.sub(HOLE, _pattern(node.func.value))
+    return HOLE
+
+
+@cache
+def fits(name: str, pattern: str) -> bool:
+    """Whether a name comes of a pattern by filling in its holes."""
+    if HOLE not in pattern or HOLE in name:
+        return False
+    return re.fullmatch(".+".join(map(re.escape, pattern.split(HOLE))), name) is not None

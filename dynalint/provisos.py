@@ -4,7 +4,7 @@ Three things leave that open: an operand before it in the same statement that Py
 tensor on some ways only, and another break before it. A break inside a loop cannot be resumed from, nor one by what
 Dynamo refuses as soon as it sees it: Dynamo gives up the function and runs it as it is, so what comes after in the same
 function is not traced, and breaks nothing until then. A comprehension is a function of its own before Python 3.12:
-there it is compiled alone.
+it is compiled alone there, if it reads a tensor or module from outside.
 """
 
 from __future__ import annotations
@@ -12,16 +12,20 @@ from __future__ import annotations
 import ast
 import sys
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 
+from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Branch, Event
 from dynalint.analysis.index import FunctionInfo
-from dynalint.analysis.kinds import only_tensor
+from dynalint.analysis.kinds import UNKNOWN, Kind, only_tensor
 from dynalint.analysis.project import Project
 from dynalint.analysis.source import quote
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
+# Dynamo looks at functions that name one of these.
+_LIBRARIES = ("torch", "torch.nn", "torch.nn.functional", "numpy")
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp) if sys.version_info < (3, 12) else ()
 # The statements of which only a part may run, and the fields of them that run in any case.
 _CONDITIONAL: Mapping[str, tuple[str, ...]] = {
@@ -34,6 +38,8 @@ _CONDITIONAL: Mapping[str, tuple[str, ...]] = {
     "ExceptHandler": (),
 }
 
+Comprehension = ast.ListComp | ast.SetComp | ast.DictComp
+Kinds = Mapping[ast.AST, Kind]
 Parents = Mapping[ast.AST, ast.AST]
 Way = frozenset[tuple[ast.AST, str]]
 
@@ -55,7 +61,7 @@ def provisos(events: Sequence[Event], refused: Collection[Event], project: Proje
         else:
             certain[event.function].append(event)
     for function, own in certain.items():
-        for event, other, always in _hidden(own, refused, project.parents(function)):
+        for event, other, always in _hidden(own, refused, project.parents(function), partial(project.kinds, function)):
             line = other.node.lineno
             found[event] = (
                 f"it shows once line {line} no longer makes Dynamo give up the function"
@@ -65,7 +71,9 @@ def provisos(events: Sequence[Event], refused: Collection[Event], project: Proje
     return found
 
 
-def _hidden(events: Sequence[Event], refused: Collection[Event], parents: Parents) -> list[tuple[Event, Event, bool]]:
+def _hidden(
+    events: Sequence[Event], refused: Collection[Event], parents: Parents, kinds: Callable[[], Kinds]
+) -> list[tuple[Event, Event, bool]]:
     """Return the events of one function that Dynamo does not come to, each with the break because of which.
 
     Last is whether every run comes to that break first, or those that are given an optional argument.
@@ -76,7 +84,8 @@ def _hidden(events: Sequence[Event], refused: Collection[Event], parents: Parent
     ending += _in_both_arms(ending)
     pairs = []
     for event in ordered:
-        if _stands_in_comprehension(event, parents):
+        comprehension = _comprehension(event, parents)
+        if comprehension is not None and _sees_tensor(comprehension, kinds()):
             continue
         before = [(one, way) for one, way in ending if one.statement.lineno < event.statement.lineno]
         always = next((one for one, way in before if way <= ways[event]), None)
@@ -122,14 +131,30 @@ def _ends_function(event: Event, parents: Parents) -> bool:
     return False
 
 
-def _stands_in_comprehension(event: Event, parents: Parents) -> bool:
-    """Whether Python makes a function of the comprehension that holds an event; its first iterable stands outside."""
+def _comprehension(event: Event, parents: Parents) -> Comprehension | None:
+    """Return the comprehension that an event stands in, as a function of its own; its first iterable stands outside."""
     inner: tuple[ast.AST, str] | None = None
     for outer in _ancestors(event, parents):
         if isinstance(outer[0], _COMPREHENSIONS) and inner != (outer[0].generators[0], "iter"):
-            return True
+            return outer[0]
         inner = outer
-    return False
+    return None
+
+
+def _sees_tensor(node: Comprehension, kinds: Kinds) -> bool:
+    """Whether a comprehension reads from outside what makes Dynamo compile a function: a tensor, or a module."""
+    first = {id(child) for child in ast.walk(node.generators[0].iter)}
+    names = [child for child in ast.walk(node) if isinstance(child, ast.Name) and id(child) not in first]
+    bound = {name.id for name in names if isinstance(name.ctx, ast.Store)}
+    return any(_holds_tensor(kinds.get(name, UNKNOWN)) for name in names if name.id not in bound)
+
+
+def _holds_tensor(kind: Kind) -> bool:
+    if isinstance(kind, k.Sequence):
+        return _holds_tensor(kind.element)
+    if isinstance(kind, k.External):
+        return kind.name in _LIBRARIES
+    return only_tensor(kind) is not None or isinstance(kind, k.Instance)
 
 
 def _way(event: Event, parents: Parents) -> Way:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
+from functools import cache
 
 from dynalint.analysis.events import Event
 from dynalint.analysis.frame import Context
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.interpreter import Interpreter
-from dynalint.analysis.kinds import UNKNOWN, tensor_and_number
+from dynalint.analysis.kinds import UNKNOWN, Kind, tensor_and_plain
 
 
 def note_others(interpreter: Interpreter, contexts: list[Context], roots: Collection[FunctionInfo]) -> None:
-    """Tell the events of what happens instead where other eager code calls the same with a number for a tensor.
+    """Tell events what happens instead where other eager code calls the same with plain Python values for tensors.
 
     Where compiled code calls a function with tensors, what follows is certain, whatever others call it with.
     """
@@ -23,13 +24,14 @@ def note_others(interpreter: Interpreter, contexts: list[Context], roots: Collec
     for context in contexts:
         own[context.function].append(context)
     firm = _firm(interpreter, own, roots)
+    kinds_in = cache(interpreter.kinds_in)
     for several in own.values():
         for context in several if len(several) > 1 else ():
             others = [other for other in several if context not in firm and not context.agrees(other.params)]
             for key, event in list(context.events.items()) if others else ():
-                numbers = [other for other in others if _is_number(interpreter, event, context, other)]
-                if numbers:
-                    context.events[key] = replace(event, others=tuple(other.events.get(key) for other in numbers))
+                plain = [other for other in others if _differ(event, kinds_in(context), kinds_in(other))]
+                if plain:
+                    context.events[key] = replace(event, others=tuple(other.events.get(key) for other in plain))
 
 
 def _firm(
@@ -51,7 +53,6 @@ def _is_called_from_outside(interpreter: Interpreter, context: Context) -> bool:
     return not context.users or any(user.function in interpreter.scripts for user in context.users)
 
 
-def _is_number(interpreter: Interpreter, event: Event, context: Context, other: Context) -> bool:
-    """Whether what the event is about is a tensor in one context and a number in the other."""
-    mine, theirs = interpreter.kinds_in(context), interpreter.kinds_in(other)
-    return any(tensor_and_number(mine.get(node, UNKNOWN), theirs.get(node, UNKNOWN)) for node in ast.walk(event.node))
+def _differ(event: Event, mine: Mapping[ast.AST, Kind], theirs: Mapping[ast.AST, Kind]) -> bool:
+    """Whether what an event is about is a tensor in one context and plain Python in the other."""
+    return any(tensor_and_plain(mine.get(node, UNKNOWN), theirs.get(node, UNKNOWN)) for node in ast.walk(event.node))

@@ -104,15 +104,17 @@ def _events(project: Project, contexts: list[Context], roots: set[FunctionInfo])
     return list(found.values())
 
 
-def _telling(event: Event) -> tuple[bool, bool, int]:
-    """How much an event tells: whether it happens in any case, and of how many values that they are tensors."""
+def _telling(event: Event) -> tuple[bool, bool, int, int]:
+    """How much an event tells: whether it happens in any case, and how many of its values are tensors, and masks."""
     if isinstance(event, Call):
         values = [*event.args, *event.keywords.values()]
     elif isinstance(event, Subscript):
         values = index_parts(event.index)
     else:
         values = [event.kind] if isinstance(event, Branch) else []
-    return event.condition is None, not event.others, sum(only_tensor(value) is not None for value in values)
+    tensors = [tensor for tensor in map(only_tensor, values) if tensor is not None]
+    masks = sum(tensor.dtype == "bool" for tensor in tensors)
+    return event.condition is None, not event.others, len(tensors), masks
 
 
 def _in_order(project: Project, events: list[Event]) -> list[Event]:

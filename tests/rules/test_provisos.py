@@ -99,7 +99,7 @@ class Model(nn.Module):
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="comprehensions are part of the function around them")
-def test_a_comprehension_is_compiled_alone_where_dynamo_gives_up_the_function_around_it() -> None:
+def test_a_comprehension_with_tensors_is_compiled_alone_where_dynamo_gives_up_the_function_around_it() -> None:
     code = """\
 import torch
 from torch import nn
@@ -114,10 +114,11 @@ class Model(nn.Module):
         x, _ = self.lstm(x)
         parts = [x[: sizes[index]] for index in range(2)]
         rows = [row for row in x[: sizes[0]]]
-        return parts, rows, x[: sizes[1]]
+        numbers = [row.sum().item() for row in x]
+        return parts, rows, numbers, x[: sizes[1]]
 """
     found = {one.line: one.category for one in dynalint.check_source("m.py", code)}
-    assert found == {11: "graph-break", 12: "graph-break", 13: "advice", 14: "advice"}
+    assert found == {11: "graph-break", 12: "graph-break", 13: "advice", 14: "advice", 15: "advice"}
     namespace: dict[str, Any] = {}
     exec(compile(code, "m.py", "exec"), namespace)
     torch._dynamo.reset()

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import posixpath
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from dynalint.findings import Finding
 
@@ -33,6 +35,13 @@ class Identity:
         """A hash of all of it, 32 hexadecimal digits."""
         parts = [self.path, self.code, self.function, self.text, self.occurrence]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+
+def repository_top(directory: Path) -> Path:
+    """Return the top of the repository that holds a directory: what a CI system checked out, git's, or itself."""
+    named = (os.environ.get(name) for name in ("GITHUB_WORKSPACE", "CI_PROJECT_DIR"))
+    git = next((str(one) for one in (directory, *directory.parents) if (one / ".git").exists()), None)
+    return next((Path(top) for top in (*named, git) if top and directory.is_relative_to(top)), directory)
 
 
 def repository_path(path: str, folder: str) -> str:

@@ -70,7 +70,7 @@ class Notebook:
     @property
     def text(self) -> str:
         """All cells as one text of Python."""
-        return "".join(f"{_MARK.format(number)}\n{_ended(_hide(code))}" for number, code in self.cells.items())
+        return text_of(self.cells)
 
     def encode(self, text: str) -> bytes:
         """Return the notebook with the cells of an edited text; whatever did not change stays as it was.
@@ -111,6 +111,11 @@ class Notebook:
         return dump(document, ascii_only=dump(self.document, ascii_only=True) == self.source)
 
 
+def text_of(cells: Mapping[int, str]) -> str:
+    """Return the code of cells, by their numbers, as one text of Python."""
+    return "".join(f"{_MARK.format(number)}\n{_ended(_hide(code))}" for number, code in cells.items())
+
+
 def read_notebook(source: str) -> Notebook:
     """Read the text of a notebook file.
 
@@ -149,8 +154,13 @@ def _code(cell: Any) -> str | None:
     code = "".join(source) if isinstance(source, list) and all(isinstance(line, str) for line in source) else source
     if not isinstance(code, str) or "\r" in code or _MARKS.search(code) or _HIDDEN.search(code):
         return None
+    return code if is_python(code) else None
+
+
+def is_python(code: str) -> bool:
+    """Whether a cell holds Python, by the magic that it may begin with."""
     magic = re.match(r"\s*%%(\w+)", code)
-    return None if magic and magic[1] not in _PYTHON_MAGICS else code
+    return magic is None or magic[1] in _PYTHON_MAGICS
 
 
 def _ended(code: str) -> str:

@@ -16,6 +16,7 @@ from dynalint.cli.config import config
 from dynalint.cli.explain import explain
 from dynalint.cli.fix import fix
 from dynalint.cli.rule import rule
+from dynalint.cli.server import server
 from dynalint.cli.trace import trace
 from dynalint.errors import DynalintError
 
@@ -49,7 +50,7 @@ def cli() -> None:
     """
 
 
-for _command in (check, fix, trace, explain, rule, config, clean, completion):
+for _command in (check, fix, trace, explain, rule, config, server, clean, completion):
     cli.add_command(_command)
 
 

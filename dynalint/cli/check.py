@@ -104,6 +104,7 @@ def _check(options: dict[str, Any]) -> int:
     with run.activity() as progress:
         checked = engine.check(run.workspace, progress)
     run.add_failures(checked.failures)
+    run.keep_verdicts(checked)
     if checked.interrupted and (options["write_baseline"] or options["add_ignore"] is not None):
         raise KeyboardInterrupt
     found, lines = checked.reported(refuted=options["show_refuted"]), checked.lines()

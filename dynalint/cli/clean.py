@@ -19,7 +19,7 @@ Examples:
 """
 
 # What dynalint keeps in a cache; whatever else stands in the folder is somebody else's.
-_KEPT = ("verdicts", "evidence")
+_KEPT = ("verdicts", "evidence", "last")
 
 
 @click.command(epilog=_EPILOG)

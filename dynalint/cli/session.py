@@ -19,10 +19,11 @@ from dynalint.cli.activity import Activity
 from dynalint.cli.console import ColorChoice, fail, note, style_for, write
 from dynalint.cli.options import STDIN, read_configuration
 from dynalint.config import Settings
-from dynalint.engine import open_workspace, text_workspace
+from dynalint.engine import Checked, open_workspace, text_workspace
 from dynalint.errors import DynalintError, UsageError
 from dynalint.findings import Finding
-from dynalint.fingerprints import Identity, fingerprinted
+from dynalint.fingerprints import Identity, fingerprinted, repository_path, repository_top
+from dynalint.last_verdicts import LastVerdicts
 from dynalint.lint import Workspace
 from dynalint.placing import lines_by_place, placed
 from dynalint.report import Report, Style, render, render_statistics
@@ -98,10 +99,7 @@ class Run:
 
     @cached_property
     def _top(self) -> Path:
-        """The top of the repository: what a CI system checked out, else git's."""
-        named = (os.environ.get(name) for name in ("GITHUB_WORKSPACE", "CI_PROJECT_DIR"))
-        git = next((str(one) for one in (self.directory, *self.directory.parents) if (one / ".git").exists()), None)
-        return next((Path(top) for top in (*named, git) if top and self.directory.is_relative_to(top)), self.directory)
+        return repository_top(self.directory)
 
     @property
     def folder(self) -> str:
@@ -142,6 +140,13 @@ class Run:
         if entry.code in ("DYN001", "DYN002") and self.settings.confirm == "never":
             return False
         return not path.exists() or (path in self.workspace.files and entry.code in self.workspace.enabled(path))
+
+    def keep_verdicts(self, checked: Checked) -> None:
+        """Keep what was confirmed for the editor, if anything was run."""
+        if self.settings.confirm != "never" and self.stdin is None and not checked.interrupted:
+            found = fingerprinted(checked.reported(refuted=True), checked.lines(), self.folder)
+            paths = {repository_path(self.workspace.shown(path), self.folder) for path in self.workspace.files}
+            LastVerdicts(self.settings.cache_directory).keep(found, paths, self.folder)
 
     def write_baseline(self, path: Path, findings: Sequence[Finding], lines: Mapping[str, Sequence[str]]) -> None:
         """Write all findings of the run to a baseline file.

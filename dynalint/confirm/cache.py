@@ -84,18 +84,23 @@ class VerdictCache:
             "answer": answer,
         }
         with contextlib.suppress(OSError):
-            self._folder.mkdir(parents=True, exist_ok=True)
-            marker = self._folder.parent / ".gitignore"
-            if not marker.exists():
-                marker.write_text("*\n", encoding="utf-8")
-            _write_atomically(self._file(question), json.dumps(entry, separators=(",", ":")).encode())
+            make_folder(self._folder)
+            write_atomically(self._file(question), json.dumps(entry, separators=(",", ":")).encode())
 
     def _file(self, question: Mapping[str, Any]) -> Path:
         name = hashlib.sha256(json.dumps(question, sort_keys=True).encode()).hexdigest()[:32]
         return Path(self._folder or "", f"{name}.json")
 
 
-def _write_atomically(path: Path, content: bytes) -> None:
+def make_folder(folder: Path) -> None:
+    """Make a folder of the cache, which git is to ignore."""
+    folder.mkdir(parents=True, exist_ok=True)
+    marker = folder.parent / ".gitignore"
+    if not marker.exists():
+        marker.write_text("*\n", encoding="utf-8")
+
+
+def write_atomically(path: Path, content: bytes) -> None:
     """Put a whole file in place or none; another run may write the same one at the same time."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".tmp-")
     try:

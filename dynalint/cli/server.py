@@ -1,0 +1,28 @@
+"""`dynalint server`: the language server."""
+
+from __future__ import annotations
+
+import click
+
+from dynalint.errors import DynalintError
+
+_EPILOG = """\b
+Examples:
+  dynalint server                                what an editor starts; see docs/editors.md
+"""
+
+
+@click.command(epilog=_EPILOG)
+def server() -> None:
+    """Serve an editor on standard input and output, by the language server protocol.
+
+    It shows what reading tells as you type, with the verdicts of the last `dynalint check`, and needs
+    `pip install 'dynalint[server]'`.
+    """
+    try:
+        from dynalint.server.server import serve
+    except ModuleNotFoundError as fault:
+        if (fault.name or "").partition(".")[0] not in ("pygls", "lsprotocol"):
+            raise
+        raise DynalintError("the server needs pygls: `pip install 'dynalint[server]'` brings it.") from fault
+    serve()

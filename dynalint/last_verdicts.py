@@ -1,0 +1,56 @@
+"""What the last confirmed check said of each finding, kept for the editor, which runs nothing as somebody types."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+from dynalint.findings import Evidence, Finding
+from dynalint.fingerprints import repository_path
+
+_NAME = "findings.json"
+
+
+class LastVerdicts:
+    """Evidence by fingerprint, in the folder of the cache; None for a folder where nothing is kept.
+
+    As with all of the cache, what cannot be read or written counts as missing.
+    """
+
+    def __init__(self, cache: Path | None) -> None:
+        self._file = None if cache is None else cache / "last" / _NAME
+        self._by_path = self._read()
+
+    def _read(self) -> dict[str, dict[str, Any]]:
+        if self._file is None:
+            return {}
+        try:
+            held = json.loads(self._file.read_bytes())
+        except (OSError, ValueError):
+            return {}
+        return held if isinstance(held, dict) else {}
+
+    def of(self, path: str, fingerprint: str) -> Evidence | None:
+        """Return the evidence for a finding in a file, given with its path from the top of the repository."""
+        try:
+            return Evidence(**self._by_path[path][fingerprint])
+        except (KeyError, TypeError):
+            return None
+
+    def keep(self, findings: Sequence[Finding], paths: Collection[str], folder: str) -> None:
+        """Keep the evidence for the findings of a run over `paths`, in place of what was known of these files."""
+        if self._file is None:
+            return
+        from dynalint.confirm.cache import make_folder, write_atomically
+
+        known: dict[str, dict[str, Any]] = {path: held for path, held in self._by_path.items() if path not in paths}
+        for finding in findings:
+            if finding.evidence.status != "static":
+                held = known.setdefault(repository_path(finding.path, folder), {})
+                held[finding.fingerprint] = finding.evidence.to_json()
+        with contextlib.suppress(OSError):
+            make_folder(self._file.parent)
+            write_atomically(self._file, json.dumps(known).encode())

@@ -1,0 +1,155 @@
+"""What the editor asks of dynalint, in terms of findings: nothing of the protocol here."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from dynalint.analysis.source import SourceFile
+from dynalint.catalogue import known_codes
+from dynalint.config import Configuration, Overrides, environment_layer, parse_layer
+from dynalint.discover import is_excluded
+from dynalint.engine import check, open_workspace
+from dynalint.errors import DynalintError
+from dynalint.findings import Finding
+from dynalint.fingerprints import fingerprinted, repository_path, repository_top
+from dynalint.fix import FixOptions, Linted, fix_findings
+from dynalint.last_verdicts import LastVerdicts
+from dynalint.lint import Linter, Workspace
+from dynalint.placing import lines_by_place, placed, unplaced
+from dynalint.rules import all_rules
+from dynalint.silence import NOT_SILENCED, silence
+
+# A larger project is read as far as the open files import it.
+MOST_FILES = 300
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One file as it was looked at: its text, its findings as users have them, and the same as the engine has them."""
+
+    file: SourceFile
+    findings: tuple[Finding, ...]
+    linted: tuple[Linted, ...]
+
+
+class Analyst:
+    """Looks at the open files of one folder. Looks come one after the other, whichever thread asks."""
+
+    def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
+        """Take settings as `[tool.dynalint]` has them, which hold over those of the configuration files."""
+        self.folder = folder
+        self._settings = settings
+        self._lock = threading.Lock()
+
+    def look(self, texts: Mapping[Path, str]) -> dict[Path, Seen]:
+        """Return what reading shows of the open files, with the verdicts that were confirmed last.
+
+        Raises:
+            DynalintError: a configuration that cannot be used.
+        """
+        with self._lock:
+            workspace = self._workspace(texts)
+            result = Linter(workspace, all_rules()).lint()
+            verdicts = LastVerdicts(workspace.settings.cache_directory)
+            shown = {workspace.shown(file.path): file for file in result.analysis.files}
+            found = [placed(one.finding, one.file) for one in result.linted]
+            lines = lines_by_place((path, file) for path, file in shown.items() if file.path in texts)
+            top = self.folder.relative_to(repository_top(self.folder)).as_posix()
+            judged = [
+                replace(one, evidence=verdicts.of(repository_path(one.path, top), one.fingerprint) or one.evidence)
+                for one in fingerprinted(found, lines, top)
+            ]
+            pairs = list(zip(judged, result.linted, strict=True))
+            return {
+                file.path: Seen(
+                    file,
+                    tuple(finding for finding, _ in pairs if finding.path == path),
+                    tuple(linted for finding, linted in pairs if finding.path == path),
+                )
+                for path, file in shown.items()
+                if file.path in texts
+            }
+
+    def fixed(self, texts: Mapping[Path, str], path: Path) -> Mapping[Path, str]:
+        """Return the new texts of the files that the safe fixes of one file change; nothing is run.
+
+        Raises:
+            DynalintError: a configuration that cannot be used.
+        """
+        with self._lock:
+            workspace = self._workspace(texts)
+            linter = Linter(workspace, all_rules())
+            own = [one for one in linter.lint().linted if one.file.path == path]
+            result = fix_findings(
+                own, lambda held: [one for one in linter(held) if one.file.path == path], FixOptions()
+            )
+            return {file.source.path: file.text for file in result.files}
+
+    def confirm(self, path: Path) -> int:
+        """Run what stands on the disk in a file, keep the verdicts and return how many findings are confirmed.
+
+        Raises:
+            DynalintError: a configuration that cannot be used, or no way to run anything.
+        """
+        with self._lock:
+            workspace, _ = open_workspace([path], self._configuration({}), self.folder)
+            checked = check(workspace)
+            if checked.failures:
+                raise DynalintError("; ".join(checked.failures))
+            top = self.folder.relative_to(repository_top(self.folder)).as_posix()
+            found = fingerprinted(checked.reported(refuted=True), checked.lines(), top)
+            shown = {repository_path(workspace.shown(one), top) for one in workspace.files}
+            LastVerdicts(workspace.settings.cache_directory).keep(found, shown, top)
+            return sum(one.evidence.status == "confirmed" for one in found)
+
+    def _configuration(self, more: Mapping[str, Any]) -> Configuration:
+        layers = (
+            environment_layer(os.environ, self.folder),
+            parse_layer({**self._settings, **more}, self.folder, lambda path: f"the editor's setting {path[0]}"),
+        )
+        return Configuration(Overrides(layers), known_codes(), self.folder)
+
+    def _workspace(self, texts: Mapping[Path, str]) -> Workspace:
+        """Return a workspace of the open files and of the project around them, as far as that is small."""
+        configuration = self._configuration({"confirm": "never"})
+        workspace, found = open_workspace([], configuration, self.folder)
+        own = [path for path in texts if not is_excluded(path, configuration.for_directory)]
+        files = {*own, *(found.files if len(found.files) <= MOST_FILES else ())}
+        return replace(workspace, files=tuple(sorted(files)), texts=dict(texts))
+
+
+def silenced(seen: Seen, finding: Finding) -> str | None:
+    """Return the text of a file with a comment that silences a finding; None where no comment can."""
+    if finding.code in NOT_SILENCED:
+        return None
+    try:
+        return silence(seen.file, [unplaced(finding, seen.file)], "")
+    except DynalintError:
+        return None
+
+
+def fix_diff(finding: Finding, seen: Seen) -> str:
+    """Return what the fix of a finding changes in its own file, as a diff without a head."""
+    edits = [edit for edit in finding.fix.edits if edit.path is None] if finding.fix is not None else []
+    codes = seen.file.cells.codes() if seen.file.cells is not None else {}
+    parts = []
+    for cell in dict.fromkeys(edit.cell for edit in edits):
+        old = codes[cell].split("\n") if cell is not None else list(seen.file.lines)
+        text = "\n".join(old)
+        starts = [0]
+        for line in old:
+            starts.append(starts[-1] + len(line) + 1)
+        for edit in sorted(
+            (one for one in edits if one.cell == cell), key=lambda one: (one.line, one.column), reverse=True
+        ):
+            start, end = starts[edit.line - 1] + edit.column - 1, starts[edit.end_line - 1] + edit.end_column - 1
+            text = text[:start] + edit.content + text[end:]
+        lines = list(difflib.unified_diff(old, text.replace("\r\n", "\n").split("\n"), n=1, lineterm=""))[2:]
+        parts.append("\n".join(line for line in lines if not line.startswith("@@")))
+    return "\n".join(parts)

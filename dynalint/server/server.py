@@ -1,0 +1,213 @@
+"""The language server itself: what it offers, and when it looks at the open files."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from pathlib import Path
+from typing import Any
+
+from lsprotocol import types
+from pygls.lsp.server import LanguageServer
+from pygls.uris import to_fs_path
+
+from dynalint import __version__
+from dynalint.catalogue import catalogue
+from dynalint.errors import DynalintError
+from dynalint.server import translate
+from dynalint.server.actions import CONFIRM, FIX_ALL, code_actions, fix_all
+from dynalint.server.analyst import Analyst, Seen, fix_diff
+from dynalint.server.documents import Opened, in_document, lines_of, opened, place_of
+
+# What tells that documents are not what they were.
+Changed = (
+    types.DidOpenTextDocumentParams
+    | types.DidChangeTextDocumentParams
+    | types.DidCloseTextDocumentParams
+    | types.DidSaveTextDocumentParams
+    | types.DidOpenNotebookDocumentParams
+    | types.DidChangeNotebookDocumentParams
+    | types.DidCloseNotebookDocumentParams
+    | types.DidChangeConfigurationParams
+)
+
+# How long nobody may have typed before the files are looked at.
+PAUSE = 0.3
+
+_CODE = re.compile(r"[A-Z]{2,}[0-9]{3}")
+_log = logging.getLogger(__name__)
+
+
+class Server(LanguageServer):
+    """Knows what is open and what was seen in it."""
+
+    def __init__(self) -> None:
+        notebooks = types.NotebookDocumentSyncOptions(
+            notebook_selector=[
+                types.NotebookDocumentFilterWithCells(cells=[types.NotebookCellLanguage(language="python")])
+            ]
+        )
+        # Whole texts: a change by lines would have to count lines as Python does, and clients do not.
+        super().__init__("dynalint", __version__, types.TextDocumentSyncKind.Full, notebooks)
+        self.analyst = Analyst(Path.cwd(), {})
+        self.seen: dict[Path, Seen] = {}
+        self._waiting: asyncio.Task[None] | None = None
+        self._published: set[str] = set()
+
+    def start_in(self, parameters: types.InitializeParams) -> None:
+        """Take the folder and the settings that the client names."""
+        folders = parameters.workspace_folders or ()
+        uri = folders[0].uri if folders else parameters.root_uri
+        name = to_fs_path(uri) if uri else None
+        options = parameters.initialization_options
+        settings = options.get("settings", {}) if isinstance(options, dict) else {}
+        self.analyst = Analyst(Path(name) if name else Path.cwd(), settings if isinstance(settings, dict) else {})
+
+    def files(self) -> list[Opened]:
+        """Return the files that are open."""
+        return list(opened(self.workspace))
+
+    def find(self, uri: str) -> Opened | None:
+        """Return the open file that a document is, or is a cell of."""
+        return next((file for file in self.files() if uri in (file.uri, *file.cells.values())), None)
+
+    def look_soon(self) -> None:
+        """Look at what is open once nobody has typed for a moment."""
+        if self._waiting is not None:
+            self._waiting.cancel()
+        self._waiting = asyncio.get_running_loop().create_task(self._look_later())
+
+    async def _look_later(self) -> None:
+        await asyncio.sleep(PAUSE)
+        await self.look()
+
+    async def look(self) -> None:
+        """Look at what is open, and publish what is found unless it has changed meanwhile."""
+        files = self.files()
+        texts = {file.path: file.text for file in files}
+        try:
+            seen = await asyncio.to_thread(self.analyst.look, texts)
+        except DynalintError as fault:
+            self.window_show_message(types.ShowMessageParams(types.MessageType.Error, f"dynalint: {fault}"))
+            seen = {}
+        except Exception:  # noqa: BLE001 - the server outlives it
+            _log.exception("dynalint failed on the open files")
+            return
+        if texts == {file.path: file.text for file in self.files()}:
+            self.seen = seen
+            self._publish(files)
+
+    async def current(self, uri: str) -> tuple[Opened, Seen] | None:
+        """Return an open file and what is seen in its present text."""
+        file = self.find(uri)
+        if file is None:
+            return None
+        if file.path not in self.seen or self.seen[file.path].file.text != file.text:
+            await self.look()
+        seen = self.seen.get(file.path)
+        return (file, seen) if seen is not None and seen.file.text == file.text else None
+
+    def range_of(self, finding: Any, seen: Seen) -> types.Range:
+        """Return the range of a finding or an edit in what was seen."""
+        return translate.span(self.workspace.position_codec, lines_of(seen.file, finding.cell), finding)
+
+    def _publish(self, files: list[Opened]) -> None:
+        found: dict[str, list[types.Diagnostic]] = {}
+        for file in files:
+            found.setdefault(file.uri, [])
+            found.update({uri: [] for uri in file.cells.values()})
+            seen = self.seen.get(file.path)
+            if seen is None:
+                continue
+            for finding in seen.findings:
+                where = self.range_of(finding, seen)
+                one = translate.diagnostic(finding, where, self._locate)
+                found.setdefault(file.uri_at(finding.cell), []).append(one)
+        for uri in self._published - set(found):
+            found[uri] = []
+        self._published = {uri for uri, diagnostics in found.items() if diagnostics}
+        for uri, diagnostics in found.items():
+            self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, diagnostics))
+
+    def _locate(self, path: str) -> str:
+        return translate.uri_of((self.analyst.folder / path).absolute())
+
+
+def make_server() -> Server:
+    """Return a server that is ready to be started."""
+    server = Server()
+
+    @server.feature(types.INITIALIZE)
+    def initialize(parameters: types.InitializeParams) -> None:
+        server.start_in(parameters)
+
+    @server.feature(types.TEXT_DOCUMENT_DID_OPEN)
+    @server.feature(types.TEXT_DOCUMENT_DID_CHANGE)
+    @server.feature(types.TEXT_DOCUMENT_DID_CLOSE)
+    @server.feature(types.TEXT_DOCUMENT_DID_SAVE)
+    @server.feature(types.NOTEBOOK_DOCUMENT_DID_OPEN)
+    @server.feature(types.NOTEBOOK_DOCUMENT_DID_CHANGE)
+    @server.feature(types.NOTEBOOK_DOCUMENT_DID_CLOSE)
+    @server.feature(types.WORKSPACE_DID_CHANGE_CONFIGURATION)
+    async def changed(parameters: Changed) -> None:
+        server.look_soon()
+
+    kinds = [types.CodeActionKind.QuickFix, FIX_ALL]
+
+    @server.feature(types.TEXT_DOCUMENT_CODE_ACTION, types.CodeActionOptions(code_action_kinds=kinds))
+    async def actions(parameters: types.CodeActionParams) -> list[types.CodeAction]:
+        current = await server.current(parameters.text_document.uri)
+        if current is None:
+            return []
+        if parameters.context.only and not any(kind.startswith("quickfix") for kind in parameters.context.only):
+            if any(FIX_ALL.startswith(kind) for kind in parameters.context.only):
+                return await fix_all(server, *current)
+            return []
+        return code_actions(server, parameters, *current)
+
+    @server.feature(types.TEXT_DOCUMENT_HOVER)
+    async def hover(parameters: types.HoverParams) -> types.Hover | None:
+        current = await server.current(parameters.text_document.uri)
+        return None if current is None else _hover(server, parameters, *current)
+
+    @server.command(CONFIRM)
+    async def confirm(uri: str) -> str:
+        file = server.find(uri)
+        if file is None:
+            return "the document is not open"
+        try:
+            count = await asyncio.to_thread(server.analyst.confirm, file.path)
+        except DynalintError as fault:
+            server.window_show_message(types.ShowMessageParams(types.MessageType.Error, f"dynalint: {fault}"))
+            return str(fault)
+        await server.look()
+        return f"{count} confirmed"
+
+    return server
+
+
+def _hover(server: Server, parameters: types.HoverParams, file: Opened, seen: Seen) -> types.Hover | None:
+    """Return what is known of the findings at a place, or of the rule whose code stands there."""
+    at = types.Range(parameters.position, parameters.position)
+    uri = parameters.text_document.uri
+    texts = [
+        translate.hover(finding, fix_diff(finding, seen))
+        for finding in seen.findings
+        if in_document(finding, seen, file, uri) and translate.within(server.range_of(finding, seen), at)
+    ]
+    if not texts:
+        lines = lines_of(seen.file, place_of(uri, file))
+        line = lines[parameters.position.line] if parameters.position.line < len(lines) else ""
+        codes = [
+            match[0] for match in _CODE.finditer(line) if match.start() <= parameters.position.character <= match.end()
+        ]
+        texts = [translate.rule_text(catalogue()[code]) for code in codes if code in catalogue()]
+    if not texts:
+        return None
+    return types.Hover(types.MarkupContent(types.MarkupKind.Markdown, "\n\n---\n\n".join(texts)))
+
+
+def serve() -> None:
+    """Serve on standard input and output until the client ends it."""
+    make_server().start_io()

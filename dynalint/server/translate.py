@@ -1,0 +1,124 @@
+"""From findings to what the language server protocol calls diagnostics, edits and hovers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from lsprotocol import types
+from pygls.uris import from_fs_path
+from pygls.workspace import PositionCodec
+
+from dynalint.catalogue import Entry
+from dynalint.findings import Edit, Finding
+
+Lines = Sequence[str]
+
+_SEVERITIES = {
+    "error": types.DiagnosticSeverity.Error,
+    "warning": types.DiagnosticSeverity.Warning,
+    "info": types.DiagnosticSeverity.Information,
+}
+
+
+def uri_of(path: Path) -> str:
+    """Return the URI of a file."""
+    uri = from_fs_path(str(path))
+    return str(uri)
+
+
+def position(codec: PositionCodec, lines: Lines, line: int, column: int) -> types.Position:
+    """Return the position of a 1-based line and character column, in the units of the client."""
+    text = lines[line - 1] if 1 <= line <= len(lines) else ""
+    return types.Position(max(line - 1, 0), codec.client_num_units(text[: column - 1]))
+
+
+def span(codec: PositionCodec, lines: Lines, place: Finding | Edit) -> types.Range:
+    """Return the range of a finding or an edit."""
+    start = position(codec, lines, place.line, place.column)
+    return types.Range(start, position(codec, lines, place.end_line, place.end_column))
+
+
+def diagnostic(finding: Finding, where: types.Range, locate: Callable[[str], str]) -> types.Diagnostic:
+    """Return a finding as a diagnostic; `locate` gives the URI for the path of a step on the way from the root."""
+    refuted = finding.evidence.status == "refuted"
+    steps = finding.steps[:-1]
+    related = [
+        types.DiagnosticRelatedInformation(
+            types.Location(
+                locate(step.path), types.Range(types.Position(step.line - 1, 0), types.Position(step.line, 0))
+            ),
+            f"reached from {step.function}",
+        )
+        for step in steps
+    ]
+    said = verdict(finding)
+    return types.Diagnostic(
+        range=where,
+        message=f"{finding.message}\n{said}" if said else finding.message,
+        severity=types.DiagnosticSeverity.Hint if refuted else _SEVERITIES[finding.severity],
+        code=finding.code,
+        code_description=types.CodeDescription(finding.url) if finding.url else None,
+        source="dynalint",
+        related_information=related or None,
+        data={"fingerprint": finding.fingerprint},
+    )
+
+
+def verdict(finding: Finding) -> str:
+    """Return what the last confirmation said, in one line."""
+    evidence = finding.evidence
+    if evidence.status == "static":
+        return ""
+    by = f" by torch {evidence.torch}" if evidence.torch else ""
+    said = " ".join(part for part in (evidence.gb, evidence.detail) if part)
+    return f"{evidence.status}{by} when it was last run" + (f": {said}" if said else "")
+
+
+def hover(finding: Finding, diff: str) -> str:
+    """Return all that is known of a finding, in Markdown."""
+    parts = [f"**{finding.code}** [{finding.name}]({finding.url}): {finding.message}"]
+    if len(finding.region) > 1:
+        parts.append("Reached from " + " → ".join(f"`{name}`" for name in finding.region))
+    said = verdict(finding)
+    if said:
+        parts.append(said[0].upper() + said[1:])
+    if finding.help:
+        parts.append(finding.help)
+    fix = finding.fix
+    if fix is not None and fix.declined is not None:
+        parts.append(f"No fix: {fix.declined}")
+    elif fix is not None:
+        conditions = f", if {' and '.join(fix.conditions)}" if fix.conditions else ""
+        parts.append(f"Fix ({fix.safety}): {fix.title}{conditions}\n\n```diff\n{diff}\n```")
+    return "\n\n".join(parts)
+
+
+def rule_text(entry: Entry) -> str:
+    """Return the documentation of a rule, in Markdown."""
+    return f"**{entry.code}** [{entry.name}]({entry.url}): {entry.summary}\n\n{entry.documentation}"
+
+
+def within(place: types.Range, other: types.Range) -> bool:
+    """Whether two ranges meet."""
+    ends = (place.start.line, place.start.character), (place.end.line, place.end.character)
+    others = (other.start.line, other.start.character), (other.end.line, other.end.character)
+    return ends[0] <= others[1] and others[0] <= ends[1]
+
+
+def new_text(codec: PositionCodec, before: Lines, after: Lines) -> Iterable[types.TextEdit]:
+    """Return the edit that makes the lines of a document others: of the lines between what both begin and end with."""
+    first = next((n for n, (old, new) in enumerate(zip(before, after, strict=False)) if old != new), None)
+    if first is None:
+        first = min(len(before), len(after))
+        if len(before) == len(after):
+            return []
+    last = 0
+    while last < min(len(before), len(after)) - first and before[-1 - last] == after[-1 - last]:
+        last += 1
+    stop, lines = len(before) - last, after[first : len(after) - last]
+    start = types.Position(first, 0)
+    if last:
+        return [types.TextEdit(types.Range(start, types.Position(stop, 0)), "".join(f"{line}\n" for line in lines))]
+    end = position(codec, before, stop, len(before[stop - 1]) + 1)
+    return [types.TextEdit(types.Range(start, end), "\n".join(lines))]

@@ -1,0 +1,271 @@
+"""The language server, driven by a client over the protocol as an editor does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lsprotocol import types
+from pygls.lsp.client import LanguageClient
+
+MODEL = """\
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        print("é𝄞", x)
+        if x.sum() > 0:
+            return x * 2
+        return -x
+"""
+
+# A server that says nothing for so long will never say anything.
+LIMIT = 60
+
+Diagnostics = list[types.Diagnostic]
+
+
+class Editor:
+    """A client that remembers the diagnostics it was sent."""
+
+    def __init__(self, client: LanguageClient, folder: Path) -> None:
+        self.client = client
+        self.folder = folder
+        self.sent: asyncio.Queue[types.PublishDiagnosticsParams] = asyncio.Queue()
+        self.messages: list[str] = []
+
+    def uri(self, name: str) -> str:
+        return (self.folder / name).as_uri()
+
+    def open(self, name: str, text: str) -> None:
+        item = types.TextDocumentItem(self.uri(name), "python", 1, text)
+        self.client.text_document_did_open(types.DidOpenTextDocumentParams(item))
+
+    def change(self, name: str, text: str) -> None:
+        document = types.VersionedTextDocumentIdentifier(version=2, uri=self.uri(name))
+        whole = types.TextDocumentContentChangeWholeDocument(text)
+        self.client.text_document_did_change(types.DidChangeTextDocumentParams(document, [whole]))
+
+    async def diagnostics(self, uri: str) -> Diagnostics:
+        """The next diagnostics for a document."""
+        while True:
+            sent = await self.sent.get()
+            if sent.uri == uri:
+                return list(sent.diagnostics)
+
+    async def actions(self, uri: str, where: types.Range, only: list[str] | None = None) -> list[Any]:
+        context = types.CodeActionContext([], only=only)
+        found = await self.client.text_document_code_action_async(
+            types.CodeActionParams(types.TextDocumentIdentifier(uri), where, context)
+        )
+        return list(found or ())
+
+    async def hover(self, uri: str, line: int, character: int) -> str:
+        found = await self.client.text_document_hover_async(
+            types.HoverParams(types.TextDocumentIdentifier(uri), types.Position(line, character))
+        )
+        assert found is None or isinstance(found.contents, types.MarkupContent)
+        return "" if found is None else found.contents.value
+
+
+def apply(text: str, edits: Any) -> str:
+    """Apply edits as an editor does that counts UTF-16 units."""
+    lines = text.split("\n")
+    starts = [0]
+    for line in lines:
+        starts.append(starts[-1] + len(line) + 1)
+
+    def offset(place: types.Position) -> int:
+        units = lines[place.line].encode("utf-16-le")[: 2 * place.character] if place.line < len(lines) else b""
+        return starts[place.line] + len(units.decode("utf-16-le"))
+
+    for edit in sorted(edits, key=lambda one: (one.range.start.line, one.range.start.character), reverse=True):
+        text = text[: offset(edit.range.start)] + edit.new_text + text[offset(edit.range.end) :]
+    return text
+
+
+def drive(folder: Path, session: Callable[[Editor], Awaitable[None]], **options: Any) -> None:
+    """Start a server, run a session of an editor with it, and end it in good order."""
+
+    async def run() -> None:
+        client = LanguageClient("test", "1")
+        editor = Editor(client, folder)
+
+        @client.feature(types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
+        def published(sent: types.PublishDiagnosticsParams) -> None:
+            editor.sent.put_nowait(sent)
+
+        @client.feature(types.WINDOW_SHOW_MESSAGE)
+        def shown(message: types.ShowMessageParams) -> None:
+            editor.messages.append(message.message)
+
+        await client.start_io(sys.executable, "-m", "dynalint", "server")
+        try:
+            await client.initialize_async(
+                types.InitializeParams(
+                    types.ClientCapabilities(),
+                    workspace_folders=[types.WorkspaceFolder(folder.as_uri(), "work")],
+                    initialization_options=options or None,
+                )
+            )
+            client.initialized(types.InitializedParams())
+            await asyncio.wait_for(session(editor), LIMIT)
+            await asyncio.wait_for(client.shutdown_async(None), LIMIT)
+        finally:
+            client.exit(None)
+            await asyncio.wait_for(client.stop(), LIMIT)
+
+    asyncio.run(run())
+
+
+def test_diagnostics_as_you_type(tmp_path: Path) -> None:
+    async def session(editor: Editor) -> None:
+        editor.open("model.py", MODEL)
+        printed, branch = await editor.diagnostics(editor.uri("model.py"))
+        assert (printed.code, branch.code, branch.source) == ("DYN401", "DYN101", "dynalint")
+        assert printed.range == types.Range(types.Position(6, 8), types.Position(6, 23))  # in UTF-16 units
+        assert branch.severity == types.DiagnosticSeverity.Error
+        assert branch.code_description is not None
+        assert branch.code_description.href.endswith("DYN101.md")
+        editor.change("model.py", MODEL.replace('print("é𝄞", x)', "pass"))
+        assert [one.code for one in await editor.diagnostics(editor.uri("model.py"))] == ["DYN101"]
+        editor.client.text_document_did_close(
+            types.DidCloseTextDocumentParams(types.TextDocumentIdentifier(editor.uri("model.py")))
+        )
+        assert await editor.diagnostics(editor.uri("model.py")) == []
+
+    drive(tmp_path, session)
+
+
+def test_other_files_tell_what_is_compiled(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(
+        "import torch\nfrom torch import nn\nfrom helper import clip\n\n\nclass Model(nn.Module):\n"
+        "    def forward(self, x: torch.Tensor) -> torch.Tensor:\n        return clip(x)\n"
+    )
+
+    async def session(editor: Editor) -> None:
+        editor.open("helper.py", "def clip(x):\n    if x.sum() > 0:\n        return x\n    return -x\n")
+        (found,) = await editor.diagnostics(editor.uri("helper.py"))
+        assert found.code == "DYN101"
+        assert found.related_information is not None
+        (step,) = found.related_information
+        assert (step.message, step.location.uri) == ("reached from Model.forward", editor.uri("model.py"))
+        assert "Reached from `Model.forward` → `clip`" in await editor.hover(editor.uri("helper.py"), 1, 8)
+
+    drive(tmp_path, session)
+
+
+def test_code_actions(tmp_path: Path) -> None:
+    async def session(editor: Editor) -> None:
+        uri = editor.uri("model.py")
+        editor.open("model.py", MODEL)
+        printed, branch = await editor.diagnostics(uri)
+        fix, comment, run = await editor.actions(uri, printed.range)
+        assert fix.title.startswith("DYN401: Print only in eager code")
+        assert fix.is_preferred
+        fixed = apply(MODEL, fix.edit.changes[uri])
+        assert '        if not torch.compiler.is_compiling():\n            print("é𝄞", x)\n' in fixed
+        silent = apply(MODEL, comment.edit.changes[uri])
+        assert silent == MODEL.replace('𝄞", x)', '𝄞", x)  # dynalint: ignore[DYN401]')
+        assert "dynalint.confirm" in str(run.command)
+        (fix, *_) = await editor.actions(uri, branch.range)
+        assert "(conditional: if " in fix.title
+        assert not fix.is_preferred
+        (every,) = await editor.actions(uri, printed.range, ["source.fixAll"])
+        assert apply(MODEL, every.edit.changes[uri]) == fixed
+        assert await editor.actions(uri, types.Range(types.Position(0, 0), types.Position(0, 0))) == []
+
+    drive(tmp_path, session)
+
+
+def test_hover(tmp_path: Path) -> None:
+    async def session(editor: Editor) -> None:
+        uri = editor.uri("model.py")
+        editor.open("model.py", MODEL.replace("return -x", "return -x  # dynalint: ignore[DYN201]"))
+        await editor.diagnostics(uri)
+        text = await editor.hover(uri, 6, 10)
+        assert text.startswith("**DYN401** [print-call](https://")
+        assert "```diff\n" in text
+        assert "+        if not torch.compiler.is_compiling():" in text
+        assert "**DYN902**" in await editor.hover(uri, 9, 25)
+        assert await editor.hover(uri, 0, 0) == ""
+
+    drive(tmp_path, session)
+
+
+def test_notebooks(tmp_path: Path) -> None:
+    head, _, body = MODEL.partition("\n\n\n")
+    texts = ["%matplotlib inline\n" + head, body]
+    uris = [f"vscode-notebook-cell:{(tmp_path / 'nb.ipynb').as_posix()}#{number}" for number in range(2)]
+
+    async def session(editor: Editor) -> None:
+        cells = [types.NotebookCell(types.NotebookCellKind.Code, uri) for uri in uris]
+        notebook = types.NotebookDocument(editor.uri("nb.ipynb"), "jupyter-notebook", 1, cells)
+        documents = [types.TextDocumentItem(uri, "python", 1, text) for uri, text in zip(uris, texts, strict=True)]
+        editor.client.notebook_document_did_open(types.DidOpenNotebookDocumentParams(notebook, documents))
+        printed, branch = await editor.diagnostics(uris[1])
+        assert (printed.code, printed.range.start) == ("DYN401", types.Position(2, 8))
+        assert branch.range.start.line == 3
+        fix, comment = await editor.actions(uris[1], printed.range)
+        for action, wanted in ((fix, "is_compiling"), (comment, "ignore[DYN401]")):
+            assert list(action.edit.changes) == [uris[1]]
+            assert wanted in apply(body, action.edit.changes[uris[1]])
+
+    drive(tmp_path, session)
+
+
+def test_settings_and_configuration(tmp_path: Path) -> None:
+    async def session(editor: Editor) -> None:
+        editor.open("model.py", MODEL)
+        assert [one.code for one in await editor.diagnostics(editor.uri("model.py"))] == ["DYN101"]
+        (tmp_path / "dynalint.toml").write_text("selct = []")
+        editor.change("model.py", MODEL + "\n")
+        assert await editor.diagnostics(editor.uri("model.py")) == []
+        assert 'unknown key "selct"' in editor.messages[0]
+
+    drive(tmp_path, session, settings={"select": ["DYN1"]})
+
+
+@pytest.mark.slow
+def test_verdicts_of_the_last_confirmation(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(MODEL)
+
+    async def session(editor: Editor) -> None:
+        uri = editor.uri("model.py")
+        editor.open("model.py", MODEL)
+        await editor.diagnostics(uri)
+        done = await editor.client.workspace_execute_command_async(
+            types.ExecuteCommandParams("dynalint.confirm", [uri])
+        )
+        assert done == "2 confirmed"
+        _, branch = await editor.diagnostics(uri)
+        assert "\nconfirmed by torch " in branch.message
+        assert "GB0170" in branch.message
+        editor.change("model.py", "# a line\n" + MODEL)  # verdicts stay with the code
+        assert all("confirmed by torch" in one.message for one in await editor.diagnostics(uri))
+        editor.change("model.py", MODEL.replace("x.sum() > 0", "x.mean() > 0"))
+        assert ["confirmed" in one.message for one in await editor.diagnostics(uri)] == [True, False]
+
+    drive(tmp_path, session, settings={"confirm": "always"})
+    held = json.loads((tmp_path / ".dynalint_cache/last/findings.json").read_text())
+    assert [one["status"] for one in held["model.py"].values()] == ["confirmed", "confirmed"]
+
+
+def test_without_pygls_it_says_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from dynalint.cli import run
+
+    for name in [name for name in sys.modules if name.split(".")[0] == "pygls"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "pygls", None)
+    monkeypatch.delitem(sys.modules, "dynalint.server.server", raising=False)
+    assert run(["server"]) == 2
+    assert "dynalint[server]" in capsys.readouterr().err

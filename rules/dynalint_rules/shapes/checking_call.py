@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
+from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.text import atom
 
 # Each with what to write instead. That they read their data, the data of torch says of the call at hand.
 _COVARIANCE = "centre the rows and multiply: `x = x - x.mean(1, keepdim=True)`, `x @ x.mT / (n - 1)`"
 _LOSS = "write the loss out: `0.5 * (var.log() + (input - target) ** 2 / var)` with `var` clamped from below"
+_ASSERT = "assert in the graph: `torch._assert_async(t.all())`"
 _PIECES = "split at Python numbers: the pieces then have sizes that are known"
 _INSTEAD = {
     "torch.cov": _COVARIANCE,
@@ -22,6 +26,7 @@ _INSTEAD = {
     "torch.nn.functional.gaussian_nll_loss": _LOSS,
     "torch.nn.GaussianNLLLoss.__call__": _LOSS,
 }
+_CHECK = "torch._check_tensor_all"
 _SPLITTING = frozenset({"torch.tensor_split", "Tensor.tensor_split"})
 
 
@@ -30,8 +35,8 @@ class CheckingCall(Rule):
 
     ## What it flags
     `torch.cov`, `torch.corrcoef` and the methods of these names, `gaussian_nll_loss` and `nn.GaussianNLLLoss` with a
-    tensor for the variance, and `tensor_split` at the places that a tensor holds, in code that is compiled. Not
-    flagged: `gaussian_nll_loss` with a number for the variance, `tensor_split` at Python numbers.
+    tensor for the variance, `tensor_split` at the places that a tensor holds, and `torch._check_tensor_all`, in code
+    that is compiled. Not flagged: `gaussian_nll_loss` with a number for the variance, `tensor_split` at Python numbers.
 
     ## Why
     The function looks at the elements of its arguments and decides by them: the weights of a covariance must add up
@@ -53,11 +58,14 @@ class CheckingCall(Rule):
     ```
 
     ## How it is rewritten
-    It is not. The same thing written out in tensor operations leaves the check away, which is for a person to decide,
+    `torch._check_tensor_all(t)` becomes `torch._assert_async(t.all())`, which is part of the graph. The others are not
+    rewritten: the same thing written out in tensor operations leaves the check away, which is for a person to decide,
     and rounds in another order.
 
     ## When the rewrite is not exact
-    The last digits may differ, and what the function refuses with an error goes through.
+    The new check is `unsafe`: it raises the same type of exception, with other words where none are given, and on a GPU
+    at a later moment. Of what is written out the last digits may differ, and what the function refuses with an error
+    goes through.
 
     ## How Dynamo words it
     GB0033: `Data dependent operator`, "Operator `aten._local_scalar_dense.default` has a non-Tensor output whose value
@@ -73,9 +81,9 @@ class CheckingCall(Rule):
     name = "checking-call"
     summary = "a function that reads its arguments to check them ends the graph"
     severity = "warning"
-    gb = ("GB0033",)
+    gb = ("GB0033", "GB0124")
     events = (Call,)
-    calls = frozenset(_INSTEAD) | _SPLITTING
+    calls = frozenset(_INSTEAD) | _SPLITTING | {_CHECK}
 
     def check(self, event: Event, project: Project) -> Iterable[Violation]:
         """Flag the call if it certainly reads its data."""
@@ -86,18 +94,23 @@ class CheckingCall(Rule):
             given = places[0] if places else event.keywords.get("tensor_indices_or_sections", k.UNKNOWN)
             reads = k.only_tensor(given) is not None
         else:
-            reads = _reads(event)
+            reads = event.callee == _CHECK or _reads(event)
         if reads:
             owner, _, last = event.callee.rpartition(".")
             last = owner.rpartition(".")[2] if last == "__call__" else last
             yield Violation(
                 event.node,
                 f"`{last}()` reads its arguments into Python on the way, which ends the graph",
-                help=_INSTEAD.get(event.callee, _PIECES),
+                help=_ASSERT if event.callee == _CHECK else _INSTEAD.get(event.callee, _PIECES),
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: written out, it would check nothing, and round otherwise."""
+        """Check in the graph; decline the others, which written out would check nothing, and round otherwise."""
+        if isinstance(event, Call) and event.callee == _CHECK:
+            try:
+                return _asserted(Scope.of(event, project), event.node)
+            except Refusal as refusal:
+                return Declined(str(refusal))
         return Declined(f"written out it leaves a check away and rounds in another order; {violation.help}")
 
     examples = (
@@ -147,6 +160,28 @@ class CheckingCall(Rule):
             declined="Python numbers",
         ),
         Example(
+            name="check",
+            code=forward("""
+                h = self.fc(x)
+                torch._check_tensor_all(x > -100, lambda: "too small")  # DYN305
+                return h + 1
+            """),
+            fixed=forward("""
+                h = self.fc(x)
+                torch._assert_async((x > -100).all(), "too small")
+                return h + 1
+            """),
+        ),
+        Example(
+            name="check-with-words-of-its-own",
+            code=forward("""
+                h = self.fc(x)
+                torch._check_tensor_all(x > -100, lambda: f"of {len(x)}")  # DYN305
+                return h + 1
+            """),
+            declined="put together",
+        ),
+        Example(
             name="numbers",
             code=forward(
                 """
@@ -173,3 +208,21 @@ def _reads(event: Call) -> bool:
         variance = event.args[2] if len(event.args) > 2 else event.keywords.get("var", k.UNKNOWN)
         return k.only_tensor(variance) is not None
     return "data_dependent" in event.flags
+
+
+def _asserted(scope: Scope, node: ast.Call) -> Rewrite:
+    """Replace `torch._check_tensor_all(t)` by an assertion in the graph."""
+    if not node.args or len(node.args) > 2 or node.keywords or not isinstance(node.func, ast.Attribute):
+        raise Refusal(f"{scope.quote(node)} is not called in the usual way; write `torch._assert_async` by hand")
+    arguments = [f"{atom(node.args[0], scope.text(node.args[0]))}.all()"]
+    if len(node.args) == 2:
+        words = node.args[1].body if isinstance(node.args[1], ast.Lambda) else None
+        if not isinstance(words, ast.Constant):
+            raise Refusal(
+                f"the message {scope.quote(node.args[1])} is put together when it is needed; make it constant"
+            )
+        arguments.append(scope.text(words))
+    text = f"{scope.text(node.func.value)}._assert_async({', '.join(arguments)})"
+    replacement = Replacement(scope.file, *scope.file.span(node), text)
+    condition = "the exception may come later, and has other words if none are given"
+    return Rewrite("Check in the graph: `torch._assert_async`", "unsafe", (replacement,), (condition,))

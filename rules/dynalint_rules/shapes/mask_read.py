@@ -12,6 +12,7 @@ from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violat
 from dynalint_rules._shared.counts import count_of
 from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.examples import forward
+from dynalint_rules._shared.masked_reductions import ignored_in_loss, reduced, reduced_later
 from dynalint_rules._shared.numbers import flow_of
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.selection import reads_by_mask, target_of
@@ -54,10 +55,13 @@ class MaskRead(Rule):
 
     ## How it is rewritten
     `x[mask].sum()` becomes `torch.where(mask, x, 0).sum()`, and `x[mask].mean()` becomes
-    `torch.where(mask, x, 0).sum() / mask.sum()`. Where only the number of elements is asked for, by `x[mask].numel()`,
-    `x[mask].shape[0]` or `len(x[mask])`, it is `mask.sum()`, if every use takes a tensor (see DYN201). A list of bools
-    becomes a list of positions: `x[[True, False]]` is `x[[0]]`. Anything else needs a neutral value that suits what
-    is done with the elements (minus infinity before a maximum, `ignore_index` in a loss), which is for a person to say.
+    `torch.where(mask, x, 0).sum() / mask.sum()`, also where the selected elements have a name and go through
+    elementwise operations first. `F.cross_entropy(x[mask], y[mask])` becomes
+    `F.cross_entropy(x, torch.where(mask, y, -100))`, with the label that the loss ignores. Where only the number of
+    elements is asked for, by `x[mask].numel()`, `x[mask].shape[0]` or `len(x[mask])`, it is `mask.sum()`, if every use
+    takes a tensor (see DYN201). A list of bools becomes a list of positions: `x[[True, False]]` is `x[[0]]`. Anything
+    else needs a neutral value that suits what is done with the elements (minus infinity before a maximum), which is
+    for a person to say.
 
     ## When the rewrite is not exact
     The sum runs over more elements, in another order, so the last digits may differ. The fix is `unsafe` for that
@@ -101,7 +105,12 @@ class MaskRead(Rule):
         if isinstance(event, Subscript):
             try:
                 scope = Scope.of(event, project)
-                rewrite = _reduced(scope, event) or _counted(scope, event)
+                rewrite = (
+                    reduced(scope, event.node)
+                    or reduced_later(scope, event.node)
+                    or ignored_in_loss(scope, event.node)
+                    or _counted(scope, event)
+                )
             except Refusal as refusal:
                 return Declined(str(refusal))
             if rewrite is not None:
@@ -246,6 +255,52 @@ class MaskRead(Rule):
             """),
         ),
         Example(
+            name="mean-of-something-computed",
+            code=forward("""
+                delta = self.fc(x) - x
+                valid = x > 0
+                delta = delta[valid]  # DYN301
+                return (delta**2).mean() + 1
+            """),
+            fixed=forward("""
+                delta = self.fc(x) - x
+                valid = x > 0
+                return (torch.where(valid, delta**2, 0).sum() / valid.sum()) + 1
+            """),
+            exact=False,
+        ),
+        Example(
+            name="reduced-twice",
+            code=forward("""
+                delta = self.fc(x) - x
+                valid = x > 0
+                chosen = delta[valid]  # DYN301
+                return chosen.mean() + chosen.abs().sum()
+            """),
+            declined="depends on data",
+        ),
+        Example(
+            name="loss",
+            code=forward(
+                """
+                mask = x[:, 0] > -10
+                return F.cross_entropy(self.fc(x)[mask], labels[mask])  # DYN301
+                """,
+                head="import torch.nn.functional as F",
+                arguments="x: torch.Tensor, labels: torch.Tensor",
+            ),
+            fixed=forward(
+                """
+                mask = x[:, 0] > -10
+                return F.cross_entropy(self.fc(x).flatten(0, -2), torch.where(mask, labels, -100).flatten())
+                """,
+                head="import torch.nn.functional as F",
+                arguments="x: torch.Tensor, labels: torch.Tensor",
+            ),
+            inputs="[(torch.randn(4, 8), torch.arange(4)), (torch.ones(4, 8), torch.zeros(4).long())]",
+            exact=False,
+        ),
+        Example(
             name="number-of-elements",
             code=forward("""
                 h = self.fc(x)
@@ -347,30 +402,3 @@ def _positions(scope: Scope, mask: ast.List) -> Rewrite | None:
     replacement = Replacement(scope.file, start, end, f"[{', '.join(chosen)}]")
     condition = "the list is as long as the dimension that it selects from"
     return Rewrite("Index by positions", "conditional", (replacement,), (condition,))
-
-
-def _reduced(scope: Scope, event: Subscript) -> Rewrite | None:
-    """The rewrite of `x[mask].sum()` and `x[mask].mean()`, None where something else is done with the elements."""
-    node, call = event.node, None
-    attribute = scope.parents.get(node)
-    if isinstance(attribute, ast.Attribute) and attribute.attr in ("sum", "mean"):
-        call = scope.parents.get(attribute)
-    if not isinstance(attribute, ast.Attribute) or not isinstance(call, ast.Call) or call.func is not attribute:
-        return None
-    mask, tensor = scope.tensor(node.slice), scope.tensor(node.value)
-    if call.args or call.keywords or mask is None or tensor is None:
-        return None
-    chosen = scope.text(node.slice)
-    text = f"{scope.torch}.where({chosen}, {scope.text(node.value)}, 0).sum()"
-    if attribute.attr == "mean":
-        if not isinstance(node.slice, ast.Name):
-            raise Refusal(f"give the mask {scope.quote(node.slice)} a name first: the mean divides by its sum")
-        text = f"{text} / {chosen}.sum()"
-        if isinstance(scope.parents.get(call), ast.BinOp | ast.UnaryOp | ast.Attribute | ast.Subscript):
-            text = f"({text})"
-    start, end = scope.file.span(call)
-    conditions = ["the sum is taken in another order, so its last digits may differ"]
-    if mask.rank is None or mask.rank != tensor.rank:
-        conditions.append("the mask has as many dimensions as the tensor")
-    title = f"Take the {attribute.attr} of the full shape, with zeros where nothing is selected"
-    return Rewrite(title, "unsafe", (Replacement(scope.file, start, end, text),), tuple(conditions), scope.imports)

@@ -1,0 +1,174 @@
+"""Elements that a mask selects only to be summed, averaged or made a loss of: neutral values do instead."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dynalint.analysis import kinds as k
+from dynalint.rules import Replacement, Rewrite
+from dynalint_rules._shared.guard import taken_out
+from dynalint_rules._shared.names import loads, within
+from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.sides import FINITE
+
+_OTHER_ORDER = "the sum is taken in another order, so that it is equal up to rounding"
+_ELEMENTWISE = frozenset({"abs", "square", "pow", "neg", "float", "double"})
+_OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
+_LOSS = "torch.nn.functional.cross_entropy"
+_IGNORED = -100
+
+
+@dataclass(frozen=True)
+class _Reduction:
+    """`call` is `values.sum()` or `values.mean()`."""
+
+    call: ast.Call
+    values: ast.expr
+    name: str
+
+
+def reduced(scope: Scope, read: ast.Subscript) -> Rewrite | None:
+    """The rewrite of `x[mask].sum()` and `x[mask].mean()`, None where something else is done with the elements."""
+    reduction = _reduction_of(scope, read)
+    if reduction is None or not _may_match(scope, read):
+        return None
+    title = f"Take the {reduction.name} of the full shape, with zeros where nothing is selected"
+    replacement = _over_all(scope, read, reduction, scope.text(read.value))
+    return Rewrite(title, "unsafe", (replacement,), tuple(_conditions(scope, read)), scope.imports)
+
+
+def reduced_later(scope: Scope, read: ast.Subscript) -> Rewrite | None:
+    """The rewrite of `d = d[mask]` that is followed by `(d ** 2).mean()`, None where more is done with the elements.
+
+    Raises:
+        Refusal: the statement shares its line.
+    """
+    statement = scope.parents[read]
+    if not isinstance(statement, ast.Assign) or scope.parents[statement] is not scope.function.node:
+        return None
+    (target, *others), source, mask = statement.targets, read.value, read.slice
+    if others or not isinstance(target, ast.Name) or not isinstance(source, ast.Name) or not isinstance(mask, ast.Name):
+        return None
+    if not _may_match(scope, read):
+        return None
+    uses = [use for use in loads(scope, target.id) if use.lineno > (statement.end_lineno or 0)]
+    reductions = {id(found.call): found for use in uses if (found := _computed(scope, use)) is not None}
+    if len(reductions) != 1 or any(_computed(scope, use) is None for use in uses):
+        return None
+    (reduction,) = reductions.values()
+    if any(_stores_after(scope, name, statement) for name in (target.id, source.id, mask.id)):
+        return None
+    inner = scope.file.text
+    start, end = scope.file.span(reduction.values)
+    for use in sorted(uses, key=lambda use: use.lineno * 10_000 + use.col_offset, reverse=True):
+        first, last = scope.file.span(use)
+        inner, end = inner[:first] + source.id + inner[last:], end + len(source.id) - (last - first)
+    replacement = _over_all(scope, read, reduction, inner[start:end])
+    gone = taken_out(scope, statement, "", "unsafe")
+    title = f"Take the {reduction.name} of the full shape, with zeros where nothing is selected"
+    conditions = (*_conditions(scope, read), FINITE)
+    return Rewrite(title, "unsafe", (*gone.replacements, replacement), conditions, scope.imports)
+
+
+def ignored_in_loss(scope: Scope, read: ast.Subscript) -> Rewrite | None:
+    """The rewrite of `F.cross_entropy(x[mask], y[mask])`, None where something else stands there."""
+    call = scope.parents[read]
+    if not isinstance(call, ast.Call) or len(call.args) != 2 or not _is_plain_loss(scope, call):
+        return None
+    logits, labels = call.args
+    if not isinstance(logits, ast.Subscript) or not isinstance(labels, ast.Subscript):
+        return None
+    mask, wanted = scope.tensor(read.slice), scope.tensor(labels.value)
+    if ast.dump(logits.slice) != ast.dump(labels.slice) or mask is None or scope.tensor(logits.value) is None:
+        return None
+    if wanted is None or wanted.dtype not in ("int", None):
+        return None
+    kept = f"{scope.torch}.where({scope.text(read.slice)}, {scope.text(labels.value)}, {_IGNORED})"
+    rows, flat = ("", "") if mask.rank == 1 else (".flatten(0, -2)", ".flatten()")
+    edits = (
+        Replacement(scope.file, *scope.file.span(logits), scope.text(logits.value) + rows),
+        Replacement(scope.file, *scope.file.span(labels), kept + flat),
+    )
+    shown = scope.quote(labels.value)
+    conditions = (_OTHER_ORDER, f"{shown} holds numbers of classes", f"{scope.quote(logits.value)} is finite")
+    title = f"Ignore labels of {_IGNORED} instead of selecting the others"
+    return Rewrite(title, "unsafe", edits, conditions, scope.imports)
+
+
+def _is_plain_loss(scope: Scope, call: ast.Call) -> bool:
+    function = scope.kind(call.func)
+    if not isinstance(function, k.External) or scope.project.api.canonical(function.name) != _LOSS:
+        return False
+    return all(
+        keyword.arg == "reduction"
+        and isinstance(keyword.value, ast.Constant)
+        and keyword.value.value in ("mean", "sum")
+        for keyword in call.keywords
+    )
+
+
+def _reduction_of(scope: Scope, values: ast.expr) -> _Reduction | None:
+    attribute = scope.parents[values]
+    call = scope.parents.get(attribute)
+    if not isinstance(attribute, ast.Attribute) or attribute.attr not in ("sum", "mean"):
+        return None
+    if not isinstance(call, ast.Call) or call.func is not attribute or call.args or call.keywords:
+        return None
+    return _Reduction(call, values, attribute.attr)
+
+
+def _computed(scope: Scope, node: ast.expr) -> _Reduction | None:
+    """The reduction that `node` goes to, through elementwise operations with numbers or with itself."""
+    found = _reduction_of(scope, node)
+    if found is not None:
+        return found
+    parent = scope.parents[node]
+    if isinstance(parent, ast.BinOp) and isinstance(parent.op, _OPERATORS):
+        other = parent.right if node is parent.left else parent.left
+        plain = isinstance(other, ast.Constant) or ast.dump(other) == ast.dump(node)
+        return _computed(scope, parent) if plain else None
+    if isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.USub):
+        return _computed(scope, parent)
+    call = scope.parents.get(parent)
+    if isinstance(parent, ast.Attribute) and isinstance(call, ast.Call) and call.func is parent:
+        plain = parent.attr in _ELEMENTWISE and all(isinstance(one, ast.Constant) for one in call.args)
+        return _computed(scope, call) if plain and not call.keywords else None
+    return None
+
+
+def _over_all(scope: Scope, read: ast.Subscript, reduction: _Reduction, values: str) -> Replacement:
+    """Reduce `values`, of the full shape, with zeros where the mask of `read` selects nothing."""
+    chosen = scope.text(read.slice)
+    text = f"{scope.torch}.where({chosen}, {values}, 0).sum()"
+    if reduction.name == "mean":
+        if not isinstance(read.slice, ast.Name):
+            raise Refusal(f"give the mask {scope.quote(read.slice)} a name first: the mean divides by its sum")
+        text = f"{text} / {chosen}.sum()"
+        if isinstance(scope.parents.get(reduction.call), ast.BinOp | ast.UnaryOp | ast.Attribute | ast.Subscript):
+            text = f"({text})"
+    return Replacement(scope.file, *scope.file.span(reduction.call), text)
+
+
+def _may_match(scope: Scope, read: ast.Subscript) -> bool:
+    """Whether the mask of a read may have as many dimensions as the tensor."""
+    mask, tensor = scope.tensor(read.slice), scope.tensor(read.value)
+    if mask is None or tensor is None:
+        return False
+    return mask.rank is None or tensor.rank is None or mask.rank == tensor.rank
+
+
+def _conditions(scope: Scope, read: ast.Subscript) -> Iterator[str]:
+    yield _OTHER_ORDER
+    mask, tensor = scope.tensor(read.slice), scope.tensor(read.value)
+    if mask is None or tensor is None or mask.rank is None or tensor.rank is None:
+        yield "the mask has as many dimensions as the tensor"
+
+
+def _stores_after(scope: Scope, name: str, statement: ast.stmt) -> bool:
+    return any(
+        isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Load)
+        for node in ast.walk(scope.function.node)
+        if getattr(node, "lineno", 0) >= statement.lineno and not within(node, statement, scope)
+    )

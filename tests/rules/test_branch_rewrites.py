@@ -319,7 +319,12 @@ def test_conditions(body: str, clause: str) -> None:
     ("body", "words"),
     [
         ("if x.sum() > 0:\n    z = x * 2\nreturn z", "on one side only"),
-        ("if x.sum() > 0:\n    return x\nelse:\n    x = x * 2\nreturn x", "one side returns and the other goes on"),
+        (
+            "if x.sum() > 0:\n    y = x\nelif y.sum() > 0:\n    return y\nelse:\n    x = x * 2\nreturn x - y",
+            "one side returns and the other goes on",
+        ),
+        ("if x.sum() > 0:\n    return x\nelse:\n    x = x / y\nreturn x", "not defined for all inputs"),
+        ("if x.sum() > 0:\n    return x\nelse:\n    if flag:\n        return y\nreturn x * 2", "several depths"),
         ("if x.sum() > 0:\n    return x\nprint(x)\nreturn x * 2", "has an effect of its own"),
         ("if x.sum() > 0:\n    return x\ny = torch.rand_like(x)\nreturn y", "random"),
         ("if x.sum() > 0:\n    return x\nif flag:\n    raise ValueError\nreturn x * 2", "might raise"),
@@ -479,6 +484,30 @@ def test_early_returns_one_after_the_other() -> None:
     """)
 
 
+def test_a_side_that_goes_on_moves_out_of_the_branch() -> None:
+    body = """
+        if x.sum() > 0:
+            part = x + 1
+            # on its own
+            if flag:
+                y = part * y
+        else:
+            part = x * 5
+            return part * 2
+        return y * 3
+    """
+    assert fixed(body) == lines("""
+        # on its own
+        condition = ~(x.sum() > 0)
+        part_2 = x * 5
+        early = part_2 * 2
+        part = x + 1
+        if flag:
+            y = part * y
+        return torch.where(condition, early, y * 3)
+    """)
+
+
 def test_targets_assigned_at_once() -> None:
     body = """
         if x.sum() > 0:
@@ -523,6 +552,83 @@ def test_values_that_cannot_be_chosen_one_by_one_are_all_computed_first() -> Non
         y = torch.where(condition, y_2, y_3)
         return x - y
     """)
+
+
+def test_temporaries_that_swap() -> None:
+    body = """
+        if x.sum() > 0:
+            low = x * 2
+            high = y * 3
+            low, high = high, low
+            x = low - high
+        return x
+    """
+    assert fixed(body) == lines("""
+        condition = x.sum() > 0
+        low_2 = x * 2
+        high_2 = y * 3
+        low_3 = high_2
+        high_3 = low_2
+        x_2 = low_3 - high_3
+        x = torch.where(condition, x_2, x)
+        return x
+    """)
+
+
+def test_a_branch_on_a_python_value_inside() -> None:
+    body = """
+        if x.sum() > 0:
+            y = x * 2
+            # not always
+            if flag:
+                y = torch.sqrt(x)  # half
+        return y
+    """
+    assert fixed(body) == lines("""
+        # not always
+        condition = x.sum() > 0
+        y_2 = x * 2
+        y = torch.where(condition, torch.sqrt(torch.where(condition, x, 1.0)) if flag else y_2, y)  # half
+        return y
+    """)
+    body = """
+        if x.sum() > 0:
+            if flag:
+                x = x * 2
+                y = x * 3
+        return x - y
+    """
+    assert "decide that before this test" in reason(body)
+    assert "one side only" in reason("if x.sum() > 0:\n    if flag:\n        z = x\n    y = z\nreturn y")
+
+
+def test_sides_of_an_inner_branch_in_different_orders() -> None:
+    body = """
+        if x.sum() > 0:
+            if flag:
+                x = y * 2
+                y = y * 3
+            else:
+                y = x * 2
+                x = x * 3
+        return x - y
+    """
+    assert fixed(body) == lines("""
+        condition = x.sum() > 0
+        x_2 = y * 2 if flag else x * 3
+        y_2 = y * 3 if flag else x * 2
+        x = torch.where(condition, x_2, x)
+        y = torch.where(condition, y_2, y)
+        return x - y
+    """)
+
+
+@pytest.mark.parametrize("later", ["x = part * 2", "part = part * 2"])
+def test_a_name_that_may_have_no_value_may_raise(later: str) -> None:
+    body = f"if flag:\n    part = x * 3\nif x.sum() > 0:\n    {later}\nreturn x"
+    assert "neither side raises on inputs that would have gone the other way" in rewrite(body).conditions
+    bound = f"if flag:\n    part = x * 3\nelse:\n    raise ValueError\nif x.sum() > 0:\n    {later}\nreturn x"
+    assert "neither side raises on inputs that would have gone the other way" not in rewrite(bound).conditions
 
 
 def test_a_name_that_is_not_read_afterwards_needs_no_choice() -> None:

@@ -25,7 +25,8 @@ class Trial:
 
     `batch` is another size for the first dimension of the tensors that share it. With `method`, it is no call of the
     target but one of a method without arguments, "Class.method", on the first part of it that has this class. With
-    `alike`, tensors of one shape and dtype all hold the numbers of the first of them.
+    `alike`, tensors of one shape and dtype all hold the numbers of the first of them. `which` is the range, among all
+    tensors, that it changes.
     """
 
     name: str
@@ -36,21 +37,29 @@ class Trial:
     batch: int | None = None
     method: str | None = None
     alike: bool = False
+    which: tuple[int, int | None] = (0, None)
 
     def of(self, call: Call) -> Call:
         """Return the call with its tensors changed; no tensor of the given call is in it."""
         leaves, layout = pytree.tree_flatten(call)
         generator = torch.Generator().manual_seed(self.seed)
         size = _batch_size(leaves)
-        changed = [self._leaf(leaf, generator, size) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+        places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+        meant = set(places[slice(*self.which)])
+        changed = [
+            self._leaf(leaf, generator, size, meant=place in meant) if isinstance(leaf, torch.Tensor) else leaf
+            for place, leaf in enumerate(leaves)
+        ]
         if self.alike:
             _copy_the_first(changed)
         args, kwargs = pytree.tree_unflatten(changed, layout)
         return tuple(args), kwargs
 
-    def _leaf(self, leaf: torch.Tensor, generator: torch.Generator, size: int | None) -> torch.Tensor:
+    def _leaf(self, leaf: torch.Tensor, generator: torch.Generator, size: int | None, *, meant: bool) -> torch.Tensor:
         tensor = leaf.detach()
-        if tensor.is_floating_point() or tensor.is_complex():
+        if not meant:
+            pass
+        elif tensor.is_floating_point() or tensor.is_complex():
             tensor = self.floats(tensor, generator)
         elif tensor.dtype is torch.bool:
             tensor = self.bools(tensor, generator)
@@ -155,9 +164,13 @@ BATCHES: tuple[Trial, ...] = (
 # For tests of whether two tensors are equal.
 ALIKE = Trial("inputs drawn anew and equal to each other", 15, _normal(1.0), _drawn, _coin, alike=True)
 
-# On callables of their own: state that has once been NaN may never show anything else.
+# On callables of their own: state that has once been NaN may never show anything else. What is infinite on the side of
+# a branch that is not taken must not reach the gradient, and the sign mostly decides which side that is.
 NO_NUMBERS: tuple[Trial, ...] = (
     Trial("one element infinite", 12, _with_one(float("inf")), _same, _same),
+    Trial("one element infinite and negative", 17, _with_one(float("-inf")), _same, _same),
+    Trial("one element of the first tensor infinite", 18, _with_one(float("inf")), _same, _same, which=(0, 1)),
+    Trial("one element of the others infinite", 19, _with_one(float("-inf")), _same, _same, which=(1, None)),
     Trial("one element NaN", 13, _with_one(float("nan")), _same, _same),
     Trial("inputs all NaN", 14, _filled(float("nan")), _same, _same),
 )

@@ -7,7 +7,8 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from dynalint_rules._shared.names import kind_of_name
+from dynalint.analysis.kinds import join
+from dynalint_rules._shared.names import is_bound_before, kind_of_name
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.truth import is_tensor_test
 
@@ -186,7 +187,51 @@ def _assignments(scope: Scope, statement: ast.stmt) -> list[Assignment]:
         isinstance(statement, ast.AnnAssign) and statement.value is not None and isinstance(statement.target, ast.Name)
     ):
         return [Assignment(statement.target.id, statement.value, statement)]
+    elif isinstance(statement, ast.If) and not is_tensor_test(scope, statement.test):
+        return _under_a_python_test(scope, statement)
     raise Refusal(_why_not(scope, statement))
+
+
+def _under_a_python_test(scope: Scope, statement: ast.If) -> list[Assignment]:
+    """Turn `if flag: a = one` into `a = one if flag else a`."""
+    sides = [_plain_values(scope, statement, body) for body in (statement.body, statement.orelse)]
+    names = list(dict.fromkeys(name for side in sides for name in side))
+    reads = {node.id for node in ast.walk(statement.test) if isinstance(node, ast.Name)}
+    if len(names) > 1 and not reads.isdisjoint(names):
+        raise Refusal(_why_not(scope, statement))
+    return [Assignment(name, _choice(scope, statement, name, *sides), statement) for name in names]
+
+
+def _plain_values(scope: Scope, statement: ast.If, body: Sequence[ast.stmt]) -> dict[str, ast.expr]:
+    """What the assignments of a block give, by name; none may read what another has given."""
+    values: dict[str, ast.expr] = {}
+    for one in body:
+        target = one.targets[0] if isinstance(one, ast.Assign) and len(one.targets) == 1 else None
+        if not isinstance(one, ast.Assign) or not isinstance(target, ast.Name) or target.id in values:
+            raise Refusal(_why_not(scope, statement))
+        if any(isinstance(node, ast.Name) and node.id in values for node in ast.walk(one.value)):
+            raise Refusal(_why_not(scope, statement))
+        values[target.id] = one.value
+    return values
+
+
+def _choice(
+    scope: Scope, statement: ast.If, name: str, one: dict[str, ast.expr], other: dict[str, ast.expr]
+) -> ast.IfExp:
+    def value(side: dict[str, ast.expr]) -> ast.expr:
+        if name in side:
+            return side[name]
+        if not is_bound_before(scope, name, statement):
+            raise Refusal(f"`{name}` gets a value on one side only; give it one before the test")
+        old = ast.copy_location(ast.Name(name, ast.Load()), statement)
+        scope.kinds[old] = kind_of_name(scope, name, statement)
+        scope.composed.add(old)
+        return old
+
+    chosen = ast.copy_location(ast.IfExp(statement.test, value(one), value(other)), statement)
+    scope.kinds[chosen] = join(scope.kind(chosen.body), scope.kind(chosen.orelse))
+    scope.composed.add(chosen)
+    return chosen
 
 
 def _one_by_one(

@@ -77,6 +77,10 @@ def rendered(scope: Scope, node: ast.expr, guards: Sequence[Guarded], guard: str
     """
     if node in scope.renamed:
         return scope.renamed[node]
+    if node in scope.composed:
+        parts = [node.body, node.test, node.orelse] if isinstance(node, ast.IfExp) else []
+        texts = [rendered(scope, part, guards, guard) for part in parts]
+        return "{} if {} else {}".format(*texts) if texts else ast.unparse(node)
     inside = {one.node: one for one in guards if one.node is not node and _contains(node, one.node)}
     changed = [*inside, *(child for child in ast.walk(node) if isinstance(child, ast.Name) and child in scope.renamed)]
     start, end = scope.file.span(node)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from dynalint.analysis.index import walk_function
 from dynalint.rules import Replacement, Rewrite
@@ -24,7 +25,7 @@ from dynalint_rules._shared.sides import (
     reads_of,
 )
 from dynalint_rules._shared.sizes import refuse_other_sizes
-from dynalint_rules._shared.text import call, comments, held_together, indentation
+from dynalint_rules._shared.text import call, comments, held_together, indentation, inner_indentation
 from dynalint_rules._shared.truth import is_tensor_test, truth_of
 
 # What a `return` in it leaves by more than the function, or what may raise by itself.
@@ -35,18 +36,23 @@ _OPAQUE = (
 
 
 def rewrite_early_return(scope: Scope, statement: ast.If) -> Rewrite | None:
-    """Return the rewrite of `if test: return early` before more than a `return`; None if it is something else.
+    """Return the rewrite of an `if` of which one side returns and the other goes on; None if it is something else.
 
     Raises:
         Refusal: it would not do the same.
     """
-    following = statements_after(scope, statement)
-    fits = not statement.orelse and not is_elif(scope, statement) and isinstance(statement.body[-1], ast.Return)
-    if not fits or not following or scope.parents.get(statement) is not scope.function.node:
+    returning, going_on = statement.body, statement.orelse
+    if not isinstance(returning[-1], ast.Return):
+        returning, going_on = going_on, returning
+    after = statements_after(scope, statement)
+    following = [*going_on, *after]
+    if not returning or not isinstance(returning[-1], ast.Return) or not after or not _always_returns(after):
         return None
-    if isinstance(following[0], ast.Return) or not _always_returns(following):
+    if scope.parents.get(statement) is not scope.function.node or any(map(partial(is_elif, scope), statement.orelse)):
         return None
-    return _EarlyReturn(scope, statement, following).rewrite()
+    if isinstance(following[0], ast.Return) or (going_on and isinstance(going_on[-1], ast.Return)):
+        return None
+    return _EarlyReturn(scope, statement, returning, going_on, after).rewrite()
 
 
 def _always_returns(statements: Sequence[ast.stmt]) -> bool:
@@ -58,25 +64,35 @@ def _always_returns(statements: Sequence[ast.stmt]) -> bool:
 
 @dataclass
 class _EarlyReturn:
-    """The `if` with its `return`, and what follows to the end of the function.
+    """The `if`: its side that is `returning`, the other one, and what comes `after` it to the end of the function.
 
-    `condition` and `early` are the names (or texts) of the test and of the parts of the early result.
+    `condition` is the name of what tells that the early result is taken.
     """
 
     scope: Scope
     statement: ast.If
-    following: list[ast.stmt]
+    returning: list[ast.stmt]
+    going_on: list[ast.stmt]
+    after: list[ast.stmt]
     conditions: list[str] = field(default_factory=list)
     condition: str = ""
 
+    @property
+    def following(self) -> list[ast.stmt]:
+        """What runs unless the early result is taken."""
+        return [*self.going_on, *self.after]
+
     def rewrite(self) -> Rewrite:
-        block = block_of(self.scope, self.statement.body)
+        block = block_of(self.scope, self.returning)
         later = [node for one in self.following for node in walk_function(one) if isinstance(node, ast.Return)]
         layers = effects_of(self.scope, block.values).layers
         layers |= self._check_following()
         head, early = self._head(block)
         replacements = [head]
+        inside = {id(node) for one in self.going_on for node in ast.walk(one)}
         for result in later:
+            if id(result) in inside:
+                raise Refusal("the function returns at several depths; give it one result under a name and return that")
             if result.value is None or block.result is None:
                 raise Refusal("one side returns None; return a tensor on both sides, or decide outside of it")
             replacements.append(self._choice(result, block.result, early))
@@ -111,6 +127,7 @@ class _EarlyReturn:
         """What takes the place of the `if`, and the texts of the parts of the early result."""
         scope, file = self.scope, self.scope.file
         truth = truth_of(scope, self.statement.test)
+        truth = truth if self.returning is self.statement.body else truth.negated
         self.conditions += truth.conditions
         lines: list[str] = []
         self.condition = truth.without_dimensions
@@ -138,9 +155,12 @@ class _EarlyReturn:
         found = comments(file, start, end)
         if found is None:
             raise Refusal("the branch cannot be taken apart as text; choose with `torch.where` by hand")
-        copied = [file.span(node) for node in [self.statement.test, *block.values]]
+        taken: list[ast.expr | ast.stmt] = [self.statement.test, *block.values, *self.going_on]
+        copied = [file.span(node) for node in taken]
         loose = [text for offset, text in found if not any(left <= offset < right for left, right in copied)]
         step = f"{file.newline}{indentation(file, self.statement.lineno)}"
+        inner = f"{file.newline}{inner_indentation(file, self.statement)}"
+        lines += [scope.text(one).replace(inner, step) for one in self.going_on]
         return Replacement(file, start, end, step.join([*loose, *lines])), early
 
     def _choice(self, later: ast.Return, first: ast.expr, early: list[str]) -> Replacement:
@@ -179,7 +199,11 @@ class _EarlyReturn:
         scope, file = self.scope, self.scope.file
         done = 0
         values = {result.value for result in later}
-        for expression in _expressions(self.following):
+        if any(guarded_operands(scope, expression) for expression in _expressions(self.going_on)):
+            raise Refusal(
+                "the side that goes on is not defined for all inputs; put it behind the branch, or guard it by hand"
+            )
+        for expression in _expressions(self.after):
             guards = [] if expression in values else guarded_operands(scope, expression)
             for one in sorted(guards, key=lambda guarded: (file.span(guarded.node)[0], -file.span(guarded.node)[1])):
                 start, end = file.span(one.node)
@@ -193,7 +217,7 @@ class _EarlyReturn:
         """The tensors with gradients from before the test that some expressions read."""
         scope = self.scope
         found = set().union(*(reads_of(scope, Side(value, scope.kind(value)), self.statement) for value in values))
-        return found - set(_stored(self.following)) - set(_stored(self.statement.body))
+        return found - set(_stored(self.following)) - set(_stored(self.returning))
 
     def _rendered(self, node: ast.expr, guards: Sequence[Guarded], order: str) -> str:
         guard = f"{self.scope.torch}.where({escaped(self.condition)}, {order})"

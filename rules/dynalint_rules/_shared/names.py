@@ -79,6 +79,15 @@ def is_bound_before(scope: Scope, name: str, statement: ast.stmt) -> bool:
     return False
 
 
+def may_be_unbound(scope: Scope, value: ast.expr) -> bool:
+    """Whether an expression reads a local name that has no value on some way to it."""
+    statement: ast.AST = value
+    while not isinstance(statement, ast.stmt):
+        statement = scope.parents[statement]
+    read = {node.id for node in ast.walk(value) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    return any(not is_bound_before(scope, name, statement) for name in read & scope.function.locals)
+
+
 def _always_binds(statement: ast.stmt, name: str) -> bool:
     if isinstance(statement, ast.Assign):
         return any(_has_target(target, name) for target in statement.targets)
@@ -87,7 +96,11 @@ def _always_binds(statement: ast.stmt, name: str) -> bool:
     if isinstance(statement, ast.AugAssign):
         return _has_target(statement.target, name)
     if isinstance(statement, ast.If) and statement.orelse:
-        return all(any(_always_binds(one, name) for one in block) for block in (statement.body, statement.orelse))
+        return all(
+            isinstance(block[-1], ast.Raise | ast.Return | ast.Continue | ast.Break)
+            or any(_always_binds(one, name) for one in block)
+            for block in (statement.body, statement.orelse)
+        )
     if isinstance(statement, ast.With):
         return any(_always_binds(one, name) for one in statement.body)
     return False

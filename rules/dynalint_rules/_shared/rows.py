@@ -73,7 +73,7 @@ def _sort_out(scope: Scope, chain: Chain, block: Block, everywhere: set[str], pl
         for assignment in assignments:
             unread = chain.returns and assignment.name not in everywhere
             unread = unread or is_unread(scope, assignment.name, chain)
-            if is_temporary(scope, assignment, block):
+            if is_temporary(scope, assignment, block) and not plan.late:
                 plan.temporaries[assignment.value] = assignment.name
                 continue
             if last[assignment.name] is assignment and not unread:

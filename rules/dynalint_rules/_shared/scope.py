@@ -24,7 +24,8 @@ class Scope:
 
     `kinds` and `parents` are by node, as the project gives them; a rewrite may add kinds for nodes of its own.
     `torch` is the name under which the function can reach the module torch, `imports` what must be imported for it.
-    `renamed` are reads of names for which a rewrite has put other names.
+    `renamed` are reads of names for which a rewrite has put other names. `composed` are expressions that stand nowhere
+    in the file, and that a rewrite has put together from some that do.
     """
 
     project: Project
@@ -34,6 +35,7 @@ class Scope:
     torch: str
     imports: tuple[str, ...]
     renamed: dict[ast.AST, str] = field(default_factory=dict)
+    composed: set[ast.AST] = field(default_factory=set)
 
     @classmethod
     def of(cls, event: Event, project: Project) -> Scope:

@@ -22,10 +22,11 @@ from dynalint_rules._shared.done_mask import rewrite_break
 from dynalint_rules._shared.early_return import rewrite_early_return
 from dynalint_rules._shared.effects import effects_of
 from dynalint_rules._shared.masked import rewrite_masked
-from dynalint_rules._shared.names import is_bound_before, is_own, kind_of_name
+from dynalint_rules._shared.names import is_bound_before, is_own, kind_of_name, may_be_unbound
 from dynalint_rules._shared.rows import Plan, plan_of
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.sides import (
+    NO_RAISE,
     Side,
     alias_conditions,
     gradient_conditions,
@@ -108,6 +109,8 @@ class _Writer:
         """Make sure that every block, and every test but the first, may always be evaluated; return layers called."""
         effects_of(self.scope, self.chain.tests[1:])
         values = [value for block in self.chain.blocks for value in block.values]
+        if any(may_be_unbound(self.scope, value) for value in values if value not in self.scope.composed):
+            self.conditions.append(NO_RAISE)
         return effects_of(self.scope, values).layers
 
     def _guards(self, block: Block) -> list[Guarded]:
@@ -176,7 +179,10 @@ class _Writer:
 
     def _value(self, assignment: Assignment, index: int) -> str:
         scope, written = self.scope, assignment.written
-        self.copied.append(written)
+        if isinstance(written, ast.IfExp) and written in scope.composed:
+            self.copied += [part for part in (written.test, written.body, written.orelse) if part not in scope.composed]
+        else:
+            self.copied.append(written)
         text = self._rendered(written, index)
         if assignment.operator is None:
             return text

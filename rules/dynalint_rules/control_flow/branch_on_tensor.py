@@ -337,7 +337,24 @@ class BranchOnTensor(Rule):
                         y = x * 3
                 return y
             """),
-            declined="decide that before this test",
+            fixed=forward("""
+                y = x * 1.5
+                condition = x.sum() > 0
+                y_2 = x * 2
+                y = torch.where(condition, x * 3 if self.training else y_2, y)
+                return y
+            """),
+        ),
+        Example(
+            "loop in a branch",
+            forward("""
+                y = x * 1.5
+                if x.sum() > 0:  # DYN101
+                    for _ in range(2):
+                        y = y * 2
+                return y
+            """),
+            declined="holds a `for` statement",
         ),
         Example(
             "tuples returned by a helper",

@@ -39,6 +39,11 @@ def rewrite_guard(scope: Scope, statement: ast.If) -> Rewrite:
             "the branch does more than raise; check apart from it with `torch._assert_async`, "
             "then choose the rest with `torch.where`"
         )
+    if raising.cause is not None and not (isinstance(raising.cause, ast.Constant) and raising.cause.value is None):
+        raise Refusal(
+            f"{scope.quote(raising)} names its cause, which a check on the device cannot; check outside the compiled code"
+        )
+    _refuse_caught(scope, statement)
     python, test = split_test(scope, statement)
     truth = truth_of(scope, test).negated
     indent = indentation(scope.file, statement.lineno) if python is None else inner_indentation(scope.file, statement)
@@ -62,6 +67,27 @@ def rewrite_guard(scope: Scope, statement: ast.If) -> Rewrite:
         [statement.test, raising],
         [changes, *truth.conditions],
     )
+
+
+def _refuse_caught(scope: Scope, statement: ast.stmt) -> None:
+    """Make sure that no handler of the function is there for the exception, which may be of another type afterwards.
+
+    Raises:
+        Refusal: a `try` with handlers stands around the check.
+    """
+    node: ast.AST = statement
+    while node is not scope.function.node:
+        parent = scope.parents.get(node)
+        if parent is None:
+            return
+        if isinstance(parent, ast.Try) and parent.handlers and node in parent.body:
+            handler = parent.handlers[0]
+            caught = scope.quote(handler.type) if handler.type is not None else "everything"
+            raise Refusal(
+                f"`except` around the check catches {caught}, and the exception would have another type, if it came at "
+                "all before the handler; decide with `torch.where` instead of raising"
+            )
+        node = parent
 
 
 def _raised_message(scope: Scope, raising: ast.Raise) -> str:
@@ -89,6 +115,7 @@ def rewrite_assert(scope: Scope, statement: ast.Assert) -> Rewrite:
     Raises:
         Refusal: its test is mixed in a way that has no such form, or its message cannot be made constant.
     """
+    _refuse_caught(scope, statement)
     changes = ["a failing assertion raises RuntimeError instead of AssertionError when compiled"]
     tests = _tests(scope, statement.test, changes)
     message = "" if statement.msg is None else f", {_message(scope, statement.msg, changes)}"

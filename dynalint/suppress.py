@@ -23,7 +23,9 @@ UNUSED_CODE = "DYN902"
 UNUSED_NAME = "unused-suppression"
 
 _HINTS = ("dynalint:", "noqa")
-_OWN_HINT = re.compile(r"dynalint:|noqa\s*:[^\n]*dyn")
+# A noqa that is meant for dynalint by name, and one that may be meant for it: a list of others' codes is not.
+_OWN_NOQA = re.compile(r"noqa\s*:[^\n]*dyn")
+_SOME_NOQA = re.compile(r"noqa(?:(?!\s*:|\w)|\s*:[^\n]*dyn)")
 # A further comment in the same comment, as in `# dynalint: ignore[DYN101]  # type: ignore`, ends the reason.
 _NATIVE = re.compile(
     r"#\s*dynalint:\s*(?P<word>[\w-]*)\s*(?:\[(?P<codes>[^\]]*)\])?(?P<rest>(?:(?!\s+#(?:\s|noqa)).)*)"
@@ -142,8 +144,8 @@ def read_suppressions(file: SourceFile, *, found: bool = True) -> Suppressions:
     Where nothing was found in the file, only those matter that name codes of dynalint's, as they may be unused.
     """
     lowered = file.text.lower()  # a pattern that ignores case takes ten times as long
-    hinted = any(hint in lowered for hint in _HINTS)
-    if file.tree is None or not hinted or not (found or _OWN_HINT.search(lowered)):
+    noqa = _SOME_NOQA if found else _OWN_NOQA
+    if file.tree is None or not ("dynalint:" in lowered or noqa.search(lowered)):
         return Suppressions()
     tokens = _tokens(file)
     layout = _lay_out(tokens, file)

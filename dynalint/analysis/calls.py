@@ -334,8 +334,8 @@ def _tensor_method(
     if receiver.array and isinstance(result, k.Tensor):
         result = replace(result, array=True)
     _note_call(frame, node, f"Tensor.{name}", receiver, args, keywords, result, starred=starred)
-    mutates = entry is not None and "mutating" in entry.flags and name.endswith("_") and name != "requires_grad_"
-    if mutates and node is not None and receiver.name is not None:
+    changes = name.endswith("_") and name != "requires_grad_" and entry is not None and "mutating" in entry.flags
+    if changes and node is not None and receiver.name is not None:
         home = k.Home("attribute", receiver.name)
         frame.emit(InplaceChange, node, home=home, tensor=receiver, method=name)
     return result

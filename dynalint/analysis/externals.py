@@ -150,8 +150,19 @@ def certain_flags(
     entry: torch_api.Entry, args: list[Kind], keywords: dict[str, Kind], *, starred: bool
 ) -> frozenset[torch_api.Flag]:
     """Return what holds for every way to call a function or method of torch with these arguments."""
-    named = {name: hint(argument) for name, argument in keywords.items()}
-    return entry.certain_flags([hint(argument) for argument in args], named, starred=starred)
+    return _certain_flags(entry, *_hints(args, keywords), starred)
+
+
+def _hints(args: list[Kind], keywords: dict[str, Kind]) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+    named = tuple((name, hint(argument)) for name, argument in keywords.items()) if keywords else ()
+    return tuple([hint(argument) for argument in args]), named
+
+
+@cache
+def _certain_flags(
+    entry: torch_api.Entry, positional: tuple[str, ...], keywords: tuple[tuple[str, str], ...], starred: bool
+) -> frozenset[torch_api.Flag]:
+    return entry.certain_flags(positional, dict(keywords), starred=starred)
 
 
 @cache
@@ -165,9 +176,7 @@ def torch_call(
     entry: torch_api.Entry, receiver: Kind | None, args: list[Kind], keywords: dict[str, Kind], *, starred: bool
 ) -> Kind:
     """Return the kind that a function or method of torch gives for these arguments."""
-    hints = tuple(hint(argument) for argument in args)
-    named = tuple((name, hint(argument)) for name, argument in keywords.items())
-    overload = _resolved(entry, hints, named, starred)
+    overload = _resolved(entry, *_hints(args, keywords), starred)
     tensors = tensors_in([*([receiver] if receiver is not None else []), *args, *keywords.values()])
     # What works in place returns what it works on: a method its receiver, a function or a layer its first argument.
     subject = receiver if isinstance(receiver, k.Tensor) else args[0] if args else UNKNOWN

@@ -29,7 +29,8 @@ class Context:
     `params` are the kinds it is called with, `returns` what it gives back, `exits` the attributes of `self` as it
     leaves them. `callees` are the contexts that it calls: the edges of the call graph. `users` are the contexts to run
     again when `returns` changes, `reads` what attributes of classes held when the last run asked for them; `outdated`
-    tells that something else that it has seen has changed. `yields` tells that it is a generator.
+    tells that something else that it has seen has changed. `yields` tells that it is a generator. `crowded` names the
+    parameters that have been of more kinds than a union holds: they stay unknown.
     """
 
     function: FunctionInfo
@@ -41,6 +42,7 @@ class Context:
     callees: dict[Context, None] = field(default_factory=dict)
     users: dict[Context, None] = field(default_factory=dict)
     reads: dict[tuple[ClassInfo, str], Kind] = field(default_factory=dict)
+    crowded: set[str] = field(default_factory=set)
     yields: bool = False
     runs: int = 0
     running: bool = False

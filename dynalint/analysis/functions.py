@@ -96,13 +96,14 @@ def _is_constructor(function: FunctionInfo) -> bool:
 
 def _share_evidence(frame: Frame, function: FunctionInfo, receiver: Kind | None, node: ast.Call | None) -> None:
     """What the callee knows of its parameter holds for the argument: it is used as a tensor there."""
-    if node is None or any(isinstance(argument, ast.Starred) for argument in node.args):
+    known = frame.interpreter.evidence_of(function)
+    if node is None or not known or any(isinstance(argument, ast.Starred) for argument in node.args):
         return
     arguments = function.node.args
     names = [argument.arg for argument in [*arguments.posonlyargs, *arguments.args]][1 if receiver is not None else 0 :]
     pairs = [*zip(names, node.args, strict=False), *((keyword.arg, keyword.value) for keyword in node.keywords)]
     for name, value in pairs:
-        if isinstance(value, ast.Name) and name is not None and frame.interpreter.has_evidence(function, name):
+        if isinstance(value, ast.Name) and name in known:
             kind = frame.env.get(value.id)
             if isinstance(kind, k.Unknown):
                 frame.note_tensor(value, kind)

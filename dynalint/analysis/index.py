@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import re
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -94,17 +94,15 @@ class FunctionInfo:
         keywords = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
         return {**found, **{one.arg: value for one, value in keywords if value is not None}}
 
-    @cached_property
-    def assigned(self) -> frozenset[str]:
-        """The names of the attributes that the body assigns to, functions inside included."""
-        found: set[str] = set()
+    def assigns(self, name: str, lines: Collection[int]) -> bool:
+        """Whether the body, functions inside included, assigns to an attribute of that name on one of these lines."""
         pending: list[ast.AST] = [self.node]
         while pending:
             node = pending.pop()
-            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-                found.add(node.attr)
-            pending += children(node)
-        return frozenset(found)
+            if isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Store):
+                return True
+            pending += [child for child in children(node) if _is_on(child, lines)]
+        return False
 
     @cached_property
     def locals(self) -> frozenset[str]:
@@ -144,17 +142,14 @@ class ClassInfo:
         return self.module.file
 
     @cached_property
-    def writers(self) -> dict[str, list[FunctionInfo]]:
-        """The methods that may assign to an attribute of that name, by name, as the text tells: see `assigned`."""
-        found: dict[str, list[FunctionInfo]] = {}
+    def writers(self) -> dict[str, dict[FunctionInfo, list[int]]]:
+        """The methods that may assign to an attribute, by name, with the lines, as the text tells: see `assigns`."""
+        found: dict[str, dict[FunctionInfo, list[int]]] = {}
+        stores = self.module.stores
         for method in self.methods.values():
             first, last = method.node.lineno, method.node.end_lineno or method.node.lineno
-            for number in self.module.storing_lines[bisect_left(self.module.storing_lines, first) :]:
-                if number > last:
-                    break
-                for name in _STORE.findall(self.file.line(number)):
-                    if method not in found.setdefault(name, []):
-                        found[name].append(method)
+            for number, name in stores[bisect_left(stores, (first, "")) : bisect_left(stores, (last + 1, ""))]:
+                found.setdefault(name, {}).setdefault(method, []).append(number)
         return found
 
     @cached_property
@@ -204,9 +199,9 @@ class ModuleInfo:
         return any(mark in self.file.text for mark in ("disable", "assume_constant", "disallow_in_graph", "custom_op"))
 
     @cached_property
-    def storing_lines(self) -> list[int]:
-        """The lines that may assign to an attribute, in order."""
-        return sorted({self.file.position(match.start())[0] for match in _STORE.finditer(self.file.text)})
+    def stores(self) -> list[tuple[int, str]]:
+        """Where the text may assign to an attribute of `self`: line and name, in order."""
+        return [(self.file.position(match.start())[0], match[1]) for match in _STORE.finditer(self.file.text)]
 
     @cached_property
     def top(self) -> FunctionInfo:
@@ -250,6 +245,12 @@ def walk_function(node: ast.AST) -> Iterator[ast.AST]:
         if isinstance(current, ast.ClassDef):
             continue
         pending.extend(children(current))
+
+
+def _is_on(node: ast.AST, lines: Collection[int]) -> bool:
+    """Whether a node reaches over one of these lines, as far as it has a place."""
+    first, last = getattr(node, "lineno", None), getattr(node, "end_lineno", None)
+    return first is None or last is None or any(first <= line <= last for line in lines)
 
 
 def children(node: ast.AST) -> list[ast.AST]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from dynalint.analysis import calls, expressions, subscripts  # noqa: F401 - they register what they evaluate
@@ -20,6 +20,7 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.frame import Context, Environment, Frame
 from dynalint.analysis.index import ClassInfo, FunctionInfo, ModuleInfo
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, Unknown, join
+from dynalint.analysis.passing import either_caller, widen
 from dynalint.analysis.project import Project
 from dynalint.analysis.scopes import Scopes
 from dynalint.analysis.signatures import bind_defaults, has_decorator, is_small, parameter_default
@@ -66,6 +67,7 @@ class Interpreter:
         self._functions: dict[ast.AST, FunctionInfo] = {}
         self._classes: dict[ast.AST, ClassInfo] = {}
         self._indexed: set[ModuleInfo] = set()
+        self._entered: set[FunctionInfo] = set()
         self._depth = 0
         project.interpreter = self
 
@@ -73,7 +75,9 @@ class Interpreter:
 
     def run(self, functions: Iterable[FunctionInfo]) -> None:
         """Interpret `functions` and everything they call until nothing changes."""
-        for function in functions:
+        entered = list(functions)
+        self._entered.update(entered)
+        for function in entered:
             if function.parent is not None and function.parent not in self.contexts:
                 self.default_context(function.parent)  # for the variables that the function closes over
             self.call_from_outside(function, self.method_receiver(function))
@@ -156,19 +160,21 @@ class Interpreter:
         shared = next((context for context in joined if context.agrees(params)), None)
         if shared is None:
             if not joined or len(own) < _MOST_CONTEXTS:
-                return self._context(function, params, None)
+                return self._context(function, self._and_from_outside(function, params), None)
             shared = joined[0]
-        grown = False
-        for name, kind in params.items():
-            old = shared.params.get(name, NOTHING)
-            # What one caller passes is not forgotten because another passes something unknown.
-            new = _either_caller(old, kind)
-            if new != old and not (isinstance(old, Unknown) and isinstance(new, Unknown)):
-                shared.params[name] = new
-                grown = True
-        if grown:
+        if widen(shared, params):
             self.interpret(shared)
         return shared
+
+    def _and_from_outside(self, function: FunctionInfo, params: Environment) -> Environment:
+        """Return parameters joined with those of a call from outside, if one is to come: one run does for both."""
+        if function not in self._entered:
+            return params
+        outside = bind_defaults(self, function, self.method_receiver(function))
+        both = Context(function, dict(params))
+        if both.agrees(outside):
+            widen(both, outside)
+        return both.params
 
     def interpret(self, context: Context) -> None:
         """Run a context once and pass on what changed; too deep or too often, it is put off or left as it is."""
@@ -263,9 +269,9 @@ class Interpreter:
         optional = isinstance(default, ast.Constant) and default.value is None
         return join(k.TENSOR, k.NONE) if optional else k.TENSOR
 
-    def has_evidence(self, function: FunctionInfo, parameter: str) -> bool:
-        """Whether `function` was seen to use `parameter` as a tensor."""
-        return parameter in self._evidence.get(function, ())
+    def evidence_of(self, function: FunctionInfo) -> Collection[str]:
+        """The parameters that `function` was seen to use as a tensor."""
+        return self._evidence.get(function, ())
 
     # Names.
 
@@ -331,8 +337,8 @@ class Interpreter:
         known = self._readers.get((cls, name))
         if known is None:
             known = self._readers[cls, name] = {}
-            for method in cls.writers.get(name, ()):
-                if method not in self.contexts and name in method.assigned:
+            for method, lines in cls.writers.get(name, {}).items():
+                if method not in self.contexts and method.assigns(name, lines):
                     self._later[method] = None
         return known
 
@@ -357,7 +363,7 @@ class Interpreter:
         for context in self.contexts.get(function, ()):
             for node, kind in self.kinds_in(context).items():
                 known = recorded.get(node)
-                recorded[node] = kind if known is None else _either_caller(known, kind)
+                recorded[node] = kind if known is None else either_caller(known, kind)
         return recorded
 
     def kinds_in(self, context: Context) -> dict[ast.AST, Kind]:
@@ -368,24 +374,6 @@ class Interpreter:
         self._run_body(frame)
         self._queue.clear()
         return frame.record
-
-
-def _either_caller(old: Kind, new: Kind) -> Kind:
-    """Join what two callers pass; None says no more of a parameter than that it may be left out."""
-    if isinstance(new, Unknown):
-        return new if old in (k.NONE, NOTHING) else old
-    if isinstance(old, Unknown):
-        return old if new == k.NONE else new
-    if old is new:
-        return old
-    joined = join(old, new)
-    if not isinstance(joined, k.Tensor | k.Union):
-        return joined
-    one, other, either = k.only_tensor(old), k.only_tensor(new), k.only_tensor(joined)
-    if one is not None and other is not None and either is not None and None in (one.dtype, other.dtype):
-        tensor = replace(either, dtype=one.dtype or other.dtype)
-        return join(tensor, k.NONE) if k.NONE in joined.members else tensor
-    return joined
 
 
 def _exits(frame: Frame) -> Environment:

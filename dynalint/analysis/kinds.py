@@ -99,10 +99,12 @@ class Value(Kind):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Value) or (self.type, self.source) != (other.type, other.source):
             return False
-        # 1 == True == 1.0, and nan != nan: neither may decide whether two constants are the same.
-        return self.constant is other.constant or (
-            type(self.constant) is type(other.constant) and bool(self.constant == other.constant)
-        )
+        return _is_same_constant(self.constant, other.constant)
+
+
+def _is_same_constant(one: Any, other: Any) -> bool:
+    # 1 == True == 1.0, and nan != nan: neither may decide whether two constants are the same.
+    return one is other or (type(one) is type(other) and bool(one == other))
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,11 +256,11 @@ def constant(value: object) -> Kind:
 
 def join(left: Kind, right: Kind) -> Kind:
     """Return the least kind that covers both: what a variable is after two paths meet."""
-    if left is right or left == right:
-        return left
-    if isinstance(left, Nothing):
+    if left is right or left is NOTHING:
         return right
-    if isinstance(right, Nothing):
+    if right is NOTHING:
+        return left
+    if type(left) is type(right) and left == right:
         return left
     if isinstance(left, Unknown) or isinstance(right, Unknown):
         return UNKNOWN
@@ -292,17 +294,19 @@ def _union(members: list[Kind]) -> Kind:
 
 def _merge(left: Kind, right: Kind) -> Kind | None:
     """Return one kind for two alternatives of the same shape, or None where they must stay apart."""
-    if left == right:
+    if left is right:
         return left
     if type(left) is not type(right):
         return None
+    if left == right:
+        return left
     if isinstance(left, Tensor) and isinstance(right, Tensor):
         return _merge_tensors(left, right)
     if isinstance(left, Value) and isinstance(right, Value):
         if left.type != right.type:
             return None
         source = left.source if SOURCE_RANK[left.source] >= SOURCE_RANK[right.source] else right.source
-        same = Value(left.type, left.constant) == Value(right.type, right.constant)
+        same = _is_same_constant(left.constant, right.constant)
         return Value(left.type, left.constant if same else MISSING, source)
     if isinstance(left, Sequence) and isinstance(right, Sequence) and left.type == right.type:
         return _merge_sequences(left, right)

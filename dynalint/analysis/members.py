@@ -141,6 +141,8 @@ def _held(kind: Kind, name: str) -> Kind:
 
 def bind(frame: Frame, method: FunctionInfo, receiver: Kind) -> Kind:
     """Return a method as seen through its instance; a property is what it returns."""
+    if not method.decorators:
+        return k.Function(method, receiver)
     if has_decorator(method, "property") or has_decorator(method, "cached_property"):
         return call_function(frame, k.Function(method, receiver), [], {}, starred=False)
     if has_decorator(method, "staticmethod"):

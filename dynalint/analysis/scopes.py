@@ -21,7 +21,7 @@ _BUILTINS = frozenset(dir(builtins))
 # `NAME["key"] = value`, indented, as functions have it.
 _ITEM_STORE = re.compile(r"^[ \t]+(\w+)\[[^\]\n]+\]\s*(?:[-+*/%|&]|//)?=(?!=)", re.MULTILINE)
 # The names of a `global` statement wherever it stands; one in a docstring only makes a name less certain.
-_GLOBAL = re.compile(r"\bglobal[ \t\\\n]+(\w+(?:[ \t\\\n]*,[ \t\\\n]*\w+)*)")
+_GLOBAL = re.compile(r"global(?<!\wglobal)[ \t\\\n]+(\w+(?:[ \t\\\n]*,[ \t\\\n]*\w+)*)")
 _NAME = re.compile(r"\w+")
 
 

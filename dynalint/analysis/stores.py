@@ -133,11 +133,11 @@ def _write_attribute(frame: Frame, target: ast.Attribute, kind: Kind, *, augment
     name = frame.self_attribute(target)
     if name is not None and isinstance(frame.receiver, k.Instance):
         key = f"{frame.self_name}.{name}"
-        fresh = key in frame.env
-        old = frame.env.get(key)
-        if old is None:
-            old = frame.interpreter.read_attribute(frame.receiver.cls, name, frame)
         if _changes_state(frame):
+            fresh = key in frame.env
+            old = frame.env.get(key)
+            if old is None:
+                old = frame.interpreter.read_attribute(frame.receiver.cls, name, frame)
             home = Home("attribute", name)
             _emit_state(frame, home, old, kind, augmented=augmented, reads_old=reads_old, fresh=fresh)
         frame.interpreter.store_attribute(frame.receiver.cls, name, _homeless(kind), frame)

@@ -38,9 +38,11 @@ def product_with(event: InplaceChange, project: Project) -> ast.expr | None:
     for function in reached_functions(project, name):
         if related(function.owner, event.function.owner, project):
             changed = event if function is event.function else None
-            flow = _Flow(function, name, project, changed, taken=_sides_taken(event, project))
-            for node in flow.products():
-                return node
+            taken = _sides_taken(event, project)
+            # Kinds are asked for, which takes long, only where there is such a product at all.
+            if any(_Flow(function, name, project, changed, taken=taken, all_live=True).products()):
+                for node in _Flow(function, name, project, changed, taken=taken).products():
+                    return node
     return None
 
 
@@ -83,7 +85,7 @@ class _Flow:
     `changed` is the change where it is this function that makes it: the buffer as such is no operand before that,
     since eager code would complain about the product itself. `found` tells whether one of `values` was live when
     `watched` ran with gradients on. `taken` are the tests that decide whether the change is made: on their other side
-    the buffer is a tensor like any other (`unchanged`).
+    the buffer is a tensor like any other (`unchanged`). With `all_live` any value counts as one with a gradient.
     """
 
     function: FunctionInfo
@@ -97,6 +99,7 @@ class _Flow:
     found: bool = False
     taken: dict[str, bool] = field(default_factory=dict)
     unchanged: bool = False
+    all_live: bool = False
 
     def products(self) -> Iterator[ast.expr]:
         """Yield the products, in the order of the code."""
@@ -180,6 +183,8 @@ class _Flow:
 
     def _is_live(self, node: ast.expr) -> bool:
         """Whether the value may be a tensor that needs a gradient."""
+        if self.all_live:
+            return True
         kind = self.project.kinds(self.function).get(node, UNKNOWN)
         tensor = k.only_tensor(kind)
         if isinstance(kind, k.Value) or (tensor is not None and tensor.dtype in ("bool", "int")):

@@ -218,12 +218,7 @@ def _check_function(scope: Scope, function: FunctionInfo, shown: str, found: Eff
     """A call of a function of the project: everything that may run in it counts."""
     if depth >= _DEEPEST:
         raise Refusal(f"calling {shown} leads too deep to see all that it does; call it before the test")
-    inner = replace(
-        scope,
-        function=function,
-        kinds=dict(scope.project.kinds(function)),
-        parents=scope.project.parents(function),
-    )
+    inner = replace(scope, function=function, parents=scope.project.parents(function))
     refuse_lasting_effects(inner, function.statements, shown)
     for node in (node for statement in function.statements for node in walk_function(statement)):
         try:

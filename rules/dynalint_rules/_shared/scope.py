@@ -6,6 +6,7 @@ import ast
 import builtins
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from dynalint.analysis.events import Event
 from dynalint.analysis.index import FunctionInfo, Import, ModuleInfo
@@ -22,15 +23,13 @@ class Refusal(Exception):  # noqa: N818 -- no error: the answer that there is no
 class Scope:
     """One function to be rewritten.
 
-    `kinds` and `parents` are by node, as the project gives them; a rewrite may add kinds for nodes of its own.
-    `torch` is the name under which the function can reach the module torch, `imports` what must be imported for it.
-    `renamed` are reads of names for which a rewrite has put other names. `composed` are expressions that stand nowhere
-    in the file, and that a rewrite has put together from some that do.
+    `parents` are by node. `torch` is the name under which the function can reach the module torch, `imports` what must
+    be imported for it. `renamed` are reads of names for which a rewrite has put other names. `composed` are expressions
+    that stand nowhere in the file, and that a rewrite has put together from some that do.
     """
 
     project: Project
     function: FunctionInfo
-    kinds: dict[ast.AST, Kind]
     parents: Mapping[ast.AST, ast.AST]
     torch: str
     imports: tuple[str, ...]
@@ -46,7 +45,12 @@ class Scope:
         """
         function = event.function
         name, imports = torch_name(function)
-        return cls(project, function, dict(project.kinds(function)), project.parents(function), name, imports)
+        return cls(project, function, project.parents(function), name, imports)
+
+    @cached_property
+    def kinds(self) -> dict[ast.AST, Kind]:
+        """The kinds of expressions by node, computed where a rewrite asks; it may add those of nodes of its own."""
+        return dict(self.project.kinds(self.function))
 
     @property
     def file(self) -> SourceFile:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Event, Subscript
 from dynalint.analysis.project import Project
+from dynalint.analysis.subscripts import index_parts
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.scope import Refusal, Scope
@@ -68,10 +69,11 @@ class ScalarTensorIndex(Rule):
         """Flag each index that is certainly a computed 0-dim tensor."""
         if not isinstance(event, Subscript) or k.only_tensor(event.base) is None:
             return
+        if not any(map(_is_number_in_tensor, index_parts(event.index))):
+            return
         kinds = project.kinds(event.function)
         for part in parts_of(event.node):
-            tensor = k.only_tensor(kinds.get(part, k.UNKNOWN))
-            if tensor is not None and tensor.rank == 0 and tensor.dtype != "bool" and tensor.origin is None:
+            if _is_number_in_tensor(kinds.get(part, k.UNKNOWN)):
                 yield Violation(
                     part,
                     "a tensor without dimensions as an index is read into Python, which ends the graph",
@@ -143,6 +145,12 @@ class ScalarTensorIndex(Rule):
             code=forward("return self.fc(x)[0] + self.fc(x)[x.shape[0] - 1]"),
         ),
     )
+
+
+def _is_number_in_tensor(kind: k.Kind) -> bool:
+    """Whether an index is a computed tensor of no dimensions, other than a mask."""
+    tensor = k.only_tensor(kind)
+    return tensor is not None and tensor.rank == 0 and tensor.dtype != "bool" and tensor.origin is None
 
 
 def _reshaped(scope: Scope, event: Subscript, index: ast.expr) -> Rewrite:

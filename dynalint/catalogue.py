@@ -1,4 +1,4 @@
-"""All codes there are: those of the rules, and the four by which dynalint speaks for itself."""
+"""All codes there are: those of the rules, and the five by which dynalint speaks for itself."""
 
 from __future__ import annotations
 
@@ -80,6 +80,24 @@ _OWN = (
         """),
     ),
     Entry(
+        "DYN012",
+        "miscompile",
+        "A difference between compiled and uncompiled code that only running showed",
+        "miscompile",
+        "error",
+        cleandoc("""
+            Compiled, this code computes something else than it does uncompiled, or raises where it does not, and no
+            rule saw it coming. Values, gradients, state and inputs were compared over three calls with `aot_eager`, in
+            training and in evaluation. The finding stands at the innermost module of yours that shows the difference
+            when it alone is compiled: at the line that first names the state which differs, else at its definition.
+
+            Not reported are differences by rounding, and code that differs as much from itself: with other random
+            numbers, or with inputs and parameters changed in the last digits.
+
+            It appears only where findings are confirmed, so `--static` never reports it.
+        """),
+    ),
+    Entry(
         "DYN901",
         "syntax-error",
         "A file that Python cannot read",
@@ -118,7 +136,9 @@ def catalogue() -> dict[str, Entry]:
         DynalintError: a rule pack cannot be imported.
     """
     entries = [*_OWN, *(_entry(rule) for rule in all_rules())]
-    return {entry.code: entry for entry in sorted(entries, key=lambda entry: entry.code)}
+    found = {entry.code: entry for entry in sorted(entries, key=lambda entry: entry.code)}
+    assert len(found) == len(entries), "two entries have one code"
+    return found
 
 
 def known_codes() -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""What only running showed: breaks (DYN001) and recompiles (DYN002) that no finding speaks of."""
+"""What only running showed, and no finding speaks of: breaks (DYN001), recompiles (DYN002), differences (DYN012)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 
 from dynalint.confirm.recompiles import guard, hint, is_about, places
 from dynalint.confirm.testimony import Testimony
-from dynalint.confirm.verdicts import Court
-from dynalint.confirm.wording import break_text, effect_text
-from dynalint.confirm.worker.records import Break, Compile, Frame
+from dynalint.confirm.verdicts import Court, coverage_of
+from dynalint.confirm.wording import break_text, comparison_text, effect_text
+from dynalint.confirm.worker.records import Break, Comparison, Compile, Frame
 from dynalint.findings import Evidence, Finding, Severity, Step
 
 # Loops, context managers, inlined calls and exceptions that Dynamo runs into because of a break before.
@@ -22,7 +22,7 @@ def discoveries(court: Court, directory: Path) -> list[Finding]:
     found: dict[tuple[str, int, str], Finding] = {}
     for testimony in court.testimonies:
         scribe = _Scribe(court, testimony, directory)
-        for finding in (*_breaks(scribe), *_recompiles(scribe)):
+        for finding in (*_breaks(scribe), *_recompiles(scribe), *_differences(scribe)):
             found.setdefault((finding.path, finding.line, finding.message), finding)
     return list(found.values())
 
@@ -132,6 +132,43 @@ def _recompiles(scribe: _Scribe) -> list[Finding]:
             continue
         found.append(_recompile_finding(scribe, again))
     return found
+
+
+def _differences(scribe: _Scribe) -> list[Finding]:
+    """Report that compiled code differs, unless a finding that was compared as well may stand for it."""
+    testimony, found = scribe.testimony, scribe.testimony.comparison
+    if found is None or found.same or found.place is None:
+        return []
+    for placed in scribe.court.placed:
+        if placed.finding.category == "miscompile" and coverage_of(placed, testimony).traced:
+            return []
+    start, end = scribe.columns(found.place)
+    function = scribe.court.sources.function_at(found.place.file, found.place.line) or found.place.function
+    text = comparison_text(found)
+    return [
+        Finding(
+            path=scribe.path(found.place.file),
+            line=found.place.line,
+            column=start,
+            end_line=found.place.line,
+            end_column=end,
+            code="DYN012",
+            name="miscompile",
+            category="miscompile",
+            severity="error",
+            message=f"Compiled, {function} {_does(found)}",
+            help=f"{text[0].upper()}{text[1:]}.",
+            function=function,
+            region=(function,),
+            evidence=Evidence("confirmed", f"{testimony.inputs} showed it.", None, testimony.torch, None, 0),
+        )
+    ]
+
+
+def _does(found: Comparison) -> str:
+    if found.what == "exception":
+        return found.detail.removeprefix("it ")
+    return f"computes something else than uncompiled: {found.what} differs"
 
 
 def _recompile_finding(scribe: _Scribe, again: Compile) -> Finding:

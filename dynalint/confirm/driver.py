@@ -67,7 +67,8 @@ def examine(
     files = {str(target.path) for target in targets} | {one.path for one in placed}
     hearing = _Hearing(options, targets, _spots(placed), compare, progress, traced_in=files)
     testimonies, obstacle = hearing.hear()
-    court = Court(placed, testimonies, sources, lru_cache(maxsize=None)(options.is_own))
+    heard = [part for one in testimonies for part in (one, one.evaluation) if part is not None]
+    court = Court(placed, heard, sources, lru_cache(maxsize=None)(options.is_own))
     judged = judge(court)[: len(findings)]
     if obstacle is not None:
         judged = [_unconfirmed(one, obstacle) if one.evidence.status == "static" else one for one in judged]

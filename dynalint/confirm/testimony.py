@@ -26,6 +26,9 @@ Spot = tuple[int, int, int, int]
 """A range of source as bytecode counts it: lines 1-based, columns 0-based in UTF-8 bytes, the end exclusive."""
 
 
+_EVALUATION = "evaluation."
+
+
 @dataclass(frozen=True)
 class Coverage:
     """How many operations lie in a spot, and how many of them Dynamo traced in frames that it captured."""
@@ -66,7 +69,8 @@ class Latent:
 class Testimony:
     """All that is known of one target; what could not be heard is None, and `problem` says why.
 
-    `same` calls were alike and came first, `batch` more had another batch size. Paths are resolved.
+    `same` calls were alike and came first, `batch` more had another batch size. `evaluation` is what the same calls
+    showed in evaluation mode, where they reach other code; `mode` says so there. Paths are resolved.
     """
 
     target: Target
@@ -83,6 +87,8 @@ class Testimony:
     coverage: Covered
     latent: Latent | None
     files: frozenset[str]
+    evaluation: Testimony | None = None
+    mode: str = ""
 
     @cached_property
     def recompiles(self) -> tuple[Compile, ...]:
@@ -113,11 +119,23 @@ def testify(target: Target, torch: str, answer: Mapping[str, Any], spots: Mappin
         default=_resolved(_decoded(Run, parts, "default")),
         fullgraph=_resolved(_decoded(Run, parts, "fullgraph")),
         explain=_decoded(Explanation, parts, "explain"),
-        comparison=_decoded(Comparison, parts, "compare"),
+        comparison=_compared(parts),
         coverage=_covered(parts.get("coverage", {}), spots),
         latent=_latent(parts.get("latent"), spots),
         files=frozenset(parts.get("files", ())),
+        evaluation=_evaluation(target, torch, answer, spots),
     )
+
+
+def _evaluation(
+    target: Target, torch: str, answer: Mapping[str, Any], spots: Mapping[str, list[list[int]]]
+) -> Testimony | None:
+    parts = answer["parts"]
+    own = {name.removeprefix(_EVALUATION): value for name, value in parts.items() if name.startswith(_EVALUATION)}
+    if "default" not in own:
+        return None
+    shared = {"inputs": f"{parts['inputs']}, in evaluation mode", "files": parts.get("files", ())}
+    return replace(testify(target, torch, {**answer, "parts": {**own, **shared}}, spots), mode="in evaluation mode")
 
 
 def record_of(answer: Answer) -> dict[str, Any]:
@@ -128,6 +146,13 @@ def record_of(answer: Answer) -> dict[str, Any]:
         "stage": answer.stage,
         "parts": dict(answer.parts),
     }
+
+
+def _compared(parts: Mapping[str, Any]) -> Comparison | None:
+    found: Comparison | None = _decoded(Comparison, parts, "compare")
+    if found is None or found.place is None:
+        return found
+    return replace(found, place=_resolved_frame(found.place))
 
 
 def _latent(told: Mapping[str, Any] | None, spots: Mapping[str, list[list[int]]]) -> Latent | None:

@@ -15,7 +15,7 @@ from typing import Literal
 from dynalint.confirm.recompiles import blamed, guard
 from dynalint.confirm.sources import Sources
 from dynalint.confirm.testimony import Coverage, Spot, Testimony
-from dynalint.confirm.wording import break_text, effect_text, problem_text
+from dynalint.confirm.wording import break_text, comparison_text, effect_text, problem_text
 from dynalint.confirm.worker.records import Break, Failure, Frame
 from dynalint.findings import Evidence, Finding
 
@@ -165,6 +165,8 @@ def _confirmed_by_break(court: Court, placed: Placed, testimony: Testimony, seen
             f"It breaks in {innermost.function} ({_short(innermost.file)}:{innermost.line}), called from here."
         )
     evidence = _evidence(testimony, "confirmed", "", placed, court, gb=seen.gb)
+    if testimony.mode:
+        texts.append(f"Seen {testimony.mode}.")
     if evidence.fullgraph == "passes":
         texts.append("fullgraph=True traces it.")
     if testimony.explain is not None and testimony.explain.error is None and not testimony.explain.reasons:
@@ -180,15 +182,11 @@ def _short(path: str) -> str:
 def _compared(court: Court, placed: Placed, testimony: Testimony) -> Verdict | None:
     """Judge by the comparison of compiled with uncompiled code."""
     comparison = testimony.comparison
-    coverage = _coverage(placed, testimony)
+    coverage = coverage_of(placed, testimony)
     if comparison is None or not coverage.traced:
         return _unbroken(court, placed, testimony)
     if not comparison.same:
-        mode = "" if comparison.training else " without gradients"
-        text = (
-            f"compiled with aot_eager, call {comparison.call + 1}{mode} differs from the same call uncompiled"
-            f" in {comparison.what}: {comparison.detail}."
-        )
+        text = f"{comparison_text(comparison)}."
         return _CONFIRMED, _evidence(testimony, "confirmed", text, placed, court)
     if not comparison.stable:
         return _UNSEEN, _evidence(testimony, "unconfirmed", "two uncompiled runs differ, so nothing can be compared.")
@@ -200,7 +198,7 @@ def _compared(court: Court, placed: Placed, testimony: Testimony) -> Verdict | N
 
 def _unbroken(court: Court, placed: Placed, testimony: Testimony) -> Verdict | None:
     """Judge a finding that no break and no recompile belongs to: traced whole, hidden, partly run or never reached."""
-    coverage = _coverage(placed, testimony)
+    coverage = coverage_of(placed, testimony)
     eager, default = testimony.eager, testimony.default
     lines = eager.lines.get(placed.path, ()) if eager is not None else ()
     ran = any(placed.finding.line <= line <= placed.finding.end_line for line in lines)
@@ -244,7 +242,8 @@ def _uncovered(court: Court, placed: Placed, testimony: Testimony, frame: Frame,
     return _UNSEEN, _evidence(testimony, "unconfirmed", f"{hidden}.")
 
 
-def _coverage(placed: Placed, testimony: Testimony) -> Coverage:
+def coverage_of(placed: Placed, testimony: Testimony) -> Coverage:
+    """Return how much of a finding's operations Dynamo traced."""
     return testimony.coverage.get(placed.path, {}).get(placed.spot, Coverage(0, 0))
 
 

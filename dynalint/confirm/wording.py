@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dynalint.confirm.options import Target
 from dynalint.confirm.testimony import Problem
-from dynalint.confirm.worker.records import Break, Failure
+from dynalint.confirm.worker.records import Break, Comparison, Failure
 
 # Hints that Dynamo gives with nearly every break and that help nobody who reads about one line.
 _EMPTY_HINTS = (
@@ -52,6 +52,15 @@ def _sentence(text: str) -> str:
     if len(text) > _LONGEST:
         text = f"{text[: _LONGEST - 3].rsplit(' ', 1)[0]}..."
     return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def comparison_text(found: Comparison) -> str:
+    """Return in what compiled code differed from the code itself, as a sentence without its full stop."""
+    mode = " in evaluation mode" if found.evaluation else "" if found.training else " without gradients"
+    return (
+        f"compiled with aot_eager, call {found.call + 1}{mode} differs from the same call uncompiled"
+        f" in {found.what}: {found.detail}"
+    )
 
 
 def problem_text(problem: Problem, target: Target, torch: str) -> str:

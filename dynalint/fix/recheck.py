@@ -16,7 +16,7 @@ from dynalint.fix.edits import Change, Moves
 from dynalint.fix.model import Linted, Unit
 
 # Codes of what only a run shows: linting again says nothing about them.
-ONLY_BY_RUNNING = frozenset({"DYN001", "DYN002"})
+ONLY_BY_RUNNING = frozenset({"DYN001", "DYN002", "DYN012"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,13 +167,13 @@ def test_config_show(dynalint: Run, model: Path) -> None:
         'examples = {"a:B" = "c:d"} # pyproject.toml:10',
         'confirm = "auto"',
         "# torch is not set",
-        "# Rules that are on: DYN001, DYN002, DYN901",
+        "# Rules that are on: DYN001, DYN002, DYN012, DYN901",
     }
     values = parse_toml(ran.out, "shown").values  # what is shown is a configuration itself
     record = dynalint("config", "show", "model.py", "--output-format", "json").json
     assert record["path"] == "model.py"
     assert record["config_file"] == "pyproject.toml"
-    assert record["rules"] == ["DYN001", "DYN002", "DYN901", "DYN902"]
+    assert record["rules"] == ["DYN001", "DYN002", "DYN012", "DYN901", "DYN902"]
     assert {key: held["value"] for key, held in record["settings"].items() if held["value"] is not None} == {
         **values,
         "ignore": ["DYN4"],

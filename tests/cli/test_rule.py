@@ -46,7 +46,7 @@ def test_metadata(dynalint: Run) -> None:
     }
     every = dynalint("rule", "--all", "--output-format", "json").json
     codes = [one["code"] for one in every]
-    assert codes == ["DYN001", "DYN002", "DYN101", "DYN401", "DYN402", "DYN499", "DYN901", "DYN902"]
+    assert codes == ["DYN001", "DYN002", "DYN012", "DYN101", "DYN401", "DYN402", "DYN499", "DYN901", "DYN902"]
     assert [line.split()[0] for line in dynalint("rule", "--all").out.splitlines()] == codes
 
 

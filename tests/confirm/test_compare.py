@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import deque
+from collections.abc import Callable
+from pathlib import Path
 
+import pytest
 import torch
 from torch import nn
 
-from dynalint.confirm.worker.compare import compare
+from dynalint.confirm.worker.blame import place_of
+from dynalint.confirm.worker.compare import compare, leaves_traces
 from dynalint.confirm.worker.witness import Call
 
 CALLS: list[Call] = [((torch.linspace(0, 1, 12).reshape(3, 4) + step,), {}) for step in range(4)]
@@ -107,3 +112,72 @@ def test_what_raises_in_both_is_the_same() -> None:
 
 def test_random_numbers_are_the_same_with_the_same_seed() -> None:
     assert compare(lambda: nn.Dropout(0.5), CALLS).same
+
+
+class Evaluated(Window):
+    def forward(self, x):
+        return x if self.training else super().forward(x)
+
+
+class Drawn(Window):
+    def forward(self, x):
+        return super().forward(x + torch.rand_like(x))
+
+
+class Chaotic(nn.Module):
+    def forward(self, x):
+        return torch.frac(x * 1e9)
+
+
+class Fitted(nn.Module):
+    """The difference is in a part; around it are torch's own layers and one of the user's own that is right."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(4, 4), Assigned(), nn.BatchNorm1d(4), Window())
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+def line_of(owner: type, words: str) -> int:
+    lines, first = inspect.getsourcelines(owner)
+    return first + next(at for at, line in enumerate(lines) if words in line)
+
+
+def test_a_difference_in_evaluation_mode_alone_is_found() -> None:
+    found = compare(Evaluated, CALLS)
+    assert not found.same
+    assert (found.evaluation, found.training) == (True, False)
+
+
+def test_code_that_differs_from_itself_is_not_judged() -> None:
+    found = compare(Drawn, CALLS)
+    assert (found.same, found.stable) == (True, False)
+    assert compare(Chaotic, CALLS).same
+
+
+def test_a_difference_is_placed_in_the_innermost_module_of_ones_own() -> None:
+    here = [str(Path(__file__).parent)]
+    place = place_of(Fitted, CALLS, compare(Fitted, CALLS), here, 60.0)
+    assert place is not None
+    assert (place.file, place.line, place.function) == (str(Path(__file__)), line_of(Window, "def forward"), "forward")
+    place = place_of(Double, CALLS, compare(Double, CALLS), here, 60.0)
+    assert place is not None
+    assert place.line == line_of(Double, "self.total.add_")
+    assert place_of(Double, CALLS, compare(Double, CALLS), ["/nowhere"], 60.0) is None
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (InPlace, True),
+        (Window, True),
+        (lambda: torch.relu_, True),
+        (lambda: nn.BatchNorm1d(4), False),
+        (lambda: nn.Linear(4, 4), False),
+        (lambda: torch.linalg.inv, False),
+    ],
+)
+def test_calls_that_leave_traces(make: Callable[[], Callable[..., object]], expected: bool) -> None:
+    assert leaves_traces(make, ((-CALLS[1][0][0],), {})) is expected

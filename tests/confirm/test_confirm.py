@@ -386,3 +386,46 @@ def test_what_a_silenced_finding_explains_is_no_discovery(project: Project) -> N
     options = project.options(cache=project.folder / "cache")
     assert [finding.code for finding in confirm([], targets, options)] == ["DYN001"]
     assert confirm([], targets, options, silenced=[silenced]) == []
+
+
+def test_both_modes_are_run_and_results_are_compared(project: Project) -> None:
+    project.write(
+        "modes.py",
+        """
+        from collections import deque
+
+        import torch
+        from torch import nn
+
+        SIZE = 2
+
+
+        class Smooth(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.seen = deque([], SIZE)
+
+            def forward(self, x):
+                self.seen.append(x.detach().mean())
+                return x + sum(self.seen)
+
+
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.fc = nn.Linear(4, 4)
+                self.smooth = Smooth()
+
+            def forward(self, x):
+                if not self.training:
+                    print("evaluating")
+                return self.smooth(self.fc(x))
+        """,
+    )
+    printed = project.finding("modes.py", 'print("evaluating")', "Model.forward", gb=["GB0059"])
+    found = confirm([printed], [project.target("modes.py", "Model")], project.options())
+    judged = {one.code: one for one in found}
+    assert judged["DYN101"].evidence.status == "confirmed"
+    assert "Seen in evaluation mode." in judged["DYN101"].evidence.detail
+    assert (judged["DYN012"].function, judged["DYN012"].line) == ("Smooth.forward", 14)
+    assert "Compiled with aot_eager, call 3" in judged["DYN012"].help

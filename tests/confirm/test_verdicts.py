@@ -221,6 +221,37 @@ def test_a_miscompile_is_judged_by_comparison(comparison: Comparison | None, exp
     assert status(wrong, heard(comparison=comparison, coverage=covered(wrong))) == expected
 
 
+DIFFERS = Comparison(False, True, True, 2, "result", "2 compiled, 1 without", place=Frame(PATH, 2, "forward"))
+
+
+def test_a_difference_without_a_finding_is_a_finding() -> None:
+    (found,) = discoveries(court([BRANCH], heard(comparison=DIFFERS, coverage=covered(BRANCH))), Path(HOME))
+    assert (found.code, found.category, found.path, found.line, found.column) == (
+        "DYN012",
+        "miscompile",
+        "model.py",
+        2,
+        5,
+    )
+    assert found.message == "Compiled, Model.forward computes something else than uncompiled: result differs"
+    assert "call 3 without gradients differs" in found.help
+    raises = replace(DIFFERS, what="exception", detail="it raises RuntimeError: twice")
+    (found,) = discoveries(court([], heard(comparison=raises)), Path(HOME))
+    assert found.message == "Compiled, Model.forward raises RuntimeError: twice"
+
+
+def test_a_difference_that_a_finding_may_stand_for_is_no_other_finding() -> None:
+    wrong = replace(COUNTER, category="miscompile")
+    assert discoveries(court([wrong], heard(comparison=DIFFERS, coverage=covered(wrong))), Path(HOME)) == []
+    assert discoveries(court([], heard(comparison=replace(DIFFERS, place=None))), Path(HOME)) == []
+    assert discoveries(court([], heard(comparison=Comparison(True, True, True))), Path(HOME)) == []
+
+
+def test_what_shows_in_evaluation_mode_says_so() -> None:
+    seen = heard(default=replace(RUN, breaks=(broken(5),)), mode="in evaluation mode")
+    assert "Seen in evaluation mode." in evidence(BRANCH, heard(coverage=covered(BRANCH)), seen).detail
+
+
 def test_advice_is_not_judged() -> None:
     advice = replace(BRANCH, category="advice")
     assert status(advice, heard(default=replace(RUN, breaks=(broken(5),)))) == "static"

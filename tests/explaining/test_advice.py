@@ -14,9 +14,9 @@ from torch import nn
 
 from dynalint.confirm.worker import regions, witness
 from dynalint.confirm.worker.graph_records import Outcome, Remedy
-from dynalint.confirm.worker.hearing import Subject
 from dynalint.confirm.worker.prescribing import Pharmacy, plainly
 from dynalint.confirm.worker.records import decode
+from dynalint.confirm.worker.subjects import Subject
 from dynalint.confirm.worker.wire import Reply
 from dynalint.explaining import Explanation, words
 from dynalint.explaining.html import render as render_page

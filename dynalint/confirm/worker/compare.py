@@ -2,7 +2,10 @@
 
 Some code traces whole and is silently wrong: an in-place buffer whose value reaches autograd, a `deque(maxlen)`, a
 0-dim float64 buffer. Only a comparison shows it. The compiled side runs on `aot_eager`, which does all that happens to
-a graph before code is generated.
+a graph before code is generated, the backward pass included.
+
+A difference counts only where the code itself does not differ as much: run again, run with other random numbers, or
+run on inputs and parameters that differ in the last digits.
 """
 
 from __future__ import annotations
@@ -11,68 +14,181 @@ import random
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from .differ import close
 from .records import Comparison
 from .witness import Call, Maker, clone_inputs, force_eager, fresh_callable, user_compile
 
 Observation = dict[str, Any]
+Difference = tuple[int, str, str]
 
 _PLAIN = (int, float, bool, str, type(None))
-_CLOSE = {"rtol": 1e-4, "atol": 1e-5, "equal_nan": True}
+_OTHER_SEEDS = 1000
+_LAST_DIGITS = 1e-6
+# Of numbers that cancel out, whatever the size of what they were.
+_ROUNDING = {"rtol": 1e-4, "atol": 1e-5, "equal_nan": True}
 
 
 Compiler = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
+@dataclass(frozen=True)
+class Mode:
+    """With a backward pass or without gradients, and in evaluation mode or as it was built."""
+
+    grad: bool
+    evaluation: bool = False
+
+    def callable_of(self, make: Maker) -> Callable[..., Any]:
+        """Make the callable, in this mode."""
+        function = fresh_callable(make)
+        module = _module_of(function)
+        if self.evaluation and module is not None:
+            module.eval()
+        return function
+
+
+_MODES = (Mode(grad=True), Mode(grad=False), Mode(grad=False, evaluation=True))
+
+
 def compare(make: Maker, calls: Sequence[Call], compiler: Compiler | None = None) -> Comparison:
     """Run `calls` with and without the compiler, with gradients and without, and compare after each call.
 
-    `compiler` returns a callable compiled, by default with `aot_eager` and nothing else. What the code itself computes
-    differently in two runs of its own is not compared (`stable` is then False).
+    `compiler` returns a callable compiled, by default with `aot_eager` and nothing else. A module is run as it was
+    built, and in evaluation mode where that makes it another. Where the code itself is not stable, `stable` is False.
     """
     stable, gradients = True, False
-    for grad in (True, False):
-        expected = _observe(make, calls, None, grad=grad)
-        if grad and "exception" in expected[-1]:
+    modes = list(_MODES)
+    former: list[Observation] = []
+    for mode in modes:
+        expected = _observe(make, calls, None, mode)
+        if mode.grad and "exception" in expected[-1]:
             # An in-place update of an input is an error once that input asks for gradients.
             continue
-        again = _observe(make, calls, None, grad=grad)
-        if _first_difference(expected, again) is not None:
-            stable = False
+        if mode == _MODES[-1] and first_difference(former, expected) is None:
+            # Nothing here depends on the mode.
             continue
+        former = expected
         gradients = gradients or any(name.startswith("gradient") for seen in expected for name in seen)
-        found = _observe(make, calls, compiler or _usual, grad=grad)
-        difference = _first_difference(expected, found)
-        if difference is not None:
+        difference = first_difference(expected, _observe(make, calls, compiler or usual, mode))
+        if difference is None:
+            continue
+        if _is_stable(make, calls, mode, expected):
             call, name, detail = difference
-            return Comparison(False, stable, gradients, call, name, detail, grad)
+            return Comparison(False, stable, gradients, call, name, detail, mode.grad, mode.evaluation)
+        stable = False
+        if mode == _MODES[0]:
+            modes.append(Mode(grad=True, evaluation=True))
     return Comparison(True, stable, gradients)
 
 
-def _usual(function: Callable[..., Any]) -> Callable[..., Any]:
+def leaves_traces(make: Maker, call: Call) -> bool:
+    """Whether a call changes its arguments or what the user's own modules keep: without that, little can go wrong."""
+    given = clone_inputs(call)
+    try:
+        function = fresh_callable(make)
+        before = {**_kept(function), **_tensors_in(call)}
+        with force_eager():
+            function(*given[0], **given[1])
+        after = {**_kept(function), **_tensors_in(given)}
+        return before.keys() != after.keys() or not all(_equal(value, after[name]) for name, value in before.items())
+    except Exception:  # noqa: BLE001 - user code; the runs proper report it
+        return False
+
+
+def _tensors_in(call: Call) -> Observation:
+    leaves = enumerate(pytree.tree_leaves(call))
+    return {f"argument {at}": leaf for at, leaf in leaves if isinstance(leaf, torch.Tensor)}
+
+
+def _kept(function: Callable[..., Any]) -> Observation:
+    """Return what the modules keep that are not torch's own: running statistics of norms are in good hands."""
+    module = _module_of(function)
+    kept: Observation = {}
+    for prefix, part in module.named_modules() if module is not None else ():
+        if not type(part).__module__.startswith("torch."):
+            values = {**vars(part), **dict(part.named_buffers(recurse=False))}
+            kept.update({f"{prefix}.{name}": _frozen(value) for name, value in values.items() if _is_kept(name, value)})
+    return kept
+
+
+def _is_kept(name: str, value: Any) -> bool:
+    return not name.startswith("_") and isinstance(value, (torch.Tensor, list, deque, *_PLAIN))
+
+
+def usual(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile with `aot_eager` and nothing else."""
     compiled: Callable[..., Any] = user_compile(function, backend="aot_eager")
     return compiled
 
 
-def _observe(make: Maker, calls: Sequence[Call], compiler: Compiler | None, *, grad: bool) -> list[Observation]:
+def differs(make: Maker, calls: Sequence[Call], compiler: Compiler, mode: Mode) -> Difference | None:
+    """Return call, name and words for the first thing that is not the same in one mode, None where all is."""
+    return first_difference(_observe(make, calls, None, mode), _observe(make, calls, compiler, mode))
+
+
+def _is_stable(make: Maker, calls: Sequence[Call], mode: Mode, expected: list[Observation]) -> bool:
+    """Whether the code itself gives these values again, whatever the random numbers and the last digits."""
+    others = (
+        _observe(make, calls, None, mode),
+        _observe(make, calls, None, mode, seed=_OTHER_SEEDS),
+        _observe(_nudged_maker(make), [_nudged(call) for call in calls], None, mode),
+    )
+    return all(first_difference(expected, other) is None for other in others)
+
+
+def _nudged_maker(make: Maker) -> Maker:
+    def nudged() -> Callable[..., Any]:
+        function = fresh_callable(make)
+        module = _module_of(function)
+        with torch.no_grad():
+            for parameter in module.parameters() if module is not None else ():
+                if parameter.is_floating_point():
+                    parameter.copy_(_nudged(parameter))
+        return function
+
+    return nudged
+
+
+def _nudged(value: Any) -> Any:
+    """Change the floats in a nested value in their last digits, up and down in turns."""
+
+    def nudge(tensor: torch.Tensor) -> torch.Tensor:
+        if not tensor.is_floating_point():
+            return tensor
+        signs = torch.arange(tensor.numel(), device=tensor.device) % 2 * 2 - 1
+        return tensor.detach() * (1 + _LAST_DIGITS * signs.reshape(tensor.shape)).to(tensor.dtype)
+
+    return pytree.tree_map_only(torch.Tensor, nudge, value)
+
+
+def _module_of(function: Callable[..., Any]) -> nn.Module | None:
+    owner = function if isinstance(function, nn.Module) else getattr(function, "__self__", None)
+    return owner if isinstance(owner, nn.Module) else None
+
+
+def _observe(
+    make: Maker, calls: Sequence[Call], compiler: Compiler | None, mode: Mode, seed: int = 0
+) -> list[Observation]:
     """Run all calls and return what could be seen after each; an exception is the last thing seen."""
     torch.compiler.reset()
     seen: list[Observation] = []
     try:
-        function = fresh_callable(make)
+        function = mode.callable_of(make)
         run = function if compiler is None else compiler(function)
         for number, call in enumerate(calls):
-            torch.manual_seed(number)
-            random.seed(number)
-            args, kwargs = _inputs(call, grad=grad)
-            with force_eager() if compiler is None else nullcontext(), torch.set_grad_enabled(grad):
+            torch.manual_seed(seed + number)
+            random.seed(seed + number)
+            args, kwargs = _inputs(call, grad=mode.grad)
+            with force_eager() if compiler is None else nullcontext(), torch.set_grad_enabled(mode.grad):
                 result = run(*args, **kwargs)
-                seen.append(_look(function, result, (args, kwargs), grad=grad))
+                seen.append(_look(function, result, (args, kwargs), grad=mode.grad))
     except Exception as error:  # noqa: BLE001 - what user code raises is compared like a result
         seen.append({"exception": type(error).__name__, "message": str(error)})
     finally:
@@ -94,8 +210,7 @@ def _look(function: Callable[..., Any], result: Any, inputs: Any, *, grad: bool)
     for at, leaf in enumerate(leaves):
         if isinstance(leaf, (torch.Tensor, *_PLAIN)):
             seen[f"result {at}" if len(leaves) > 1 else "result"] = _frozen(leaf)
-    owner = function if isinstance(function, nn.Module) else getattr(function, "__self__", None)
-    module = owner if isinstance(owner, nn.Module) else None
+    module = _module_of(function)
     if grad:
         sources = {f"input {at}": leaf for at, leaf in enumerate(pytree.tree_leaves(inputs))}
         sources.update({} if module is None else dict(module.named_parameters()))
@@ -133,7 +248,7 @@ def _state(module: nn.Module) -> Observation:
     for prefix, part in module.named_modules():
         for name, value in vars(part).items():
             where = f"{prefix}.{name}" if prefix else name
-            if not name.startswith("_") and isinstance(value, (torch.Tensor, list, deque, *_PLAIN)):
+            if _is_kept(name, value):
                 seen[f"attribute {where}"] = _frozen(value)
     return seen
 
@@ -146,7 +261,7 @@ def _frozen(value: Any) -> Any:
     return value
 
 
-def _first_difference(expected: list[Observation], found: list[Observation]) -> tuple[int, str, str] | None:
+def first_difference(expected: list[Observation], found: list[Observation]) -> Difference | None:
     """Return call, name and words for the first thing that is not the same, None where all is."""
     for call, (one, other) in enumerate(zip(expected, found, strict=False)):
         if "exception" in one or "exception" in other:
@@ -163,9 +278,7 @@ def _equal(one: Any, other: Any) -> bool:
     if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
         if one.shape != other.shape or one.dtype != other.dtype:
             return False
-        if one.is_floating_point() or one.is_complex():
-            return bool(torch.allclose(one, other, **_CLOSE))
-        return bool(torch.equal(one, other))
+        return close(one, other) or (one.is_floating_point() and bool(torch.allclose(one, other, **_ROUNDING)))
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(_equal, one, other))
     return bool(one == other) or (one != one and other != other)  # noqa: PLR0124 - NaN

@@ -163,7 +163,7 @@ def _tensors_differ(where: str, one: torch.Tensor, other: torch.Tensor, equality
     if one.requires_grad != other.requires_grad and not equality.compiled:
         return f"{where}: requires_grad {one.requires_grad} became {other.requires_grad}"
     left, right = one.detach(), other.detach()
-    same = _equal_bits(left, right) if equality.exact and not equality.compiled else _close(left, right)
+    same = _equal_bits(left, right) if equality.exact and not equality.compiled else close(left, right)
     return None if same else f"{where}: {_numbers(one)} became {_numbers(other)}"
 
 
@@ -176,7 +176,7 @@ def _equal_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
     return True
 
 
-def _close(one: torch.Tensor, other: torch.Tensor) -> bool:
+def close(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether numbers differ by rounding at most, as sums of numbers as large as the largest here may."""
     if not (one.is_floating_point() or one.is_complex()) or not one.numel():
         return _equal_bits(one, other)

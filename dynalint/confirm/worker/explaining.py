@@ -17,8 +17,9 @@ from typing import Any
 
 from . import loading, witness
 from .graphs import trace_flow
-from .hearing import ProblemError, Subject, code_names, subject_of
+from .hearing import code_names
 from .records import encode
+from .subjects import ProblemError, Subject, subject_of
 from .variants import other_batch
 from .wire import Reply
 from .witness import Call, Maker

@@ -8,60 +8,34 @@ Parts of the answer, in the order in which they are known:
     eager, default, fullgraph, explain       records of `witness`
     coverage  for each spot asked about, how much of its bytecode Dynamo traced in frames that it captured
     latent    what breaks that leave a frame to eager hid: `run`, a record of `witness`, and `coverage` as above
-    compare   a record of `compare`, where one of the files in `request["compare"]` was imported
+    evaluation.*   the same of a run in evaluation mode, where that reaches other code
+    compare   a record of `compare`: where a file in `request["compare"]` was imported, or a call changes what it is
+              given or what the user's own modules keep
 """
 
 from __future__ import annotations
 
-import copy
-import inspect
 import time
 import tokenize
-import types
-from collections.abc import Callable, Container, Generator, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
-import torch
 from torch import nn
 
 from . import loading, spans, witness
-from .building import constructions
-from .calls import REPEATS, choose
-from .compare import compare
-from .guesses import NoGuessError
-from .inputs import FINAL, NoInputsError, find_call
+from .blame import place_of
+from .calls import REPEATS, Calls, choose
+from .compare import compare, leaves_traces
 from .latent import Asked, latent_run
-from .records import EagerRun, Failure, Run, Span, encode
-from .reports import failure
+from .records import EagerRun, Run, Span, encode
+from .subjects import ProblemError, Subject, subject_of
 from .variants import rising
 from .wire import Reply
 from .witness import Call, Maker
 
-Makers = Generator[tuple[Maker, str], BaseException | None, None]
-
-
-class ProblemError(Exception):
-    """What keeps a target from being heard, as the parts of the answer tell it."""
-
-    def __init__(self, phase: str, failure: Failure) -> None:
-        super().__init__(failure.message)
-        self.phase = phase
-        self.failure = failure
-
-
-@dataclass(frozen=True)
-class Subject:
-    """What is to be run: a maker of fresh callables, one call that works or is meant to, and words for both.
-
-    `guessed` tells that nobody declared the call and no program made it.
-    """
-
-    make: Maker
-    call: Call
-    text: str
-    guessed: bool = False
+# The part of the time for a request after which nothing is compared that nobody asked about.
+_COMPARE_AFTER = 0.2
 
 
 def hear(request: Mapping[str, Any], reply: Reply) -> None:
@@ -83,128 +57,6 @@ def hear(request: Mapping[str, Any], reply: Reply) -> None:
         reply.part("files", loading.imported_files(request["roots"]))
 
 
-def subject_of(request: Mapping[str, Any], reply: Reply) -> Subject:
-    """Import the target of a request, build it and find a call that it runs with; raises ProblemError."""
-    target, device = request["target"], request["device"]
-    reply.stage(f"importing {request['name']}")
-    if request["example"]:
-        found = _guarded("import", lambda: loading.load_reference(request["example"], request["folder"]))
-        return _declared(found, request["example"], device)
-    found = _guarded("import", lambda: loading.load_target(target))
-    started = time.monotonic()
-    problem: ProblemError | None = None
-    makers = _makers(found, target, device)
-    made = _guarded("build", lambda: next(makers))
-    while made is not None and time.monotonic() - started < request["seconds"] / 3:
-        make, text = made
-        try:
-            return _tried(make, text, request, reply)
-        except ProblemError as met:
-            # Of several, the first that came furthest tells most.
-            problem = met if problem is None or (problem.phase, met.phase) == ("build", "inputs") else problem
-            if isinstance(met.__cause__, FINAL):
-                break
-            made = _guarded("build", partial(_next, makers, met.__cause__ if met.phase == "build" else None))
-    assert problem is not None
-    raise problem
-
-
-def _next(makers: Makers, error: BaseException | None) -> tuple[Maker, str] | None:
-    try:
-        return makers.send(error)
-    except StopIteration:
-        return None
-
-
-def _tried(make: Maker, text: str, request: Mapping[str, Any], reply: Reply) -> Subject:
-    """Build a target in one way and find a call of it; raises ProblemError."""
-    name = request["target"]["qualname"]
-    reply.stage(f"building {name}")
-    function = _guarded("build", lambda: witness.fresh_callable(make))
-    if not callable(function):
-        raise ProblemError("build", Failure("TypeError", f"{name} cannot be called", 0))
-    reply.stage(f"looking for inputs of {name}")
-    try:
-        call = find_call(function, request["device"], request["seconds"] / 4)
-    except NoInputsError as error:
-        raise ProblemError("inputs", Failure("NoInputs", str(error), 0)) from error
-    except BaseException as error:
-        raise ProblemError("run", failure(error, 0)) from error
-    words = f"called with {call.text}" if call.text else "called without arguments"
-    return Subject(make, call.call, f"{text}, {words}", guessed=True)
-
-
-def _guarded(phase: str, act: Callable[[], Any]) -> Any:
-    """Do what runs user code, and turn whatever it raises into a problem."""
-    try:
-        return act()
-    except NoInputsError as error:
-        raise ProblemError(phase, Failure("NoInputs", str(error), 0)) from error
-    except BaseException as error:
-        raise ProblemError(phase, failure(error, 0)) from error
-
-
-def _declared(example: Any, name: str, device: str) -> Subject:
-    """Call the user's example function and check what it returns."""
-
-    def produce() -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-        torch.manual_seed(0)
-        made = example()
-        parts = tuple(made) if isinstance(made, (tuple, list)) else ()
-        if len(parts) not in (2, 3) or not callable(parts[0]) or not isinstance(parts[1], (tuple, list)):
-            raise TypeError(f"example {name!r} must return (callable, args) or (callable, args, kwargs)")
-        return parts[0], tuple(parts[1]), dict(parts[2]) if len(parts) == 3 else {}
-
-    _, args, kwargs = _guarded("build", produce)
-    return Subject(
-        lambda: _placed(produce()[0], device), witness.to_device((args, kwargs), device), f"the example {name}"
-    )
-
-
-def _makers(found: Any, target: Mapping[str, str], device: str) -> Makers:
-    """Yield makers for a class, a method, a module or a function, each with words for it: one at least.
-
-    What a maker raises is to be sent back, so that the next one does better.
-    """
-    found = getattr(found, "_orig_mod", found)
-    if isinstance(found, nn.Module):
-        yield (lambda: _placed(copy.deepcopy(found), device)), target["qualname"]
-        return
-    owner, _, name = target["qualname"].rpartition(".")
-    cls = found
-    if not isinstance(found, type):
-        is_method = owner and isinstance(found, types.FunctionType)
-        cls = loading.load_target({**target, "qualname": owner}) if is_method else None
-        if not isinstance(cls, type) or isinstance(inspect.getattr_static(cls, name), staticmethod):
-            yield (lambda: found), target["qualname"]
-            return
-    builds = constructions(cls)
-    try:
-        build, text = next(builds)
-        while True:
-            if cls is found:
-                error = yield partial(_instance, build, device), text
-            else:
-                error = yield partial(_method, build, name, device), f"{text}.{name}"
-            build, text = builds.send(error)
-    except StopIteration:
-        return
-    except NoGuessError as error:
-        raise NoInputsError(f"{cls.__name__} cannot be built: {error}") from error
-
-
-def _instance(build: Callable[[], Any], device: str) -> Any:
-    return _placed(build(), device)
-
-
-def _method(build: Callable[[], Any], name: str, device: str) -> Any:
-    return getattr(_instance(build, device), name)
-
-
-def _placed(function: Any, device: str) -> Any:
-    return function.to(device) if isinstance(function, nn.Module) and device != "cpu" else function
-
-
 def testify(subject: Subject, request: Mapping[str, Any], reply: Reply, seen: Callable[[Run], None] | None) -> None:
     """Run the modes and hand over what each showed.
 
@@ -213,6 +65,7 @@ def testify(subject: Subject, request: Mapping[str, Any], reply: Reply, seen: Ca
     Raises:
         ProblemError: the call does not run without the compiler.
     """
+    started = time.monotonic()
     make, name = subject.make, request["target"]["qualname"]
     watched = code_names(request["spots"])
     reply.stage(f"running {name} without the compiler")
@@ -225,35 +78,105 @@ def testify(subject: Subject, request: Mapping[str, Any], reply: Reply, seen: Ca
         # Each call works by itself, and not after the others: keep to those that go together.
         calls = calls[: eager.error.call]
         eager = replace(eager, error=None)
-    repeats, others = calls[: len(chosen.repeats)], calls[len(chosen.repeats) :]
-    reply.part("eager", encode(_by_path(eager, watched)))
-    reply.part("calls", {"same": REPEATS, "batch": len(repeats) - REPEATS, "all": len(calls)})
-    reply.stage(f"running {name} under torch.compile")
-    default = witness.default_run(make, calls, watched)
-    reply.part("default", encode(replace(default, traced={})))
-    reply.part("coverage", _coverage(request["spots"], watched, default.traced, request["overrides"]))
-    if seen is not None:
-        seen(default)
-    reply.stage(f"running {name} without the breaks that hide others")
-    asked = {file: Asked(_text(path, request["overrides"]), request["spots"][path]) for file, path in watched.items()}
-    latent = latent_run(make, [calls[0], *others], default, asked, request["seconds"] / 4)
-    if latent is not None:
-        covered = _coverage(request["spots"], watched, latent.traced, request["overrides"])
-        reply.part("latent", {"run": encode(replace(latent, traced={})), "coverage": covered})
-        if seen is not None:
-            seen(latent)
-    # Other witnesses are heard where there is something to ask them: a break, or a line that somebody has judged.
-    if default.breaks or default.error is not None or chosen.asked:
-        reply.stage(f"running {name} with fullgraph=True")
-        reply.part("fullgraph", encode(_fullgraph(make, repeats, others)))
-    if default.breaks:
-        reply.stage(f"running torch._dynamo.explain on {name}")
-        reply.part("explain", encode(witness.explain_call(make, calls[0])))
-    if not set(request["compare"]).isdisjoint(loading.imported_files(request["compare"])):
+    chosen = replace(chosen, repeats=calls[: len(chosen.repeats)], others=calls[len(chosen.repeats) :])
+    session = _Session(request, reply, watched, seen)
+    partly = session.hear(make, chosen, eager)
+    # A traced call is made in the mode that the program is in; what is built is in training mode by accident.
+    evaluating = _evaluating(make) if seen is None else None
+    if evaluating is not None:
+        reply.stage(f"running {name} in evaluation mode")
+        other = witness.eager_run(evaluating, calls, watched)
+        if other.error is None and (partly or not _reaches_no_more(other, eager)):
+            replace(session, reply=_Under("evaluation", reply)).hear(evaluating, chosen, other)
+    asked = not set(request["compare"]).isdisjoint(loading.imported_files(request["compare"]))
+    in_time = time.monotonic() - started < request["seconds"] * _COMPARE_AFTER
+    if asked or (in_time and leaves_traces(make, subject.call)):
         reply.stage(f"comparing {name} with and without the compiler")
         grown = rising(subject.call, REPEATS)
         grown = grown if witness.eager_run(make, grown).error is None else calls[:REPEATS]
-        reply.part("compare", encode(compare(make, grown)))
+        found = compare(make, grown)
+        if not found.same:
+            place = place_of(make, grown, found, request["roots"], request["seconds"] / 4)
+            found = replace(found, place=place)
+        reply.part("compare", encode(found))
+
+
+@dataclass(frozen=True)
+class _Session:
+    """What all runs for a request have in common."""
+
+    request: Mapping[str, Any]
+    reply: Reply
+    watched: Mapping[str, str]
+    seen: Callable[[Run], None] | None
+
+    def hear(self, make: Maker, chosen: Calls, eager: EagerRun) -> bool:
+        """Hand over what ran without the compiler, and run the modes of the compiler.
+
+        Returns whether a part of what was asked about was left untraced.
+        """
+        request, reply, name = self.request, self.reply, self.request["target"]["qualname"]
+        calls, repeats, others = chosen.all, chosen.repeats, chosen.others
+        reply.part("eager", encode(_by_path(eager, self.watched)))
+        reply.part("calls", {"same": REPEATS, "batch": len(repeats) - REPEATS, "all": len(calls)})
+        reply.stage(f"running {name} under torch.compile")
+        default = witness.default_run(make, calls, self.watched)
+        reply.part("default", encode(replace(default, traced={})))
+        coverage = self._coverage(default)
+        reply.part("coverage", coverage)
+        if self.seen is not None:
+            self.seen(default)
+        reply.stage(f"running {name} without the breaks that hide others")
+        asked = {
+            file: Asked(_text(path, request["overrides"]), request["spots"][path])
+            for file, path in self.watched.items()
+        }
+        latent = latent_run(make, [calls[0], *others], default, asked, request["seconds"] / 4)
+        if latent is not None:
+            reply.part("latent", {"run": encode(replace(latent, traced={})), "coverage": self._coverage(latent)})
+            if self.seen is not None:
+                self.seen(latent)
+        # Other witnesses are heard where there is something to ask them: a break, or a line that somebody has judged.
+        if default.breaks or default.error is not None or chosen.asked:
+            reply.stage(f"running {name} with fullgraph=True")
+            reply.part("fullgraph", encode(_fullgraph(make, repeats, others)))
+        if default.breaks:
+            reply.stage(f"running torch._dynamo.explain on {name}")
+            reply.part("explain", encode(witness.explain_call(make, calls[0])))
+        return any(0 < one["traced"] < one["operations"] for counts in coverage.values() for one in counts)
+
+    def _coverage(self, run: Run) -> dict[str, list[dict[str, int]]]:
+        return _coverage(self.request["spots"], self.watched, run.traced, self.request["overrides"])
+
+
+class _Under(Reply):
+    """Hands everything on, its parts with a name in front of theirs."""
+
+    def __init__(self, name: str, reply: Reply) -> None:
+        self._name = name
+        self._reply = reply
+
+    def send(self, kind: str, value: Any) -> None:
+        self._reply.send(kind, [f"{self._name}.{value[0]}", value[1]] if kind == "part" else value)
+
+
+def _evaluating(make: Maker) -> Maker | None:
+    """Return a maker of the same module in evaluation mode, None where there is no module in training mode."""
+
+    def evaluating() -> Callable[..., Any]:
+        function = make()
+        owner = getattr(function, "__self__", function)
+        if isinstance(owner, nn.Module):
+            owner.eval()
+        return function
+
+    function = witness.fresh_callable(make)
+    owner = getattr(function, "__self__", function)
+    return evaluating if isinstance(owner, nn.Module) and owner.training else None
+
+
+def _reaches_no_more(one: EagerRun, other: EagerRun) -> bool:
+    return all(set(lines) <= set(other.lines.get(file, ())) for file, lines in one.lines.items())
 
 
 def _fullgraph(make: Maker, repeats: Sequence[Call], others: Sequence[Call]) -> Run:

@@ -23,10 +23,10 @@ from . import loading, witness
 from .compare import compare
 from .explaining import calls_of
 from .graph_records import Outcome, Remedy, Tried
-from .hearing import ProblemError, Subject, subject_of
 from .records import Run, encode
 from .regions import Boundary, boundaries, clean_regions, compile_regions, disabled
 from .settings import Setting, compiled, in_force, relevant
+from .subjects import ProblemError, Subject, subject_of
 from .wire import Reply
 from .witness import Call, Listener, compiled_run
 

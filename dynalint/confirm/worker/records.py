@@ -148,7 +148,8 @@ class Comparison:
     """Whether compiled code did what the code does. Where it did not: at which call, in what, and the two values.
 
     `stable` is False where the code itself gives other values in every run; `gradients` tells that some were compared;
-    `training` that the difference was seen with gradients on.
+    `training` that the difference was seen with gradients on, `evaluation` that it was seen in evaluation mode. `place`
+    is the definition of the innermost function of the user's own that shows it when it alone is compiled.
     """
 
     same: bool
@@ -158,6 +159,8 @@ class Comparison:
     what: str = ""
     detail: str = ""
     training: bool = False
+    evaluation: bool = False
+    place: Frame | None = None
 
 
 def encode(record: Any) -> Any:

@@ -38,10 +38,10 @@ from torch.utils import _pytree as pytree
 
 from . import witness
 from .differ import Equality, difference
-from .hearing import ProblemError, subject_of
 from .lockstep import Findings, Marks, Search, Subject, fresh, run_side_by_side
 from .observe import PLAIN, observe
 from .records import Break, Failure, Run
+from .subjects import ProblemError, subject_of
 from .trials import BASE, USUAL, Trial
 from .variants import other_batch
 from .versions import Version

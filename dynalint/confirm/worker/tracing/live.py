@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import nn
 
-from .. import hearing, loading, spans, witness
+from .. import hearing, loading, spans, subjects, witness
 from ..records import Run, encode
 from ..wire import Reply
 from ..witness import Call
@@ -36,6 +36,7 @@ def testify(
         "spots": {path: [_WHOLE] for path in own},
         "overrides": {},
         "compare": [],
+        "roots": roots,
         "seconds": seconds,
     }
     seen = _Seen(reply)
@@ -49,8 +50,8 @@ def testify(
 
     try:
         reply.part("inputs", text)
-        hearing.testify(hearing.Subject(_maker(subject), call, text), request, seen, tell)
-    except hearing.ProblemError as problem:
+        hearing.testify(subjects.Subject(_maker(subject), call, text), request, seen, tell)
+    except subjects.ProblemError as problem:
         reply.part("problem", {"phase": problem.phase, "failure": encode(problem.failure)})
 
 

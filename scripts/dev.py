@@ -158,6 +158,7 @@ def static_checks() -> list[str]:
         ("ruff", "format", "--check", "."),
         ("mypy",),
         ("dynalint", "check", "--static"),
+        ("mkdocs", "build", "--strict", "--quiet", "--site-dir", str(VENV / "site")),
         ("check-jsonschema", "--builtin-schema", "vendor.github-workflows", ".github/workflows/ci.yml"),
         ("check-jsonschema", "--builtin-schema", "vendor.github-actions", "action.yml"),
     ]

@@ -73,6 +73,7 @@ class _Writer:
 
     draw: st.DrawFn
     left: int
+    returns: bool
     known: list[str] = field(default_factory=lambda: ["x", "y"])
 
     def block(self, depth: int, *, loop: bool = False) -> list[str]:
@@ -93,7 +94,7 @@ class _Writer:
             return self._branch(depth, loop=loop)
         if kind == "for" and not loop:
             return [f"for _ in range({self.draw(st.integers(1, 3))}):", *_deeper(self.block(depth + 1, loop=True))]
-        if kind == "return" and depth:
+        if kind == "return" and depth and self.returns:
             return [self._return()]
         if kind == "jump" and loop and depth > 1:
             return [self.draw(st.sampled_from(["break", "continue"]))]
@@ -153,7 +154,7 @@ _FLAT = ["assign"] * 6 + ["choice", "return", "augmented", "jump", "harm"]
 @st.composite
 def programs(draw: st.DrawFn) -> str:
     """Draw the code of a module with a class `Model` and a function `example` for it."""
-    writer = _Writer(draw, draw(st.integers(2, 9)))
+    writer = _Writer(draw, draw(st.integers(2, 8)), returns=draw(st.sampled_from([False, False, True])))
     # Mostly of both inputs, so that no side of a branch leaves one of them without a gradient.
     lines = [f"{name} = {draw(st.sampled_from(_FIRST))}" for name in ("a", "b")]
     writer.known = ["a", "b", *draw(st.sampled_from([["x", "y"], ["a", "b"]]))]

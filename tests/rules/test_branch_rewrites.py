@@ -650,6 +650,19 @@ def test_a_name_that_is_not_read_afterwards_needs_no_choice() -> None:
     """)
 
 
+def test_what_was_read_before_is_no_reason_to_choose() -> None:
+    body = "part = y * x\nif part.sum() > 0:\n    part = x * 2\n    x = part + 1\nreturn x"
+    assert fixed(body) == lines("""
+        part = y * x
+        condition = part.sum() > 0
+        part_2 = x * 2
+        x = torch.where(condition, part_2 + 1, x)
+        return x
+    """)
+    body = "part = y\nlater = lambda: part\nif x.sum() > 0:\n    part = x * 2\n    x = part + 1\nreturn x + later()"
+    assert "    part = torch.where(condition, x * 2, part)" in study(body).fixed
+
+
 @pytest.mark.parametrize("last", ["del part", "return x * part", "return (lambda: part)()"])
 def test_a_name_that_is_used_afterwards_is_chosen(last: str) -> None:
     body = f"part = y\nif x.sum() > 0:\n    part = x * 2\n    x = part + 1\n{last}\nreturn x"

@@ -303,13 +303,32 @@ def is_temporary(scope: Scope, assignment: Assignment, block: Block) -> bool:
 
 
 def is_unread(scope: Scope, name: str, chain: Chain) -> bool:
-    """Whether nothing reads a name but the block of a chain that has given it its value.
+    """Whether nothing reads a name after a chain, so that only the block that has given it its value may.
 
     Which blocks read it without having given it one is not looked at: they refer to a value from before the chain.
     """
+    if _is_shared(scope, name) or _around_loop(scope, chain):
+        return False
     inside = {id(node) for block in chain.blocks for statement in block.statements for node in ast.walk(statement)}
-    reads = [node for node in _names(scope, name) if not isinstance(node.ctx, ast.Store)]
-    return not _is_shared(scope, name) and all(id(node) in inside for node in reads) and not _around_loop(scope, chain)
+    start = (chain.head.lineno, chain.head.col_offset)
+    for node in _names(scope, name):
+        earlier = (node.lineno, node.col_offset) < start and not _in_inner_function(scope, node)
+        if not (isinstance(node.ctx, ast.Store) or id(node) in inside or earlier or _in_test(chain, node)):
+            return False
+    return True
+
+
+def _in_test(chain: Chain, name: ast.Name) -> bool:
+    return any(node is name for test in chain.tests for node in ast.walk(test))
+
+
+def _in_inner_function(scope: Scope, node: ast.AST) -> bool:
+    """Whether code runs later than where it stands."""
+    while node is not scope.function.node:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) or node not in scope.parents:
+            return True
+        node = scope.parents[node]
+    return False
 
 
 def _names(scope: Scope, name: str) -> Iterator[ast.Name]:

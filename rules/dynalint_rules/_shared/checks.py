@@ -41,7 +41,8 @@ def rewrite_guard(scope: Scope, statement: ast.If) -> Rewrite:
         )
     if raising.cause is not None and not (isinstance(raising.cause, ast.Constant) and raising.cause.value is None):
         raise Refusal(
-            f"{scope.quote(raising)} names its cause, which a check on the device cannot; check outside the compiled code"
+            f"{scope.quote(raising)} names its cause, which a check on the device cannot do; "
+            "check outside the compiled code"
         )
     _refuse_caught(scope, statement)
     python, test = split_test(scope, statement)

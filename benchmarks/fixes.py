@@ -69,8 +69,8 @@ class Rerun:
     gone: set[Place] = field(default_factory=set)
 
 
-def fix(corpus: Path, files: Sequence[str], options: argparse.Namespace) -> tuple[engine.Checked, FixResult]:
-    """Fix files of a corpus, in memory."""
+def fix(corpus: Path, files: Sequence[str], options: argparse.Namespace) -> tuple[list[Finding], FixResult]:
+    """Fix files of a corpus, in memory; return what was found as well."""
     values: dict[str, Any] = {
         "select": ["ALL"],
         "confirm": "never" if options.static or options.assume else "always" if options.confirm else "auto",
@@ -78,14 +78,28 @@ def fix(corpus: Path, files: Sequence[str], options: argparse.Namespace) -> tupl
     }
     layers = (environment_layer(os.environ, corpus), parse_layer(values, corpus, lambda _: "the command line"))
     configuration = Configuration(Overrides(layers, isolated=True), known_codes(), corpus)
-    workspace, _ = engine.open_workspace([corpus / file for file in files], configuration, corpus)
-    checked = engine.check(workspace)
-    if options.assume:
-        return checked, fix_findings(checked.linted, checked.linter, FixOptions(options.unsafe_fixes), _assumed)
-    result, failures = engine.fix(workspace, checked, verify=not options.static)
-    for failure in failures:
-        print(f"fixes: {failure}", file=sys.stderr)
-    return checked, result
+    groups = [[file] for file in files] if options.separately else [files]
+    found: list[Finding] = []
+    results = []
+    for group in groups:
+        workspace, _ = engine.open_workspace([corpus / file for file in group], configuration, corpus)
+        checked = engine.check(workspace)
+        found += [one.finding for one in checked.linted]
+        if options.assume:
+            limits = FixOptions(options.unsafe_fixes)
+            results.append(fix_findings(checked.linted, checked.linter, limits, _assumed))
+        else:
+            result, failures = engine.fix(workspace, checked, verify=not options.static)
+            results.append(result)
+            for failure in failures:
+                print(f"fixes: {failure}", file=sys.stderr)
+    return found, _joined(results)
+
+
+def _joined(results: Sequence[FixResult]) -> FixResult:
+    """Put together what came of fixing files by themselves."""
+    fields = ("files", "groups", "fixed", "refused", "remaining", "notes", "failures")
+    return FixResult(**{name: tuple(one for result in results for one in getattr(result, name)) for name in fields})
 
 
 def _assumed(_before: object, _after: object, units: Sequence[Unit]) -> dict[Unit, Proof]:
@@ -203,6 +217,7 @@ def main() -> None:
     parser.add_argument("--cases", default="TESTCASES", help="the name of the list of what to run in a file")
     parser.add_argument("--leave-out", action="append", default=[], metavar="TEXT", help="breaks with this reason")
     parser.add_argument("--verdict", help="only breaks that the truth marks with this verdict")
+    parser.add_argument("--separately", action="store_true", help="fix each file alone: for files that share nothing")
     parser.add_argument("--files", nargs="+", help="only these files of the corpus")
     parser.add_argument("--list", choices=[*STATES, "all"], help="print these sites after the report")
     parser.add_argument("--diff", action="store_true", help="print the changes after the report")
@@ -212,8 +227,8 @@ def main() -> None:
         parser.error(f"{options.corpus} is no folder")
     truth = read_truth(options.truth, options.leave_out, options.verdict)
     wanted = {place: kind for place, kind in truth.sites.items() if not options.files or place.file in options.files}
-    checked, result = fix(corpus, sorted({place.file for place in wanted}), options)
-    sites = list(judge(wanted, (one.finding for one in checked.linted), result))
+    found, result = fix(corpus, sorted({place.file for place in wanted}), options)
+    sites = list(judge(wanted, found, result))
     seen = rerun(corpus, result, wanted, options.cases) if options.rerun else None
     print(*summary(sites, result, seen), sep="\n")
     if seen is not None:

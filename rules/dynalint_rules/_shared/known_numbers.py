@@ -20,7 +20,7 @@ def multiplied(scope: Scope, node: ast.Call, product: ast.expr) -> Rewrite | Non
     sizes = scope.kind(product.args[0])
     if isinstance(sizes, k.Sequence) and is_whole(sizes.element):
         conditions: tuple[str, ...] = ()
-    elif isinstance(sizes, k.Unknown):
+    elif not k.may_be_tensor(sizes) or isinstance(sizes, k.Unknown):
         conditions = (f"{scope.quote(product.args[0])} is a sequence of whole numbers",)
     else:
         return None

@@ -78,10 +78,11 @@ class CountingCall(Rule):
 
     ## How it is rewritten
     Where only the number of places is asked for, by `t.nonzero().shape[0]` or `len(t.nonzero())`, it is
-    `torch.count_nonzero(t)`, if every use takes a tensor (see DYN201). Nothing else is rewritten: what takes the place
-    of the list of indices depends on what is done with it. Often the mask itself does, with `torch.where` and its
-    neutral value; a mixture of experts can run every expert on every token and weigh the results; an upper bound that
-    is known makes `nonzero_static` or `output_size` possible.
+    `torch.count_nonzero(t)`, if every use takes a tensor (see DYN201). `x[torch.where(mask)] = 0` becomes
+    `x[mask] = 0`, which is traced where one number is stored. Nothing else is rewritten: what takes the place of the
+    list of indices depends on what is done with it. Often the mask itself does, with `torch.where` and its neutral
+    value; a mixture of experts can run every expert on every token and weigh the results; an upper bound that is known
+    makes `nonzero_static` or `output_size` possible.
 
     ## When the rewrite is not exact
     A form with a fixed shape returns more elements than the original, which have to be masked.
@@ -117,9 +118,10 @@ class CountingCall(Rule):
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Count without listing; decline where the list itself is used."""
-        if isinstance(event, Call) and event.callee in _LISTING:
+        if isinstance(event, Call) and event.callee in (*_LISTING, "torch.where"):
             try:
-                rewrite = _counted(Scope.of(event, project), event)
+                scope = Scope.of(event, project)
+                rewrite = _stored_by_mask(scope, event) or _counted(scope, event)
             except Refusal as refusal:
                 return Declined(str(refusal))
             if rewrite is not None:
@@ -138,6 +140,21 @@ class CountingCall(Rule):
                 return h[rows]
             """),
             declined="hangs on its use",
+        ),
+        Example(
+            name="stored-by-places",
+            code=forward("""
+                h = self.fc(x).detach()
+                h[torch.where(x > 0)] = 0.0  # DYN303
+                h[(x < -1).nonzero(as_tuple=True)] = 1.0  # DYN303
+                return h
+            """),
+            fixed=forward("""
+                h = self.fc(x).detach()
+                h[x > 0] = 0.0
+                h[x < -1] = 1.0
+                return h
+            """),
         ),
         Example(
             name="number-of-places",
@@ -296,7 +313,7 @@ def _counts(event: Call) -> bool:
 
 def _counted(scope: Scope, event: Call) -> Rewrite | None:
     """The rewrite of `t.nonzero().shape[0]` and its like, None where more than the number of places is asked for."""
-    node, asked = event.node, count_of(scope, event.node)
+    node, asked = event.node, count_of(scope, event.node) if event.callee in _LISTING else None
     method = event.callee.startswith("Tensor.")
     if asked is None or asked.elements or node.keywords or len(node.args) != (0 if method else 1):
         return None
@@ -308,3 +325,35 @@ def _counted(scope: Scope, event: Call) -> Rewrite | None:
     replacement = Replacement(scope.file, start, end, f"{scope.torch}.count_nonzero({scope.text(source)})")
     title = "Count without listing: `torch.count_nonzero`"
     return Rewrite(title, flow.safety, (replacement, *flow.edits), flow.clauses, imports=scope.imports)
+
+
+def _stored_by_mask(scope: Scope, event: Call) -> Rewrite | None:
+    """The rewrite of `x[torch.where(mask)] = 0`, None where anything else is done with the places."""
+    node, target = event.node, scope.parents[event.node]
+    if event.callee == "torch.where":
+        mask = node.args[0] if len(node.args) == 1 and not node.keywords else None
+    else:
+        mask = _listed_as_tuple(event)
+    statement = scope.parents.get(target)
+    if mask is None or not isinstance(target, ast.Subscript) or target.slice is not node:
+        return None
+    if not isinstance(statement, ast.Assign) or target not in statement.targets:
+        return None
+    known = scope.tensor(mask)
+    if known is None or known.dtype != "bool" or not k.is_number(scope.kind(statement.value)):
+        return None
+    replacement = Replacement(scope.file, *scope.file.span(node), scope.text(mask))
+    return Rewrite("Store by the mask itself", "safe", (replacement,))
+
+
+def _listed_as_tuple(event: Call) -> ast.expr | None:
+    """The tensor whose places a call lists, if it gives one tensor for each dimension."""
+    node = event.node
+    given = [
+        (keyword.arg, isinstance(keyword.value, ast.Constant) and keyword.value.value) for keyword in node.keywords
+    ]
+    if given != [("as_tuple", True)]:
+        return None
+    if event.callee == "Tensor.nonzero" and isinstance(node.func, ast.Attribute) and not node.args:
+        return node.func.value
+    return node.args[0] if event.callee == "torch.nonzero" and len(node.args) == 1 else None

@@ -26,10 +26,10 @@ _METHODS = ("Tensor.requires_grad_", "torch.nn.Module.requires_grad_")
 _MAKING = frozenset(
     f"torch.{name}" for name in "arange empty eye from_numpy ones rand randint randn randperm tensor zeros".split()
 )
-_JOINING = frozenset({"torch.cat", "torch.stack"})
+_JOINING = frozenset({"torch.cat", "torch.stack", "torch.meshgrid"})
 _RESHAPING = frozenset(
     "unsqueeze squeeze view reshape repeat expand transpose permute t float half double long int to cuda cpu type "
-    "clone contiguous".split()
+    "clone contiguous type_as".split()
 )
 
 
@@ -147,6 +147,20 @@ class RequiresGradChange(Rule):
             """),
         ),
         Example(
+            name="set-before-it-is-filled",
+            code=forward("""
+                mask = torch.zeros(4, 8)
+                mask.requires_grad = False  # DYN608
+                mask[0] = 1.0
+                return self.fc(x * mask)
+            """),
+            fixed=forward("""
+                mask = torch.zeros(4, 8)
+                mask[0] = 1.0
+                return self.fc(x * mask)
+            """),
+        ),
+        Example(
             name="set-on-an-input",
             code=forward("""
                 x.requires_grad = False  # DYN608
@@ -227,29 +241,24 @@ def _changing_nothing(scope: Scope, event: Write) -> Rewrite | None:
     plain = isinstance(statement, ast.Assign) and len(statement.targets) == 1
     if not plain or event.value != k.constant(False) or not isinstance(owner, ast.Name):
         return None
-    stores = [
-        node
-        for node in ast.walk(scope.function.node)
-        if isinstance(node, ast.Name) and node.id == owner.id and not isinstance(node.ctx, ast.Load)
-    ]
-    if len(stores) != 1:
+    if event.position.loop or not _is_made_of_numbers(scope, owner):
         return None
-    made = scope.parents[stores[0]]
-    if not isinstance(made, ast.Assign) or made.targets != [stores[0]] or not _is_made_of_numbers(scope, made.value):
-        return None
-    if changed_in_place(scope, owner.id) is not None:
+    changed = changed_in_place(scope, owner.id)
+    if changed is not None and getattr(changed, "lineno", 0) < statement.lineno:
         return None
     return taken_out(scope, statement, "Take out what changes nothing: the tensor asks for no gradient", "safe")
 
 
 def _is_made_of_numbers(scope: Scope, node: ast.expr) -> bool:
     """Whether a tensor is computed from numbers alone, so that it has no gradient."""
+    if isinstance(node, ast.Name):
+        return _is_named_for_numbers(scope, node.id)
     if isinstance(node, ast.BinOp):
         return _is_made_of_numbers(scope, node.left) and _is_made_of_numbers(scope, node.right)
     if isinstance(node, ast.List | ast.Tuple):
         return all(_is_made_of_numbers(scope, one) for one in node.elts)
     if not isinstance(node, ast.Call):
-        return not k.may_be_tensor(scope.kind(node)) and not isinstance(scope.kind(node), k.Unknown)
+        return k.is_number(scope.kind(node))
     if any(keyword.arg in ("requires_grad", "out", None) for keyword in node.keywords):
         return False
     function = scope.kind(node.func)
@@ -261,3 +270,21 @@ def _is_made_of_numbers(scope: Scope, node: ast.expr) -> bool:
     if isinstance(function, k.Method) and isinstance(node.func, ast.Attribute) and function.name in _RESHAPING:
         return _is_made_of_numbers(scope, node.func.value)
     return False
+
+
+def _is_named_for_numbers(scope: Scope, name: str) -> bool:
+    """Whether a name is bound once, to a number or to a tensor that is computed from numbers alone."""
+    stores = [
+        node
+        for node in ast.walk(scope.function.node)
+        if isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Load)
+    ]
+    if len(stores) != 1 or any(isinstance(one, ast.arg) and one.arg == name for one in ast.walk(scope.function.node)):
+        return False
+    target: ast.AST = stores[0]
+    made = scope.parents[target]
+    if isinstance(made, ast.Tuple):
+        target, made = made, scope.parents[made]
+    if not isinstance(made, ast.Assign) or made.targets != [target]:
+        return False
+    return _is_made_of_numbers(scope, made.value)

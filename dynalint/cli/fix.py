@@ -117,7 +117,7 @@ def _apply(run: Run, result: FixResult, options: Mapping[str, Any]) -> int:
     remaining = [run.placed(finding) for finding in _reported(result.remaining)]
     lines = run.lines_now(remaining)
     left = run.new(remaining, lines)
-    run.report(left, lines, refuted=len(result.remaining) - len(left))
+    run.report(left, lines, refuted=len(result.remaining) - len(remaining))
     return run.exit_code([*left, *_counting(result, options)])
 
 

@@ -16,7 +16,7 @@ Row = dict[str, Any]
 
 
 def render(report: Report, style: Style) -> str:
-    """Return a table with a line for each rule, and one with a line for each id of Dynamo's, the most findings first.
+    """Return a table with a line for each rule, and one with a line for each id that Dynamo gave, the most first.
 
     Both tell how many findings there are, how many of them Dynamo confirmed and how many can be fixed.
     """
@@ -34,12 +34,8 @@ def _by_rule(report: Report) -> list[Row]:
 
 
 def _by_break(report: Report) -> list[Row]:
-    """Count by the id that Dynamo gave, else by each that the finding may come to."""
-    pairs = (
-        (gb, finding)
-        for finding in report.findings
-        for gb in ([finding.evidence.gb] if finding.evidence.gb else finding.gb)
-    )
+    """Count by the id that Dynamo gave when it was run; which of several it would be is not known before."""
+    pairs = ((finding.evidence.gb, finding) for finding in report.findings if finding.evidence.gb)
     return [{**counts, "gb": gb} for gb, counts in _counted(pairs, report)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -180,3 +181,20 @@ def test_an_interrupt_reports_what_is_known(check: Run, dynalint: Run, model: Pa
         assert dynalint(*arguments).code == 130
     assert model.read_text() == text
     assert not Path("b.json").exists()
+
+
+def test_verdicts_are_kept_for_the_editor(check: Run, dynalint: Run, model: Path, confirm: Confirm) -> None:
+    kept = Path(".dynalint_cache/last/findings.json")
+    confirm.evidence = {"DYN101": CONFIRMED, "DYN401": REFUTED}
+    check("--static")
+    check("--no-cache")
+    assert not kept.exists()
+    check()
+    held = json.loads(kept.read_text())
+    assert [one["status"] for one in held["model.py"].values()] == ["confirmed", "refuted"]
+    Path("other.py").write_text("")
+    check("other.py")
+    assert json.loads(kept.read_text()) == held  # of files that were not looked at, what was known stays
+    kept.write_text("[")
+    assert check().code == 1
+    assert json.loads(kept.read_text()) == held

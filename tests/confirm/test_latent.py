@@ -13,9 +13,15 @@ import torch
 from dynalint.confirm.worker import witness
 from dynalint.confirm.worker.latent import Asked, latent_run
 from dynalint.confirm.worker.records import Run
+from dynalint.confirm.worker.standins import Edit, Place, rewritten
 
 SOURCE = """
+import os
+import threading
+
 import torch
+
+LOCK = threading.Lock()
 
 class Model(torch.nn.Module):
     def forward(self, x):
@@ -30,11 +36,34 @@ class Model(torch.nn.Module):
         return x * total
 
 
-def stores(x):
+def flags(x):
     for i in range(2):
         x = x + 1
         x.requires_grad = i > 0
-        print("after")
+        print("after a flag")
+    return x
+
+
+def exports(x):
+    for i in range(2):
+        os.environ["DYNALINT_LATENT"] = str(i)
+        print("after a variable")
+    return x
+
+
+def keeps(x):
+    for i in range(2):
+        x = x.clone()
+        x[x > i] = x[x > i] * 2
+        if x.max() > 1:  # doubled
+            print("not at first")
+    return x
+
+
+def locked(x):
+    with LOCK, threading.Lock() as got:
+        x = x + got
+        print("after a lock")
     return x
 
 
@@ -108,6 +137,39 @@ def test_a_function_that_closes_over_what_the_break_reads(names: dict[str, Any])
     assert broken(run) == {line("# closed over")}
 
 
-@pytest.mark.parametrize("name", ["stores", "whole"])
-def test_what_cannot_be_taken_away_or_hides_nothing_is_not_heard(names: dict[str, Any], name: str) -> None:
-    assert heard(names, lambda: names[name]) is None
+@pytest.mark.parametrize(
+    ("name", "after"),
+    [
+        ("flags", "after a flag"),
+        ("exports", "after a variable"),
+        ("locked", "after a lock"),
+        ("keeps", "# doubled"),
+    ],
+)
+def test_stores_and_heads_of_blocks_are_taken_away(names: dict[str, Any], name: str, after: str) -> None:
+    run = heard(names, lambda: names[name])
+    assert run is not None
+    assert run.error is None
+    assert line(after) in broken(run)
+    assert names[name].__code__.co_filename == names["__file__"]
+
+
+def test_what_hides_nothing_is_not_heard(names: dict[str, Any]) -> None:
+    assert heard(names, lambda: names["whole"]) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "end"),
+    [
+        ("    x.a = 1\n    return x.a", 7),
+        ("    x.a, y = x\n    return y", 7),
+        ("    with x as (y, z):\n        return y", 16),
+    ],
+)
+def test_what_has_no_stand_in_stays(text: str, end: int) -> None:
+    names: dict[str, Any] = {"__name__": "standing"}
+    text = f"def standing(x):\n{text}\n"
+    exec(compile(text, "standing.py", "exec"), names)
+    edit = Edit(0, Place("standing.py", 2, 4, end))
+    with rewritten([edit], {"standing.py": text}, recording=True, names={}) as done:
+        assert not done

@@ -1,0 +1,249 @@
+"""Give functions in memory other code for a while, in which what breaks the graph is replaced by what it came to.
+
+In a first run the code records, in a second the records stand in:
+
+    an expression          its values, or its truth where nothing else is asked for
+    the head of a `with`   what it binds to names; the block runs without it
+    a store, a deletion    the tensor that was written into, as a copy; all else is left undone
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import gc
+import types
+from collections.abc import Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from torch.utils import _pytree as pytree
+
+# A name that ends so is not mangled within a class.
+RECORD = "__dynalint_record__"
+VALUES = "__dynalint_values_{}__"
+
+
+Kind = Literal["value", "truth", "with", "store"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """An expression or a `with` in a file, by its line, its column and that of its end, as Dynamo reports a break."""
+
+    file: str
+    line: int
+    column: int
+    end_column: int
+
+
+@dataclass
+class Edit:
+    """What to replace, and how, which is known once it has been found; `values` are what it came to, in order."""
+
+    number: int
+    place: Place
+    kind: Kind = "value"
+    values: list[Any] = field(default_factory=list)
+
+    def record(self, value: Any) -> Any:
+        """Keep a value, its tensors as copies, and give it back: a truth value where only that is asked for."""
+        value = bool(value) if self.kind == "truth" else value
+        self.values.append(pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.detach().clone(), value))
+        return value
+
+
+class _Rewriter(ast.NodeTransformer):
+    """Makes what is edited record what it comes to, or puts that in its place."""
+
+    def __init__(self, tree: ast.AST, edits: Sequence[Edit], *, recording: bool) -> None:
+        self._recording = recording
+        self._edits: dict[int, Edit] = {}
+        read = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and _is_load(node)}
+        wanted = {(edit.place.line, edit.place.column, edit.place.end_column): edit for edit in edits}
+        for node, kind, node_at in _editable(tree, read):
+            edit = wanted.pop((node_at.lineno, node_at.col_offset, node_at.end_col_offset or 0), None)
+            if edit is not None:
+                edit.kind = kind
+                self._edits[id(node)] = edit
+        self.complete = not wanted
+
+    def visit(self, node: ast.AST) -> Any:
+        """Return what stands for a node, a list of statements perhaps."""
+        edit = self._edits.get(id(node))
+        node = self.generic_visit(node)
+        if edit is None:
+            return node
+        if isinstance(node, ast.With):
+            new: Any = self._block(edit, node)
+        elif isinstance(node, ast.stmt):
+            new = self._store(edit, node)
+        else:
+            assert isinstance(node, ast.expr)
+            new = self._expression(edit, node)
+        for one in new if isinstance(new, list) else [new]:
+            ast.fix_missing_locations(ast.copy_location(one, node) if not hasattr(one, "lineno") else one)
+        return new
+
+    def _expression(self, edit: Edit, node: ast.expr) -> ast.expr:
+        if self._recording:
+            return _record(edit, node)
+        # The expression stays where it is never run, so that the function closes over the same variables.
+        return ast.IfExp(ast.Constant(True), _take(edit), node)
+
+    def _block(self, edit: Edit, node: ast.With) -> ast.stmt | list[ast.stmt]:
+        names = [item.optional_vars.id for item in node.items if isinstance(item.optional_vars, ast.Name)]
+        if self._recording:
+            bound = ast.Tuple([ast.Name(name, ast.Load()) for name in names], ast.Load())
+            node.body.insert(0, ast.copy_location(ast.Expr(_record(edit, bound)), node))
+            return node
+        targets = ast.Tuple([ast.Name(name, ast.Store()) for name in names], ast.Store())
+        given: list[ast.stmt] = [ast.Assign([targets], _take(edit))] if names else []
+        never = ast.If(ast.Constant(False), [ast.With(node.items, [ast.Pass()])], [])
+        return [*given, never, *node.body]
+
+    def _store(self, edit: Edit, node: ast.stmt) -> list[ast.stmt]:
+        target = _target(node)
+        assert isinstance(target, (ast.Subscript, ast.Attribute))
+        holder = target.value
+        if self._recording:
+            return [node, ast.Expr(_record(edit, _loaded(holder)))]
+        value = getattr(node, "value", None)
+        done: list[ast.stmt] = [] if value is None else [ast.Expr(value)]
+        if isinstance(target, ast.Subscript) and all(isinstance(kept, torch.Tensor) for kept in edit.values):
+            done.append(ast.Expr(_call(ast.Attribute(_loaded(holder), "copy_", ast.Load()), _take(edit))))
+        return [*done, ast.If(ast.Constant(False), [node], [])]
+
+
+def _editable(tree: ast.AST, read: Container[str]) -> Iterator[tuple[ast.AST, Kind, Any]]:
+    """Yield the nodes that can be replaced, how, and the node whose place is that of the break."""
+    truths = set(map(id, _truths(tree)))
+    heads = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.With) and all(
+            isinstance(item.optional_vars, (ast.Name, types.NoneType)) for item in node.items
+        ):
+            yield node, "with", node
+            for item in node.items:
+                heads.add(id(item.context_expr))
+                yield node, "with", item.context_expr
+        elif isinstance(node, ast.stmt) and (target := _target(node)) is not None:
+            # What is stored in an attribute and not put there must not be read.
+            if isinstance(target, ast.Subscript) or target.attr not in read:
+                yield node, "store", target
+        elif isinstance(node, ast.expr) and _is_load(node) and id(node) not in heads:
+            yield node, "truth" if id(node) in truths else "value", node
+
+
+def _binds_a_name(item: ast.withitem) -> bool:
+    return item.optional_vars is None or isinstance(item.optional_vars, ast.Name)
+
+
+def _target(node: ast.stmt) -> ast.Subscript | ast.Attribute | None:
+    """Return what a statement stores to or deletes, None where it is none, or several at once."""
+    targets: Sequence[ast.AST] = ()
+    if isinstance(node, (ast.Assign, ast.Delete)):
+        targets = node.targets
+    elif isinstance(node, (ast.AugAssign, ast.AnnAssign)):
+        targets = [node.target]
+    first = targets[0] if len(targets) == 1 else None
+    return first if isinstance(first, (ast.Subscript, ast.Attribute)) else None
+
+
+def _is_load(node: ast.expr) -> bool:
+    return isinstance(getattr(node, "ctx", ast.Load()), ast.Load)
+
+
+def _loaded(node: ast.expr) -> ast.expr:
+    """Return another node for the same expression."""
+    return copy.deepcopy(node)
+
+
+def _record(edit: Edit, value: ast.expr) -> ast.expr:
+    return _call(ast.Name(RECORD, ast.Load()), ast.Constant(edit.number), value)
+
+
+def _take(edit: Edit) -> ast.expr:
+    take = ast.Attribute(ast.Name(VALUES.format(edit.number), ast.Load()), "pop", ast.Load())
+    return _call(take, ast.Constant(0))
+
+
+def _call(function: ast.expr, *arguments: ast.expr) -> ast.Call:
+    return ast.Call(function, list(arguments), [])
+
+
+def _truths(tree: ast.AST) -> Iterator[ast.expr]:
+    """Yield the expressions of which only the truth matters."""
+    tests = [node.test for node in ast.walk(tree) if isinstance(node, (ast.If, ast.While, ast.IfExp, ast.Assert))]
+    tests += [test for node in ast.walk(tree) if isinstance(node, ast.comprehension) for test in node.ifs]
+    for test in tests:
+        yield test
+        if isinstance(test, ast.BoolOp):
+            tests += test.values
+        elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            tests.append(test.operand)
+
+
+@contextmanager
+def rewritten(
+    edits: Sequence[Edit], sources: Mapping[str, str], *, recording: bool, names: Mapping[str, Any]
+) -> Iterator[bool]:
+    """Give the functions in memory their rewritten code for a while; yields whether all edits are in place."""
+    before: list[tuple[types.FunctionType, types.CodeType]] = []
+    try:
+        done = True
+        for file in dict.fromkeys(edit.place.file for edit in edits):
+            here = [edit for edit in edits if edit.place.file == file]
+            swaps = list(_swaps(file, _rewritten_codes(file, sources[file], here, recording=recording)))
+            for function, code in swaps:
+                before.append((function, function.__code__))
+                function.__code__ = code
+                function.__globals__.update(names)
+            done = done and bool(swaps)
+        yield done
+    finally:
+        for function, code in before:
+            function.__code__ = code
+            for name in names:
+                function.__globals__.pop(name, None)
+
+
+def _rewritten_codes(
+    file: str, text: str, edits: Sequence[Edit], *, recording: bool
+) -> Mapping[tuple[str, int], list[types.CodeType]]:
+    """Compile a file with the edits; return its code objects by name and first line, none if an edit has no place."""
+    tree = ast.parse(text)
+    rewriter = _Rewriter(tree, edits, recording=recording)
+    if not rewriter.complete:
+        return {}
+    codes: dict[tuple[str, int], list[types.CodeType]] = {}
+    for code in _codes(compile(rewriter.visit(tree), file, "exec", dont_inherit=True)):
+        codes.setdefault((code.co_name, code.co_firstlineno), []).append(code)
+    return codes
+
+
+def _swaps(
+    file: str, codes: Mapping[tuple[str, int], Sequence[types.CodeType]]
+) -> Iterator[tuple[types.FunctionType, types.CodeType]]:
+    """Yield each function in memory that `codes` has another version of, and that version."""
+    for function in _functions(file):
+        old = function.__code__
+        new = codes.get((old.co_name, old.co_firstlineno), ())
+        if len(new) == 1 and new[0] != old and new[0].co_freevars == old.co_freevars:
+            yield function, new[0]
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _codes(constant)
+
+
+def _functions(file: str) -> list[types.FunctionType]:
+    """Return the functions in memory whose code comes from a file."""
+    # By type and not by isinstance, which asks objects for their class and wakes what is made on demand.
+    functions = [one for one in gc.get_objects() if type(one) is types.FunctionType]
+    return [function for function in functions if function.__code__.co_filename == file]

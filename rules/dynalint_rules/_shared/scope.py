@@ -44,7 +44,7 @@ class Scope:
             Refusal: there is no name by which the function could reach torch.
         """
         function = event.function
-        name, imports = torch_name(function)
+        name, imports = torch_name(function, event.statement.lineno)
         return cls(project, function, project.parents(function), name, imports)
 
     @cached_property
@@ -88,18 +88,28 @@ def as_tensor(kind: Kind) -> Tensor | None:
     return kind if isinstance(kind, Tensor) and not kind.array else None
 
 
-def torch_name(function: FunctionInfo) -> tuple[str, tuple[str, ...]]:
-    """Return the name by which `function` reaches the module torch, and the imports needed for it.
+def torch_name(function: FunctionInfo, line: int = 0) -> tuple[str, tuple[str, ...]]:
+    """Return the name by which `function` reaches the module torch from a line on, and the imports needed for it.
 
     Raises:
         Refusal: the file does not import torch, and the name `torch` is taken.
     """
+    if _imports_torch(function, line):
+        return "torch", ()
     for name, binding in function.module.bindings.items():
         if binding == Import("torch", None) and not _shadowed(name, function):
             return name, ()
     if _is_taken("torch", function.module) or _shadowed("torch", function):
         raise Refusal("the name `torch` means something else here; import torch under a name of its own first")
     return "torch", ("import torch",)
+
+
+def _imports_torch(function: FunctionInfo, line: int) -> bool:
+    """Whether a function has said `import torch` itself, for all that stands from a line on."""
+    return any(
+        isinstance(statement, ast.Import) and statement.lineno < line and ast.unparse(statement) == "import torch"
+        for statement in function.statements
+    )
 
 
 def _shadowed(name: str, function: FunctionInfo) -> bool:

@@ -173,6 +173,37 @@ class CheckingCall(Rule):
             """),
         ),
         Example(
+            name="check-where-torch-is-imported-late",
+            code=forward(
+                """
+                require(x > -100)
+                return self.fc(x)
+                """,
+                head="""
+                    def require(condition):
+                        if condition.dim() > 3:
+                            return
+                        import torch  # DYN010
+
+                        torch._check_tensor_all(condition)  # DYN305
+                """,
+            ),
+            fixed=forward(
+                """
+                require(x > -100)
+                return self.fc(x)
+                """,
+                head="""
+                    def require(condition):
+                        if condition.dim() > 3:
+                            return
+                        import torch
+
+                        torch._assert_async(condition.all())
+                """,
+            ),
+        ),
+        Example(
             name="check-with-words-of-its-own",
             code=forward("""
                 h = self.fc(x)

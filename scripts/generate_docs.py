@@ -151,7 +151,7 @@ def command_line() -> str:
 
 def help_of(command: click.Command, name: str) -> str:
     """What a command prints for `--help`, at a width that fits a page."""
-    context = click.Context(command, info_name=name, terminal_width=100, max_content_width=100)
+    context = click.Context(command, info_name=name, terminal_width=100, help_option_names=["-h", "--help"])
     lines = command.get_help(context).splitlines()
     return "\n".join(line.rstrip() for line in lines)
 

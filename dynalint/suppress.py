@@ -1,5 +1,7 @@
 """Comments that silence findings: `# dynalint: ignore[DYN101] -- reason`, `# dynalint: ignore-file[DYN4]`, `# noqa`.
 
+Between `# dynalint: disable[DYN4]` and `# dynalint: enable[DYN4]`, each on a line of its own, every line is covered.
+
 They are found in the tokens of a file, so what merely looks like one inside a string counts for nothing. A comment at
 the end of a line covers that line, and the whole statement (the header of a compound one) if it stands at its end; a
 comment on a line of its own covers the next statement.
@@ -11,7 +13,7 @@ import re
 import tokenize
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from dynalint.analysis.source import SourceFile
@@ -34,7 +36,7 @@ _NOQA = re.compile(
     r"#\s*noqa(?:\s*:\s*(?P<codes>[A-Z]+[0-9]+(?:[\s,]+[A-Z]+[0-9]+)*)|(?!\s*:|\w))",
     re.IGNORECASE,
 )
-_WORDS = ("ignore", "ignore-file")
+_WORDS = ("ignore", "ignore-file", "disable", "enable")
 _NO_CODE = frozenset(
     {tokenize.NL, tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING, tokenize.ENDMARKER}
 )
@@ -47,10 +49,10 @@ class Suppression:
     `codes` are codes and prefixes as written, empty for a `noqa` that covers everything; `first_line` to `last_line`
     are the lines that it covers. The comment spans `column` to `end_column` of `line`, and the list of codes between
     the brackets `codes_column` to `codes_end` (1-based, in characters, end exclusive). `fault` says what is wrong with
-    one that silences nothing.
+    one that silences nothing. `end` is the `enable` that ends the range of a `disable`.
     """
 
-    kind: Literal["ignore", "ignore-file", "noqa"]
+    kind: Literal["ignore", "ignore-file", "disable", "enable", "noqa"]
     codes: tuple[str, ...]
     first_line: int
     last_line: int
@@ -61,6 +63,7 @@ class Suppression:
     codes_end: int = 0
     reason: str = ""
     fault: str = ""
+    end: Suppression | None = None
 
     def silencing(self, finding: Finding, last_line: int) -> str | None:
         """Return the code by which it silences a finding that reaches to `last_line`; "" by none in particular."""
@@ -154,12 +157,32 @@ def read_suppressions(file: SourceFile, *, found: bool = True) -> Suppressions:
         if token.type == tokenize.COMMENT and any(hint in token.string.lower() for hint in _HINTS):
             line, column = token.start
             alone = not file.line(line)[:column].strip()
-            entries.extend(_native(token.string, line, column, layout.covered(line, alone=alone)))
+            entries.extend(_native(token.string, line, column, layout.covered(line, alone=alone), alone=alone))
             # A noqa on a line of its own covers only that line, as other linters have it, and so nothing.
             entries.extend(
                 _noqa(token.string, line, column, (line, line) if alone else layout.covered(line, alone=False))
             )
-    return Suppressions(tuple(entries), layout)
+    return Suppressions(tuple(_with_ranges(entries, len(file.lines))), layout)
+
+
+def _with_ranges(entries: Iterable[Suppression], last_line: int) -> list[Suppression]:
+    """Give each `disable` the lines up to the `enable` with the same codes, else to the end of the file."""
+    found: list[Suppression] = []
+    waiting: dict[frozenset[str], list[int]] = {}
+    for entry in entries:
+        opened = waiting.setdefault(frozenset(entry.codes), [])
+        if entry.fault or entry.kind not in ("disable", "enable"):
+            found.append(entry)
+        elif entry.kind == "disable":
+            opened.append(len(found))
+            found.append(replace(entry, first_line=entry.line, last_line=last_line))
+        elif opened:
+            index = opened.pop()
+            found[index] = replace(found[index], last_line=entry.line, end=entry)
+        else:
+            codes = ", ".join(entry.codes)
+            found.append(replace(entry, fault=f"`enable[{codes}]` ends no `disable[{codes}]`"))
+    return found
 
 
 def read_layout(file: SourceFile) -> Layout:
@@ -234,11 +257,16 @@ def _listed(codes: Sequence[str]) -> str:
 def _removal(entry: Suppression, dead: Collection[str], file: SourceFile) -> Rewrite:
     """Return the rewrite that takes the dead codes out of a comment, and the comment if none is left."""
     alive = [code for code in entry.codes if code not in dead]
+    title = "Remove the codes that silence nothing" if alive else "Remove the comment"
+    comments = [entry] if entry.end is None else [entry, entry.end]
+    return Rewrite(title, "safe", tuple(_without(comment, alive, file) for comment in comments))
+
+
+def _without(entry: Suppression, alive: Sequence[str], file: SourceFile) -> Replacement:
+    """Return what leaves only the codes `alive` in a comment."""
     text = file.line(entry.line)
     start, end, content = entry.column - 1, entry.end_column - 1, ""
-    title = "Remove the comment"
     if alive:
-        title = "Remove the codes that silence nothing"
         start, end, content = entry.codes_column - 1, entry.codes_end - 1, ", ".join(alive)
     elif text[end:].strip():  # another comment follows and takes its place
         end = len(text) - len(text[end:].lstrip())
@@ -248,7 +276,7 @@ def _removal(entry: Suppression, dead: Collection[str], file: SourceFile) -> Rew
     last_line = entry.line == len(file.line_starts)
     whole_line = not content and start == 0 and end == len(text) and not last_line
     stop = file.line_starts[entry.line] if whole_line else first + end
-    return Rewrite(title, "safe", (Replacement(file, first + start, stop, content),))
+    return Replacement(file, first + start, stop, content)
 
 
 def _lay_out(tokens: Sequence[tokenize.TokenInfo], file: SourceFile) -> Layout:
@@ -280,7 +308,7 @@ def _lay_out(tokens: Sequence[tokenize.TokenInfo], file: SourceFile) -> Layout:
     return layout
 
 
-def _native(comment: str, line: int, column: int, covered: tuple[int, int]) -> Iterator[Suppression]:
+def _native(comment: str, line: int, column: int, covered: tuple[int, int], *, alone: bool) -> Iterator[Suppression]:
     for match in _NATIVE.finditer(comment):
         word, listed = match["word"], match["codes"]
         codes = tuple(dict.fromkeys(code.strip() for code in (listed or "").split(",") if code.strip()))
@@ -289,9 +317,11 @@ def _native(comment: str, line: int, column: int, covered: tuple[int, int]) -> I
             fault = f"`dynalint: {word}` silences nothing{nearest(word, _WORDS)}"
         elif not codes:
             fault = f"`dynalint: {word}` names no code; write `{word}[DYN101]` with the codes to silence"
+        elif word in ("disable", "enable") and not alone:
+            fault = f"`dynalint: {word}` begins or ends a range on a line of its own; `ignore` silences this one"
         end = match.start() + len(match[0].rstrip())
         yield Suppression(
-            "ignore-file" if word == "ignore-file" else "ignore",
+            word if word in _WORDS else "ignore",  # type: ignore[arg-type]
             codes,
             *covered,
             line=line,

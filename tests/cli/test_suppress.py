@@ -202,3 +202,48 @@ def test_from_end_to_end(check: Callable[..., Any], dynalint: Callable[..., Any]
     model.write_text(text)
     assert dynalint("fix", "--static", "--apply", "--select", "ALL", "--unfixable", "DYN4").code == 1
     assert "ignore[DYN101]\n" in model.read_text()
+
+
+RANGE = """\
+one
+# dynalint: disable[DYN101, DYN4] -- why
+two
+# dynalint: disable[DYN2]
+three
+# dynalint: enable[DYN4, DYN101]
+four
+"""
+
+
+def test_a_range_covers_what_stands_between() -> None:
+    covered = {
+        code: [line for line in range(1, 8) if silenced(RANGE, code, line)] for code in ("DYN101", "DYN401", "DYN201")
+    }
+    assert covered == {"DYN101": [2, 3, 4, 5, 6], "DYN401": [2, 3, 4, 5, 6], "DYN201": [4, 5, 6, 7]}
+
+
+def test_an_unused_range_loses_both_comments() -> None:
+    text = "# dynalint: disable[DYN101, DYN201]\nx\n# dynalint: enable[DYN101, DYN201]  # noqa: E501\ny\n"
+    assert dead(text, finding("DYN101", 2), finding("DYN201", 2)) == []
+    assert dead(text, finding("DYN101", 2)) == [
+        (
+            1,
+            "Unused suppression: no `DYN201` here",
+            "# dynalint: disable[DYN101]\nx\n# dynalint: enable[DYN101]  # noqa: E501\ny\n",
+        )
+    ]
+    assert [one[2] for one in dead(text)] == ["x\n# noqa: E501\ny\n"]
+
+
+def test_ranges_inside_ranges() -> None:
+    text = "# dynalint: disable[DYN101]\na\n# dynalint: disable[DYN101]\nb\n# dynalint: enable[DYN101]\nc\n"
+    assert [line for line in range(1, 7) if silenced(text, "DYN101", line)] == [1, 2, 3, 4, 5, 6]
+    assert not silenced(text.replace("c\n", "# dynalint: enable[DYN101]\nc\n"), "DYN101", 7)
+
+
+def test_what_is_no_range() -> None:
+    assert dead("x\n# dynalint: enable[DYN101]\n") == [(2, "`enable[DYN101]` ends no `disable[DYN101]`", None)]
+    assert dead("x  # dynalint: disable[DYN101]\n", finding("DYN101", 1)) == [
+        (1, "`dynalint: disable` begins or ends a range on a line of its own; `ignore` silences this one", None)
+    ]
+    assert not silenced("x  # dynalint: disable[DYN101]\ny\n", "DYN101", 2)

@@ -99,11 +99,21 @@ class _Writer:
         self.copied += chain.tests
         self._write_rows()
         if not self.plan.rows and not self.plan.temporaries and not results:
-            raise Refusal("neither side does anything; delete the test")
+            self._write_nothing(truths)
+            return
         if results:
             self.lines.append(f"return {self._result(results, len('return '))}")
         self.conditions += [text for truth in truths for text in truth.conditions]
         self.conditions += gradient_conditions([self._reads(block) for block in chain.blocks], layers)
+
+    def _write_nothing(self, truths: Sequence[Truth]) -> None:
+        """No side does anything: nothing is left but the tests, which must not do anything either."""
+        effects_of(self.scope, self.chain.tests)
+        self.lines = []
+        shown = (self.scope.quote(test) for test in self.chain.tests)
+        self.conditions = [
+            f"{text} has one element" for text, truth in zip(shown, truths, strict=True) if not truth.scalar
+        ]
 
     def _layers(self) -> dict[str, None]:
         """Make sure that every block, and every test but the first, may always be evaluated; return layers called."""
@@ -274,6 +284,11 @@ class _Writer:
         spans = [file.span(node) for node in self.copied]
         loose = [text for offset, text in found if not any(left <= offset < right for left, right in spans)]
         step = f"{file.newline}{self._indent}"
+        if not self.lines:
+            title = "Delete the test, which decides nothing"
+            return finished(
+                self.scope, title, Replacement(file, start, end, step.join([*loose, "pass"])), self.conditions
+            )
         body = step.join([*loose, *self.lines])
         if python is not None:
             body = f"if {python}:{step}{body}"

@@ -22,6 +22,7 @@ from .records import Failure
 from .reports import failure
 from .wire import Reply
 from .witness import Call, Maker
+from .written import written_calls
 
 Makers = Generator[tuple[Maker, str], BaseException | None, None]
 
@@ -56,6 +57,12 @@ def subject_of(request: Mapping[str, Any], reply: Reply) -> Subject:
         found = _guarded("import", lambda: loading.load_reference(request["example"], request["folder"]))
         return _declared(found, request["example"], device)
     found = _guarded("import", lambda: loading.load_target(target))
+    if isinstance(found, type):
+        reply.stage(f"looking for calls of {target['qualname']} in its file")
+        written = next(written_calls(found), None)
+        if written is not None:
+            make = partial(_instance, written.make, device)
+            return Subject(make, witness.to_device(written.call, device), written.text)
     started = time.monotonic()
     problem: ProblemError | None = None
     makers = _makers(found, target, device)

@@ -63,7 +63,7 @@ def test_fixed_files_are_counted_and_run_against_their_originals(tmp_path: Path)
     sites = [{"gb": "a break", "reason": "", "frames": [[line, "forward"]]} for line in (7, 12)]
     record = {"file": "scaled.py", "cls": "*", "status": "ok", "lines": [7, 12], "breaks": sites}
     (tmp_path / "truth.jsonl").write_text(json.dumps(record) + "\n")
-    report = run("fixes.py", tmp_path, tmp_path / "truth.jsonl", "--assume", "--rerun")
+    report = run("fixes.py", tmp_path, tmp_path / "truth.jsonl", "--assume", "--separately", "--rerun")
     assert "1 of 2 break sites are repaired" in report
     assert "1 of 2 break sites have a finding whose fix is declined" in report
     assert "1 of 2 that were run again in changed files no longer break" in report

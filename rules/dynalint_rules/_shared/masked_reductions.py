@@ -21,6 +21,15 @@ _IGNORED = -100
 
 
 @dataclass(frozen=True)
+class Selection:
+    """`node` takes out of `source` what `mask` selects."""
+
+    node: ast.expr
+    source: ast.expr
+    mask: ast.expr
+
+
+@dataclass(frozen=True)
 class _Reduction:
     """`call` is `values.sum()` or `values.mean()`."""
 
@@ -29,26 +38,37 @@ class _Reduction:
     name: str
 
 
-def reduced(scope: Scope, read: ast.Subscript) -> Rewrite | None:
+def selection_of(node: ast.Subscript | ast.Call) -> Selection | None:
+    """Return what `x[mask]`, `x.masked_select(mask)` or `torch.masked_select(x, mask)` selects."""
+    if isinstance(node, ast.Subscript):
+        return Selection(node, node.value, node.slice)
+    if node.keywords or not isinstance(node.func, ast.Attribute):
+        return None
+    if len(node.args) == 2:
+        return Selection(node, *node.args)
+    return Selection(node, node.func.value, node.args[0]) if len(node.args) == 1 else None
+
+
+def reduced(scope: Scope, read: Selection) -> Rewrite | None:
     """The rewrite of `x[mask].sum()` and `x[mask].mean()`, None where something else is done with the elements."""
-    reduction = _reduction_of(scope, read)
+    reduction = _reduction_of(scope, read.node)
     if reduction is None or not _may_match(scope, read):
         return None
     title = f"Take the {reduction.name} of the full shape, with zeros where nothing is selected"
-    replacement = _over_all(scope, read, reduction, scope.text(read.value))
+    replacement = _over_all(scope, read, reduction, scope.text(read.source))
     return Rewrite(title, "unsafe", (replacement,), tuple(_conditions(scope, read)), scope.imports)
 
 
-def reduced_later(scope: Scope, read: ast.Subscript) -> Rewrite | None:
+def reduced_later(scope: Scope, read: Selection) -> Rewrite | None:
     """The rewrite of `d = d[mask]` that is followed by `(d ** 2).mean()`, None where more is done with the elements.
 
     Raises:
         Refusal: the statement shares its line.
     """
-    statement = scope.parents[read]
+    statement = scope.parents[read.node]
     if not isinstance(statement, ast.Assign) or scope.parents[statement] is not scope.function.node:
         return None
-    (target, *others), source, mask = statement.targets, read.value, read.slice
+    (target, *others), source, mask = statement.targets, read.source, read.mask
     if others or not isinstance(target, ast.Name) or not isinstance(source, ast.Name) or not isinstance(mask, ast.Name):
         return None
     if not _may_match(scope, read):
@@ -138,30 +158,30 @@ def _computed(scope: Scope, node: ast.expr) -> _Reduction | None:
     return None
 
 
-def _over_all(scope: Scope, read: ast.Subscript, reduction: _Reduction, values: str) -> Replacement:
+def _over_all(scope: Scope, read: Selection, reduction: _Reduction, values: str) -> Replacement:
     """Reduce `values`, of the full shape, with zeros where the mask of `read` selects nothing."""
-    chosen = scope.text(read.slice)
+    chosen = scope.text(read.mask)
     text = f"{scope.torch}.where({chosen}, {values}, 0).sum()"
     if reduction.name == "mean":
-        if not isinstance(read.slice, ast.Name):
-            raise Refusal(f"give the mask {scope.quote(read.slice)} a name first: the mean divides by its sum")
+        if not isinstance(read.mask, ast.Name):
+            raise Refusal(f"give the mask {scope.quote(read.mask)} a name first: the mean divides by its sum")
         text = f"{text} / {chosen}.sum()"
         if isinstance(scope.parents.get(reduction.call), ast.BinOp | ast.UnaryOp | ast.Attribute | ast.Subscript):
             text = f"({text})"
     return Replacement(scope.file, *scope.file.span(reduction.call), text)
 
 
-def _may_match(scope: Scope, read: ast.Subscript) -> bool:
+def _may_match(scope: Scope, read: Selection) -> bool:
     """Whether the mask of a read may have as many dimensions as the tensor."""
-    mask, tensor = scope.tensor(read.slice), scope.tensor(read.value)
+    mask, tensor = scope.tensor(read.mask), scope.tensor(read.source)
     if mask is None or tensor is None:
         return False
     return mask.rank is None or tensor.rank is None or mask.rank == tensor.rank
 
 
-def _conditions(scope: Scope, read: ast.Subscript) -> Iterator[str]:
+def _conditions(scope: Scope, read: Selection) -> Iterator[str]:
     yield _OTHER_ORDER
-    mask, tensor = scope.tensor(read.slice), scope.tensor(read.value)
+    mask, tensor = scope.tensor(read.mask), scope.tensor(read.source)
     if mask is None or tensor is None or mask.rank is None or tensor.rank is None:
         yield "the mask has as many dimensions as the tensor"
 

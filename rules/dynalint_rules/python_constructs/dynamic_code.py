@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Iterable
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
+from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
+from dynalint_rules._shared.scope import Refusal, Scope
+
+_OWN_SCOPE = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.NamedExpr, ast.Await)
 
 
 class DynamicCode(Rule):
@@ -46,12 +51,13 @@ class DynamicCode(Rule):
 
     ## How it is rewritten
 
-    It is not. What is meant is seldom to be read off: use `getattr`, a dict of functions, or look the name up in the
-    constructor.
+    `eval("x + 1")`, of a text that stands there, becomes `(x + 1)`, and `globals()["SCALE"]` becomes `SCALE`. Anything
+    else is declined, since what is meant is not to be read off: use `getattr`, a dict of functions, or look the name up
+    in the constructor.
 
     ## When the rewrite is not exact
 
-    There is none.
+    It is exact: the same names are looked up in the same places.
 
     ## How Dynamo words it
 
@@ -94,7 +100,15 @@ class DynamicCode(Rule):
         )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: what is meant has to be written out."""
+        """Write out what stands in the text; decline where the text has to be worked out."""
+        if isinstance(event, Call):
+            try:
+                scope = Scope.of(event, project)
+            except Refusal as refusal:
+                return Declined(str(refusal))
+            rewrite = _written_out(scope, event) or _looked_up(scope, event)
+            if rewrite is not None:
+                return rewrite
         return Declined("what is meant is not to be read off; use `getattr`, a dict, or look it up in the constructor")
 
     examples = (
@@ -106,7 +120,12 @@ class DynamicCode(Rule):
                 return eval("torch.relu")(h)  # DYN704
                 """,
             ),
-            declined="use `getattr`",
+            fixed=forward(
+                """
+                h = self.fc(x)
+                return (torch.relu)(h)
+                """,
+            ),
         ),
         Example(
             name="formatted-text",
@@ -117,6 +136,7 @@ class DynamicCode(Rule):
                 return eval(f"torch.{kind}")(h)  # DYN704
                 """,
             ),
+            declined="use `getattr`",
         ),
         Example(
             name="statements",
@@ -134,6 +154,13 @@ class DynamicCode(Rule):
                 """
                 h = self.fc(x)
                 return h * globals()["SCALE"]  # DYN704
+                """,
+                head="SCALE = 2",
+            ),
+            fixed=forward(
+                """
+                h = self.fc(x)
+                return h * SCALE
                 """,
                 head="SCALE = 2",
             ),
@@ -197,3 +224,52 @@ def _names_something(event: Call) -> bool:
     except SyntaxError:
         return False
     return any(isinstance(node, ast.Name) for node in ast.walk(tree))
+
+
+def _written_out(scope: Scope, event: Call) -> Rewrite | None:
+    """The rewrite of `eval("x + 1")`, None where the text is not known, or may see other names than the code does."""
+    node = event.node
+    text = node.args[0] if event.callee == "builtins.eval" and len(node.args) == 1 and not node.keywords else None
+    if not isinstance(text, ast.Constant) or not isinstance(text.value, str):
+        return None
+    source = text.value.strip()
+    try:
+        parts = list(ast.walk(ast.parse(source, mode="eval")))
+    except (SyntaxError, ValueError):
+        return None
+    if "\n" in source or any(isinstance(part, _OWN_SCOPE) for part in parts):
+        return None
+    names = {part.id for part in parts if isinstance(part, ast.Name)}
+    if not all(_is_seen(scope, name) for name in names):
+        return None
+    replacement = Replacement(scope.file, *scope.file.span(node), f"({source})")
+    return Rewrite("Write the expression out", "safe", (replacement,))
+
+
+def _looked_up(scope: Scope, event: Call) -> Rewrite | None:
+    """The rewrite of `globals()["NAME"]`, None where it is anything else."""
+    item = scope.parents.get(event.node)
+    if event.callee != "builtins.globals" or not isinstance(item, ast.Subscript) or not isinstance(item.ctx, ast.Load):
+        return None
+    name = item.slice.value if isinstance(item.slice, ast.Constant) else None
+    if not isinstance(name, str) or name not in scope.function.module.bindings or _is_local(scope, name):
+        return None
+    replacement = Replacement(scope.file, *scope.file.span(item), name)
+    return Rewrite(f"Read the global `{name}` by its name", "safe", (replacement,))
+
+
+def _is_seen(scope: Scope, name: str) -> bool:
+    """Whether a name means the same to the code of the function and to a text that is evaluated in it."""
+    if name in scope.function.locals:
+        return True
+    return not _is_local(scope, name) and (name in scope.function.module.bindings or hasattr(builtins, name))
+
+
+def _is_local(scope: Scope, name: str) -> bool:
+    """Whether a name is one of the function, or of a function around it."""
+    function: FunctionInfo | None = scope.function
+    while function is not None and function.name != "<module>":
+        if name in function.locals:
+            return True
+        function = function.parent
+    return False

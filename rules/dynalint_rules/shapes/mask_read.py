@@ -12,7 +12,7 @@ from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violat
 from dynalint_rules._shared.counts import count_of
 from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.examples import forward
-from dynalint_rules._shared.masked_reductions import ignored_in_loss, reduced, reduced_later
+from dynalint_rules._shared.masked_reductions import ignored_in_loss, reduced, reduced_later, selection_of
 from dynalint_rules._shared.numbers import flow_of
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.selection import reads_by_mask, target_of
@@ -102,15 +102,14 @@ class MaskRead(Rule):
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Sum, or average, over the full shape with zeros in the place of what is not selected."""
-        if isinstance(event, Subscript):
+        if isinstance(event, Subscript | Call):
             try:
-                scope = Scope.of(event, project)
-                rewrite = (
-                    reduced(scope, event.node)
-                    or reduced_later(scope, event.node)
-                    or ignored_in_loss(scope, event.node)
-                    or _counted(scope, event)
-                )
+                scope, selection = Scope.of(event, project), selection_of(event.node)
+                rewrite = None
+                if selection is not None:
+                    rewrite = reduced(scope, selection) or reduced_later(scope, selection)
+                if isinstance(event, Subscript):
+                    rewrite = rewrite or ignored_in_loss(scope, event.node) or _counted(scope, event)
             except Refusal as refusal:
                 return Declined(str(refusal))
             if rewrite is not None:
@@ -185,6 +184,11 @@ class MaskRead(Rule):
                 h = self.fc(x)
                 return torch.masked_select(h, x > 0).sum() + h.masked_select(x < 1).sum()  # DYN301
             """),
+            fixed=forward("""
+                h = self.fc(x)
+                return torch.where(x > 0, h, 0).sum() + torch.where(x < 1, h, 0).sum()
+            """),
+            exact=False,
         ),
         Example(
             name="mask-without-dimensions",

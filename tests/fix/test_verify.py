@@ -134,6 +134,28 @@ def test_a_search_over_parameters_reaches_what_inputs_do_not(prove: Prove) -> No
     assert proof.outcome == "proven", proof
 
 
+def two(body: str) -> str:
+    """A model of two inputs."""
+    indented = body.replace("\n", "\n        ")
+    return f"import torch\nfrom torch import nn\n\nclass Model(nn.Module):\n    def forward(self, x, y):\n        {indented}\n        return z\n"
+
+
+TWO_INPUTS = "(torch.randn(4, 8), torch.randn(4, 8))"
+
+
+def test_inputs_are_equal_to_each_other_once(prove: Prove) -> None:
+    body = "if torch.all(x == y):\n    z = x * 2 + y\nelse:\n    z = x + y"
+    proof = prove(two(body), (body, "z = torch.where(torch.all(x == y), x * 2 + y, x + y)"), inputs=TWO_INPUTS)
+    assert (proof.outcome, proof.sides_run, proof.sides) == ("proven", 4, 4), proof
+
+
+def test_what_is_infinite_must_not_reach_the_gradient_from_the_other_side(prove: Prove) -> None:
+    body = "if y.isinf().any():\n    z = x * 2 + y\nelse:\n    z = x * y"
+    proof = prove(two(body), (body, "z = torch.where(y.isinf().any(), x * 2 + y, x * y)"), inputs=TWO_INPUTS)
+    assert proof.outcome == "refuted"
+    assert "infinite" in proof.detail
+
+
 def test_a_test_that_stays_a_test_needs_no_second_side(prove: Prove) -> None:
     body = "if self.n == 0 and h.sum() > 0:\n    h = h * 2"
     proof = prove(model(body), (body, "if self.n == 0:\n    h = torch.where(h.sum() > 0, h * 2, h)"))

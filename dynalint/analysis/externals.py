@@ -136,7 +136,7 @@ def hint(kind: Kind) -> str:
         if kind.type == "str" and kind.constant is not k.MISSING:
             return f"str:{kind.constant}"
         return kind.type if kind.type in ("bool", "float", "complex", "str", "none", "dtype", "device") else "other"
-    if kind == k.Object("torch.device"):
+    if isinstance(kind, k.Object) and kind.type == "torch.device":
         return "device"
     if isinstance(kind, k.Sequence):
         return "size" if kind.type == "torch.Size" else "sequence"

@@ -65,6 +65,7 @@ class Interpreter:
         self._reader_lists: dict[tuple[ClassInfo, str], list[dict[Context, None]]] = {}
         self.scopes = Scopes(self)
         self._functions: dict[ast.AST, FunctionInfo] = {}
+        self._receivers: dict[FunctionInfo, Kind] = {}
         self._classes: dict[ast.AST, ClassInfo] = {}
         self._indexed: set[ModuleInfo] = set()
         self._entered: set[FunctionInfo] = set()
@@ -137,9 +138,14 @@ class Interpreter:
 
     def method_receiver(self, function: FunctionInfo) -> Kind | None:
         """What `self` (or `cls`) is in a method; None for a plain function or static method."""
-        if function.owner is None or has_decorator(function, "staticmethod"):
+        if function.owner is None:
             return None
-        return k.Class(function.owner) if has_decorator(function, "classmethod") else k.Instance(function.owner)
+        known = self._receivers.get(function)
+        if known is None and not has_decorator(function, "staticmethod"):
+            is_of_class = has_decorator(function, "classmethod")
+            known = k.Class(function.owner) if is_of_class else k.Instance(function.owner)
+            self._receivers[function] = known
+        return known
 
     def _context(self, function: FunctionInfo, params: Environment, key: tuple[object, ...] | None) -> Context:
         context = Context(function, params, key)

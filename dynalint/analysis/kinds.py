@@ -185,6 +185,12 @@ class External(Kind):
     name: str
 
 
+@lru_cache(maxsize=4096)
+def external(name: str) -> External:
+    """Return the kind of that name; what names the same is the same object."""
+    return External(name)
+
+
 @dataclass(frozen=True, slots=True)
 class Method(Kind):
     """A method of a value that is no project instance: `t.item`, `names.append`, `logger.info`."""
@@ -264,7 +270,7 @@ def join(left: Kind, right: Kind) -> Kind:
         return left
     if isinstance(left, Unknown) or isinstance(right, Unknown):
         return UNKNOWN
-    members = list(left.members)
+    members, before = list(left.members), left.members
     for kind in right.members:
         for position, member in enumerate(members):
             merged = _merge(member, kind)
@@ -273,6 +279,8 @@ def join(left: Kind, right: Kind) -> Kind:
                 break
         else:
             members.append(kind)
+    if len(members) == len(before) and all(map(operator.is_, members, before)):
+        return left
     return _union(members)
 
 
@@ -306,8 +314,8 @@ def _merge(left: Kind, right: Kind) -> Kind | None:
         if left.type != right.type:
             return None
         source = left.source if SOURCE_RANK[left.source] >= SOURCE_RANK[right.source] else right.source
-        same = _is_same_constant(left.constant, right.constant)
-        return Value(left.type, left.constant if same else MISSING, source)
+        constant = left.constant if _is_same_constant(left.constant, right.constant) else MISSING
+        return left if constant is left.constant and source is left.source else Value(left.type, constant, source)
     if isinstance(left, Sequence) and isinstance(right, Sequence) and left.type == right.type:
         return _merge_sequences(left, right)
     if isinstance(left, Dictionary) and isinstance(right, Dictionary) and left.type == right.type:
@@ -463,5 +471,6 @@ def with_home(kind: Kind, home: Home) -> Kind:
     if isinstance(kind, Sequence | Dictionary):
         return kind if kind.home == home else replace(kind, home=home)
     if isinstance(kind, Union):
-        return Union(tuple(with_home(member, home) for member in kind.alternatives))
+        members = tuple([with_home(member, home) for member in kind.alternatives])
+        return kind if all(map(operator.is_, members, kind.alternatives)) else Union(members)
     return kind

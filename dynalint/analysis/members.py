@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import replace
 
 from dynalint.analysis import kinds as k
@@ -133,7 +134,8 @@ def _held(kind: Kind, name: str) -> Kind:
     if isinstance(kind, k.Tensor):
         return kind if kind.name == name else replace(kind, origin=kind.origin or "attribute", name=name)
     if isinstance(kind, k.Union):
-        return k.Union(tuple(_held(one, name) for one in kind.alternatives))
+        members = tuple([_held(one, name) for one in kind.alternatives])
+        return kind if all(map(operator.is_, members, kind.alternatives)) else k.Union(members)
     if k.is_mutable(kind):
         return k.with_home(kind, k.Home("attribute", name))
     return kind
@@ -177,7 +179,7 @@ def _of_external(frame: Frame, owner: k.External, name: str) -> Kind:
         return k.Module(module)
     if dotted in _CONSTANTS:
         return _CONSTANTS[dotted]
-    return k.External(dotted)
+    return k.external(dotted)
 
 
 _CONSTANTS: dict[str, Kind] = {

@@ -2,6 +2,7 @@
 
 findings = dynalint.check(["src"], static=True)
 findings = dynalint.check_source("model.py", text)
+report = dynalint.explain(model, *args, **kwargs)
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dynalint.api import check, check_source
     from dynalint.errors import ConfigError, DynalintError, UsageError
+    from dynalint.explained import Report, explain
     from dynalint.findings import Edit, Evidence, Finding, Fix
 
 __version__ = "0.1.0"
@@ -22,15 +24,19 @@ __all__ = [
     "Evidence",
     "Finding",
     "Fix",
+    "Report",
     "UsageError",
     "__version__",
     "check",
     "check_source",
+    "explain",
 ]
 
 _HOMES = {
     "check": "dynalint.api",
     "check_source": "dynalint.api",
+    "explain": "dynalint.explained",
+    "Report": "dynalint.explained",
     "ConfigError": "dynalint.errors",
     "DynalintError": "dynalint.errors",
     "UsageError": "dynalint.errors",

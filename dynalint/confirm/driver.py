@@ -180,7 +180,14 @@ class _Hearing:
                 worker.close()
         if self._obstacle is not None and not self.interrupted:
             return traced, self._obstacle
-        return [*(self._heard[one] for one in self._targets if one in self._heard), *traced], self._obstacle
+        outdated = self._outdated()
+        heard = (self._heard[one] for one in self._targets if one in self._heard)
+        return [*(replace(one, outdated=one.target in outdated) for one in heard), *traced], self._obstacle
+
+    def _outdated(self) -> set[Target]:
+        """Return the targets that a traced command has called before files of theirs were changed."""
+        cache = self._options.cache
+        return set() if cache is None or not self._traced_in else Stock(cache, self._texts).outdated()
 
     def _traced(self, torch: str | None) -> list[Testimony]:
         """Return what traced commands showed of the files that this is about."""

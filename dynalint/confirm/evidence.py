@@ -37,13 +37,22 @@ class Stock:
                 if testimony is not None:
                     yield testimony
 
+    def outdated(self) -> set[Target]:
+        """Return the targets of which there is evidence that holds no longer, and none that does."""
+        holds: dict[Target, bool] = {}
+        for _, entry in self._entries():
+            with contextlib.suppress(KeyError, TypeError):
+                target = _target(entry)
+                holds[target] = holds.get(target, False) or self._holds(entry)
+        return {target for target, good in holds.items() if not good}
+
     def testimony(self, key: str, spots: Mapping[str, list[list[int]]]) -> Testimony | None:
         """Return what one call showed, None if there is nothing by this key."""
         entry = _read(self.folder / f"{key}.json")
         if entry is None:
             return None
         try:
-            target = Target(Path(entry["target"]["path"]), entry["target"]["module"], entry["target"]["qualname"])
+            target = _target(entry)
             wanted = {path: spots[path] for path in entry["spans"] if path in spots}
             record, tables = entry["record"], entry["spans"]
             parts = {**record["parts"], "files": list(entry["files"])}
@@ -78,6 +87,10 @@ class Stock:
 
     def _holds(self, entry: Mapping[str, Any]) -> bool:
         return all(self._hashes.of(path) == known for path, known in entry["files"].items())
+
+
+def _target(entry: Mapping[str, Any]) -> Target:
+    return Target(Path(entry["target"]["path"]), entry["target"]["module"], entry["target"]["qualname"])
 
 
 def _read(file: Path) -> dict[str, Any] | None:

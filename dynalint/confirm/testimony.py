@@ -70,7 +70,8 @@ class Testimony:
     """All that is known of one target; what could not be heard is None, and `problem` says why.
 
     `same` calls were alike and came first, `batch` more had another batch size. `evaluation` is what the same calls
-    showed in evaluation mode, where they reach other code; `mode` says so there. Paths are resolved.
+    showed in evaluation mode, where they reach other code; `mode` says so there. `outdated` tells that there is
+    evidence of the target that holds no longer. Paths are resolved.
     """
 
     target: Target
@@ -89,6 +90,7 @@ class Testimony:
     files: frozenset[str]
     evaluation: Testimony | None = None
     mode: str = ""
+    outdated: bool = False
 
     @cached_property
     def recompiles(self) -> tuple[Compile, ...]:

@@ -136,6 +136,8 @@ def _failed(testimony: Testimony) -> Verdict | None:
     if testimony.problem is None:
         return None
     text = problem_text(testimony.problem, testimony.target, testimony.torch)
+    if testimony.outdated:
+        text += " What dynalint trace has left of it is out of date, for files it ran have changed: trace again."
     return _FAILED, Evidence("unconfirmed", text, torch=testimony.torch or None)
 
 

@@ -10,6 +10,7 @@ import sys
 import textwrap
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -102,9 +103,12 @@ class Folder:
 
     def verdicts(self, *paths: str) -> dict[str, str]:
         """What `dynalint check` says of each finding."""
+        return {name: evidence["status"] for name, evidence in self.judged(*paths).items()}
+
+    def judged(self, *paths: str) -> dict[str, Any]:
+        """The evidence that `dynalint check` has on each finding."""
         ran = self.run(sys.executable, "-m", "dynalint", "check", "--output-format", "json", "--show-refuted", *paths)
-        found = json.loads(ran.out)
-        return {f"{one['path']} {one['code']}": one["evidence"]["status"] for one in found}
+        return {f"{one['path']} {one['code']}": one["evidence"] for one in json.loads(ran.out)}
 
 
 @pytest.fixture
@@ -194,7 +198,9 @@ def test_evidence_needs_no_example_and_holds_while_the_file_does(folder: Folder)
     assert "1 known before" in again.said
     with (folder.path / "needy.py").open("a", encoding="utf-8") as stream:
         stream.write("# changed\n")
-    assert folder.verdicts("needy.py") == before
+    found = folder.judged("needy.py")["needy.py DYN101"]
+    assert found["status"] == "unconfirmed"
+    assert found["detail"].endswith("is out of date, for files it ran have changed: trace again.")
 
 
 def test_compiled_code_counts_what_it_counts_without(folder: Folder) -> None:

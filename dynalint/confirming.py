@@ -13,7 +13,8 @@ from dynalint.catalogue import catalogue
 from dynalint.config import Settings
 from dynalint.confirm import ConfirmOptions, Interrupted, Target, WorkerError, confirm
 from dynalint.confirm.interpreter import find_interpreter
-from dynalint.findings import Finding
+from dynalint.confirm.verdicts import JUDGED
+from dynalint.findings import Evidence, Finding
 from dynalint.fix import Linted
 from dynalint.fix.verify import WorkerVerifier
 from dynalint.lint import LintResult, Workspace
@@ -31,8 +32,9 @@ def confirmed(
     What only running showed is added. The second value are sentences about what could not be done at all, the third
     tells that the user has interrupted it.
     """
-    before = {one.finding.sort_key: one for one in result.linted}
-    asked, silenced = ([_asserted(one) for one in some] for some in (result.linted, result.silenced))
+    notebooks = [one for one in result.linted if one.file.path.suffix == SUFFIX]
+    before = {one.finding.sort_key: one for one in result.linted if one not in notebooks}
+    asked, silenced = ([_asserted(one) for one in some] for some in (before.values(), result.silenced))
     options = confirm_options(workspace, result.analysis.project.roots)
     interrupted = False
     try:
@@ -42,7 +44,7 @@ def confirmed(
     except Interrupted as fault:
         findings, interrupted = fault.findings, True
     files = {workspace.shown(file.path): file for file in result.analysis.files}
-    linted = []
+    linted = [_not_run(one) for one in notebooks]
     for finding in findings:
         known = before.get(finding.sort_key)
         if known is not None:
@@ -50,6 +52,12 @@ def confirmed(
         else:
             linted.extend(_discovered(finding, files, workspace))
     return tuple(sorted(linted, key=lambda one: one.finding.sort_key)), (), interrupted
+
+
+def _not_run(linted: Linted) -> Linted:
+    if linted.finding.category not in JUDGED:
+        return linted
+    return replace(linted, finding=replace(linted.finding, evidence=Evidence("unconfirmed", "Notebooks are not run.")))
 
 
 def _asserted(linted: Linted) -> Finding:

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from dynalint.analysis.source import SourceFile, parse_source
+from dynalint.analysis.source import SourceFile, parse_text
 from dynalint.confirm.client import Answer, Worker, WorkerOptions
 from dynalint.confirm.options import ConfirmOptions, Target
 from dynalint.fix.edits import Change, Moves, merged
@@ -208,8 +208,8 @@ class _Comparison:
 
     def __init__(self, before: Mapping[Path, str], after: Mapping[Path, str], units: Sequence[Unit]) -> None:
         self._changes = merged(unit.plan for unit in units)
-        self._old = {path: _parsed(path, before.get(path, _text_of(path, units))) for path in self._changes}
-        self._new = {path: _parsed(path, after[path]) for path in self._changes}
+        self._old = {path: parse_text(path, before.get(path, _text_of(path, units))) for path in self._changes}
+        self._new = {path: parse_text(path, after[path]) for path in self._changes}
         self._insertions: dict[Case, dict[Path, list[tuple[int, int, str]]]] = {}
         self.before = {os.path.realpath(path): text for path, text in before.items()}
         self.before.update({os.path.realpath(path): file.text for path, file in self._old.items()})
@@ -238,21 +238,16 @@ class _Comparison:
 
     def same_code(self, unit: Unit) -> bool:
         """Whether the files that a unit changes hold the same code before and after."""
-        return all(
-            ast.dump(old.tree) == ast.dump(new.tree)
-            for path in unit.plan
-            if (old := self._old[path]).tree is not None and (new := self._new[path]).tree is not None
-        )
+        for path in unit.plan:
+            old, new = self._old[path].tree, self._new[path].tree
+            if old is None or new is None or ast.dump(old) != ast.dump(new):
+                return False
+        return True
 
 
 def _text_of(path: Path, units: Sequence[Unit]) -> str:
     """The text that units were made for, of a file that no earlier round has changed."""
     return next(unit.sources[path].text for unit in units if path in unit.plan)
-
-
-def _parsed(path: Path, text: str) -> SourceFile:
-    # A byte-order mark, so that no encoding declared in the text is taken for that of these bytes.
-    return parse_source(path, b"\xef\xbb\xbf" + text.encode("utf-8", "replace"))
 
 
 def _old_lines(file: SourceFile, own: Sequence[Change]) -> set[int]:

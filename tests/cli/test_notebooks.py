@@ -120,7 +120,13 @@ def test_a_baseline_knows_cells(check: Run, notebook: Path) -> None:
 
 def test_a_notebook_is_not_run(dynalint: Run, notebook: Path) -> None:
     notebook.write_text(json.dumps(document([*CELLS, ("code", "open('ran', 'w')")])))
-    assert dynalint("check", "--confirm").code == 1
+    ran = dynalint("check", "--confirm", "--output-format", "json")
+    assert ran.code == 1
+    evidence = {one["evidence"]["status"]: one["evidence"]["detail"] for one in ran.json}
+    assert evidence == {"unconfirmed": "Notebooks are not run."}
+    # Nor is a fix called verified that nothing was run for.
+    fixed = dynalint("fix", "--confirm")
+    assert "would fix 1 finding in 1 file;" in fixed.err
     assert not Path("ran").exists()
 
 

@@ -11,6 +11,7 @@ from dynalint.testing.cases import Case
 from dynalint.testing.static import Study
 from dynalint_rules.tensor_to_python.item import ItemOfTensor
 from dynalint_rules.tensor_to_python.number import NumberOfTensor
+from dynalint_rules.tensor_to_python.tolist import TolistOfTensor
 
 HEAD = "import torch\n\n\n@torch.compile\ndef f(x: torch.Tensor, t: torch.Tensor, flag: bool):\n"
 
@@ -88,6 +89,7 @@ def test_uses_that_change_something(use: str) -> None:
         ("return x.clamp(0, s)", "as a number"),
         ("s = s + 1\nreturn x * s", "more than one place"),
         ("return [x * s for s in (s,)]", "more than one place"),
+        ("assert s in (1, 2)\nreturn x", "decides something in Python"),
         ("f.last = s\nreturn x", "keeps the number"),
         ("g = lambda: x * s\nreturn g()", "nested function"),
         ("return x", "never used"),
@@ -130,3 +132,8 @@ def test_numbers_that_dynamo_is_told_to_capture_are_left_alone() -> None:
     code = f"import torch\ntorch._dynamo.config.capture_scalar_outputs = True\n{HEAD}    return x * x.sum().item()\n"
     rule = ItemOfTensor()
     assert Study(Case(rule, Example("x", code)), [rule]).own == []
+
+
+def test_a_loop_over_numbers_that_names_them_anew_is_left_alone() -> None:
+    body = "for k in t.tolist():\n    k = k + 1\n    x = x * k\nreturn x"
+    assert "more than one place" in reason(body, TolistOfTensor())

@@ -19,9 +19,9 @@ def multiplied(scope: Scope, node: ast.Call, product: ast.expr) -> Rewrite | Non
         return None
     sizes = scope.kind(product.args[0])
     if isinstance(sizes, k.Sequence) and is_whole(sizes.element):
-        conditions: tuple[str, ...] = ()
+        conditions = () if node is not product else _filled(scope, product.args[0])
     elif not k.may_be_tensor(sizes) or isinstance(sizes, k.Unknown):
-        conditions = (f"{scope.quote(product.args[0])} is a sequence of whole numbers",)
+        conditions = (f"{scope.quote(product.args[0])} is a sequence of whole numbers, at least one",)
     else:
         return None
     title = "Multiply with `math.prod()`, which is done while tracing"
@@ -39,11 +39,13 @@ def read_back(scope: Scope, node: ast.Call, source: ast.expr, *, listed: bool) -
     title = "Take the numbers as they are, without a tensor"
     if function == k.External("torch.arange") and listed and all(is_whole(scope.kind(one)) for one in source.args):
         bounds = ", ".join(scope.text(one) for one in source.args)
-        return _replaced(scope, node, f"list(range({bounds}))", title)
+        ordered = len(source.args) == 1 and scope.kind(source.args[0]) == k.SIZE
+        conditions = () if ordered else (f"the bounds of {scope.quote(source)} are in order",)
+        return _replaced(scope, node, f"list(range({bounds}))", title, conditions)
     if function == k.External("torch.prod") and not listed and len(source.args) == 1:
         numbers = _made_of(scope, source.args[0])
         if numbers is not None and _are_whole(scope, numbers):
-            return _replaced(scope, node, f"math.prod({scope.text(numbers)})", title)
+            return _replaced(scope, node, f"math.prod({scope.text(numbers)})", title, _filled(scope, numbers))
     numbers = _made_of(scope, source)
     if numbers is None:
         return None
@@ -52,6 +54,14 @@ def read_back(scope: Scope, node: ast.Call, source: ast.expr, *, listed: bool) -
     if listed and _are_whole(scope, numbers):
         return _replaced(scope, node, f"list({scope.text(numbers)})", title)
     return None
+
+
+def _filled(scope: Scope, numbers: ast.expr) -> tuple[str, ...]:
+    """The condition that a sequence holds numbers: the product of none is a float to torch and NumPy."""
+    kind = scope.kind(numbers)
+    if isinstance(kind, k.Sequence) and kind.items:
+        return ()
+    return (f"{scope.quote(numbers)} is not empty",)
 
 
 def is_whole(kind: k.Kind) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from dynalint.analysis import kinds as k
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.guard import taken_out
-from dynalint_rules._shared.names import loads, within
+from dynalint_rules._shared.names import changed_in_place, loads, within
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.sides import FINITE
 
@@ -80,6 +80,8 @@ def reduced_later(scope: Scope, read: Selection) -> Rewrite | None:
     (reduction,) = reductions.values()
     if any(_stores_after(scope, name, statement) for name in (target.id, source.id, mask.id)):
         return None
+    if any(changed_in_place(scope, name) is not None for name in (target.id, source.id, mask.id)):
+        return None
     inner = scope.file.text
     start, end = scope.file.span(reduction.values)
     for use in sorted(uses, key=lambda use: use.lineno * 10_000 + use.col_offset, reverse=True):
@@ -130,8 +132,8 @@ def _is_plain_loss(scope: Scope, call: ast.Call) -> bool:
 
 
 def _reduction_of(scope: Scope, values: ast.expr) -> _Reduction | None:
-    attribute = scope.parents[values]
-    call = scope.parents.get(attribute)
+    attribute = scope.parents.get(values)
+    call = scope.parents.get(attribute) if attribute is not None else None
     if not isinstance(attribute, ast.Attribute) or attribute.attr not in ("sum", "mean"):
         return None
     if not isinstance(call, ast.Call) or call.func is not attribute or call.args or call.keywords:
@@ -144,7 +146,9 @@ def _computed(scope: Scope, node: ast.expr) -> _Reduction | None:
     found = _reduction_of(scope, node)
     if found is not None:
         return found
-    parent = scope.parents[node]
+    parent = scope.parents.get(node)
+    if parent is None:
+        return None
     if isinstance(parent, ast.BinOp) and isinstance(parent.op, _OPERATORS):
         other = parent.right if node is parent.left else parent.left
         plain = isinstance(other, ast.Constant) or ast.dump(other) == ast.dump(node)

@@ -171,7 +171,7 @@ class _Follower:
         other = comparison.comparators[0] if node is comparison.left else comparison.left
         tensor = as_tensor(self.scope.kind(other))
         shown = self.scope.quote(comparison)
-        if len(comparison.ops) == 1 and self._is_checked(comparison):
+        if len(comparison.ops) == 1 and isinstance(comparison.ops[0], _ORDER) and self._is_checked(comparison):
             whole = dtype == "int" and is_whole(self.scope.kind(other))
             if tensor is None and not whole:
                 self.flow.conditions[f"{shown} comes out the same in the precision of the tensor"] = None
@@ -300,9 +300,10 @@ class _Follower:
 
     def _is_last(self, statement: ast.stmt, stores: list[ast.Name]) -> bool:
         """Whether what follows a statement of the function itself sees no value of a name but that which it gives."""
-        return self.scope.parents.get(statement) is self.scope.function.node and not any(
-            _is_after(store, statement) for store in stores
-        )
+        if not isinstance(statement, ast.Assign | ast.AnnAssign):
+            return False
+        own = self.scope.parents.get(statement) is self.scope.function.node
+        return own and not any(_is_after(store, statement) for store in stores)
 
     def _meet(self, tensor: k.Tensor | None, dtype: k.DType | None, where: ast.expr) -> None:
         """Note what must hold for the dtype of the result to stay, when a number meets a tensor.

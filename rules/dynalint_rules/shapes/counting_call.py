@@ -79,10 +79,10 @@ class CountingCall(Rule):
     ## How it is rewritten
     Where only the number of places is asked for, by `t.nonzero().shape[0]` or `len(t.nonzero())`, it is
     `torch.count_nonzero(t)`, if every use takes a tensor (see DYN201). `x[torch.where(mask)] = 0` becomes
-    `x[mask] = 0`, which is traced where one number is stored. Nothing else is rewritten: what takes the place of the
-    list of indices depends on what is done with it. Often the mask itself does, with `torch.where` and its neutral
-    value; a mixture of experts can run every expert on every token and weigh the results; an upper bound that is known
-    makes `nonzero_static` or `output_size` possible.
+    `x[mask] = 0`, which is traced where one number is stored, on the condition that `mask` is as large as `x`. Nothing
+    else is rewritten: what takes the place of the list of indices depends on what is done with it. Often the mask
+    itself does, with `torch.where` and its neutral value; a mixture of experts can run every expert on every token and
+    weigh the results; an upper bound that is known makes `nonzero_static` or `output_size` possible.
 
     ## When the rewrite is not exact
     A form with a fixed shape returns more elements than the original, which have to be masked.
@@ -343,7 +343,8 @@ def _stored_by_mask(scope: Scope, event: Call) -> Rewrite | None:
     if known is None or known.dtype != "bool" or not k.is_number(scope.kind(statement.value)):
         return None
     replacement = Replacement(scope.file, *scope.file.span(node), scope.text(mask))
-    return Rewrite("Store by the mask itself", "safe", (replacement,))
+    shown = f"{scope.quote(mask)} is as large as {scope.quote(target.value)} in each of its own dimensions"
+    return Rewrite("Store by the mask itself", "conditional", (replacement,), (shown,))
 
 
 def _listed_as_tuple(event: Call) -> ast.expr | None:

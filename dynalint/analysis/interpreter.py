@@ -30,6 +30,8 @@ from dynalint.analysis.statements import run_block
 _MOST_CONTEXTS = 6
 # How often a context is interpreted again before its summaries are taken as they are.
 _MOST_RUNS = 5
+# After so many runs, a context that is called with more waits for the callers that are still to come.
+_RUNS_AT_ONCE = 2
 # How many calls are followed into each other before the rest is put off.
 _DEEPEST_CALL = 40
 
@@ -169,8 +171,16 @@ class Interpreter:
                 return self._context(function, self._and_from_outside(function, params), None)
             shared = joined[0]
         if widen(shared, params):
-            self.interpret(shared)
+            self._rerun(shared)
         return shared
+
+    def _rerun(self, context: Context) -> None:
+        """Interpret a context that is called with more: at once, or when all who wait to be interpreted have called."""
+        if context.runs < _RUNS_AT_ONCE:
+            self.interpret(context)
+        else:
+            context.outdated = True
+            self.enqueue(context)
 
     def _and_from_outside(self, function: FunctionInfo, params: Environment) -> Environment:
         """Return parameters joined with those of a call from outside, if one is to come: one run does for both."""
@@ -184,6 +194,8 @@ class Interpreter:
 
     def interpret(self, context: Context) -> None:
         """Run a context once and pass on what changed; too deep or too often, it is put off or left as it is."""
+        if context.running:
+            context.outdated = True  # it has called itself with something more
         if context.running or context.runs >= _MOST_RUNS:
             return
         if self._depth >= _DEEPEST_CALL:
@@ -207,6 +219,8 @@ class Interpreter:
         finally:
             self._depth -= 1
             context.running = False
+            if context.outdated:
+                self.enqueue(context)
 
     def _interpret(self, context: Context) -> None:
         function = context.function
@@ -359,6 +373,7 @@ class Interpreter:
         if new != old:
             cls.attributes[name] = new
             for reader in list(self._readers.get((cls, name), ())):
+                reader.outdated = reader.outdated or reader.running
                 self.enqueue(reader)
 
     # What rules ask for.

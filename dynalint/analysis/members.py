@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import operator
 from dataclasses import replace
 
@@ -60,7 +61,19 @@ def named_member(frame: Frame, owner: Kind, pattern: str) -> Kind:
 
 def _stored(frame: Frame, owner: k.Instance, name: str) -> Kind:
     kind = frame.interpreter.read_attribute(owner.cls, name, frame)
-    return kind if kind is NOTHING else _held(_as_declared(frame, owner, name, kind), name)
+    if kind is NOTHING:
+        return kind
+    kind = _as_declared(frame, owner, name, kind)
+    return _held(join(kind, k.NONE) if _may_be_left(frame, owner, name) else kind, name)
+
+
+def _may_be_left(frame: Frame, owner: k.Instance, name: str) -> bool:
+    """Whether an attribute that is stored may still be the None of the class body: no constructor stores it."""
+    classes = frame.interpreter.project.mro(owner.cls)
+    value = next((cls.body[name] for cls in classes if name in cls.body), None)
+    if not (isinstance(value, ast.Constant) and value.value is None):
+        return False
+    return not any(function.name == "__init__" for cls in classes for function, _ in cls.stores.get(name, ()))
 
 
 def _is_left_to_others(frame: Frame, one: Kind, owner: k.Union, name: str) -> bool:

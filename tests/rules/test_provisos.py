@@ -128,3 +128,16 @@ class Model(nn.Module):
         "Attempted to wrap RNN, GRU, or LSTM",
         "Unsupported Tensor.item() call with capture_scalar_outputs=False",
     ]
+
+
+def test_a_number_that_only_some_runs_read_is_no_failure_of_other_rules() -> None:
+    code = """\
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x: torch.Tensor, least=None):
+        return x, int(x.max()) + 1 if x.numel() > least else 0
+"""
+    assert [(one.code, one.category) for one in dynalint.check_source("m.py", code)] == [("DYN202", "advice")]

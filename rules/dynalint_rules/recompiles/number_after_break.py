@@ -229,7 +229,7 @@ class _Reading:
         reads = sorted(self._reads(), key=lambda one: _place(one.node))
         own = [one for one in reads if one.statement is event.statement]
         # Of an expression the first read stands for all.
-        return own[0].node is event.node and any(self._is_kept(event, other) for other in reads)
+        return bool(own) and own[0].node is event.node and any(self._is_kept(event, other) for other in reads)
 
     def _is_kept(self, event: Call, other: Call) -> bool:
         if _place(other.node) <= _place(event.node):

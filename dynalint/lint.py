@@ -25,7 +25,7 @@ from dynalint.suppress import UNUSED_CODE, Suppression, Suppressions, read_suppr
 SYNTAX_CODE = "DYN901"
 _GENERATED = "the file says that it is generated: change what it is generated from"
 
-_OTHER_CALLERS = "other callers of the compiled code pass a plain Python value for the tensor"
+_OTHER_CALLERS = "other callers of the compiled code pass a plain number for the tensor"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,11 @@ from dynalint.analysis.events import Event
 from dynalint.analysis.frame import Context
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.interpreter import Interpreter
-from dynalint.analysis.kinds import UNKNOWN, Kind, tensor_and_plain
+from dynalint.analysis.kinds import UNKNOWN, Kind, tensor_and_number
 
 
 def note_others(interpreter: Interpreter, contexts: list[Context], roots: Collection[FunctionInfo]) -> None:
-    """Tell events what happens instead where other eager code calls the same with plain Python values for tensors.
+    """Tell events what happens instead where other eager code calls the same with numbers for tensors.
 
     Where compiled code calls a function with tensors, what follows is certain, whatever others call it with.
     """
@@ -29,9 +29,9 @@ def note_others(interpreter: Interpreter, contexts: list[Context], roots: Collec
         for context in several if len(several) > 1 else ():
             others = [other for other in several if context not in firm and not context.agrees(other.params)]
             for key, event in list(context.events.items()) if others else ():
-                plain = [other for other in others if _differ(event, kinds_in(context), kinds_in(other))]
-                if plain:
-                    context.events[key] = replace(event, others=tuple(other.events.get(key) for other in plain))
+                numbers = [other for other in others if _differ(event, kinds_in(context), kinds_in(other))]
+                if numbers:
+                    context.events[key] = replace(event, others=tuple(other.events.get(key) for other in numbers))
 
 
 def _firm(
@@ -54,5 +54,5 @@ def _is_called_from_outside(interpreter: Interpreter, context: Context) -> bool:
 
 
 def _differ(event: Event, mine: Mapping[ast.AST, Kind], theirs: Mapping[ast.AST, Kind]) -> bool:
-    """Whether what an event is about is a tensor in one context and plain Python in the other."""
-    return any(tensor_and_plain(mine.get(node, UNKNOWN), theirs.get(node, UNKNOWN)) for node in ast.walk(event.node))
+    """Whether what an event is about is a tensor in one context and a number in the other."""
+    return any(tensor_and_number(mine.get(node, UNKNOWN), theirs.get(node, UNKNOWN)) for node in ast.walk(event.node))

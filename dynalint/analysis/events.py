@@ -38,7 +38,7 @@ class Event:
     `condition` is an expression of the same statement on which it hangs whether `node` is evaluated at all, where that
     is not known: `weight is not None` for the call in `weight is not None and weight.any()`. For a call of one of
     several things it is what is called. `others` is what it is for other callers of the
-    compiled code, who pass plain Python where this one passes a tensor; None where it does not happen then.
+    compiled code, who pass a number where this one passes a tensor; None where it does not happen then.
     """
 
     node: ast.expr | ast.stmt

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dynalint.analysis.events import Event, Position
 from dynalint.analysis.index import ClassInfo, FunctionInfo, ModuleInfo
-from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, Unknown, tensor_and_plain
+from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, Unknown, tensor_and_number
 
 if TYPE_CHECKING:
     from dynalint.analysis.interpreter import Interpreter
@@ -50,8 +50,8 @@ class Context:
     outdated: bool = False
 
     def agrees(self, params: Environment) -> bool:
-        """Whether no parameter is a tensor here and plain Python among `params`, or the other way round."""
-        return not any(tensor_and_plain(kind, self.params.get(name, NOTHING)) for name, kind in params.items())
+        """Whether no parameter is a tensor here and a number among `params`, or the other way round."""
+        return not any(tensor_and_number(kind, self.params.get(name, NOTHING)) for name, kind in params.items())
 
 
 @dataclass(eq=False)

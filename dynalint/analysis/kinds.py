@@ -436,18 +436,16 @@ def is_number(kind: Kind) -> bool:
     return all(isinstance(member, Value) and member.type in ("bool", "int", "float", "complex") for member in members)
 
 
-def tensor_and_plain(one: Kind, other: Kind) -> bool:
-    """Whether one of two kinds is certainly a tensor and the other plain Python: what is done with them differs."""
+def tensor_and_number(one: Kind, other: Kind) -> bool:
+    """Whether one of two kinds is certainly a tensor and the other a number: what is done with them differs."""
     if one is other or isinstance(one, Unknown) or isinstance(other, Unknown):
         return False
-    return any(only_tensor(a) is not None and _is_plain(b) for a, b in ((one, other), (other, one)))
+    return any(only_tensor(a) is not None and _is_given_number(b) for a, b in ((one, other), (other, one)))
 
 
-def _is_plain(kind: Kind) -> bool:
-    """Whether `kind` is a number or a container, None in an alternative apart."""
+def _is_given_number(kind: Kind) -> bool:
+    """Whether `kind` is a number, None in an alternative apart."""
     given = without(kind, "none")
-    if isinstance(given, Sequence | Dictionary):
-        return True
     return given is not NOTHING and is_number(given)
 
 

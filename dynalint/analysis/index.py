@@ -94,15 +94,20 @@ class FunctionInfo:
         keywords = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
         return {**found, **{one.arg: value for one, value in keywords if value is not None}}
 
-    def assigns(self, name: str, lines: Collection[int]) -> bool:
-        """Whether the body, functions inside included, assigns to an attribute of that name on one of these lines."""
-        pending: list[ast.AST] = [self.node]
+    def assignments(self, name: str, lines: Collection[int]) -> list[ast.stmt | None]:
+        """The statements on these lines that assign to an attribute of that name; None for one of a function inside."""
+        found: list[ast.stmt | None] = []
+        pending: list[tuple[ast.AST, ast.stmt | None]] = [(statement, statement) for statement in self.statements]
         while pending:
-            node = pending.pop()
+            node, statement = pending.pop()
             if isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Store):
-                return True
-            pending += [child for child in children(node) if _is_on(child, lines)]
-        return False
+                found.append(statement)
+            inner = statement is None or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            for child in children(node):
+                if _is_on(child, lines):
+                    own = child if isinstance(child, ast.stmt) else statement
+                    pending.append((child, None if inner else own))
+        return found
 
     @cached_property
     def locals(self) -> frozenset[str]:

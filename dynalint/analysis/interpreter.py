@@ -353,21 +353,34 @@ class Interpreter:
                 readers[context] = None
 
     def _readers_of(self, cls: ClassInfo, name: str) -> dict[Context, None]:
-        """The contexts that read an attribute of one class; to ask the first time has its writers run."""
+        """The contexts that read an attribute of one class; to ask the first time has its writers run.
+
+        A method that stores nothing but constants there, as switches do, need not run for them.
+        """
         known = self._readers.get((cls, name))
         if known is None:
             known = self._readers[cls, name] = {}
             for method, lines in cls.writers.get(name, {}).items():
-                if method not in self.contexts and method.assigns(name, lines):
+                statements = [] if method in self.contexts else method.assignments(name, lines)
+                constants = [_stored_constant(method, statement) for statement in statements]
+                if None in constants:
                     self._later[method] = None
+                    continue
+                for statement, kind in zip(statements, constants, strict=True):
+                    self._store(cls, name, kind or NOTHING, method, statement)
         return known
 
     def store_attribute(self, cls: ClassInfo, name: str, kind: Kind, frame: Frame) -> None:
         """Join a kind into what instances of `cls` hold under `name`."""
-        if frame.function is not None and frame.statement is not None:
+        self._store(cls, name, kind, frame.function, frame.statement)
+
+    def _store(
+        self, cls: ClassInfo, name: str, kind: Kind, function: FunctionInfo | None, statement: ast.stmt | None
+    ) -> None:
+        if function is not None and statement is not None:
             stores = cls.stores.setdefault(name, [])
-            if not any(statement is frame.statement for _, statement in stores):
-                stores.append((frame.function, frame.statement))
+            if not any(known is statement for _, known in stores):
+                stores.append((function, statement))
         old = cls.attribute(name)
         new = join(old, k.shallow(kind))
         if new != old:
@@ -395,6 +408,16 @@ class Interpreter:
         self._run_body(frame)
         self._queue.clear()
         return frame.record
+
+
+def _stored_constant(method: FunctionInfo, statement: ast.stmt | None) -> Kind | None:
+    """The kind of a constant that a statement stores to one attribute of `self` and nothing else; None for others."""
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or not method.node.args.args:
+        return None
+    target, value = statement.targets[0], statement.value
+    owner = target.value if isinstance(target, ast.Attribute) else None
+    on_self = isinstance(owner, ast.Name) and owner.id == method.node.args.args[0].arg
+    return k.constant(value.value) if on_self and isinstance(value, ast.Constant) else None
 
 
 def _exits(frame: Frame) -> Environment:

@@ -203,6 +203,7 @@ def test_evidence_needs_no_example_and_holds_while_the_file_does(folder: Folder)
     assert found["detail"].endswith("is out of date, for files it ran have changed: trace again.")
 
 
+@pytest.mark.long
 def test_compiled_code_counts_what_it_counts_without(folder: Folder) -> None:
     folder.write(
         "own.py",
@@ -242,6 +243,7 @@ def test_compiled_code_counts_what_it_counts_without(folder: Folder) -> None:
     assert verdicts["model.py DYN401"] == "confirmed"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("ending", "code"),
     [
@@ -270,6 +272,7 @@ def test_evidence_outlives_the_end_of_the_program(folder: Folder, ending: str, c
     assert folder.evidence() == ["Gate"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_processes_of_the_program_take_part(folder: Folder, method: str) -> None:
     folder.write(
@@ -296,6 +299,7 @@ def test_processes_of_the_program_take_part(folder: Folder, method: str) -> None
     assert folder.evidence() == ["Clean", "Gate"]
 
 
+@pytest.mark.long
 def test_data_loaders_are_no_obstacle_and_other_handlers_are(folder: Folder) -> None:
     folder.write(
         "load.py",
@@ -359,6 +363,7 @@ def _untimed(out: str) -> str:
     return re.sub(r"in [\d.]+s|tensor\(.*?\)|-?\d+\.\d+|0x[0-9a-f]+", "", out)
 
 
+@pytest.mark.long
 def test_a_sitecustomize_of_the_users_own_still_runs(folder: Folder) -> None:
     folder.write("site/sitecustomize.py", "import sys\nsys.custom = 'mine'\n")
     # Nor does dynalint have to be installed where the program runs.
@@ -386,6 +391,7 @@ def test_no_more_time_is_taken_than_the_budget_gives(folder: Folder) -> None:
     assert "1 kind of calls left when the budget was spent" in traced.said
 
 
+@pytest.mark.long
 def test_what_is_too_large_is_declined_and_said_so(folder: Folder) -> None:
     folder.write("dynalint.toml", "memory = 512\n")
     folder.write("use.py", "import torch\nfrom model import Clean\nprint(Clean()(torch.ones(160, 1 << 18)).sum())\n")
@@ -394,6 +400,7 @@ def test_what_is_too_large_is_declined_and_said_so(folder: Folder) -> None:
     assert "Clean not confirmed: its tensors hold 160 MiB, which is too much to copy." in traced.said
 
 
+@pytest.mark.long
 def test_threads_that_computed_before_do_not_hang_the_copy(folder: Folder) -> None:
     folder.write(
         "threads.py",
@@ -428,6 +435,7 @@ def test_threads_that_computed_before_do_not_hang_the_copy(folder: Folder) -> No
     assert folder.evidence() == ["Gate"] or "did not end in its time" in traced.said
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("fork", "said"), [(1, "the copy of the process got stuck"), (2, "did not end in its time")])
 def test_a_copy_that_hangs_holds_nobody_up(folder: Folder, fork: int, said: str) -> None:
     folder.write(
@@ -460,6 +468,7 @@ def test_a_copy_that_hangs_holds_nobody_up(folder: Folder, fork: int, said: str)
     assert folder.evidence() == []
 
 
+@pytest.mark.long
 def test_what_a_model_writes_is_written_once(folder: Folder) -> None:
     folder.write(
         "writes.py",
@@ -489,6 +498,7 @@ def test_what_a_model_writes_is_written_once(folder: Folder) -> None:
     assert folder.files()["log.txt"] == folder.files()["other.txt"] == b"called\n"
 
 
+@pytest.mark.long
 def test_calls_that_raise_are_the_programs_own_affair(folder: Folder) -> None:
     folder.write(
         "raises.py",
@@ -507,6 +517,7 @@ def test_calls_that_raise_are_the_programs_own_affair(folder: Folder) -> None:
     assert "1 kind of calls not confirmed, for the call itself raises." in traced.said
 
 
+@pytest.mark.long
 def test_files_that_change_meanwhile_give_no_evidence(folder: Folder) -> None:
     folder.write(
         "writes.py",

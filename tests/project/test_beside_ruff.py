@@ -76,7 +76,7 @@ def ran(command: str, folder: Path) -> tuple[str, str]:
     return str(done.returncode), str(len(_FINDING.findall(done.stdout)))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(os.name == "nt", reason="runs bash")
 def test_every_row(tmp_path: Path) -> None:
     wrong = []

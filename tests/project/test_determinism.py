@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_confirmed(dynalint: Callable[..., Any], tutorial: Path) -> None:
     def check(*arguments: str, path: str = ".") -> tuple[str, int]:

@@ -196,7 +196,7 @@ class TensorComparisonCall(Rule):
                     if torch.allclose(x, y):  # DYN107
                         break
                     x = y
-                return x
+                return x * 2
             """),
             fixed=forward("""
                 done = torch.zeros((), dtype=torch.bool, device=x.device)
@@ -204,7 +204,7 @@ class TensorComparisonCall(Rule):
                     y = x / 2
                     done = done | torch.isclose(x, y).all()
                     x = torch.where(done, x, y)
-                return x
+                return x * 2
             """),
             inputs="[(torch.randn(4, 8),), (torch.zeros(4, 8),)]",
         ),

@@ -336,6 +336,20 @@ def test_conditions(body: str, clause: str) -> None:
             "for _ in range(3):\n    if x.sum() > 0:\n        y = x\n        continue\n    x[0] = 2\nreturn x",
             "in place",
         ),
+        (
+            "for _ in range(3):\n    if flag:\n        if x.sum() > 0:\n            continue\n    x = x * 2\nreturn x",
+            "skips what follows around it",
+        ),
+        (
+            "for _ in range(3):\n    with torch.no_grad():\n        if x.sum() > 0:\n            continue\n"
+            "        y = y * 3\n    x = x * y\nreturn x",
+            "skips what follows around it",
+        ),
+        (
+            "for _ in range(3):\n    for _ in range(2):\n        y = y * 3\n    else:\n"
+            "        if x.sum() > 0:\n            continue\n        x = x * y\nreturn x",
+            "skips what follows around it",
+        ),
         ("for i in range(3):\n    if x.sum() > 0:\n        x = x + 1\n        break\nreturn x", "leaves the loop"),
         (
             "for i in range(3):\n    if x.sum() > 0:\n        break\nelse:\n    x = x * 2\nreturn x",

@@ -100,6 +100,11 @@ def _chain(scope: Scope, head: ast.If, tests: list[ast.expr], bodies: list[list[
             leaving[-1] = True
     if isinstance(bodies[0][-1], ast.Continue) and len(bodies) == 2 and not bodies[1]:
         # What follows in the round is the other side.
+        if not _stands_in_loop(scope, head):
+            raise Refusal(
+                "the `continue` skips what follows around it as well; compute the rest of the round always and choose "
+                "with `torch.where`"
+            )
         rest = statements_after(scope, head)
         bodies = [bodies[0][:-1], rest]
         last = rest[-1] if rest else last
@@ -110,6 +115,12 @@ def _chain(scope: Scope, head: ast.If, tests: list[ast.expr], bodies: list[list[
             "one side returns and the other goes on; give both sides one result under a name and return it at the end"
         )
     return Chain(head, tuple(tests), blocks, last, nested)
+
+
+def _stands_in_loop(scope: Scope, statement: ast.stmt) -> bool:
+    """Whether a statement stands in the body of a loop itself, in no block inside of it."""
+    loop = scope.parents.get(statement)
+    return isinstance(loop, ast.For | ast.While | ast.AsyncFor) and statement in loop.body
 
 
 def split_test(scope: Scope, statement: ast.If) -> tuple[str | None, ast.expr]:

@@ -341,13 +341,17 @@ def test_conditions(body: str, clause: str) -> None:
             "skips what follows around it",
         ),
         (
-            "for _ in range(3):\n    with torch.no_grad():\n        if x.sum() > 0:\n            continue\n"
-            "        y = y * 3\n    x = x * y\nreturn x",
+            (
+                "for _ in range(3):\n    with torch.no_grad():\n        if x.sum() > 0:\n            continue\n"
+                "        y = y * 3\n    x = x * y\nreturn x"
+            ),
             "skips what follows around it",
         ),
         (
-            "for _ in range(3):\n    for _ in range(2):\n        y = y * 3\n    else:\n"
-            "        if x.sum() > 0:\n            continue\n        x = x * y\nreturn x",
+            (
+                "for _ in range(3):\n    for _ in range(2):\n        y = y * 3\n    else:\n"
+                "        if x.sum() > 0:\n            continue\n        x = x * y\nreturn x"
+            ),
             "skips what follows around it",
         ),
         ("for i in range(3):\n    if x.sum() > 0:\n        x = x + 1\n        break\nreturn x", "leaves the loop"),

@@ -129,7 +129,7 @@ def measure(corpus: Path, wanted: Sequence[Class], jobs: int, *, only: bool) -> 
     Raises:
         WorkerError: nothing can be run at all.
     """
-    layer = parse_layer({"confirm": "auto", "jobs": jobs}, corpus, lambda _: "the command line")
+    layer = parse_layer({"confirm": "auto", "jobs": jobs, "cache": False}, corpus, lambda _: "the command line")
     configuration = Configuration(Overrides((layer,), isolated=True), known_codes(), corpus)
     seconds: dict[str, float] = {}
     findings: list[Finding] = []
@@ -223,13 +223,17 @@ def list_failures(measured: Measured, wanted: Sequence[Class]) -> None:
 
 
 def contradicted(findings: Iterable[Finding], records: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a sentence for each verdict that the truth does not bear out, on lines that ran there."""
+    """Yield a sentence for each verdict that the truth does not bear out, on lines that ran there.
+
+    The truth is about breaks: what compiles again or computes something else is no claim of one, nor is what breaks
+    only once another break is gone.
+    """
     sites: dict[str, set[int]] = defaultdict(set)
     lines: dict[str, set[int]] = defaultdict(set)
     for record in records:
         lines[record["file"]].update(record.get("lines", ()))
         sites[record["file"]].update(one["frames"][-1][0] for one in record.get("breaks", ()) if one["frames"])
-    for one in findings:
+    for one in (one for one in findings if one.category == "graph-break"):
         covered = set(range(one.line, one.end_line + 1))
         broke = bool(covered & sites[one.path])
         if one.evidence.status == "refuted" and broke:

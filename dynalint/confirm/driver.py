@@ -21,6 +21,7 @@ from dynalint.confirm.options import ConfirmOptions, Target
 from dynalint.confirm.sources import Sources
 from dynalint.confirm.testimony import Testimony, record_of, testify
 from dynalint.confirm.verdicts import JUDGED, Court, Placed, judge
+from dynalint.confirm.worker.near import mentions, near_texts
 from dynalint.findings import Evidence, Finding
 
 # To import torch takes a worker as long as to run this many.
@@ -136,6 +137,7 @@ class _Hearing:
         self._compare = compare
         self._traced_in = traced_in
         self._progress = progress
+        self._near = lru_cache(maxsize=None)(near_texts)
         self._lock = threading.Lock()
         self._done = 0
         self._obstacle: str | None = None
@@ -235,8 +237,9 @@ class _Hearing:
             reason = answer.ending["reason"]
             self._obstacle = f"not run: no sandbox holds on this system ({reason}); --confirm runs code all the same."
         record = record_of(answer)
-        if answer.done:
-            # What ended otherwise, by time or memory, may end well on a quieter machine.
+        if answer.done and answer.parts.get("problem", {}).get("phase") != "import":
+            # What ended otherwise, by time or memory, may end well on a quieter machine. What could not be imported may
+            # miss a package, which the next run has.
             self._cache.put(question, self._spots, {str(target.path), *answer.parts.get("files", ())}, record)
         try:
             return testify(target, torch, record, self._spots)
@@ -254,8 +257,17 @@ class _Hearing:
             "device": options.device,
             "limits": [options.timeout, options.memory],
             "compare": self._compare,
+            "written": self._written(target),
             "dynalint": _own_hash(),
         }
+
+    def _written(self, target: Target) -> str:
+        """Return a hash of the READMEs and tests that name a target: a call that stands there comes before guesses."""
+        texts = self._near(str(target.path.parent), str(self._options.project))
+        digest = hashlib.sha256()
+        for path, text in mentions(texts, target.qualname.rpartition(".")[2]).items():
+            digest.update(f"{path}\0{text}\0".encode("utf-8", "surrogatepass"))
+        return digest.hexdigest()
 
 
 def worker_options(options: ConfirmOptions) -> WorkerOptions:

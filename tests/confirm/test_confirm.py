@@ -265,6 +265,19 @@ def test_verdicts_come_from_the_cache_while_nothing_changed(
     assert asked == ["models.py", "models.py"]
 
 
+def test_what_could_not_be_imported_is_tried_again(project: Project) -> None:
+    project.write(
+        "model.py", "import missing_package\nimport torch\n\n\ndef f(x: torch.Tensor):\n    print(x)\n    return x\n"
+    )
+    finding = project.finding("model.py", "print(x)", "f", gb=["GB0059"])
+    options = project.options(cache=project.folder / "cache", search=(project.folder, project.folder / "site"))
+    (before,) = confirm([finding], [project.target("model.py", "f")], options)
+    assert "No module named 'missing_package'" in before.evidence.detail
+    project.write("site/missing_package.py", "")
+    (after,) = confirm([finding], [project.target("model.py", "f")], options)
+    assert after.evidence.status == "confirmed"
+
+
 def test_an_example_that_returns_something_else_says_so(shared_project: Project) -> None:
     project = shared_project
     project.write("other.py", MODELS.replace("from helpers import scale", "scale = abs"))

@@ -108,3 +108,57 @@ def test_what_is_large_or_reads_files_or_is_not_there_is_passed_over(load: Load)
     assert [shape(one) for one in written_calls(module.Huge)] == []
     assert [shape(one) for one in written_calls(module.Unmentioned)] == []
     assert [shape(one) for one in written_calls(torch.nn.Linear)] == [(128, 20)]
+
+
+README = """
+# Models
+
+```bash
+pip install models
+```
+
+```python
+import torch
+from written_model import Unmentioned
+```
+
+Then:
+
+```python
+model = Unmentioned(6).to("cuda:0")
+images = torch.randn(3, 6, 5, device="cuda")
+out = model(images, scale=0.5)
+```
+"""
+TESTS = """
+import pytest
+import torch
+import written_model
+
+CHANNELS = 7
+
+
+class TestHuge:
+    def test_runs(self):
+        model = written_model.Huge(CHANNELS)
+        assert model(torch.ones(2, CHANNELS, 4)).shape == (2, CHANNELS, 4)
+
+
+def test_fixture(model, unknown):
+    written_model.Unmentioned(unknown)(unknown)
+"""
+
+
+def test_a_readme_and_the_tests_beside_are_read(load: Load, tmp_path: Path) -> None:
+    module = load(MODEL)
+    (tmp_path / "README.md").write_text(README)
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_models.py").write_text(TESTS)
+    (readme,) = written_calls(module.Unmentioned, str(tmp_path))
+    assert (shape(readme), readme.call[1]) == ((3, 6, 5), {"scale": 0.5})
+    assert readme.text == "Unmentioned(6), called as `README.md` does"
+    assert not readme.call[0][0].is_cuda
+    (test,) = written_calls(module.Huge, str(tmp_path))
+    assert (shape(test), test.make().weight.shape) == ((2, 7, 4), (7, 1))
+    assert test.text == "written_model.Huge(CHANNELS), called as `test_runs` in `test_models.py` does"
+    assert list(written_calls(module.Huge, None)) == []

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
+from dynalint.findings import Evidence, Finding
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "tiny_vision"
@@ -82,3 +86,21 @@ def test_running_again_tells_a_file_that_computes_something_else(tmp_path: Path)
     assert what.startswith("training, call 1: gradient of input 0")
     assert [7, "Unsupported Tensor.item() call with capture_scalar_outputs=False"] in answer["before"]
     assert all(line != 7 for line, _ in answer["after"])
+
+
+def test_only_claims_of_breaks_can_be_contradicted_by_breaks() -> None:
+    spec = importlib.util.spec_from_file_location("inputs", ROOT / "benchmarks" / "inputs.py")
+    assert spec is not None
+    assert spec.loader is not None
+    inputs = importlib.util.module_from_spec(spec)
+    sys.modules["inputs"] = inputs
+    spec.loader.exec_module(inputs)
+    truth = [{"file": "a.py", "lines": [2, 3], "breaks": [{"frames": [[3, "forward"]]}]}]
+    base = Finding("a.py", 2, 1, 2, 9, "DYN101", "test", "graph-break", "error", "", evidence=Evidence("confirmed"))
+    refuted = replace(base, line=3, end_line=3, evidence=Evidence("refuted"))
+    others = [replace(base, category=category) for category in ("recompile", "miscompile", "advice")]
+    sentences = list(inputs.contradicted([base, refuted, *others], truth))
+    assert [sentence.partition(":")[0] for sentence in sentences] == [
+        "confirmed, and ran whole in truth",
+        "refuted, and broke in truth",
+    ]

@@ -42,6 +42,7 @@ from .shapes import (
     told_sizes,
     wanted_by,
 )
+from .stated import stated_specs
 from .witness import Call, force_eager
 from .words import first_line, worded
 
@@ -71,30 +72,53 @@ def find_call(function: Callable[..., Any], device: str, seconds: float) -> Foun
 
     Raises NoInputsError after `ATTEMPTS` or `seconds`, and at once what no other arguments would change (`FINAL`).
     """
-    deadline = time.monotonic() + seconds
-    start = _first_guess(function)
-    waiting: list[Specs] = [start]
-    later: list[Specs] = []
-    tried: set[str] = set()
-    generic = _generic(start)
-    last = Trouble("nothing")
-    while len(tried) < ATTEMPTS and time.monotonic() < deadline:
-        specs = waiting.pop(0) if waiting else later.pop(0) if later else next(generic, None)
-        if specs is None:
-            break
-        if repr(specs) in tried or _unfit(specs):
-            continue
-        tried.add(repr(specs))
-        call = _call(function, specs, device)
-        trouble = _attempt(function, specs, call)
-        if trouble is None:
-            return Found(call, ", ".join(f"{name}={worded(value)}" for name, value in specs.items()))
-        answers = [*_supplied(function, specs, trouble), *revisions(specs, trouble)]
-        # An answer to the newest error goes first: each one brings the arguments a step nearer.
-        waiting[:0] = [answer for answer in answers if repr(answer) not in tried]
-        later[:0] = itertools.islice(told_sizes(specs, trouble.message), 4)
-        last = trouble
-    raise NoInputsError(f"no arguments were found that it runs with; the last try raised {first_line(last.message)}")
+    search = _Search(function, device, time.monotonic() + seconds)
+    plain = _first_guess(function)
+    stated = stated_specs(function, plain)
+    if stated != plain:
+        # What the source says of shapes may be wrong, or of another kind of input: it does not use up all attempts.
+        found = search.run(stated, ATTEMPTS // 2, generic=False)
+        if found is not None:
+            return found
+    found = search.run(plain, ATTEMPTS, generic=True)
+    if found is None:
+        last = first_line(search.last.message)
+        raise NoInputsError(f"no arguments were found that it runs with; the last try raised {last}")
+    return found
+
+
+class _Search:
+    """Attempts to call one function, each at most once."""
+
+    def __init__(self, function: Callable[..., Any], device: str, deadline: float) -> None:
+        self._function = function
+        self._device = device
+        self._deadline = deadline
+        self._tried: set[str] = set()
+        self.last = Trouble("nothing")
+
+    def run(self, start: Specs, most: int, *, generic: bool) -> Found | None:
+        """Go on from `start` until there are `most` attempts in all; `generic` shapes come last."""
+        waiting: list[Specs] = [start]
+        later: list[Specs] = []
+        usual = _generic(start) if generic else iter(())
+        while len(self._tried) < most and time.monotonic() < self._deadline:
+            specs = waiting.pop(0) if waiting else later.pop(0) if later else next(usual, None)
+            if specs is None:
+                break
+            if repr(specs) in self._tried or _unfit(specs):
+                continue
+            self._tried.add(repr(specs))
+            call = _call(self._function, specs, self._device)
+            trouble = _attempt(self._function, specs, call)
+            if trouble is None:
+                return Found(call, ", ".join(f"{name}={worded(value)}" for name, value in specs.items()))
+            answers = [*_supplied(self._function, specs, trouble), *revisions(specs, trouble)]
+            # An answer to the newest error goes first: each one brings the arguments a step nearer.
+            waiting[:0] = [answer for answer in answers if repr(answer) not in self._tried]
+            later[:0] = itertools.islice(told_sizes(specs, trouble.message), 4)
+            self.last = trouble
+        return None
 
 
 def _unfit(specs: Specs) -> bool:
@@ -128,7 +152,8 @@ def _guess(function: Callable[..., Any], parameter: inspect.Parameter, *, first:
     by_settings = sized_by(getattr(function, "config", None), name)
     if by_settings is not None:
         return by_settings
-    unknown = isinstance(hint, str) or hint in (parameter.empty, Any)
+    # An annotation with dimensions is one of jaxtyping, and `stated` reads them.
+    unknown = isinstance(hint, str) or hint in (parameter.empty, Any) or hasattr(hint, "dim_str")
     if (unknown or hint in KINDS) and not (unknown and name.startswith(_FLAG)):
         layers = list(function.modules()) if isinstance(function, nn.Module) else []
         wanted = next((takes[0] for layer in layers if (takes := wanted_by(layer))), GENERIC[0])

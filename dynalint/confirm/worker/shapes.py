@@ -237,18 +237,24 @@ def _rank(specs: Specs, rank: int, former: int | None = None) -> Iterator[Specs]
     for name, spec in _tensors(specs).items():
         if len(spec.shape) == rank or (former is not None and len(spec.shape) != former):
             continue
-        last = spec.shape[-1] if spec.shape else WIDTH
-        channels = spec.shape[1] if len(spec.shape) > 2 else last
-        shapes = {
-            0: (),
-            1: (last,),
-            2: (BATCH, last),
-            3: (BATCH, LENGTH, last),
-            4: (BATCH, channels, 16, 16),
-            5: (BATCH, channels, 4, 16, 16),
-        }
-        if rank in shapes:
-            yield {**specs, name: replace(spec, shape=shapes[rank])}
+        shape = of_rank(spec.shape, rank)
+        if shape is not None:
+            yield {**specs, name: replace(spec, shape=shape)}
+
+
+def of_rank(shape: tuple[int, ...], rank: int) -> tuple[int, ...] | None:
+    """Return the usual shape of so many dimensions with the features or channels of `shape`, None of more than five."""
+    last = shape[-1] if shape else WIDTH
+    channels = shape[1] if len(shape) > 2 else last
+    shapes = {
+        0: (),
+        1: (last,),
+        2: (BATCH, last),
+        3: (BATCH, LENGTH, last),
+        4: (BATCH, channels, 16, 16),
+        5: (BATCH, channels, 4, 16, 16),
+    }
+    return shapes.get(rank)
 
 
 def _deeper(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:

@@ -58,8 +58,8 @@ def subject_of(request: Mapping[str, Any], reply: Reply) -> Subject:
         return _declared(found, request["example"], device)
     found = _guarded("import", lambda: loading.load_target(target))
     if isinstance(found, type):
-        reply.stage(f"looking for calls of {target['qualname']} in its file")
-        written = next(written_calls(found), None)
+        reply.stage(f"looking for calls of {target['qualname']} in its file, READMEs and tests")
+        written = next(written_calls(found, request["folder"]), None)
         if written is not None:
             make = partial(_instance, written.make, device)
             return Subject(make, witness.to_device(written.call, device), written.text)

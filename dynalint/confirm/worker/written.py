@@ -1,4 +1,4 @@
-"""Calls that the author wrote down: in `if __name__ == "__main__":`, in functions that test or show, in docstrings.
+"""Calls that the author wrote down: in `if __name__ == "__main__":`, in functions that test, in docstrings and READMEs.
 
 Nothing is run but what such a call needs: the assignments before it that its arguments, and those of the constructor,
 depend on, where they do no more than make numbers, tensors and instances. What raises, is large or takes long is passed
@@ -10,18 +10,22 @@ from __future__ import annotations
 import ast
 import doctest
 import inspect
+import itertools
 import re
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from .near import mentions, near_texts
 from .witness import Call, call_once
 
 # Of one tensor, and of a model: what is larger takes too long, and a smaller one shows as much.
@@ -33,6 +37,9 @@ _PLAIN = frozenset(
     "torch np numpy math random nn F range len list tuple dict set int float str bool min max sum zip sorted".split()
 )
 _DEVICES = ("cuda", "cpu", "half")
+_FENCED = re.compile(
+    r"^ {0,3}```+ *(?:python|py|pycon)\b[^\n]*\n(.*?)^ {0,3}```", re.MULTILINE | re.DOTALL | re.IGNORECASE
+)
 
 
 @dataclass(frozen=True)
@@ -44,8 +51,11 @@ class Written:
     text: str
 
 
-def written_calls(cls: type) -> Iterator[Written]:
-    """Yield what is written about a class in its own file, one for each place that makes and calls it."""
+def written_calls(cls: type, folder: str | None = None) -> Iterator[Written]:
+    """Yield what is written about a class, one for each place that makes and calls it: in its own file, then elsewhere.
+
+    Elsewhere are the READMEs and tests from its file up to `folder`.
+    """
     module = sys.modules.get(cls.__module__)
     if module is None:
         return
@@ -53,7 +63,10 @@ def written_calls(cls: type) -> Iterator[Written]:
         tree = ast.parse(inspect.getsource(module))
     except (OSError, TypeError, SyntaxError):
         return
-    for where, block in _blocks(tree, cls):
+    own = getattr(module, "__file__", None)
+    texts = near_texts(str(Path(own).parent), folder) if own is not None and folder is not None else {}
+    elsewhere = mentions(texts, cls.__name__)
+    for where, block in itertools.chain(_blocks(tree, cls), *itertools.starmap(_in_file, elsewhere.items())):
         found = _call_in(block, cls.__name__)
         if found is None or not _is_plain(found):
             continue
@@ -82,6 +95,27 @@ def _blocks(tree: ast.Module, cls: type) -> Iterator[tuple[str, list[ast.stmt]]]
         with suppress(ValueError, SyntaxError):
             examples = doctest.DocTestParser().get_examples(inspect.getdoc(owner) or "")
             yield "its docstring", list(_simple(ast.parse("".join(one.source for one in examples)).body))
+
+
+def _in_file(path: str, text: str) -> Iterator[tuple[str, list[ast.stmt]]]:
+    """Yield the blocks of Python in a README with its imports, or the tests in a file with what it binds."""
+    name = f"`{Path(path).name}`"
+    if path.endswith(".py"):
+        with suppress(SyntaxError, ValueError):
+            tree = ast.parse(text)
+            bound = [one for one in _simple(tree.body) if not isinstance(one, (ast.Expr, ast.Assert))]
+            for node in ast.walk(tree):
+                if isinstance(node, ast.FunctionDef) and _FUNCTION.fullmatch(node.name):
+                    yield f"`{node.name}` in {name}", [*bound, *_simple(node.body)]
+        return
+    imports: list[ast.stmt] = []
+    for source in _FENCED.findall(text):
+        with suppress(SyntaxError, ValueError):
+            examples = doctest.DocTestParser().get_examples(source) if ">>>" in source else ()
+            code = "".join(one.source for one in examples) or textwrap.dedent(source)
+            block = list(_simple(ast.parse(code).body))
+            yield name, [*imports, *block]
+            imports += [one for one in block if isinstance(one, (ast.Import, ast.ImportFrom))]
 
 
 def _simple(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
@@ -154,6 +188,10 @@ class _OnTheCpu(ast.NodeTransformer):
         if isinstance(node.func, ast.Attribute) and node.func.attr in _DEVICES and not node.args:
             return node.func.value
         return node
+
+    def visit_Constant(self, node: ast.Constant) -> ast.AST:
+        is_gpu = isinstance(node.value, str) and re.fullmatch(r"cuda(:\d+)?", node.value)
+        return ast.copy_location(ast.Constant("cpu"), node) if is_gpu else node
 
 
 def _is_plain(found: _Found) -> bool:

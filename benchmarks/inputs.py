@@ -22,7 +22,7 @@ import statistics
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from dynalint.catalogue import known_codes
 from dynalint.config import Configuration, Overrides, parse_layer
 from dynalint.confirm import Target, WorkerError, examine
 from dynalint.confirm.testimony import Testimony
-from dynalint.confirming import confirm_options, targets
+from dynalint.confirming import confirm_options, parts, targets
 from dynalint.findings import Finding
 from dynalint.lint import Linter
 from dynalint.rules import all_rules
@@ -135,19 +135,27 @@ def measure(corpus: Path, wanted: Sequence[Class], jobs: int, *, only: bool) -> 
     findings: list[Finding] = []
     chosen: list[Target] = []
     asked = set(wanted)
+    leading: list[Callable[[Finding], Sequence[Target]]] = []
     for file in sorted({file for file, _ in wanted}):
         begin = time.monotonic()
         workspace, _ = engine.open_workspace([corpus / file], configuration, corpus)
         result = Linter(workspace, all_rules()).lint()
         seconds[file] = time.monotonic() - begin
         findings += [one.finding for one in result.linted if one.finding.category == "graph-break"]
+        leading.append(parts(workspace, result))
         found = targets(workspace, result)
         chosen += [one for one in found if not only or (_file(one, corpus), one.qualname) in asked]
     clock = Clock()
-    judged, testimonies = examine(findings, chosen, confirm_options(workspace, result.analysis.project.roots), clock)
+    options = confirm_options(workspace, result.analysis.project.roots)
+
+    def leading_to(finding: Finding) -> Sequence[Target]:
+        return next((found for one in leading if (found := one(finding))), ())
+
+    judged, testimonies = examine(findings, chosen, options, clock, parts=leading_to)
     names = {target.name: _file(target, corpus) for target in chosen}
     for name, taken in clock.seconds.items():
-        seconds[names[name]] += taken / jobs
+        if name in names:
+            seconds[names[name]] += taken / jobs
     heard = {(_file(one.target, corpus), one.target.qualname): one for one in testimonies}
     return Measured([one for one in judged if one.code != "DYN001"], heard, seconds)
 

@@ -38,7 +38,9 @@ def confirmed(
     options = confirm_options(workspace, result.analysis.project.roots)
     interrupted = False
     try:
-        findings: Sequence[Finding] = confirm(asked, targets(workspace, result), options, progress, silenced)
+        findings: Sequence[Finding] = confirm(
+            asked, targets(workspace, result), options, progress, silenced, parts(workspace, result)
+        )
     except WorkerError as fault:
         return result.linted, (str(fault),), False
     except Interrupted as fault:
@@ -90,6 +92,17 @@ def targets(workspace: Workspace, result: LintResult) -> tuple[Target, ...]:
         if module is not None and module.file.path in checked:
             found[Target(module.file.path, module.name, qualname)] = None
     return tuple(found)
+
+
+def parts(workspace: Workspace, result: LintResult) -> Callable[[Finding], Sequence[Target]]:
+    """Return what tells the functions on the way from a compiled root to a finding, the nearest first."""
+    functions = {(workspace.shown(one.file.path), one.qualname): one for one in result.analysis.functions}
+
+    def leading_to(finding: Finding) -> Sequence[Target]:
+        function = functions.get((finding.path, finding.function))
+        return tuple(_importable(reversed(function.callers))) if function is not None else ()
+
+    return leading_to
 
 
 def confirm_options(workspace: Workspace, search: Iterable[Path]) -> ConfirmOptions:

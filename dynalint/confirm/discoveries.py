@@ -20,7 +20,7 @@ CONSEQUENCES = frozenset(("GB7000", "GB0066", "GB0065", "GB0088"))
 def discoveries(court: Court, directory: Path) -> list[Finding]:
     """Return findings for what no finding covers, one for each place and kind, paths relative to `directory`."""
     found: dict[tuple[str, int, str], Finding] = {}
-    for testimony in court.testimonies:
+    for testimony in (one for one in court.testimonies if not one.part):
         scribe = _Scribe(court, testimony, directory)
         for finding in (*_breaks(scribe), *_recompiles(scribe), *_differences(scribe)):
             found.setdefault((finding.path, finding.line, finding.message), finding)

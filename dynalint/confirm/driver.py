@@ -20,14 +20,18 @@ from dynalint.confirm.evidence import Stock
 from dynalint.confirm.options import ConfirmOptions, Target
 from dynalint.confirm.sources import Sources
 from dynalint.confirm.testimony import Testimony, record_of, testify
-from dynalint.confirm.verdicts import JUDGED, Court, Placed, judge
+from dynalint.confirm.verdicts import JUDGED, Court, Placed, judge, unheard
 from dynalint.confirm.worker.near import mentions, near_texts
 from dynalint.findings import Evidence, Finding
 
 # To import torch takes a worker as long as to run this many.
 _TARGETS_WORTH_A_WORKER = 4
 
+# So many functions on the way from a root to a finding are tried where the root cannot be run, the nearest first.
+_PARTS = 3
+
 Progress = Callable[[int, int, str], None]
+Parts = Callable[[Finding], Sequence[Target]]
 Spots = dict[str, list[list[int]]]
 
 
@@ -37,18 +41,20 @@ def confirm(
     options: ConfirmOptions,
     progress: Progress | None = None,
     silenced: Sequence[Finding] = (),
+    parts: Parts | None = None,
 ) -> list[Finding]:
     """Return the findings with evidence, and DYN001 and DYN002 for what only running showed, in order of place.
 
     `roots` are the compiled roots to run. `progress` is told how many targets are done, how many there are, and what
     is going on; it may be called from several threads, one at a time. `silenced` are findings that the user does not
-    want to hear of: they are not returned, and what they explain is not reported as a discovery either. Nothing that
-    the code under check does raises here.
+    want to hear of: they are not returned, and what they explain is not reported as a discovery either. `parts` gives
+    the functions on the way to a finding, the nearest first: they are run where the roots that lead there cannot be.
+    Nothing that the code under check does raises here.
 
     Raises:
         WorkerError: the interpreter cannot be run.
     """
-    return examine(findings, roots, options, progress, silenced)[0]
+    return examine(findings, roots, options, progress, silenced, parts)[0]
 
 
 def examine(
@@ -57,19 +63,31 @@ def examine(
     options: ConfirmOptions,
     progress: Progress | None = None,
     silenced: Sequence[Finding] = (),
+    parts: Parts | None = None,
 ) -> tuple[list[Finding], list[Testimony]]:
     """Do what `confirm` does, and return the testimonies too."""
     sources = Sources({os.path.realpath(path): text for path, text in options.overrides.items()})
     placed = [_placed(finding, options, sources) for finding in (*findings, *silenced)]
-    targets = sorted({replace(target, path=Path(os.path.realpath(target.path))) for target in roots})
+    targets = sorted(_resolved(roots))
     if not targets:
         return list(findings), []
     compare = sorted({one.path for one in placed if one.finding.category == "miscompile"})
     files = {str(target.path) for target in targets} | {one.path for one in placed}
     hearing = _Hearing(options, targets, _spots(placed), compare, progress, traced_in=files)
-    testimonies, obstacle = hearing.hear()
-    heard = [part for one in testimonies for part in (one, one.evaluation) if part is not None]
-    court = Court(placed, heard, sources, lru_cache(maxsize=None)(options.is_own))
+    is_own = lru_cache(maxsize=None)(options.is_own)
+
+    def court_of(testimonies: Iterable[Testimony]) -> Court:
+        heard = [part for one in testimonies for part in (one, one.evaluation) if part is not None]
+        return Court(placed, heard, sources, is_own)
+
+    def more(testimonies: Iterable[Testimony]) -> set[Target]:
+        stuck = unheard(court_of(testimonies)) if parts is not None else ()
+        known = {one.target for one in testimonies}
+        nearest = (next((t for t in _resolved(parts(one.finding)) if t not in known), None) for one in stuck if parts)
+        return {target for target in nearest if target is not None}
+
+    testimonies, obstacle = hearing.hear(more)
+    court = court_of(testimonies)
     judged = judge(court)[: len(findings)]
     if obstacle is not None:
         judged = [_unconfirmed(one, obstacle) if one.evidence.status == "static" else one for one in judged]
@@ -88,14 +106,23 @@ def hear(
         WorkerError: the interpreter cannot be run, has no torch, or no sandbox holds.
     """
     spots: Spots = {os.path.realpath(file): [] for file in files}
-    resolved = sorted({replace(target, path=Path(os.path.realpath(target.path))) for target in targets})
-    hearing = _Hearing(options, resolved, spots, [], progress)
-    testimonies, obstacle = hearing.hear()
+    hearing = _Hearing(options, sorted(_resolved(targets)), spots, [], progress)
+    testimonies, obstacle = hearing.hear(lambda _: ())
     if hearing.interrupted:
         raise KeyboardInterrupt
     if obstacle is not None:
         raise WorkerError(obstacle)
     return testimonies
+
+
+def _resolved(targets: Iterable[Target]) -> dict[Target, None]:
+    """Return targets by their resolved paths, each once."""
+    return dict.fromkeys(replace(target, path=Path(os.path.realpath(target.path))) for target in targets)
+
+
+def _as_part(heard: Testimony) -> Testimony:
+    evaluation = None if heard.evaluation is None else replace(heard.evaluation, part=True)
+    return replace(heard, evaluation=evaluation, part=True)
 
 
 def _placed(finding: Finding, options: ConfirmOptions, sources: Sources) -> Placed:
@@ -144,10 +171,11 @@ class _Hearing:
         self._heard: dict[Target, Testimony] = {}
         self.interrupted = False
 
-    def hear(self) -> tuple[list[Testimony], str | None]:
+    def hear(self, more: Callable[[Sequence[Testimony]], Iterable[Target]]) -> tuple[list[Testimony], str | None]:
         """Return what was heard, in the order of the targets, and why nothing can be run at all where that is so.
 
         A target that a traced command has called is heard by what that showed, unless the user declares an example.
+        `more` is asked, a few times, which parts of what could not be run are to be heard.
         """
         workers: SimpleQueue[Worker] = SimpleQueue()
         count = max(1, min(self._options.jobs, len(self._targets) // _TARGETS_WORTH_A_WORKER))
@@ -169,6 +197,7 @@ class _Hearing:
             with ThreadPoolExecutor(count) as pool:
                 try:
                     list(pool.map(lambda target: self._hear_one(target, workers), self._targets))
+                    self._hear_parts(pool, workers, traced, more)
                 except BaseException as fault:
                     # The pool would go through all that is left before it lets an interrupt out.
                     self._obstacle = "not run: interrupted."
@@ -185,6 +214,29 @@ class _Hearing:
         outdated = self._outdated()
         heard = (self._heard[one] for one in self._targets if one in self._heard)
         return [*(replace(one, outdated=one.target in outdated) for one in heard), *traced], self._obstacle
+
+    def _hear_parts(
+        self,
+        pool: ThreadPoolExecutor,
+        workers: SimpleQueue[Worker],
+        traced: Sequence[Testimony],
+        more: Callable[[Sequence[Testimony]], Iterable[Target]],
+    ) -> None:
+        """Hear parts in place of roots that could not be run; those that fail too are forgotten."""
+        failed: list[Testimony] = []
+        for _ in range(_PARTS):
+            wanted = sorted(more([*self._heard.values(), *failed, *traced])) if self._obstacle is None else []
+            if not wanted:
+                return
+            self._targets = [*self._targets, *wanted]
+            list(pool.map(lambda target: self._hear_one(target, workers), wanted))
+            for target in wanted:
+                if target in self._heard:
+                    heard = _as_part(self._heard.pop(target))
+                    if heard.problem is None:
+                        self._heard[target] = heard
+                    else:
+                        failed.append(heard)
 
     def _outdated(self) -> set[Target]:
         """Return the targets that a traced command has called before files of theirs were changed."""

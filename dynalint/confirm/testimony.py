@@ -71,7 +71,8 @@ class Testimony:
 
     `same` calls were alike and came first, `batch` more had another batch size. `evaluation` is what the same calls
     showed in evaluation mode, where they reach other code; `mode` says so there. `outdated` tells that there is
-    evidence of the target that holds no longer. Paths are resolved.
+    evidence of the target that holds no longer. `part` tells that the target is no compiled root but a function on the
+    way from one, called by itself: what it is called with is nobody's claim. Paths are resolved.
     """
 
     target: Target
@@ -91,6 +92,7 @@ class Testimony:
     evaluation: Testimony | None = None
     mode: str = ""
     outdated: bool = False
+    part: bool = False
 
     @cached_property
     def recompiles(self) -> tuple[Compile, ...]:

@@ -25,6 +25,7 @@ JUDGED = ("graph-break", "recompile", "miscompile")
 # the finding in the report even if another traced it whole.
 _CONFIRMED, _LATENT, _UNSEEN, _REFUTED, _FAILED, _UNREACHED = 6, 5, 4, 3, 2, 1
 _BREAKS = frozenset(("Unsupported", "UserError"))
+_NO_CALL = ("build", "inputs", "run")
 
 
 @dataclass(frozen=True)
@@ -75,17 +76,38 @@ def _overlaps(spot: Spot, frame: Frame) -> bool:
 
 def judge(court: Court) -> list[Finding]:
     """Return the findings with what the testimonies say of each; those that nothing was heard of stay as they were."""
+    verdicts = _best(court)
+    return [
+        placed.finding if best is None else _with_verdict(placed.finding, best)
+        for placed, best in zip(court.placed, verdicts, strict=True)
+    ]
+
+
+def unheard(court: Court) -> list[Placed]:
+    """Return the findings that no target came to, for those that are meant to could not be built or called."""
+    failed = [one for one in court.testimonies if one.problem is not None and one.problem.phase in _NO_CALL]
+    if not failed:
+        return []
+    return [
+        placed
+        for placed, best in zip(court.placed, _best(court), strict=True)
+        if best is not None and best[0] == _FAILED and any(_concerns(one, placed) for one in failed)
+    ]
+
+
+def _best(court: Court) -> list[Verdict | None]:
+    """Return the verdict that wins on each finding."""
     attributions = [_attributions(court, testimony) for testimony in court.testimonies]
-    judged = []
+    found = []
     for placed in court.placed:
         verdicts = []
         for testimony, breaks in zip(court.testimonies, attributions, strict=True):
             verdict = _verdict(court, placed, testimony, breaks.get(id(placed), []))
-            if verdict is not None:
+            # Of a part that is called by itself only a break counts: its callers may pass something else.
+            if verdict is not None and (not testimony.part or verdict[0] >= _LATENT):
                 verdicts.append(verdict)
-        best = max(verdicts, key=lambda verdict: verdict[0], default=None)
-        judged.append(placed.finding if best is None else _with_verdict(placed.finding, best))
-    return judged
+        found.append(max(verdicts, key=lambda verdict: verdict[0], default=None))
+    return found
 
 
 def _with_verdict(finding: Finding, verdict: Verdict) -> Finding:
@@ -169,6 +191,8 @@ def _confirmed_by_break(court: Court, placed: Placed, testimony: Testimony, seen
     evidence = _evidence(testimony, "confirmed", "", placed, court, gb=seen.gb)
     if testimony.mode:
         texts.append(f"Seen {testimony.mode}.")
+    if testimony.part:
+        texts.append(f"Seen by a call of this part alone: {testimony.inputs}.")
     if evidence.fullgraph == "passes":
         texts.append("fullgraph=True traces it.")
     if testimony.explain is not None and testimony.explain.error is None and not testimony.explain.reasons:

@@ -442,3 +442,53 @@ def test_both_modes_are_run_and_results_are_compared(project: Project) -> None:
     assert "Seen in evaluation mode." in judged["DYN101"].evidence.detail
     assert (judged["DYN012"].function, judged["DYN012"].line) == ("Smooth.forward", 14)
     assert "Compiled with aot_eager, call 3" in judged["DYN012"].help
+
+
+def test_parts_are_run_where_the_root_cannot_be(project: Project) -> None:
+    project.write(
+        "model.py",
+        """
+        import torch
+        from torch import nn
+
+        def gate(x: torch.Tensor):
+            if x.sum() > 0:
+                return x
+            return -x
+
+        def shown(x: torch.Tensor, verbose):
+            print(x)
+            return x * 2 if verbose else x
+
+        class Unknown(nn.Module):
+            def __init__(self):
+                super().__init__()
+                raise ValueError("no such service")
+
+            def forward(self, x):
+                return self.inner(gate(x))
+
+        class Asking(nn.Module):
+            def forward(self, records):
+                for record in records.of_today():
+                    x = self.scaled(record.values)
+                return gate(shown(x, 2))
+
+            def scaled(self, x: torch.Tensor):
+                return x * x.mean().item()
+        """,
+    )
+    gate = project.finding("model.py", "x.sum() > 0", "gate", gb=["GB0170"], region=["Unknown.forward", "gate"])
+    item = project.finding(
+        "model.py", "x.mean().item()", "Asking.scaled", gb=["GB0251"], region=["Asking.forward", "Asking.scaled"]
+    )
+    whole = project.finding("model.py", "x * 2", "shown", region=["Asking.forward", "shown"])
+    roots = [project.target("model.py", name) for name in ("Unknown", "Asking")]
+    ways = {name: [project.target("model.py", name)] for name in ("gate", "Asking.scaled", "shown")}
+    alone = confirm([gate, item, whole], roots, project.options())
+    assert [one.evidence.status for one in alone] == ["unconfirmed"] * 3
+    found = confirm([gate, item, whole], roots, project.options(), parts=lambda finding: ways[finding.function])
+    # What a part shows beyond what was asked is nobody's finding: neither the `print` nor that `x * 2` is traced whole.
+    assert [one.evidence.status for one in found] == ["confirmed", "unconfirmed", "confirmed"]
+    assert "Seen by a call of this part alone: gate, called with x=float" in found[0].evidence.detail
+    assert "Asking was not run" in found[1].evidence.detail

@@ -443,6 +443,29 @@ def test_a_test_that_matters_is_not_dropped(body: str) -> None:
     assert "in place" in reason(f"z = x * 2\nm = x > 0\n{body}")
 
 
+@pytest.mark.parametrize(
+    ("body", "given_anew"),
+    [
+        ("x += y\nx = x.mean(1)\nif x.sum() > 0:\n    x = x / 2\nx = x.view(-1)\nreturn x", True),
+        ("x = x.mean(1)\nif flag:\n    if x.sum() > 0:\n        x = x / 2\nx[0] = 1\nreturn x", True),
+        ("x = x.mean(1)\nz = x[0]\nif x.sum() > 0:\n    x = x / 2\nx[0] = 1\nreturn x, z", False),
+        ("x = x.mean(1)\nif flag:\n    x = y\nif x.sum() > 0:\n    x = x / 2\nx[0] = 1\nreturn x", False),
+        ("x = x.mean(1)\nx: torch.Tensor = y\nif x.sum() > 0:\n    x = x / 2\nx[0] = 1\nreturn x", False),
+        ("x = y.view(-1)\nif x.sum() > 0:\n    x = x / 2\nx[0] = 1\nreturn x", False),
+        ("g = lambda: x\nx = x.mean(1)\nif x.sum() > 0:\n    x = x / 2\nx[0] = 1\nreturn x, g", False),
+        (
+            "x = x.mean(1)\nfor _ in range(3):\n    if x.sum() > 0:\n        x = x / 2\n    x = y\nx[0] = 1\nreturn x",
+            False,
+        ),
+    ],
+)
+def test_only_the_last_tensor_under_a_name_counts(body: str, given_anew: bool) -> None:
+    if given_anew:
+        assert "the very tensor" not in " ".join(rewrite(body).conditions)
+    else:
+        assert "in place" in reason(body)
+
+
 # Other control flow.
 
 

@@ -114,7 +114,7 @@ class _Body:
             base = base.value
         if not isinstance(base, ast.Name) or self.scope.tensor(base) is None:
             return False
-        if not is_own(self.scope, base.id):
+        if not is_own(self.scope, base.id, base):
             self.conditions.append(f"`{base.id}` may be written to, even where nothing is selected")
         return True
 
@@ -142,7 +142,7 @@ class _Body:
         fits = (tensor is not None and tensor.dtype == "float") or _is_whole(value.args[1])
         if self._is_number(value.args[1]) and not fits:
             self.conditions.append(f"`{name}` is a floating-point tensor")
-        if not is_own(self.scope, name):
+        if not is_own(self.scope, name, value):
             self.conditions.append(f"nothing relies on getting the very tensor `{name}` rather than an equal copy")
         return True
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from typing import TypeGuard
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.index import walk_function
@@ -157,11 +158,70 @@ def _changes(node: ast.Call, name: str) -> bool:
     )
 
 
-def is_own(scope: Scope, name: str) -> bool:
-    """Whether `name` always holds a tensor made in this function that nothing else refers to.
+def is_own(scope: Scope, name: str, at: ast.AST) -> bool:
+    """Whether `name` holds at `at` a tensor made in this function that nothing else refers to.
 
     For such a tensor it makes no difference whether a branch keeps it or puts an equal copy in its place.
     """
+    return _is_always_own(scope, name) or _is_own_since_made(scope, name, at)
+
+
+def _is_own_since_made(scope: Scope, name: str, at: ast.AST) -> bool:
+    """Whether the last assignment on every way to `at` makes a tensor that nothing up to the end of `at` keeps.
+
+    What `name` held before, and what becomes of it afterwards, does not matter then.
+    """
+    made = _last_assignment(scope, name, at)
+    if made is None or not makes_tensor(scope, made.value):
+        return False
+    own = set(walk_function(scope.function.node))
+    start, end = _end(made), _end(at)
+    for node in ast.walk(scope.function.node):
+        if not _names(node, name):
+            continue
+        if node not in own:
+            return False  # a nested function may run at any time
+        if not start <= (node.lineno, node.col_offset) < end:
+            continue
+        parent = scope.parents.get(node)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            if not _is_read_only(scope, node, parent):
+                return False
+        elif not within(node, at, scope) and not isinstance(parent, ast.AugAssign):
+            return False
+    return True
+
+
+def _last_assignment(scope: Scope, name: str, at: ast.AST) -> ast.Assign | None:
+    """The nearest plain assignment to `name` before `at` in its block or one around it, with no loop between."""
+    current = at
+    while not isinstance(current, ast.For | ast.AsyncFor | ast.While) and current is not scope.function.node:
+        parent = scope.parents.get(current)
+        if parent is None:
+            return None
+        for block in ("body", "orelse", "finalbody"):
+            statements = getattr(parent, block, ())
+            if isinstance(statements, list) and current in statements:
+                for one in reversed(statements[: statements.index(current)]):
+                    if isinstance(one, ast.Assign) and len(one.targets) == 1 and _names(one.targets[0], name):
+                        return one
+        current = parent
+    return None
+
+
+def _names(node: ast.AST, name: str) -> TypeGuard[ast.expr | ast.pattern | ast.excepthandler]:
+    if isinstance(node, ast.Name):
+        return node.id == name
+    return isinstance(node, ast.MatchAs | ast.MatchStar | ast.ExceptHandler) and node.name == name
+
+
+def _end(node: ast.AST) -> tuple[int, int]:
+    assert isinstance(node, ast.stmt | ast.expr)
+    return node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
+
+
+def _is_always_own(scope: Scope, name: str) -> bool:
+    """Whether `name` is no parameter and all that is assigned to it is made in the function and kept by nothing."""
     arguments = scope.function.node.args
     every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
     if any(argument is not None and argument.arg == name for argument in every):

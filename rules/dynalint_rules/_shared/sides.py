@@ -172,7 +172,7 @@ def alias_conditions(scope: Scope, sides: Sequence[Side], target: str | None, ar
         if side.source is None or side.node in scope.renamed:
             if side.node is not None and not makes_tensor(scope, side.node):
                 shared.append(scope.quote(side.node))
-        elif not is_own(scope, side.source):
+        elif not is_own(scope, side.source, side.node or around):
             shared.append(f"`{side.source}`")
     if not shared:
         return []

@@ -197,7 +197,7 @@ class _Writer:
         if assignment.operator is None:
             return text
         number = k.is_number(kind_of_name(scope, assignment.name, assignment.statement))
-        if not number and not is_own(scope, assignment.name):
+        if not number and not is_own(scope, assignment.name, assignment.statement):
             raise Refusal(
                 f"{scope.quote(assignment.statement)} changes the tensor in place, for whoever else holds it too; "
                 f"if nobody does, write it as `{assignment.name} = ...`"

@@ -264,7 +264,7 @@ class _Store:
             raise Refusal(f"{scope.quote(self.mask)} is more than a mask; choose by `torch.where` by hand")
         self._require_elementwise(self.value)
         name = target.value.id
-        own = is_own(scope, name)
+        own = is_own(scope, name, self.statement)
         if not own and self._keeps_old_value(name):
             raise Refusal(
                 f"`{name}` comes from elsewhere and its old value is needed for the gradient; make a copy first "

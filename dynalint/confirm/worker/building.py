@@ -66,8 +66,8 @@ def _revised(cls: type, arguments: Arguments, error: BaseException) -> Iterator[
         named = re.findall(r"'(\w+)'", missing[1])
         yield {**arguments, **{name: by_name(name) for name in named}}
     blamed = _blamed(arguments, error)
-    for pattern, revise in _BY_MESSAGE:
-        match = re.search(pattern, message)
+    for pattern, revise in _REVISIONS:
+        match = pattern.search(message)
         if match is not None:
             for name in blamed:
                 yield from ({**arguments, name: value} for value in revise(arguments[name], match))
@@ -181,3 +181,5 @@ _BY_MESSAGE: tuple[tuple[str, Revision], ...] = (
     (r"divisible|multiple of|divide|modulo", _divisible),
     (r"AssertionError", _divisible),
 )
+# Compiled before the processes are forked.
+_REVISIONS = tuple((re.compile(pattern), revise) for pattern, revise in _BY_MESSAGE)

@@ -99,11 +99,15 @@ class Level:
         return Level(self.divisor, self.depth + 1)
 
 
+# Compiled once, for every process that is forked later: Python's own cache would be filled anew in each.
+_NAMES = tuple((re.compile(f"({pattern})|\\w+_({pattern})"), value) for pattern, value in _BY_NAME)
+
+
 def by_name(name: str) -> Any:
     """Return what a parameter of this name usually is; an unknown name is taken for a width."""
     bare = name.strip("_").lower()
-    for pattern, value in _BY_NAME:
-        if re.fullmatch(f"({pattern})|\\w+_({pattern})", bare):
+    for pattern, value in _NAMES:
+        if pattern.fullmatch(bare):
             return value
     return WIDTH
 

@@ -190,7 +190,7 @@ def _fullgraph(make: Maker, repeats: Sequence[Call], others: Sequence[Call]) -> 
 
 def code_names(paths: Container[str]) -> dict[str, str]:
     """Return, for each imported file among resolved `paths`, the name that its code objects have, with its path."""
-    return {file: str(path) for file, path in loading.module_files() if str(path) in paths}
+    return {file: path for file, path in loading.module_files() if path in paths}
 
 
 def _by_path(run: EagerRun, watched: Mapping[str, str]) -> EagerRun:

@@ -138,12 +138,12 @@ def _attribute(module: ModuleType, qualname: str, where: str) -> Any:
 
 
 @cache
-def real_path(file: str) -> Path:
+def real_path(file: str) -> str:
     """Return a resolved path; remembered, for there are thousands of modules and each process asks for all of them."""
-    return Path(os.path.realpath(file))
+    return os.path.realpath(file)
 
 
-def module_files() -> Iterator[tuple[str, Path]]:
+def module_files() -> Iterator[tuple[str, str]]:
     """Yield the file of each module that this process has imported, as the module names it and resolved."""
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
@@ -157,8 +157,8 @@ def imported_files(roots: Iterable[str]) -> list[str]:
     What is installed below a root, in an environment inside the project say, does not count; a root may itself be
     an installed package.
     """
-    folders = [str(real_path(root)) for root in roots]
-    near = {path for _, path in module_files() if str(path).startswith(tuple(folders)) and path.suffix == ".py"}
+    folders = tuple(real_path(root) for root in roots)
+    near = {Path(path) for _, path in module_files() if path.startswith(folders) and path.endswith(".py")}
     below = (path for path in near if any(is_below(path, Path(folder)) for folder in folders))
     # Some modules name a file that is not there: `torch.ops` says "_ops.py".
     return sorted(str(path) for path in below if path.is_file())

@@ -150,8 +150,8 @@ def revisions(specs: Specs, trouble: Trouble) -> Iterator[Specs]:
     """Yield other specs that answer the error, the likeliest first."""
     if trouble.layer is not None and trouble.received is not None:
         yield from _for_layer(specs, trouble.layer, trouble.received, trouble.direct)
-    for pattern, revise in _BY_MESSAGE:
-        match = re.search(pattern, trouble.message)
+    for pattern, revise in _REVISIONS:
+        match = pattern.search(trouble.message)
         if match:
             yield from revise(specs, match)
 
@@ -371,3 +371,5 @@ _BY_MESSAGE: tuple[tuple[str, Callable[[Specs, re.Match[str]], Iterator[Specs]]]
     (r"only one element tensors|single element|more than one value is ambiguous|a Tensor with \d+ elements", _single),
     (r"^TypeError: (?!.*[Ff]ound dtype)", _plain),
 )
+# Compiled before the processes are forked.
+_REVISIONS = tuple((re.compile(pattern), revise) for pattern, revise in _BY_MESSAGE)

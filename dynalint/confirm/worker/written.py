@@ -60,7 +60,10 @@ def written_calls(cls: type, folder: str | None = None) -> Iterator[Written]:
     if module is None:
         return
     try:
-        tree = ast.parse(inspect.getsource(module))
+        text = inspect.getsource(module)
+        # Most files never call their own classes, and to parse a large one takes as long as to run a small model.
+        is_called = re.search(rf"(?<!class )(?<!\w){cls.__name__}\s*\(", text) is not None
+        tree = ast.parse(text if is_called else "")
     except (OSError, TypeError, SyntaxError):
         return
     own = getattr(module, "__file__", None)

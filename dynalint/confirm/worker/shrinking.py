@@ -65,15 +65,28 @@ def is_configuration(cls: type) -> bool:
 def shrunk(instance: Any, given: Mapping[str, Any], divisor: int) -> Any:
     """Return another instance of the same class with small values; `given` are arguments that it needs.
 
-    Where the class does not take them, the instance itself comes back.
+    Where the class does not take all of them, it gets the kinds of fields that it takes: the others may have conditions
+    that nobody told of. Where it takes none, the instance itself comes back.
     """
     cls = type(instance)
-    changes = dict(_changes(instance, divisor))
-    changes.update(given)
+    changes = {name: value for name, value in _changes(instance, divisor) if name not in given}
+    made = _made(cls, {**changes, **given})
+    if made is not None:
+        return made
+    taken, smallest = dict(given), instance
+    for kind in dict.fromkeys(map(_kind, changes)):
+        more = {**taken, **{name: value for name, value in changes.items() if _kind(name) == kind}}
+        made = _made(cls, more)
+        if made is not None:
+            taken, smallest = more, made
+    return smallest
+
+
+def _made(cls: type, arguments: Mapping[str, Any]) -> Any:
     try:
-        return cls(**changes)
-    except Exception:  # noqa: BLE001 - user code; a field may have conditions that nobody told of
-        return instance
+        return cls(**arguments)
+    except Exception:  # noqa: BLE001 - user code
+        return None
 
 
 def _changes(instance: Any, divisor: int) -> Iterator[tuple[str, Any]]:

@@ -224,6 +224,9 @@ def _allow(before: Observation, after: Observation) -> None:
         seen.state = {
             name: value.detach() if isinstance(value, torch.Tensor) else value for name, value in seen.state.items()
         }
+        # An input that was turned into a view of itself keeps its shape.
+        seen.inputs = pytree.tree_map_only(torch.Tensor, torch.flatten, seen.inputs)
+        seen.gradients = {name: None if one is None else one.flatten() for name, one in seen.gradients.items()}
         seen.effects.clear()
         seen.aliases = ()
 

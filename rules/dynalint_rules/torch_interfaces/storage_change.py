@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event, Write
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
+from dynalint_rules._shared.scope import Scope
 
 _RESIZING = ("resize_", "resize_as_")
 # They make their tensor a view of what it was; traced of what the graph computes, refused for what comes into it.
@@ -44,11 +45,12 @@ class StorageChange(Rule):
     ```
 
     ## How it is rewritten
-    It is not: the caller may count on its tensor having changed. Where it does not, the method without the underscore
-    does the same for the function itself.
+    `x.new().resize_(4, 8).fill_(0)` becomes `x.new_full((4, 8), 0)`. A method that turns a tensor into a view of itself
+    loses its underscore, where its result has a name or is given one. Otherwise declined: whoever else holds a tensor
+    sees it change.
 
     ## When the rewrite is not exact
-    Without the underscore, the tensor of the caller keeps its shape.
+    Without the underscore, the tensor of the caller keeps its shape: that is `unsafe`.
 
     ## How Dynamo words it
     GB0126: `Unsupported Tensor.resize_() call`, GB0127: `Unsupported Tensor.resize_as_() call`, GB0148: `Unsupported
@@ -88,7 +90,14 @@ class StorageChange(Rule):
         yield Violation(event.node, f"{message}, so the graph ends there", help=help_)
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: whoever else holds the tensor sees the change."""
+        """Make a new tensor where none is kept; decline where somebody else may see the change."""
+        node = event.node
+        if isinstance(event, Call) and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            scope = Scope.of(event, project)
+            rewrite = _made(scope, node) if node.func.attr == "resize_" else None
+            rewrite = rewrite or (_viewed(scope, node) if node.func.attr in _VIEWING else None)
+            if rewrite is not None:
+                return rewrite
         return Declined("whoever else holds the tensor sees it change; make a new one if nobody does")
 
     examples = (
@@ -98,7 +107,10 @@ class StorageChange(Rule):
                 hidden = x.new().resize_(4, 8).fill_(0)  # DYN611
                 return self.fc(x + hidden)
             """),
-            declined="make a new one",
+            fixed=forward("""
+                hidden = x.new_full((4, 8), 0)
+                return self.fc(x + hidden)
+            """),
         ),
         Example(
             name="resized-like",
@@ -113,7 +125,22 @@ class StorageChange(Rule):
                 x = x.squeeze_(0)  # DYN611
                 return self.fc(x)
             """),
+            fixed=forward("""
+                x = x.squeeze(0)
+                return self.fc(x)
+            """),
             inputs="[(torch.randn(1, 4, 8),)]",
+        ),
+        Example(
+            name="statement",
+            code=forward("""
+                x.unsqueeze_(0)  # DYN611
+                return self.fc(x)
+            """),
+            fixed=forward("""
+                x = x.unsqueeze(0)
+                return self.fc(x)
+            """),
         ),
         Example(
             name="exchanged-data",
@@ -138,6 +165,53 @@ class StorageChange(Rule):
             code=forward("return self.fc(x.squeeze(0) + x.new_zeros(4, 8))"),
         ),
     )
+
+
+def _made(scope: Scope, node: ast.Call) -> Rewrite | None:
+    """The rewrite of `x.new().resize_(sizes).fill_(number)`, None if that is not what stands there."""
+    made = node.func.value if isinstance(node.func, ast.Attribute) else None
+    filled = scope.parents.get(scope.parents[node])
+    if not (_calls(made, "new") and isinstance(made, ast.Call) and not made.args and not made.keywords):
+        return None
+    if not isinstance(filled, ast.Call) or not isinstance(filled.func, ast.Attribute) or filled.func.value is not node:
+        return None
+    number = filled.args[0] if filled.func.attr == "fill_" and len(filled.args) == 1 else None
+    whole = isinstance(number, ast.Constant) and type(number.value) is int
+    if not (whole or (filled.func.attr == "zero_" and not filled.args)) or filled.keywords or node.keywords:
+        return None
+    if not node.args or any(isinstance(one, ast.Starred) for one in node.args):
+        return None
+    sizes = ", ".join(scope.text(one) for one in node.args)
+    if len(node.args) > 1 or scope.kind(node.args[0]) == k.SIZE:
+        sizes = f"({sizes},)" if len(node.args) == 1 else f"({sizes})"
+    content = f"new_full({sizes}, {scope.text(number)})" if number is not None else f"new_zeros({sizes})"
+    assert isinstance(made.func, ast.Attribute)
+    start = scope.file.span(made.func.value)[1]
+    replacement = Replacement(scope.file, start, scope.file.span(filled)[1], f".{content}")
+    return Rewrite(f"Make the tensor at once with `{content.partition('(')[0]}`", "safe", (replacement,))
+
+
+def _calls(node: ast.expr | None, method: str) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == method
+
+
+def _viewed(scope: Scope, node: ast.Call) -> Rewrite | None:
+    """The rewrite of `x = x.squeeze_()` and of the statement `x.squeeze_()`, None if neither stands there."""
+    statement, method = scope.parents[node], node.func
+    assert isinstance(method, ast.Attribute)
+    owner, end = method.value, scope.file.span(method)[1]
+    if not isinstance(owner, ast.Name):
+        return None
+    edits = [Replacement(scope.file, end - 1, end, "")]
+    if isinstance(statement, ast.Expr):
+        start = scope.file.span(statement)[0]
+        edits.insert(0, Replacement(scope.file, start, start, f"{owner.id} = "))
+    elif not isinstance(statement, ast.Assign) or [ast.dump(one) for one in statement.targets] != [
+        ast.dump(ast.Name(owner.id, ast.Store()))
+    ]:
+        return None
+    conditions = (f"the tensor that is passed as `{owner.id}` keeps its shape",)
+    return Rewrite(f"Use `{method.attr.rstrip('_')}`, which gives a view", "unsafe", tuple(edits), conditions)
 
 
 def _is_local(event: Event, node: ast.expr) -> bool:

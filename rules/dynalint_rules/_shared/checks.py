@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Sequence
 
+from dynalint.analysis import kinds as k
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.blocks import is_elif, split_test
 from dynalint_rules._shared.effects import effects_of
@@ -48,9 +49,10 @@ def rewrite_guard(scope: Scope, statement: ast.If) -> Rewrite:
     python, test = split_test(scope, statement)
     truth = truth_of(scope, test).negated
     indent = indentation(scope.file, statement.lineno) if python is None else inner_indentation(scope.file, statement)
+    more: list[str] = []
     text = call(
         f"{scope.torch}._assert_async",
-        [truth.text, _raised_message(scope, raising)],
+        [truth.text, _raised_message(scope, raising, more)],
         column=len(indent),
         indent=indent,
         newline=scope.file.newline,
@@ -66,7 +68,7 @@ def rewrite_guard(scope: Scope, statement: ast.If) -> Rewrite:
         statement,
         [text],
         [statement.test, raising],
-        [changes, *truth.conditions],
+        [changes, *more, *truth.conditions],
     )
 
 
@@ -91,14 +93,30 @@ def _refuse_caught(scope: Scope, statement: ast.stmt) -> None:
         node = parent
 
 
-def _raised_message(scope: Scope, raising: ast.Raise) -> str:
+def _is_class(scope: Scope, name: ast.expr) -> bool:
+    """Whether a name is that of an exception, and not of one that was made before."""
+    kind = scope.kind(name)
+    builtin = isinstance(kind, k.External) and kind.name.startswith("builtins.")
+    return builtin or isinstance(kind, k.Class) or scope.text(name).rpartition(".")[2][:1].isupper()
+
+
+def _raised_message(scope: Scope, raising: ast.Raise, changes: list[str]) -> str:
+    """The code of a constant message that says what the exception says: its name where it carries no message."""
     given = raising.exc
-    if not isinstance(given, ast.Call) or len(given.args) != 1 or given.keywords:
+    name = given.func if isinstance(given, ast.Call) else given
+    if not isinstance(name, ast.Name | ast.Attribute) or not _is_class(scope, name):
         raise Refusal(
-            "the exception carries no message; raise it with one that is constant, "
+            "what is raised is not written out; raise an exception with a constant message, "
             "which `torch._assert_async` can then show"
         )
-    return _constant(scope, given.args[0])
+    if not isinstance(given, ast.Call) or not (given.args or given.keywords):
+        return f'"{scope.text(name).rpartition(".")[2]}"'
+    if len(given.args) != 1 or given.keywords:
+        raise Refusal(
+            "the exception carries more than a message; raise it with one that is constant, "
+            "which `torch._assert_async` can then show"
+        )
+    return _message(scope, given.args[0], changes)
 
 
 def _constant(scope: Scope, node: ast.expr) -> str:

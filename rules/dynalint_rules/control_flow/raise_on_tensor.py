@@ -50,14 +50,15 @@ class RaiseOnTensor(Rule):
 
     An `if` whose only statement is `raise SomeError("a constant message")` becomes `torch._assert_async` of the
     opposite, which is traced into the graph and checks on the device. This is what Dynamo itself makes of
-    `assert test, "message"`.
+    `assert test, "message"`. Of an f-string the text is kept, with the names of its values in braces; an
+    exception without a message is shown by its name.
 
     ## When the rewrite is not exact
 
     It never is, so it is only applied with `--unsafe-fixes`: the exception becomes a RuntimeError, whatever it was, so
     `except ValueError:` in a caller no longer catches it. On a GPU it is raised later, when the processor next waits
     for the device. There is no form that keeps the type of the exception without a break. The rewrite is declined where
-    the message is not constant, and where the branch does more than raise.
+    the message is put together elsewhere, and where the branch does more than raise.
 
     ## How Dynamo words it
 
@@ -162,7 +163,10 @@ class RaiseOnTensor(Rule):
                     raise ValueError(f"NaN in a tensor of shape {tuple(x.shape)}")
                 return self.fc(x)
             """),
-            declined="make it constant first",
+            fixed=forward("""
+                torch._assert_async(~torch.isnan(x).any(), "NaN in a tensor of shape {tuple(x.shape)}")
+                return self.fc(x)
+            """),
         ),
         Example(
             "no message",
@@ -171,7 +175,20 @@ class RaiseOnTensor(Rule):
                     raise ValueError
                 return self.fc(x)
             """),
-            declined="carries no message",
+            fixed=forward("""
+                torch._assert_async(~torch.isnan(x).any(), "ValueError")
+                return self.fc(x)
+            """),
+        ),
+        Example(
+            "message worked out elsewhere",
+            forward("""
+                text = "NaN in " + str(tuple(x.shape))
+                if torch.isnan(x).any():  # DYN105
+                    raise ValueError(text)
+                return self.fc(x)
+            """),
+            declined="make it constant first",
         ),
         Example(
             "more than a guard",

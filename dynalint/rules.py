@@ -93,7 +93,9 @@ class Rewrite:
     `safety` as in the contract: "safe" is exact for every input, "conditional" is exact if the named `conditions` hold
     (which verification must show before it is applied), "unsafe" changes something by nature and its conditions say
     what, "suggestion" is never applied. `imports` are import statements the new code needs at the top of the file,
-    such as "import torch"; ones that are there already are not added again.
+    such as "import torch"; ones that are there already are not added again. `leaves` are the codes of other rules'
+    findings that the new code may have, such as the branch that a number decided which is a tensor now: it is applied
+    together with their rewrites or not at all.
     """
 
     title: str
@@ -101,6 +103,7 @@ class Rewrite:
     replacements: tuple[Replacement, ...]
     conditions: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
+    leaves: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from dynalint.analysis.source import SourceFile
 from dynalint.findings import Finding, Safety
+from dynalint.fix.chains import CAUTION, completed
 from dynalint.fix.edits import Accepted, merged, plan_of, replaced
 from dynalint.fix.imports import EditError
 from dynalint.fix.model import (
@@ -32,7 +33,6 @@ from dynalint.fix.recheck import ONLY_BY_RUNNING, Item, carried, count_codes, of
 from dynalint.rules import Replacement
 
 MOST_ROUNDS = 10
-_CAUTION: Sequence[Safety] = ("safe", "conditional", "unsafe", "suggestion")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +86,7 @@ class _Rounds:
         self._fixed_along: list[Finding] = []
         self._notes: list[str] = []
         self._trials: dict[frozenset[Unit], _Trial] = {}
+        self._chains: dict[int, tuple[Unit, Unit | None]] = {}
         self._ended = False
         self._run()
 
@@ -162,7 +163,26 @@ class _Rounds:
             self._refused.setdefault(item.origin, Refused(item.origin, str(fault)))
             return None
         sources = {replacement.file.path: replacement.file for replacement in rewrite.replacements}
-        return Unit((item.linted,), plan, rewrite.title, rewrite.safety, rewrite.conditions, sources)
+        unit = Unit((item.linted,), plan, rewrite.title, rewrite.safety, rewrite.conditions, sources)
+        return self._completed(item, unit, rewrite.leaves) if rewrite.leaves else unit
+
+    def _completed(self, item: Item, unit: Unit, leaves: tuple[str, ...]) -> Unit | None:
+        """Return a unit together with the rewrites of what it leaves; a refusal is noted down."""
+        known = self._chains.get(id(item.linted))
+        if known is None or known[0].linted[0] is not item.linted:
+            joined: Unit | None
+            try:
+                joined = completed(unit, leaves, self._items, self._texts, self._lint)
+            except EditError as fault:
+                self._refused.setdefault(item.origin, Refused(item.origin, str(fault)))
+                joined = None
+            known = self._chains[id(item.linted)] = (unit, joined)
+        joined = known[1]
+        refusal = None if joined is None else self._not_allowed(joined.safety, joined.conditions)
+        if refusal is not None:
+            self._refused.setdefault(item.origin, Refused(item.origin, refusal[0], unlock=refusal[1]))
+            return None
+        return joined
 
     def _not_allowed(self, safety: Safety, conditions: tuple[str, ...]) -> tuple[str, str | None] | None:
         """Why a fix is not tried at all, with the option that would let it; None if it is."""
@@ -320,7 +340,7 @@ def _never(linted: Linted) -> str | None:
 
 def _united(units: Sequence[Unit]) -> Unit:
     """Join units that make the same changes, with all their conditions and the most cautious safety."""
-    safety = max((unit.safety for unit in units), key=_CAUTION.index)
+    safety = max((unit.safety for unit in units), key=CAUTION.index)
     linted = tuple(sorted((one for unit in units for one in unit.linted), key=offset_of))
     conditions = tuple(dict.fromkeys(condition for unit in units for condition in unit.conditions))
     first = units[0]

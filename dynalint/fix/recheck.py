@@ -58,19 +58,7 @@ def recheck(
 ) -> Recheck:
     """Compare the findings before and after `units` were applied, which together make `changes`."""
     places = _Places(units, changes)
-    removed_by = {id(linted): unit for unit in units for linted in unit.linted}
-    allowed: defaultdict[Hashable, list[Item]] = defaultdict(list)
-    owners: dict[Hashable, Unit] = {}
-    for item in before:
-        key = places.before(item)
-        if id(item.linted) in removed_by:
-            owners[key] = removed_by[id(item.linted)]
-        else:
-            allowed[key].append(item)
-    found: defaultdict[Hashable, list[Linted]] = defaultdict(list)
-    for linted in after:
-        found[places.after(linted)].append(linted)
-
+    allowed, owners, found = _sorted_out(places, before, after, units)
     blamed: dict[Unit, str] = {}
     trouble: str | None = None
     for key, present in found.items():
@@ -92,6 +80,32 @@ def recheck(
             blamed.setdefault(owner, reason)
     items = [item for key, present in found.items() for item in _carried(allowed[key], present)]
     return Recheck(blamed, trouble, tuple(sorted(items, key=lambda item: item.linted.finding.sort_key)))
+
+
+def brought(before: Sequence[Item], after: Sequence[Linted], unit: Unit) -> list[Linted]:
+    """Return the findings that are new after a unit alone was applied, in order of place."""
+    allowed, _, found = _sorted_out(_Places((unit,), unit.plan), before, after, (unit,))
+    extra = [one for key, present in found.items() for one in sorted(present, key=offset_of)[len(allowed[key]) :]]
+    return sorted(extra, key=lambda one: one.finding.sort_key)
+
+
+def _sorted_out(
+    places: _Places, before: Sequence[Item], after: Sequence[Linted], units: Sequence[Unit]
+) -> tuple[defaultdict[Hashable, list[Item]], dict[Hashable, Unit], defaultdict[Hashable, list[Linted]]]:
+    """Return, by place, the findings that may be there afterwards, the units that remove one, and what is there."""
+    removed_by = {id(linted): unit for unit in units for linted in unit.linted}
+    allowed: defaultdict[Hashable, list[Item]] = defaultdict(list)
+    owners: dict[Hashable, Unit] = {}
+    for item in before:
+        key = places.before(item)
+        if id(item.linted) in removed_by:
+            owners[key] = removed_by[id(item.linted)]
+        else:
+            allowed[key].append(item)
+    found: defaultdict[Hashable, list[Linted]] = defaultdict(list)
+    for linted in after:
+        found[places.after(linted)].append(linted)
+    return allowed, owners, found
 
 
 class _Places:

@@ -75,19 +75,20 @@ class Study:
 
     @cached_property
     def fixed(self) -> str:
-        """The code after all rewrites of the rule, round after round until it offers no more.
+        """The code after all rewrites of the rule, and of what they leave to others, until none is offered any more.
 
         Raises AssertionError where that does not come to an end, EditError where a rewrite cannot be carried out.
         """
-        code, found = self.case.code, self.own
+        code, found, codes = self.case.code, self.own, {self.case.rule.code}
         for _ in range(_MOST_ROUNDS):
             accepted = Accepted()
-            plans: list[Plan] = [plan_of(one.rewrite) for one in found if one.rewrite is not None]
-            plans = [plan for plan in plans if accepted.add(plan)]
+            rewrites = [one.rewrite for one in found if one.rewrite is not None]
+            plans: list[Plan] = [plan for plan in map(plan_of, rewrites) if accepted.add(plan)]
             if not plans:
                 return code
+            codes.update(left for rewrite in rewrites for left in rewrite.leaves)
             code = replaced(code, merged(plans)[_PATH])
-            found = [one for one in self.find(code) if one.code == self.case.rule.code]
+            found = [one for one in self.find(code) if one.code in codes]
         raise AssertionError(f"the rewrites come to no end: after {_MOST_ROUNDS} rounds the code is\n{code}")
 
     def find(self, code: str) -> list[Found]:

@@ -25,6 +25,7 @@ class Toy:
     paths: Sequence[Path]
     table: Mapping[str, str | list[tuple[Path, str, str]]]
     safety: Mapping[str, Safety] = field(default_factory=dict)
+    leaves: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     runs: int = 0
 
     def __call__(self, overrides: Mapping[Path, str]) -> list[Linted]:
@@ -54,7 +55,13 @@ class Toy:
                         start = match.start() if other is file and old == match[0] else other.text.find(old)
                         if start >= 0:
                             replacements.append(Replacement(other, start, start + len(old), content))
-                    rewrite = Rewrite("Rewrite it", self.safety.get(key, "safe"), tuple(replacements), ("it holds",))
+                    rewrite = Rewrite(
+                        "Rewrite it",
+                        self.safety.get(key, "safe"),
+                        tuple(replacements),
+                        ("it holds",),
+                        leaves=self.leaves.get(key, ()),
+                    )
                 found.append(Linted(finding, file, rewrite))
         return found
 
@@ -273,6 +280,27 @@ def test_the_outer_fix_that_is_refused_makes_room_for_the_inner(path: Path) -> N
     toy = Toy([path], {"A": [(path, "bad(A) + bad(B)", "where(bad(B))")], "B": "b"}, {"A": "conditional"})
     result = toy.fix(proofs({"DYNA": "unverifiable"}))
     assert text_of(result, path) == "x = bad(A) + b\n"
+
+
+def test_what_a_fix_leaves_to_another_rule_is_part_of_it(path: Path) -> None:
+    path.write_text("x\nbad(A)\ny\n")
+    toy = Toy([path], {"A": "one\nbad(B)", "B": "bad(C) + two", "C": "good"}, leaves={"A": ("DYNB", "DYNC")})
+    result = toy.fix()
+    assert text_of(result, path) == "x\none\ngood + two\ny\n"
+    assert [fixed.finding.code for fixed in result.fixed] == ["DYNA"]
+
+
+def test_a_fix_that_leaves_what_no_rule_rewrites_is_refused(path: Path) -> None:
+    path.write_text("bad(A)\n")
+    toy = Toy([path], {"A": "bad(B)"}, leaves={"A": ("DYNB",)})
+    assert [one.reason for one in toy.fix().refused] == ["it would leave a DYNB on line 1: `bad(B)` is bad"]
+
+
+def test_a_fix_is_as_safe_as_all_that_it_leaves(path: Path) -> None:
+    path.write_text("bad(A)\n")
+    toy = Toy([path], {"A": "bad(B)", "B": "good"}, {"B": "unsafe"}, {"A": ("DYNB",)})
+    assert [one.unlock for one in toy.fix().refused] == ["--unsafe-fixes"]
+    assert text_of(toy.fix(unsafe=True), path) == "good\n"
 
 
 def test_only_fixable_codes_are_fixed(path: Path) -> None:

@@ -79,8 +79,10 @@ def test_uses_that_change_something(use: str) -> None:
 @pytest.mark.parametrize(
     ("use", "why"),
     [
-        ("if s > 1:\n    return x\nreturn x + 1", "decides something in Python"),
-        ("return x if s else x + 1", "decides a branch"),
+        ("while s > 1:\n    x = x + 1\nreturn x", "decides something in Python"),
+        ("while s:\n    x = x + 1\nreturn x", "decides a branch"),
+        ("y = s or 1\nreturn x + y", "decides a branch"),
+        ("if s > x.foo:\n    return x\nreturn x + 1", "may be no number"),
         ("return [x, -x][s]", "is an index"),
         ("return x[s, s]", "stands beside other indices"),
         ("return x[:, :s]", "is an index or a slice bound"),
@@ -137,3 +139,13 @@ def test_numbers_that_dynamo_is_told_to_capture_are_left_alone() -> None:
 def test_a_loop_over_numbers_that_names_them_anew_is_left_alone() -> None:
     body = "for k in t.tolist():\n    k = k + 1\n    x = x * k\nreturn x"
     assert "more than one place" in reason(body, TolistOfTensor())
+
+
+@pytest.mark.parametrize(
+    ("test", "doubled"),
+    [("s > 1", False), ("s > 0.1", True), ("not s", False), ("0.5 >= s", False), ("1e30 >= s", True)],
+)
+def test_numbers_that_decide_are_compared_as_doubles(test: str, doubled: bool) -> None:
+    found = rewrite(f"s = x.float().sum().item()\nif {test}:\n    x = x * 2\nreturn x")
+    assert (found.safety, "DYN101" in found.leaves) == ("safe", True)
+    assert any(one.content == ".double()" for one in found.replacements) is doubled

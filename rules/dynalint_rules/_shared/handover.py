@@ -20,6 +20,25 @@ def asks_for_tensor(scope: Scope, call: ast.Call, argument: ast.expr) -> bool:
     )
 
 
+def is_passed_up(scope: Scope) -> bool:
+    """Whether all that is known of callers, up to the compiled root, is that they return what the function returns."""
+    function = scope.function
+    while (caller := function.caller) is not None:
+        parents = scope.project.parents(caller)
+        calls = [node for node in walk_function(caller.node) if _calls(node, function.name)]
+        if not calls or not all(isinstance(parents.get(node), ast.Return) for node in calls):
+            return False
+        function = caller
+    return True
+
+
+def _calls(node: ast.AST, name: str) -> bool:
+    called = node.func if isinstance(node, ast.Call) else None
+    return (isinstance(called, ast.Name) and called.id == name) or (
+        isinstance(called, ast.Attribute) and called.attr == name
+    )
+
+
 def _parameter(callee: k.Function, call: ast.Call, argument: ast.expr) -> str | None:
     """Return the name of the parameter that gets an argument."""
     for keyword in call.keywords:

@@ -8,6 +8,7 @@ the rewrite is refused.
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
@@ -16,9 +17,10 @@ from dynalint.analysis.index import walk_function
 from dynalint.findings import Safety
 from dynalint.rules import Replacement
 from dynalint_rules._shared.calls import callee
+from dynalint_rules._shared.decision import decision_of
 from dynalint_rules._shared.detached import Detached
 from dynalint_rules._shared.either import CLAMPS, IN_TORCH, TAKES_EITHER, WHOLE
-from dynalint_rules._shared.handover import asks_for_tensor
+from dynalint_rules._shared.handover import asks_for_tensor, is_passed_up
 from dynalint_rules._shared.known_numbers import is_whole
 from dynalint_rules._shared.names import kind_of_name
 from dynalint_rules._shared.no_number import SHOWS, why_not
@@ -27,24 +29,30 @@ from dynalint_rules._shared.single_index import with_a_dimension
 
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod)
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
+_ASKING = ast.If | ast.IfExp | ast.Assert | ast.BoolOp | ast.UnaryOp
+DECISIONS = ("DYN101", "DYN103", "DYN104", "DYN105")
+"""The codes of what a number leaves that decided something, and is a tensor now."""
 
 
 @dataclass
 class Flow:
     """What keeping the tensor asks for (`conditions`) and what it changes by nature (`changes`), one clause each.
 
-    `edits` are what has to change at its uses, for which `imports` may be needed.
+    `edits` are what has to change at its uses, for which `imports` may be needed. `leaves` are the codes of what the
+    tensor decides, which other rules rewrite; `meets` tells that there are other uses.
     """
 
     conditions: dict[str, None] = field(default_factory=dict)
     changes: dict[str, None] = field(default_factory=dict)
     edits: list[Replacement] = field(default_factory=list)
     imports: tuple[str, ...] = ()
+    leaves: tuple[str, ...] = ()
+    meets: bool = False
 
     @property
     def safety(self) -> Safety:
         """How far the rewrite may be trusted."""
-        return "unsafe" if self.changes else "conditional"
+        return "unsafe" if self.changes else "conditional" if self.conditions else "safe"
 
     @property
     def clauses(self) -> tuple[str, ...]:
@@ -83,6 +91,7 @@ class _Follower:
     def climb(self, node: ast.expr, dtype: k.DType | None) -> None:
         """Judge the one use that stands around `node`, and those that this leads to."""
         parent = self.scope.parents[node]
+        self.flow.meets |= not isinstance(parent, ast.Assign | ast.Compare | _ASKING)
         if isinstance(parent, ast.keyword):
             parent = self.scope.parents[parent]
         if isinstance(parent, ast.BinOp):
@@ -101,6 +110,8 @@ class _Follower:
             self._index(parent if isinstance(parent, ast.Subscript) else self.scope.parents[parent], node, dtype)
         elif isinstance(parent, ast.Assign | ast.AnnAssign | ast.Tuple | ast.List | ast.Dict | ast.Return):
             self._result(parent, node, dtype)
+        elif self._decides(node):
+            self.flow.leaves = DECISIONS
         else:
             self._refuse(parent, node)
 
@@ -172,9 +183,13 @@ class _Follower:
         tensor = as_tensor(self.scope.kind(other))
         shown = self.scope.quote(comparison)
         if len(comparison.ops) == 1 and isinstance(comparison.ops[0], _ORDER) and self._is_checked(comparison):
-            whole = dtype == "int" and is_whole(self.scope.kind(other))
-            if tensor is None and not whole:
-                self.flow.conditions[f"{shown} comes out the same in the precision of the tensor"] = None
+            self._compared(node, other, dtype, shown)
+            return
+        if len(comparison.ops) == 1 and isinstance(comparison.ops[0], _ORDER) and self._decides(comparison):
+            if tensor is None and not k.is_number(self.scope.kind(other)):
+                raise Refusal(f"{self.scope.quote(other)} in {shown} may be no number; compare with a tensor by hand")
+            self._compared(node, other, dtype, shown)
+            self.flow.leaves, self.flow.meets = DECISIONS, self.flow.meets or tensor is not None
             return
         if len(comparison.ops) > 1 or not isinstance(comparison.ops[0], _ORDER) or tensor is None:
             raise Refusal(
@@ -182,6 +197,25 @@ class _Follower:
                 "select with `torch.where` by hand"
             )
         self._meet(tensor, dtype, comparison)
+
+    def _compared(self, node: ast.expr, other: ast.expr, dtype: k.DType | None, shown: str) -> None:
+        """Note what must hold for a comparison to come out as it does with the number, which is a double."""
+        kind = self.scope.kind(other)
+        if as_tensor(kind) is not None or (dtype == "int" and is_whole(kind)) or (dtype != "int" and _is_short(kind)):
+            return
+        if isinstance(node, ast.Name | ast.Call | ast.Attribute | ast.Subscript) and dtype in ("float", None):
+            if dtype is None:
+                self.flow.conditions[f"{self.scope.quote(node)} is a floating-point number, or below 2**53"] = None
+            end = self.scope.file.span(node)[1]
+            self.flow.edits.append(Replacement(self.scope.file, end, end, ".double()"))
+            return
+        self.flow.conditions[f"{shown} comes out the same in the precision of the tensor"] = None
+
+    def _decides(self, node: ast.expr) -> bool:
+        """Whether `node` is all or part of what an `if`, a conditional expression or an assertion tests."""
+        parent = self.scope.parents[node]
+        asked = isinstance(parent, _ASKING) and (not isinstance(parent, ast.UnaryOp) or isinstance(parent.op, ast.Not))
+        return asked and decision_of(self.scope.parents, node).form in ("if", "ifexp", "assert")
 
     def _is_checked(self, comparison: ast.Compare) -> bool:
         """Whether an outcome is only asserted, or handed to a function that asks whether it was given a tensor."""
@@ -269,7 +303,7 @@ class _Follower:
 
     def _returned(self, node: ast.expr) -> None:
         caller = self.scope.function.caller
-        if caller is not None:
+        if caller is not None and not is_passed_up(self.scope):
             shown = self.scope.quote(node)
             raise Refusal(f"{shown} is returned to `{caller.qualname}`, which may need a number; change both by hand")
         self.flow.changes["the caller receives a 0-dim tensor instead of a number"] = None
@@ -324,7 +358,9 @@ class _Follower:
 
 
 def with_conditions(flow: Flow, found: Detached) -> Flow:
-    """Return `flow` with the conditions of the detached tensor added."""
+    """Return `flow` with the conditions of the detached tensor added: none where the number does nothing but decide."""
+    if flow.leaves and not flow.meets and not flow.conditions:
+        return flow
     return replace(flow, conditions={**dict.fromkeys(found.conditions), **flow.conditions})
 
 
@@ -341,6 +377,14 @@ def _uses(scope: Scope, name: str) -> Iterator[ast.Name]:
 
 def _parameters(scope: Scope) -> set[str]:
     return {node.arg for node in ast.walk(scope.function.node.args) if isinstance(node, ast.arg)}
+
+
+def _is_short(kind: k.Kind) -> bool:
+    """Whether a number is known, and the same in every floating dtype: eight binary digits at most, and not far off."""
+    if not isinstance(kind, k.Value) or not isinstance(kind.constant, int | float):
+        return False
+    digits, exponent = math.frexp(kind.constant)
+    return (digits * 256).is_integer() and -12 < exponent < 16
 
 
 def _is_nonzero(kind: k.Kind) -> bool:

@@ -324,7 +324,8 @@ def _counted(scope: Scope, event: Call) -> Rewrite | None:
     start, end = scope.file.span(asked.node)
     replacement = Replacement(scope.file, start, end, f"{scope.torch}.count_nonzero({scope.text(source)})")
     title = "Count without listing: `torch.count_nonzero`"
-    return Rewrite(title, flow.safety, (replacement, *flow.edits), flow.clauses, imports=scope.imports)
+    edits = (replacement, *flow.edits)
+    return Rewrite(title, flow.safety, edits, flow.clauses, imports=scope.imports, leaves=flow.leaves)
 
 
 def _stored_by_mask(scope: Scope, event: Call) -> Rewrite | None:

@@ -392,7 +392,8 @@ def _counted(scope: Scope, event: Subscript) -> Rewrite | None:
     start, end = scope.file.span(asked.node)
     text = f"{atom(node.slice, scope.text(node.slice))}.sum()"
     edits = (Replacement(scope.file, start, end, text), *flow.edits)
-    return Rewrite("Count what the mask selects", flow.safety, edits, flow.clauses, imports=flow.imports)
+    title = "Count what the mask selects"
+    return Rewrite(title, flow.safety, edits, flow.clauses, imports=flow.imports, leaves=flow.leaves)
 
 
 def _positions(scope: Scope, mask: ast.List) -> Rewrite | None:

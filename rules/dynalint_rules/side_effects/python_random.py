@@ -270,6 +270,11 @@ class PythonRandom(Rule):
 def _uniform(scope: Scope, event: Call) -> Rewrite:
     """Replace `random.random()` by `random.uniform(0.0, 1.0)`."""
     flow = flow_of(scope, event.node, "float")
+    if flow.leaves:
+        raise Refusal(
+            f"{scope.quote(event.node)} decides something in Python, and Dynamo has to know the number for that; "
+            "draw it outside of the compiled function, or draw a tensor with `torch.rand` and select with `torch.where`"
+        )
     if flow.edits:
         raise Refusal("the number is an index, which Dynamo has to know; draw it outside of the compiled function")
     if any("precision" in clause for clause in flow.clauses):

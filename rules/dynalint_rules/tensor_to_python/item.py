@@ -16,6 +16,7 @@ from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
 from dynalint_rules._shared.known_numbers import read_back
 from dynalint_rules._shared.numbers import flow_of, with_conditions
+from dynalint_rules._shared.numpy_numbers import computed_by_math
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.settings import captures_scalars
 
@@ -53,11 +54,13 @@ class ItemOfTensor(Rule):
     have either. It is followed through the variable that it is assigned to, and every use must be one that takes a
     0-dim tensor: arithmetic and comparison with tensors, functions of `math` that torch has too, `max(n, 1)`,
     `torch.full`, `torch.where`, `masked_fill`, a `clamp` with one bound, an f-string, an `assert`, a function that asks
-    whether it was given a tensor. `x[i]` becomes `x[i.reshape(1)].squeeze(0)`. `torch.tensor(t.item())` becomes
-    `t.detach()`, and `torch.tensor(x.shape[0]).item()` becomes `x.shape[0]`. A tensor that is not fresh from
-    a computation is cloned as well, because the number would not follow later changes in place. Declined where the
-    number is tested, slices, gives a size, is stored, is passed to other code, or is set at more than one
-    place.
+    whether it was given a tensor. Where the number decides a branch, the two are one fix with that of the branch
+    (DYN101, DYN105): what is compared with a number that not every precision holds is compared as a double. `x[i]`
+    becomes `x[i.reshape(1)].squeeze(0)`. `torch.tensor(t.item())` becomes `t.detach()`, and
+    `torch.tensor(x.shape[0]).item()` becomes `x.shape[0]`. A tensor that is not fresh from a computation is cloned as
+    well, because the number would not follow later changes in place. Declined where the number decides how many
+    rounds a loop runs or what has no form in tensor operations, where it slices, gives a size, is stored, is passed to
+    other code, or is set at more than one place.
 
     ## When the rewrite is not exact
     It is offered as `conditional`: a number never changes the dtype of a tensor it meets, a 0-dim tensor may (a
@@ -103,6 +106,7 @@ class ItemOfTensor(Rule):
         try:
             scope, source = Scope.of(event, project), event.node.func.value
             known = read_back(scope, event.node, source, listed=False)
+            known = known or computed_by_math(scope, event.node, source)
             return known or _round_trip(scope, event.node, source) or _kept(scope, event.node, source)
         except Refusal as refusal:
             return Declined(str(refusal))
@@ -185,6 +189,23 @@ class ItemOfTensor(Rule):
             """).replace("import nn\n", "import nn\nimport math\n", 1),
         ),
         Example(
+            name="worked-out-by-numpy",
+            code=forward(
+                """
+                count = 2 * np.ceil(np.log(x.shape[1])).astype("int").item()  # DYN201
+                return self.fc(x)[:, :count]
+                """,
+                head="import numpy as np",
+            ),
+            fixed=forward(
+                """
+                count = 2 * math.ceil(math.log(x.shape[1]))
+                return self.fc(x)[:, :count]
+                """,
+                head="import numpy as np",
+            ).replace("import nn\n", "import nn\nimport math\n", 1),
+        ),
+        Example(
             name="buffer-is-cloned",
             code=forward(
                 """
@@ -221,7 +242,26 @@ class ItemOfTensor(Rule):
                     return x * 2
                 return x - 1
             """),
-            declined="decides something in Python",
+            fixed=forward("""
+                return torch.where(x.sum() > 0, x * 2, x - 1)
+            """),
+        ),
+        Example(
+            name="decides-under-a-name",
+            code=forward("""
+                h = self.fc(x)
+                peak = h.abs().max().item()  # DYN201 DYN804
+                if peak > 1.1:
+                    h = h / peak
+                return h
+            """),
+            fixed=forward("""
+                h = self.fc(x)
+                peak = h.abs().max().detach()
+                condition = peak.double() > 1.1
+                h = torch.where(condition, h / torch.where(condition, peak, 1.0), h)
+                return h
+            """),
         ),
         Example(
             name="index",
@@ -379,13 +419,18 @@ def _kept(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite:
     found = detached(scope, source, text="")
     tensor = k.only_tensor(scope.kind(source))
     flow = with_conditions(flow_of(scope, node, tensor.dtype if tensor else None), found)
-    replacement = Replacement(scope.file, start, end, found.text)
+    text = found.text
+    if flow.leaves and isinstance(scope.parents[node], ast.Compare | ast.BoolOp | ast.UnaryOp | ast.If | ast.IfExp):
+        # It is read here and now, and nothing flows back through an outcome.
+        text = text.replace(".detach()", "").replace(".clone()", "")
+    replacement = Replacement(scope.file, start, end, text)
     return Rewrite(
         "Keep the 0-dim tensor: `.detach()` instead of `.item()`",
         flow.safety,
         (replacement, *flow.edits),
         flow.clauses,
         imports=flow.imports,
+        leaves=flow.leaves,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 
 from dynalint.analysis import kinds as k
@@ -12,9 +13,10 @@ from dynalint_rules._shared.detached import detached
 from dynalint_rules._shared.either import IN_TORCH, WHOLE
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
-from dynalint_rules._shared.numbers import flow_of
+from dynalint_rules._shared.numbers import flow_of, with_conditions
 from dynalint_rules._shared.scope import Refusal, Scope
 
+_QUESTIONS = ("isnan", "isinf", "isfinite")
 _OTHERS = (
     "isnan isinf isfinite isclose pow atan2 hypot fmod remainder copysign ldexp frexp modf fsum dist gamma cbrt gcd "
     "lcm comb perm factorial isqrt nextafter ulp"
@@ -135,13 +137,21 @@ class MathOnTensor(Rule):
             name="test-for-nan",
             code=forward(
                 """
-                if math.isnan(x.sum()):  # DYN208
-                    return x * 0
-                return self.fc(x)
+                h = self.fc(x)
+                if math.isnan(h.sum()):  # DYN208
+                    return h * 0
+                return h + 1
                 """,
                 head="import math",
             ),
-            declined="has no namesake in torch that gives a number",
+            fixed=forward(
+                """
+                h = self.fc(x)
+                return torch.where(torch.isnan(h.sum()), h * 0, h + 1)
+                """,
+                head="import math",
+            ),
+            inputs='[(torch.randn(4, 8),), (torch.full((4, 8), float("nan")),)]',
         ),
         Example(
             name="two-arguments",
@@ -167,6 +177,8 @@ class MathOnTensor(Rule):
 
 def _in_torch(scope: Scope, event: Call) -> Rewrite:
     name = event.callee.rpartition(".")[2]
+    if event.callee.startswith("math.") and name in _QUESTIONS:
+        return _asked(scope, event.node, name)
     if event.callee.startswith("cmath.") or name not in IN_TORCH or len(event.node.args) != 1:
         raise Refusal(
             f"`{event.callee}()` has no namesake in torch that gives a number; compute it with tensors by hand"
@@ -180,5 +192,18 @@ def _in_torch(scope: Scope, event: Call) -> Rewrite:
     start, end = scope.file.span(event.node)
     content = f"{scope.torch}.{IN_TORCH[name]}({found.text})"
     title = f"Compute with `torch.{IN_TORCH[name]}` instead of `math.{name}`"
-    replacement = Replacement(scope.file, start, end, content)
-    return Rewrite(title, flow.safety, (replacement, *flow.edits), flow.clauses, imports=scope.imports)
+    edits = (Replacement(scope.file, start, end, content), *flow.edits)
+    return Rewrite(title, flow.safety, edits, flow.clauses, imports=scope.imports, leaves=flow.leaves)
+
+
+def _asked(scope: Scope, node: ast.Call, name: str) -> Rewrite:
+    """Ask torch for what is the same in every precision."""
+    found = detached(scope, node.args[0])
+    flow = with_conditions(flow_of(scope, node, "bool"), found)
+    flow.changes[f"Python no longer warns if {scope.quote(node.args[0])} requires a gradient"] = None
+    # Nothing flows back through an answer, and it shares no memory: the tensor need be neither detached nor cloned.
+    text = f"{scope.torch}.{name}({scope.text(node.args[0])})"
+    text += ".reshape(())" if found.text.endswith(".reshape(())") else ""
+    edits = (Replacement(scope.file, *scope.file.span(node), text), *flow.edits)
+    title = f"Ask with `torch.{name}` instead of `math.{name}`"
+    return Rewrite(title, flow.safety, edits, flow.clauses, imports=scope.imports, leaves=flow.leaves)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 
 from dynalint.analysis import kinds as k
@@ -12,12 +13,16 @@ from dynalint_rules._shared.detached import detached, is_folded
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
 from dynalint_rules._shared.known_numbers import multiplied
-from dynalint_rules._shared.numbers import flow_of
+from dynalint_rules._shared.numbers import flow_of, with_conditions
+from dynalint_rules._shared.numpy_numbers import computed_by_math
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.settings import captures_scalars
+from dynalint_rules._shared.text import held_together
+from dynalint_rules._shared.truth import operand_text
 
 _DEFAULT = ("builtins.int", "builtins.float", "builtins.bool", "operator.index")
 _UNTRACED = ("builtins.complex", "builtins.hex", "builtins.bin", "builtins.oct", "builtins.chr")
+_TESTS = (ast.If, ast.IfExp, ast.Assert)
 _METHODS = ("Tensor.__int__", "Tensor.__float__", "Tensor.__bool__", "Tensor.__index__", "Tensor.__complex__")
 
 
@@ -52,8 +57,9 @@ class NumberOfTensor(Rule):
     ## How it is rewritten
     As `.item()` is (DYN201): `float(t)`, and `int(t)` of a tensor of whole numbers, become `t.detach()` where every
     use takes a 0-dim tensor. `int(t)` of a floating tensor becomes `t.detach().long()`, which cuts off the fraction in
-    the same way. `int(np.prod(s))` becomes `math.prod(s)`, which Dynamo computes while it traces. Declined for
-    `bool()` and the others, and where DYN201 would decline.
+    the same way. `bool(t)` becomes `t` where it is tested, together with
+    the branch that it decides. `int(np.prod(s))` becomes `math.prod(s)`, which Dynamo computes while it traces.
+    Declined for the others, and where DYN201 would decline.
 
     ## When the rewrite is not exact
     As for DYN201: `conditional` on dtypes that stay the same, and `unsafe` where Python would go on computing in
@@ -102,7 +108,10 @@ class NumberOfTensor(Rule):
         try:
             scope = Scope.of(event, project)
             made = event.node.args[0] if event.callee == "builtins.int" and len(event.node.args) == 1 else None
-            return (multiplied(scope, event.node, made) if made is not None else None) or _kept(scope, event)
+            known = multiplied(scope, event.node, made) if made is not None else None
+            if known is None and event.callee == "builtins.int" and made is not None:
+                known = computed_by_math(scope, event.node, made)
+            return known or _kept(scope, event)
         except Refusal as refusal:
             return Declined(str(refusal))
 
@@ -149,10 +158,29 @@ class NumberOfTensor(Rule):
         Example(
             name="bool",
             code=forward("""
-                positive = bool(x.sum() > 0)  # DYN202
-                return self.fc(x) * 2 if positive else x
+                h = self.fc(x)
+                positive = bool(h.sum() > 0)  # DYN202
+                return h * 2 if positive else h + 1
             """),
-            declined="there is no tensor that stands for",
+            fixed=forward("""
+                h = self.fc(x)
+                positive = h.sum() > 0
+                return torch.where(positive, h * 2, h + 1)
+            """),
+        ),
+        Example(
+            name="bool-in-a-test",
+            code=forward("""
+                h = self.fc(x)
+                if bool((h > 1).any()):  # DYN202
+                    h = h * 0.5
+                return h
+            """),
+            fixed=forward("""
+                h = self.fc(x)
+                h = torch.where((h > 1).any(), h * 0.5, h)
+                return h
+            """),
         ),
         Example(
             name="builtins-without-a-trace",
@@ -213,6 +241,25 @@ class NumberOfTensor(Rule):
             ).replace("import nn\n", "import nn\nimport math\n"),
         ),
         Example(
+            name="quotient-of-a-product",
+            code=forward(
+                """
+                shape = [-1, 8]
+                shape[0] = int(x.numel() / -np.prod(shape))  # DYN202
+                return self.fc(x).view(shape)
+                """,
+                head="import numpy as np",
+            ),
+            fixed=forward(
+                """
+                shape = [-1, 8]
+                shape[0] = int(x.numel() / -math.prod(shape))
+                return self.fc(x).view(shape)
+                """,
+                head="import numpy as np",
+            ).replace("import nn\n", "import nn\nimport math\n"),
+        ),
+        Example(
             name="shapes-and-numbers",
             code=forward("""
                 half = int(x.shape[1] / 2) + int(3.7)
@@ -229,6 +276,8 @@ class NumberOfTensor(Rule):
 def _kept(scope: Scope, event: Call) -> Rewrite:
     """Replace the conversion by `.detach()` where every use of the number takes a 0-dim tensor as well."""
     name = event.callee.rpartition(".")[2]
+    if event.callee == "builtins.bool":
+        return _truth(scope, event.node)
     if event.callee not in ("builtins.int", "builtins.float"):
         raise Refusal(f"there is no tensor that stands for what `{name}()` gives; compute it from shapes, or eagerly")
     source = event.node.args[0]
@@ -250,6 +299,21 @@ def _kept(scope: Scope, event: Call) -> Rewrite:
         flow.changes[f"Python no longer warns if {shown} requires a gradient"] = None
     start, end = scope.file.span(event.node)
     title = f"Keep the 0-dim tensor: `.detach()` instead of `{name}()`"
-    return Rewrite(
-        title, flow.safety, (Replacement(scope.file, start, end, text), *flow.edits), flow.clauses, imports=flow.imports
-    )
+    replacements = (Replacement(scope.file, start, end, text), *flow.edits)
+    return Rewrite(title, flow.safety, replacements, flow.clauses, imports=flow.imports, leaves=flow.leaves)
+
+
+def _truth(scope: Scope, node: ast.Call) -> Rewrite:
+    """Replace `bool(t)` by a tensor that is true or false."""
+    source, parent = node.args[0], scope.parents[node]
+    tensor, found = k.only_tensor(scope.kind(source)), detached(scope, source)
+    flow = with_conditions(flow_of(scope, node, "bool"), found)
+    # Nothing flows back through a tensor of bools, which therefore need not be detached.
+    text = found.text.replace(".detach()", "")
+    if tensor is None or tensor.dtype != "bool":
+        text = f"({operand_text(scope, source)} != 0)"
+    elif isinstance(parent, _TESTS) or (isinstance(parent, ast.Assign) and found.text.endswith(".detach()")):
+        text = held_together(scope.text(source))
+    edits = (Replacement(scope.file, *scope.file.span(node), text), *flow.edits)
+    title = "Keep the tensor: leave `bool()` out"
+    return Rewrite(title, flow.safety, edits, flow.clauses, imports=flow.imports, leaves=flow.leaves)

@@ -235,4 +235,4 @@ def _unbound(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite | None:
     flow.conditions.update(dict.fromkeys(found.conditions))
     title = "Go on with tensors: `.detach()` instead of `.tolist()`"
     edits = (Replacement(scope.file, start, end, text), *flow.edits)
-    return Rewrite(title, flow.safety, edits, flow.clauses, imports=flow.imports)
+    return Rewrite(title, flow.safety, edits, flow.clauses, imports=flow.imports, leaves=flow.leaves)

@@ -28,10 +28,16 @@ _NAMES: dict[type[ast.AST], str] = {
 _UNARY: dict[type[ast.AST], str] = {ast.USub: "neg", ast.UAdd: "pos", ast.Invert: "invert"}
 
 
+def method_name(operator: ast.operator | ast.unaryop, *, reflected: bool = False) -> str:
+    """Return the name of the method behind an operator: `__mul__`, `__rmul__`, `__invert__`."""
+    name = _UNARY[type(operator)] if isinstance(operator, ast.unaryop) else _NAMES[type(operator)]
+    return f"__{'r' if reflected else ''}{name}__"
+
+
 def operate(frame: Frame, node: ast.BinOp, left: Kind, right: Kind) -> Kind | None:
     """Return what `left op right` gives where a class of the project says so, None where none does."""
-    name = _NAMES[type(node.op)]
-    for owner, method, other in ((left, f"__{name}__", right), (right, f"__r{name}__", left)):
+    sides = (left, method_name(node.op), right), (right, method_name(node.op, reflected=True), left)
+    for owner, method, other in sides:
         result = _call(frame, owner, method, [other])
         if result is not None:
             frame.emit(Operation, node, operator=type(node.op), left=left, right=right)
@@ -41,7 +47,7 @@ def operate(frame: Frame, node: ast.BinOp, left: Kind, right: Kind) -> Kind | No
 
 def operate_unary(frame: Frame, node: ast.UnaryOp, operand: Kind) -> Kind | None:
     """Return what `-operand` and the like give where a class of the project says so, None where none does."""
-    result = _call(frame, operand, f"__{_UNARY[type(node.op)]}__", [])
+    result = _call(frame, operand, method_name(node.op), [])
     if result is not None:
         frame.emit(Operation, node, operator=type(node.op), left=operand)
     return result

@@ -86,8 +86,9 @@ class Flow:
 class Outcome:
     """What one way to compile came to.
 
-    `breaks` are the places that break, `graphs` the runs of graphs in the first call, `operators` those in these runs,
-    `recompiles` those over all calls. `error` is what ended the run, empty if nothing did.
+    `breaks` are the breaks told apart by place and kind, `graphs` the runs of graphs in the first call, `operators`
+    those in these runs, `recompiles` those over all calls. `error` is what ended the run, empty if nothing did.
+    `places` are the files and lines of the breaks.
     """
 
     breaks: int
@@ -95,6 +96,7 @@ class Outcome:
     operators: int
     recompiles: int
     error: str = ""
+    places: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -119,13 +119,14 @@ class Pharmacy:
     def _run(self, compiler: Callable[[Callable[..., Any], Any], Any] | None) -> tuple[Run, Outcome]:
         way = Way(compiler=compiler)
         run = compiled_run(self._make, self._calls, way)
-        places = {(one.stack[-1].file, one.stack[-1].line, one.gb_type) for one in run.breaks if one.stack}
+        kinds = {(one.stack[-1].file, one.stack[-1].line, one.gb_type) for one in run.breaks if one.stack}
         return run, Outcome(
-            breaks=len(places),
+            breaks=len(kinds),
             graphs=len(way.runs),
             operators=sum(way.runs),
             recompiles=len(run.recompiles),
             error="" if run.error is None else f"{run.error.type}: {run.error.message}".splitlines()[0],
+            places=tuple(sorted({(file, line) for file, line, _ in kinds})),
         )
 
     def _try(self, name: str, lines: Sequence[str], way: Callable[[Callable[..., Any], Any], Any]) -> Tried:

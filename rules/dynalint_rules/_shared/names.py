@@ -279,7 +279,9 @@ def _is_read_only(scope: Scope, node: ast.Name, parent: ast.AST | None) -> bool:
         return parent.attr in ("shape", "dtype", "device", "ndim", "requires_grad")
     if isinstance(parent, ast.Subscript):
         # A store keeps nothing, and a read by a mask copies.
-        return parent.slice is node or isinstance(parent.ctx, ast.Store) or is_mask(scope.kind(parent.slice))
+        parts = parent.slice.elts if isinstance(parent.slice, ast.Tuple) else [parent.slice]
+        masked = any(is_mask(scope.kind(part)) for part in parts)
+        return parent.slice is node or isinstance(parent.ctx, ast.Store) or masked
     if isinstance(parent, ast.Call) and node in parent.args:
         return makes_tensor(scope, parent)
     return False

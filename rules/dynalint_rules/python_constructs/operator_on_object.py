@@ -6,10 +6,15 @@ import ast
 from collections.abc import Iterable
 
 from dynalint.analysis import kinds as k
+from dynalint.analysis.dunders import method_name
 from dynalint.analysis.events import Event, Operation
+from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
+from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.examples import forward
+from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.text import atom
 
 
 class OperatorOnObject(Rule):
@@ -53,12 +58,15 @@ class OperatorOnObject(Rule):
 
     ## How it is rewritten
 
-    It is not. Call a method: `rotation.__mul__(points)` is traced as well, but it is not what Python does where both
-    sides define the operator.
+    The method is called by its name: `rotation.__mul__(points)`, `bias.__rsub__(h)`, `rotation.__invert__()`, which is
+    what Python comes to by itself, as a tensor leaves the operator to an object that it does not know. A method with a
+    name that tells what it does reads better. Declined where the method may answer `NotImplemented`, so that the other
+    side gets its turn, where both sides define the operator, and where the operands would be evaluated in another
+    order.
 
     ## When the rewrite is not exact
 
-    There is none.
+    It is exact.
 
     ## How Dynamo words it
 
@@ -99,8 +107,13 @@ class OperatorOnObject(Rule):
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: the class wants a method with a name."""
-        return Declined("give the class a method with a name, and call it")
+        """Call the method."""
+        if not isinstance(event, Operation):
+            return None
+        try:
+            return _called(Scope.of(event, project), event)
+        except Refusal as refusal:
+            return Declined(str(refusal))
 
     examples = (
         Example(
@@ -119,7 +132,20 @@ class OperatorOnObject(Rule):
                         return value * self.factor
                 """,
             ),
-            declined="a method with a name",
+            fixed=forward(
+                """
+                h = self.fc(x)
+                return Scale(2).__mul__(h)
+                """,
+                head="""
+                class Scale:
+                    def __init__(self, factor):
+                        self.factor = factor
+
+                    def __mul__(self, value):
+                        return value * self.factor
+                """,
+            ),
         ),
         Example(
             name="kept-object",
@@ -138,13 +164,75 @@ class OperatorOnObject(Rule):
                 self.bias = Bias()
                 """,
             ),
+            fixed=forward(
+                """
+                h = self.fc(x)
+                return self.bias.__rsub__(h)
+                """,
+                head="""
+                class Bias:
+                    def __rsub__(self, value):
+                        return value + 3
+                """,
+                init="""
+                self.fc = nn.Linear(8, 8)
+                self.bias = Bias()
+                """,
+            ),
+        ),
+        Example(
+            name="operands-in-order",
+            code=forward(
+                """
+                return self.fc(x).add_(1) * Scale()  # DYN715
+                """,
+                head="""
+                class Scale:
+                    def __rmul__(self, value):
+                        return value * 3
+                """,
+            ),
+            declined="evaluated first",
+        ),
+        Example(
+            name="not-for-this-value",
+            code=forward(
+                """
+                h = self.fc(x)
+                return Scale() * h  # DYN715
+                """,
+                head="""
+                class Scale:
+                    def __mul__(self, value):
+                        if isinstance(value, str):
+                            return NotImplemented
+                        return value * 3
+                """,
+            ),
+            declined="may answer `NotImplemented`",
         ),
         Example(
             name="matrix-product-of-objects",
             code=forward(
                 """
                 h = self.fc(x)
-                return (Rotation(h) @ Rotation(h.t())).matrix  # DYN715
+                turned = Rotation(h) @ Rotation(h.t())  # DYN715
+                return turned.matrix
+                """,
+                head="""
+                class Rotation:
+                    def __init__(self, matrix):
+                        self.matrix = matrix
+
+                    def __matmul__(self, other):
+                        return Rotation(self.matrix @ other.matrix)
+                """,
+            ),
+            fixed=forward(
+                """
+                h = self.fc(x)
+                turned = Rotation(h).__matmul__(Rotation(h.t()))
+                return turned.matrix
                 """,
                 head="""
                 class Rotation:
@@ -161,7 +249,23 @@ class OperatorOnObject(Rule):
             code=forward(
                 """
                 h = self.fc(x)
-                return (~Rotation(h)).matrix  # DYN715
+                turned = ~Rotation(h)  # DYN715
+                return turned.matrix
+                """,
+                head="""
+                class Rotation:
+                    def __init__(self, matrix):
+                        self.matrix = matrix
+
+                    def __invert__(self):
+                        return Rotation(-self.matrix)
+                """,
+            ),
+            fixed=forward(
+                """
+                h = self.fc(x)
+                turned = Rotation(h).__invert__()
+                return turned.matrix
                 """,
                 head="""
                 class Rotation:
@@ -216,3 +320,44 @@ class OperatorOnObject(Rule):
             ),
         ),
     )
+
+
+def _called(scope: Scope, event: Operation) -> Rewrite:
+    """Return the operator as a call of the method that Python comes to.
+
+    Raises:
+        Refusal: it may come to another one.
+    """
+    node = event.node
+    if isinstance(node, ast.UnaryOp):
+        return _call(scope, node, node.operand, event.left, method_name(node.op), None)
+    if not isinstance(node, ast.BinOp):
+        raise Refusal("the operator changes its target; give the class a method with a name, and call it")
+    own, reflected = method_name(node.op), method_name(node.op, reflected=True)
+    if _method(scope, event.left, own) is not None:
+        if _method(scope, event.right, reflected) is not None:
+            raise Refusal("both sides define the operator; give the class a method with a name, and call it")
+        return _call(scope, node, node.left, event.left, own, node.right)
+    if not is_pure(scope, node.left):
+        raise Refusal(
+            f"{scope.quote(node.left)} is evaluated first; give it a name before, and call "
+            f"{scope.quote(node.right)} by a method"
+        )
+    return _call(scope, node, node.right, event.right, reflected, node.left)
+
+
+def _method(scope: Scope, kind: k.Kind | None, name: str) -> FunctionInfo | None:
+    return scope.project.find_method(kind.cls, name) if isinstance(kind, k.Instance) else None
+
+
+def _call(
+    scope: Scope, node: ast.expr, owner: ast.expr, kind: k.Kind | None, name: str, argument: ast.expr | None
+) -> Rewrite:
+    method = _method(scope, kind, name)
+    if method is None:
+        raise Refusal("give the class a method with a name, and call it")
+    if any(isinstance(one, ast.Name) and one.id == "NotImplemented" for one in ast.walk(method.node)):
+        raise Refusal(f"`{name}` may answer `NotImplemented`; give the class a method with a name, and call it")
+    given = scope.text(argument) if argument is not None else ""
+    text = f"{atom(owner, scope.text(owner))}.{name}({given})"
+    return Rewrite("Call the method by its name", "safe", (Replacement(scope.file, *scope.file.span(node), text),))

@@ -13,6 +13,7 @@ from dynalint_rules._shared.counts import count_of
 from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.masked_reductions import ignored_in_loss, reduced, reduced_later, selection_of
+from dynalint_rules._shared.masked_stores import stored_next
 from dynalint_rules._shared.numbers import flow_of
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.selection import reads_by_mask, target_of
@@ -59,7 +60,8 @@ class MaskRead(Rule):
     elementwise operations first. `F.cross_entropy(x[mask], y[mask])` becomes
     `F.cross_entropy(x, torch.where(mask, y, -100))`, with the label that the loss ignores. Where only the number of
     elements is asked for, by `x[mask].numel()`, `x[mask].shape[0]` or `len(x[mask])`, it is `mask.sum()`, if every use
-    takes a tensor (see DYN201). A list of bools becomes a list of positions: `x[[True, False]]` is `x[[0]]`. Anything
+    takes a tensor (see DYN201). `v = x[mask] + y` that the next statement stores back by the same mask is chosen by
+    `torch.where` (see DYN302). A list of bools becomes a list of positions: `x[[True, False]]` is `x[[0]]`. Anything
     else needs a neutral value that suits what is done with the elements (minus infinity before a maximum), which is
     for a person to say.
 
@@ -109,7 +111,8 @@ class MaskRead(Rule):
                 if selection is not None:
                     rewrite = reduced(scope, selection) or reduced_later(scope, selection)
                 if isinstance(event, Subscript):
-                    rewrite = rewrite or ignored_in_loss(scope, event.node) or _counted(scope, event)
+                    rewrite = rewrite or ignored_in_loss(scope, event.node) or stored_next(scope, event)
+                    rewrite = rewrite or _counted(scope, event)
             except Refusal as refusal:
                 return Declined(str(refusal))
             if rewrite is not None:
@@ -360,6 +363,61 @@ class MaskRead(Rule):
                             raise RuntimeError
                 """,
             ),
+        ),
+        Example(
+            name="stored-back",
+            code=forward("""
+                rows = x[:, 0] > -9
+                extra = x * 3
+                h = self.fc(x).clone()
+                added = h[rows, :] + extra  # DYN301
+                h[rows, :] = added
+                return h
+            """),
+            fixed=forward("""
+                rows = x[:, 0] > -9
+                extra = x * 3
+                h = self.fc(x).clone()
+                h = torch.where(rows[..., None], h + torch.zeros_like(h).masked_scatter(rows[..., None], extra), h)
+                return h
+            """),
+        ),
+        Example(
+            name="stored-back-into-a-copy",
+            code=forward(
+                """
+                return add(x, x[:, 0] > -9, self.fc(x))
+                """,
+                head="""
+                def add(h, rows, extra):
+                    h = h.clone()
+                    added = h[rows, :] + extra  # DYN301
+                    h[rows, :] = added
+                    return h
+                """,
+            ),
+            fixed=forward(
+                """
+                return add(x, x[:, 0] > -9, self.fc(x))
+                """,
+                head="""
+                def add(h, rows, extra):
+                    h = h.clone()
+                    h = torch.where(rows[..., None], h + torch.zeros_like(h).masked_scatter(rows[..., None], extra), h)
+                    return h
+                """,
+            ),
+        ),
+        Example(
+            name="stored-back-and-read-again",
+            code=forward("""
+                rows = x[:, 0] > -9
+                h = self.fc(x).clone()
+                added = h[rows, :] + 1  # DYN301
+                h[rows, :] = added
+                return h, added
+            """),
+            declined="depends on data",
         ),
         Example(
             name="whole-numbers",

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
-from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Event, Subscript
 from dynalint.analysis.project import Project
 from dynalint.analysis.source import quote
-from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
-from dynalint_rules._shared.effects import is_pure
+from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
-from dynalint_rules._shared.names import changed_in_place, is_own
-from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
+from dynalint_rules._shared.masked_stores import stored
+from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.selection import reads_by_mask, target_of
 from dynalint_rules._shared.settings import captures_shapes
-from dynalint_rules._shared.sides import FINITE
-from dynalint_rules._shared.text import atom
-
-_OPERATORS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**"}
-# By a number these keep nothing of their operand for the gradient, so it may be written to afterwards.
-_FORGETFUL = (ast.Add, ast.Sub, ast.Mult, ast.Div)
 
 
 class MaskedStore(Rule):
@@ -58,13 +49,16 @@ class MaskedStore(Rule):
     ## How it is rewritten
     The new value is computed for all elements, and `torch.where` chooses. A tensor that the function has made itself
     is bound anew, any other is written to as a whole (`x[...] = torch.where(mask, y, x)`), so that everything else
-    that holds it sees the change. Declined where the value is made by anything but elementwise operations, numbers and
-    reads by the same mask, and where a tensor from elsewhere would be overwritten whose old value the gradient needs.
+    that holds it sees the change. A tensor with one element for each that the mask selects is put in their places
+    first, by `torch.zeros_like(x).masked_scatter(mask, values)`. Declined where the value is made by anything but
+    elementwise operations, numbers, such tensors and reads by the same mask, and where a tensor from elsewhere would be
+    overwritten whose old value the gradient needs.
 
     ## When the rewrite is not exact
     The fix is `conditional`: the mask must have as many dimensions as the tensors, whose dtypes must be equal (with
-    others the original raises an error), and where something is computed, its gradient must be finite for the
-    elements that are not selected, too (`torch.sqrt` of zero is the usual trap).
+    others the original raises an error), values must be as many as the mask selects, where more would go unnoticed, and
+    where something is computed, its gradient must be finite for the elements that are not selected, too (`torch.sqrt`
+    of zero is the usual trap).
 
     ## How Dynamo words it
     GB0036: `Dynamic shape operator`, "Operator `aten.nonzero.default`'s output shape depends on input Tensor data".
@@ -99,7 +93,7 @@ class MaskedStore(Rule):
         if not isinstance(event, Subscript):
             return None
         try:
-            return _Store(Scope.of(event, project), event).rewrite()
+            return stored(Scope.of(event, project), event)
         except Refusal as refusal:
             return Declined(str(refusal))
 
@@ -207,12 +201,46 @@ class MaskedStore(Rule):
             declined="is not elementwise",
         ),
         Example(
-            name="value-of-unknown-shape",
+            name="values-for-what-is-selected",
             code=forward("""
                 out = torch.zeros_like(x)
                 mask = x > -9
                 values = self.fc(x).flatten()
                 out[mask] += values  # DYN302
+                return out
+            """),
+            fixed=forward("""
+                out = torch.zeros_like(x)
+                mask = x > -9
+                values = self.fc(x).flatten()
+                out = torch.where(mask, out + torch.zeros_like(out).masked_scatter(mask, values), out)
+                return out
+            """),
+        ),
+        Example(
+            name="rows-for-what-is-selected",
+            code=forward("""
+                h = self.fc(x).clone()
+                rows = torch.arange(4) < 2
+                extra = x[:2] * 3
+                h[rows, :] = h[rows, :] - 2 * extra  # DYN302
+                return h
+            """),
+            fixed=forward("""
+                h = self.fc(x).clone()
+                rows = torch.arange(4) < 2
+                extra = x[:2] * 3
+                h = torch.where(rows[..., None], h - torch.zeros_like(h).masked_scatter(rows[..., None], 2 * extra), h)
+                return h
+            """),
+        ),
+        Example(
+            name="divided-by-values",
+            code=forward("""
+                out = self.fc(x)
+                mask = x > -9
+                values = x.flatten()
+                out[mask] /= values  # DYN302
                 return out
             """),
             declined="is not known to be a number",
@@ -236,121 +264,3 @@ class MaskedStore(Rule):
             """),
         ),
     )
-
-
-class _Store:
-    """The rewrite of one statement that stores `value` into `target` by a mask."""
-
-    def __init__(self, scope: Scope, event: Subscript) -> None:
-        target = target_of(event)
-        statement = event.statement
-        assert target is not None
-        assert isinstance(statement, ast.Assign | ast.AugAssign)
-        self.scope, self.statement, self.target, self.mask = scope, statement, target, target.slice
-        self.value = statement.value
-        self.reads = list(self._reads(self.value))
-        self.computed = isinstance(statement, ast.AugAssign)
-
-    def rewrite(self) -> Rewrite:
-        """Return the rewrite.
-
-        Raises:
-            Refusal: it would not do the same.
-        """
-        scope, target, file = self.scope, self.target, self.scope.file
-        if not isinstance(target.value, ast.Name):
-            raise Refusal(f"give {scope.quote(target.value)} a name first, to choose between its old and new value")
-        if not is_pure(scope, self.mask) or isinstance(self.mask, ast.Tuple):
-            raise Refusal(f"{scope.quote(self.mask)} is more than a mask; choose by `torch.where` by hand")
-        self._require_elementwise(self.value)
-        name = target.value.id
-        own = is_own(scope, name, self.statement)
-        if not own and self._keeps_old_value(name):
-            raise Refusal(
-                f"`{name}` comes from elsewhere and its old value is needed for the gradient; make a copy first "
-                f"(`{name} = {name}.clone()`), if nothing else relies on the change"
-            )
-        start, end = file.span(self.statement)
-        head = f"{name if own else f'{name}[...]'} = {scope.torch}.where({scope.text(self.mask)}, "
-        text = self._value()
-        if isinstance(self.statement, ast.AugAssign):
-            sign = _OPERATORS[type(self.statement.op)]
-            plain = k.is_number(scope.kind(self.value)) and isinstance(self.value, ast.Constant | ast.UnaryOp)
-            text = f"{name} {sign} {text if plain else atom(self.value, text)}"
-        replacements = (Replacement(file, start, end, f"{head}{text}, {name})"),)
-        conditions = [f"the mask has as many dimensions as `{name}`, and dtypes are equal"]
-        if self.computed:
-            conditions.append(FINITE)
-            conditions += [
-                f"nothing changes `{read}` in place before the gradient is taken"
-                for read in dict.fromkeys(one.value.id for one in self.reads if isinstance(one.value, ast.Name))
-                if read != name and changed_in_place(scope, read, self.statement) is not None
-            ]
-        title = "Compute the value for all elements and choose with `torch.where`"
-        return Rewrite(title, "conditional", replacements, tuple(conditions), scope.imports)
-
-    def _reads(self, node: ast.AST) -> Iterator[ast.Subscript]:
-        """Yield the outermost reads by the mask."""
-        if isinstance(node, ast.Subscript) and ast.dump(node.slice) == ast.dump(self.mask):
-            yield node
-            return
-        for child in ast.iter_child_nodes(node):
-            yield from self._reads(child)
-
-    def _value(self) -> str:
-        """The text of the value, with whole tensors in the place of reads by the mask."""
-        file = self.scope.file
-        start, end = file.span(self.value)
-        text, position = "", start
-        for read in self.reads:
-            own_start, own_end = file.span(read)
-            text += file.text[position:own_start] + file.segment(read.value)
-            position = own_end
-        return text + file.text[position:end]
-
-    def _require_elementwise(self, node: ast.expr) -> None:
-        scope = self.scope
-        if node in self.reads:
-            return
-        kind = scope.kind(node)
-        tensor = scope.tensor(node)
-        if k.is_number(kind) or (tensor is not None and tensor.rank == 0):
-            if not is_pure(scope, node):
-                raise Refusal(f"{scope.quote(node)} may do more than give a value; compute it before")
-            return
-        self.computed = True
-        if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-            parts: list[ast.expr] = [node.left, node.right]
-        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            parts = [node.operand]
-        elif isinstance(node, ast.Call):
-            parts = self._operands(node)
-        else:
-            raise Refusal(
-                f"{scope.quote(node)} is not known to be a number and may have as many elements as the mask selects; "
-                "compute it in the full shape first"
-            )
-        for part in parts:
-            self._require_elementwise(part)
-
-    def _operands(self, node: ast.Call) -> list[ast.expr]:
-        """The operands of a call that works on each element by itself."""
-        scope, callee = self.scope, self.scope.kind(node.func)
-        api = scope.project.api
-        entry = None
-        operands = list(node.args)
-        if isinstance(callee, k.Method) and as_tensor(callee.receiver) and isinstance(node.func, ast.Attribute):
-            entry = api.method(callee.name)
-            operands.insert(0, node.func.value)
-        elif isinstance(callee, k.External) and callee.name.startswith("torch."):
-            entry = api.function(callee.name)
-        plain = not node.keywords and not any(isinstance(one, ast.Starred) for one in operands)
-        if entry is None or not plain or any("elementwise" not in one.flags for one in entry.overloads):
-            raise Refusal(f"{scope.quote(node)} is not elementwise, so that it matters which elements it is given")
-        return operands
-
-    def _keeps_old_value(self, name: str) -> bool:
-        """Whether computing the value may keep the tensor under `name` for the gradient."""
-        if isinstance(self.statement, ast.AugAssign):
-            return not isinstance(self.statement.op, _FORGETFUL) or not k.is_number(self.scope.kind(self.value))
-        return any(isinstance(one, ast.Name) and one.id == name for one in ast.walk(self.value))

@@ -1,0 +1,189 @@
+"""How many of the measured graph breaks vanish under settings that dynalint prescribes, and has tried.
+
+    python benchmarks/prescriptions.py CORPUS TRUTH.jsonl [--classes REGEX] [--seconds N] [--repaired FILE]
+
+CORPUS and TRUTH.jsonl are those of `accuracy.py`. Models of the files in which the graph was seen to break are built
+and called as `dynalint explain` does it, with inputs made up where none are declared, until each break site of the file
+was reached. The settings that help a model are tried by running it (`capture_scalar_outputs` and the like, and
+`fullgraph=True`, which implies some); those that change results do not count, and where the time for a model did not
+suffice to compare results, that is told. A site vanishes if it does so in every model that reached it. `--sample` draws
+files, the same ones for the same `--seed`.
+
+`--repaired` names a file with what `fixes.py --list repaired` printed, to count what fixes and settings come to
+together.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from accuracy import Place, read_truth
+
+from dynalint import engine
+from dynalint.catalogue import known_codes
+from dynalint.config import Configuration, Overrides, parse_layer
+from dynalint.confirm import Target
+from dynalint.confirm.client import Worker
+from dynalint.confirm.driver import request_for, worker_options
+from dynalint.confirm.worker.graph_records import Outcome, Remedy, Tried
+from dynalint.confirm.worker.records import decode
+from dynalint.confirming import confirm_options, targets
+from dynalint.lint import Linter
+from dynalint.rules import all_rules
+
+
+@dataclass
+class Measured:
+    """What the models showed: the sites that each reached, and the settings under which each vanished."""
+
+    asked: int = 0
+    ran: int = 0
+    broken: int = 0
+    whole: int = 0
+    vanished: dict[Place, set[str]] = field(default_factory=dict)
+    left: set[Place] = field(default_factory=set)
+    uncompared: set[Place] = field(default_factory=set)
+    failures: list[str] = field(default_factory=list)
+
+    @property
+    def reached(self) -> set[Place]:
+        """The sites that broke in some model."""
+        return self.vanished.keys() | self.left
+
+    @property
+    def proven(self) -> set[Place]:
+        """The sites that vanished in every model that reached them."""
+        return self.vanished.keys() - self.left
+
+
+def measure(corpus: Path, sites: set[Place], options: argparse.Namespace) -> Measured:
+    """Ask the models of each file with sites, in turn."""
+    values = {"confirm": "always" if options.confirm else "auto", "timeout": options.seconds}
+    if options.python:
+        values["python"] = options.python
+    layer = parse_layer(values, corpus, lambda _: "the command line")
+    configuration = Configuration(Overrides((layer,), isolated=True), known_codes(), corpus)
+    seen = Measured()
+    names = re.compile(options.classes)
+    for file in sorted({site.file for site in sites}):
+        wanted = {site for site in sites if site.file == file}
+        workspace, _ = engine.open_workspace([corpus / file], configuration, corpus)
+        result = Linter(workspace, all_rules()).lint()
+        chosen = [one for one in targets(workspace, result) if names.fullmatch(one.qualname)]
+        chosen = [one for one in chosen if one.path.resolve() == corpus / file]
+        confirming = confirm_options(workspace, result.analysis.project.roots)
+        confirming = replace(confirming, roots=(*confirming.roots, corpus))
+        with Worker(worker_options(confirming)) as worker:
+            for target in chosen[: options.most]:
+                if wanted <= seen.reached:
+                    break
+                answer = worker.ask("prescribing:prescribe", request_for(target, confirming))
+                _take(seen, target, answer.parts, sites, corpus)
+        if sys.stderr.isatty() or options.list:
+            print(f"{file}: {len(wanted & seen.proven)} of {len(wanted)}", file=sys.stderr, flush=True)
+    return seen
+
+
+def _take(seen: Measured, target: Target, parts: Mapping[str, Any], sites: set[Place], corpus: Path) -> None:
+    """Note what one model showed."""
+    seen.asked += 1
+    if "before" not in parts:
+        seen.failures.append(f"{target.name}: {parts.get('problem', 'the process ended')}"[:300])
+        return
+    before = decode(Outcome, parts["before"])
+    seen.ran += 1
+    seen.broken += bool(before.breaks)
+    tried = [decode(Tried, one) for one in parts.get("tried", ())]
+    useful = [one for one in tried if not one.outcome.error and not one.name.startswith(("disable ", "only "))]
+    best = min(useful, key=lambda one: (one.outcome.breaks, one.name == "fullgraph"), default=None)
+    remedies = [decode(Remedy, one) for one in parts.get("remedies", ())]
+    equal = [one.equal for one in remedies if best is not None and one.tried.name == best.name]
+    broke = set(_places(before, corpus)) & sites
+    if best is None or False in equal:
+        seen.left |= broke
+        return
+    seen.whole += bool(before.breaks) and not best.outcome.breaks
+    left = broke & set(_places(best.outcome, corpus))
+    seen.left |= left
+    for site in broke - left:
+        seen.vanished.setdefault(site, set()).add(best.name)
+        if True not in equal:
+            seen.uncompared.add(site)
+
+
+def _places(outcome: Outcome, corpus: Path) -> Iterator[Place]:
+    for name, line in outcome.places:
+        path = Path(name)
+        if path.is_relative_to(corpus):
+            yield Place(path.relative_to(corpus).as_posix(), line)
+
+
+def repaired_in(path: Path) -> set[Place]:
+    """Return the sites that `fixes.py --list repaired` printed."""
+    found = re.findall(r"^(\S+):(\d+): repaired:", path.read_text(), re.MULTILINE)
+    return {Place(file, int(line)) for file, line in found}
+
+
+def summary(seen: Measured, sites: set[Place], repaired: set[Place] | None) -> Iterator[str]:
+    """The report, line by line."""
+    yield f"{seen.ran:5} of {seen.asked} models were built and ran"
+    yield f"{seen.whole:5} of {seen.broken} of these that break are whole with settings"
+    yield f"{len(seen.reached):5} of {len(sites)} break sites were reached"
+    yield f"{len(seen.proven):5} of {len(seen.reached)} of these vanish under settings"
+    yield f"{len(seen.proven - seen.uncompared):5} of {len(seen.proven)} of these with results compared, and equal"
+    names = Counter(name for site in seen.proven for name in seen.vanished[site])
+    yield from (f"{count:9}  {name}" for name, count in names.most_common())
+    if repaired is not None:
+        together = (seen.proven | repaired) & sites
+        yield f"{len(repaired & sites):5} of {len(sites)} break sites are repaired by fixes"
+        yield f"{len(together):5} of {len(sites)} by fixes or settings"
+        known = seen.reached | (repaired & sites)
+        yield f"{len(together):5} of {len(known)} of those that were reached or repaired"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the report for the arguments given."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("corpus", type=Path)
+    parser.add_argument("truth", type=Path)
+    parser.add_argument("--classes", default=r"\w*(?:Model|For[A-Z]\w*)", help="the models to ask, by their names")
+    parser.add_argument("--most", type=int, default=4, metavar="N", help="ask so many models of a file at most")
+    parser.add_argument("--seconds", type=int, default=60, help="for one model; about half of it goes to settings")
+    parser.add_argument("--python", help="the interpreter that has what the code imports")
+    parser.add_argument("--confirm", action="store_true", help="run the code even where no sandbox holds")
+    parser.add_argument("--leave-out", action="append", default=[], metavar="TEXT", help="breaks with this reason")
+    parser.add_argument("--verdict", help="only breaks that the truth marks with this verdict")
+    parser.add_argument("--files", nargs="+", help="only these files of the corpus")
+    parser.add_argument("--sample", type=int, metavar="N", help="so many files, drawn at random")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--repaired", type=Path, metavar="FILE", help="what `fixes.py --list repaired` printed")
+    parser.add_argument("--list", action="store_true", help="print each site, and each model that did not run")
+    options = parser.parse_args(arguments)
+    corpus = options.corpus.resolve()
+    if not corpus.is_dir():
+        parser.error(f"{options.corpus} is no folder")
+    truth = read_truth(options.truth, options.leave_out, options.verdict)
+    sites = {place for place in truth.sites if not options.files or place.file in options.files}
+    files = sorted({site.file for site in sites})
+    if options.sample and options.sample < len(files):
+        drawn = random.Random(options.seed).sample(files, options.sample)  # noqa: S311 - a sample, no secret
+        sites = {site for site in sites if site.file in drawn}
+    seen = measure(corpus, sites, options)
+    print(*summary(seen, sites, repaired_in(options.repaired) if options.repaired else None), sep="\n")
+    if options.list:
+        for site in sorted(sites):
+            state = "vanishes" if site in seen.proven else "left" if site in seen.left else "not reached"
+            print(f"{site.file}:{site.line}: {state} {', '.join(sorted(seen.vanished.get(site, ())))}".rstrip())
+        print(*(f"not run: {one}" for one in seen.failures), sep="\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,201 @@
+"""Stores by a mask of what is computed from elements that the same mask selects: compute all of them, and choose."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.events import Subscript
+from dynalint.rules import Replacement, Rewrite
+from dynalint_rules._shared.blocks import statements_after
+from dynalint_rules._shared.effects import is_pure
+from dynalint_rules._shared.names import changed_in_place, is_own, loads
+from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
+from dynalint_rules._shared.selection import target_of
+from dynalint_rules._shared.sides import FINITE
+from dynalint_rules._shared.text import atom, comments
+
+_OPERATORS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**"}
+# By a number these keep nothing of their operand for the gradient, so it may be written to afterwards.
+_FORGETFUL = (ast.Add, ast.Sub, ast.Mult, ast.Div)
+# What these make of zeros, in the place of values for what is not selected, does no harm.
+_HARMLESS = (ast.Add, ast.Sub, ast.Mult)
+
+
+def stored(scope: Scope, event: Subscript) -> Rewrite:
+    """Return the rewrite of a statement that stores what it reads by the same mask.
+
+    Raises:
+        Refusal: it would not do the same.
+    """
+    target, statement = target_of(event), event.statement
+    assert target is not None
+    assert isinstance(statement, ast.Assign | ast.AugAssign)
+    return _Store(scope, statement, target, statement).rewrite()
+
+
+def stored_next(scope: Scope, event: Subscript) -> Rewrite | None:
+    """Return the rewrite of `v = x[mask] + y` that is followed by `x[mask] = v`, None if that is not what stands there.
+
+    Raises:
+        Refusal: it would not do the same.
+    """
+    statement = event.statement
+    following = statements_after(scope, statement)[:1]
+    if not isinstance(statement, ast.Assign) or not following or not isinstance(following[0], ast.Assign):
+        return None
+    (name, *others), (target, *more), value = statement.targets, following[0].targets, following[0].value
+    if others or more or not isinstance(name, ast.Name) or not isinstance(target, ast.Subscript):
+        return None
+    if not isinstance(value, ast.Name) or value.id != name.id or list(loads(scope, name.id)) != [value]:
+        return None
+    if ast.dump(target.slice) != ast.dump(event.node.slice):
+        return None
+    return _Store(scope, statement, target, following[0]).rewrite()
+
+
+class _Store:
+    """The rewrite of a statement whose value goes into `target` by a mask, there or in the next one, `last`."""
+
+    def __init__(
+        self, scope: Scope, statement: ast.Assign | ast.AugAssign, target: ast.Subscript, last: ast.stmt
+    ) -> None:
+        self.scope, self.statement, self.target, self.last = scope, statement, target, last
+        self.mask, self.value = target.slice, statement.value
+        self.reads = list(self._reads(self.value))
+        self.given: list[ast.expr] = []
+        self.computed = isinstance(statement, ast.AugAssign)
+
+    def rewrite(self) -> Rewrite:
+        """Return the rewrite.
+
+        Raises:
+            Refusal: it would not do the same.
+        """
+        scope, target, file = self.scope, self.target, self.scope.file
+        if not isinstance(target.value, ast.Name):
+            raise Refusal(f"give {scope.quote(target.value)} a name first, to choose between its old and new value")
+        mask = self._full_mask()
+        name = target.value.id
+        harmless = not isinstance(self.statement, ast.AugAssign) or isinstance(self.statement.op, _HARMLESS)
+        self._require_elementwise(self.value, harmless=harmless)
+        own = is_own(scope, name, self.last)
+        if not own and self._keeps_old_value(name):
+            raise Refusal(
+                f"`{name}` comes from elsewhere and its old value is needed for the gradient; make a copy first "
+                f"(`{name} = {name}.clone()`), if nothing else relies on the change"
+            )
+        start, end = file.span(self.statement)[0], file.span(self.last)[1]
+        if self.last is not self.statement and comments(file, file.span(self.statement)[1], end) != []:
+            raise Refusal("there is a comment between the read and the store; choose by `torch.where` by hand")
+        head = f"{name if own else f'{name}[...]'} = {scope.torch}.where({mask}, "
+        text = self._value(f"{scope.torch}.zeros_like({name}).masked_scatter({mask}, ")
+        if isinstance(self.statement, ast.AugAssign):
+            sign = _OPERATORS[type(self.statement.op)]
+            plain = k.is_number(scope.kind(self.value)) and isinstance(self.value, ast.Constant | ast.UnaryOp)
+            text = f"{name} {sign} {text if plain or self.value in self.given else atom(self.value, text)}"
+        replacements = (Replacement(file, start, end, f"{head}{text}, {name})"),)
+        title = "Compute the value for all elements and choose with `torch.where`"
+        return Rewrite(title, "conditional", replacements, tuple(self._conditions(name)), scope.imports)
+
+    def _conditions(self, name: str) -> Iterator[str]:
+        scope = self.scope
+        yield f"the mask has as many dimensions as `{name}`, and dtypes are equal"
+        for one in self.given:
+            yield f"{scope.quote(one)} has exactly one element for each that the mask selects"
+        if self.computed:
+            yield FINITE
+            for read in dict.fromkeys(one.value.id for one in self.reads if isinstance(one.value, ast.Name)):
+                if read != name and changed_in_place(scope, read, self.statement) is not None:
+                    yield f"nothing changes `{read}` in place before the gradient is taken"
+
+    def _full_mask(self) -> str:
+        """The text of the mask, with a dimension for each `:` that follows it."""
+        scope, mask = self.scope, self.mask
+        full = 0
+        if isinstance(mask, ast.Tuple) and len(mask.elts) > 1 and all(map(_is_full, mask.elts[1:])):
+            full = len(mask.elts) - 1
+            mask = mask.elts[0]
+        if not is_pure(scope, mask) or isinstance(mask, ast.Tuple):
+            raise Refusal(f"{scope.quote(mask)} is more than a mask; choose by `torch.where` by hand")
+        if not full:
+            return scope.text(mask)
+        return f"{atom(mask, scope.text(mask))}[..., {', '.join(['None'] * full)}]"
+
+    def _reads(self, node: ast.AST) -> Iterator[ast.Subscript]:
+        """Yield the outermost reads by the mask."""
+        if isinstance(node, ast.Subscript) and ast.dump(node.slice) == ast.dump(self.mask):
+            yield node
+            return
+        for child in ast.iter_child_nodes(node):
+            yield from self._reads(child)
+
+    def _value(self, scatter: str) -> str:
+        """The text of the value: whole tensors for reads by the mask, and what is given to the selected put there."""
+        file = self.scope.file
+        start, end = file.span(self.value)
+        text, position = "", start
+        for part in sorted([*self.reads, *self.given], key=file.span):
+            own_start, own_end = file.span(part)
+            text += file.text[position:own_start]
+            text += file.segment(part.value) if part in self.reads else f"{scatter}{file.segment(part)})"
+            position = own_end
+        return text + file.text[position:end]
+
+    def _require_elementwise(self, node: ast.expr, *, harmless: bool) -> None:
+        scope = self.scope
+        if node in self.reads:
+            return
+        kind = scope.kind(node)
+        tensor = scope.tensor(node)
+        if k.is_number(kind) or (tensor is not None and tensor.rank == 0):
+            if not is_pure(scope, node):
+                raise Refusal(f"{scope.quote(node)} may do more than give a value; compute it before")
+            return
+        self.computed = True
+        if tensor is not None and harmless and next(self._reads(node), None) is None:
+            self.given.append(node)
+            return
+        if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+            parts: list[ast.expr] = [node.left, node.right]
+            harmless = harmless and isinstance(node.op, _HARMLESS)
+        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            parts = [node.operand]
+        elif isinstance(node, ast.Call):
+            parts = self._operands(node)
+            harmless = False
+        else:
+            raise Refusal(
+                f"{scope.quote(node)} is not known to be a number and may have as many elements as the mask selects; "
+                "compute it in the full shape first"
+            )
+        for part in parts:
+            self._require_elementwise(part, harmless=harmless)
+
+    def _operands(self, node: ast.Call) -> list[ast.expr]:
+        """The operands of a call that works on each element by itself."""
+        scope, callee = self.scope, self.scope.kind(node.func)
+        api = scope.project.api
+        entry = None
+        operands = list(node.args)
+        if isinstance(callee, k.Method) and as_tensor(callee.receiver) and isinstance(node.func, ast.Attribute):
+            entry = api.method(callee.name)
+            operands.insert(0, node.func.value)
+        elif isinstance(callee, k.External) and callee.name.startswith("torch."):
+            entry = api.function(callee.name)
+        plain = not node.keywords and not any(isinstance(one, ast.Starred) for one in operands)
+        if entry is None or not plain or any("elementwise" not in one.flags for one in entry.overloads):
+            raise Refusal(f"{scope.quote(node)} is not elementwise, so that it matters which elements it is given")
+        return operands
+
+    def _keeps_old_value(self, name: str) -> bool:
+        """Whether computing the value may keep the tensor under `name` for the gradient."""
+        if isinstance(self.statement, ast.AugAssign):
+            return not isinstance(self.statement.op, _FORGETFUL) or not k.is_number(self.scope.kind(self.value))
+        return any(isinstance(one, ast.Name) and one.id == name for one in ast.walk(self.value))
+
+
+def _is_full(node: ast.expr) -> bool:
+    """Whether an index is a plain `:`."""
+    return isinstance(node, ast.Slice) and node.lower is node.upper is node.step is None

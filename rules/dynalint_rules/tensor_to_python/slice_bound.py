@@ -10,6 +10,8 @@ from dynalint.analysis.events import Call, Event, Subscript
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
+from dynalint_rules._shared.handed_numbers import handed_as_numbers
+from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.settings import captures_scalars
 
 
@@ -41,11 +43,14 @@ class TensorSliceBound(Rule):
     ```
 
     ## How it is rewritten
-    It is not. What has to stand for the missing elements depends on what is done with the slice: zeros before a sum,
-    minus infinity before a maximum, a weight of zero in a mean.
+    A parameter that is the bound of slices alone, and that the calls in the file give a number which they have put into
+    a tensor before (`torch.IntTensor([n])[0]`), is given the number. Other slices are not rewritten: what has to stand
+    for the missing elements depends on what is done with the slice, zeros before a sum, minus infinity before a
+    maximum, a weight of zero in a mean.
 
     ## When the rewrite is not exact
-    A mask keeps the full length, so everything that reads the shape of the slice reads another one.
+    Handing on the number is exact. A mask keeps the full length, so everything that reads the shape of the slice reads
+    another one.
 
     ## How Dynamo words it
     GB0124: `Unsupported Tensor.item() call with capture_scalar_outputs=False`.
@@ -68,8 +73,7 @@ class TensorSliceBound(Rule):
         bounds = list(_bounds(event))
         if not bounds or captures_scalars(project):
             return
-        kinds = project.kinds(event.function)
-        tensors = [bound for bound in bounds if k.only_tensor(kinds.get(bound, k.UNKNOWN)) is not None]
+        tensors = _tensors(event, project)
         # Dynamo breaks at the line on which the whole expression begins.
         nodes = [bound if bound.lineno == event.node.lineno else event.node for bound in tensors]
         for node in dict.fromkeys(nodes):
@@ -80,8 +84,12 @@ class TensorSliceBound(Rule):
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: what stands for the missing elements is for a person to say."""
-        return Declined(
+        """Hand on a number; else decline: what stands for the missing elements is for a person to say."""
+        try:
+            rewrite = handed_as_numbers(Scope.of(event, project), _tensors(event, project))
+        except Refusal as refusal:
+            return Declined(str(refusal))
+        return rewrite or Declined(
             "a graph has no place for a result whose length depends on data; keep the whole dimension and mask it with "
             "`torch.arange(n) < length`, with a filler that suits what is done with the slice"
         )
@@ -94,6 +102,44 @@ class TensorSliceBound(Rule):
                 length = (h[0] > 0).sum()
                 return h[:, :length] * 2  # DYN203
             """),
+            declined="mask it with",
+        ),
+        Example(
+            name="number-handed-on-in-a-tensor",
+            code=forward(
+                """
+                size = torch.IntTensor([self.fc.in_features])
+                h = self.fc(x)
+                return gated(torch.cat([h, x], 1), size[0])
+                """,
+                head="""
+                def gated(h, n):
+                    return torch.tanh(h[:, :n]) * torch.sigmoid(h[:, n:])  # DYN203 DYN203
+                """,
+            ),
+            fixed=forward(
+                """
+                h = self.fc(x)
+                return gated(torch.cat([h, x], 1), self.fc.in_features)
+                """,
+                head="""
+                def gated(h, n):
+                    return torch.tanh(h[:, :n]) * torch.sigmoid(h[:, n:])
+                """,
+            ),
+        ),
+        Example(
+            name="number-handed-on-that-is-read-otherwise",
+            code=forward(
+                """
+                size = torch.tensor(4)
+                return scaled(self.fc(x), size)
+                """,
+                head="""
+                def scaled(h, n):
+                    return h[:, :n] / n  # DYN203
+                """,
+            ),
             declined="mask it with",
         ),
         Example(
@@ -156,6 +202,12 @@ class TensorSliceBound(Rule):
             """),
         ),
     )
+
+
+def _tensors(event: Event, project: Project) -> list[ast.expr]:
+    """The bounds that are certainly tensors."""
+    kinds = project.kinds(event.function)
+    return [bound for bound in _bounds(event) if k.only_tensor(kinds.get(bound, k.UNKNOWN)) is not None]
 
 
 def _bounds(event: Event) -> Iterator[ast.expr]:

@@ -74,6 +74,29 @@ def test_fixed_files_are_counted_and_run_against_their_originals(tmp_path: Path)
     assert "2 of 2 cases in 1 changed files ran; 0 differ" in report
 
 
+def test_probes_are_called_and_held_against_their_outcomes(tmp_path: Path) -> None:
+    programs = {
+        "branch": "def f(x):\n    if x.sum() > 0:\n        return x\n    return -x\n",
+        "told": "def f(x):\n    print(x.shape)\n    return x\n",
+        "unseen": "def f(x, callback):\n    return callback(x)\n",
+        "fine": "class M(nn.Module):\n    def forward(self, x):\n        return x * 2\n",
+        "hidden": "def f(x):\n    return x\n",
+        "varied": "def f(x):\n    return x\n",
+    }
+    outcomes = {"branch": ("break", "GB0170"), "unseen": ("break", "GB0170"), "hidden": ("break", "GB0000")}
+    (tmp_path / "probes").mkdir()
+    with (tmp_path / "probes.jsonl").open("w") as records:
+        for name, text in programs.items():
+            outcome, *gb = outcomes.get(name, ("recompile-varied-inputs" if name == "varied" else "ok",))
+            (tmp_path / "probes" / f"{name}.py").write_text(f"import torch\nfrom torch import nn\n\n\n{text}")
+            print(json.dumps({"id": name, "pattern": name, "outcome": outcome, "gb": gb}), file=records)
+    report = run("probes.py", tmp_path, "--list")
+    assert "0.500 (1/2) of those that break or recompile" in report
+    assert "1 of 2 that do neither" in report
+    assert "missed   unseen: unseen (break)" in report
+    assert "flagged  told: DYN401" in report
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(700)
 def test_running_again_tells_a_file_that_computes_something_else(tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ class TensorIdentity(Rule):
     ## What it flags
     `a.data_ptr() == b.data_ptr()`, and any comparison of the address of a tensor with something else, such as
     `a.data_ptr() == 0`; a test of `t._version`; and `t.grad_fn` of a tensor that the function computes. Not flagged:
-    `t.requires_grad`, `t.is_leaf`, `t.grad`, `t is u`, an address compared with itself, and `t.data_ptr()` that is only
-    handed on, which are traced.
+    `t.requires_grad`, `t.is_leaf` (see DYN621), `t.grad`, `t is u`, an address compared with itself, and `t.data_ptr()`
+    that is only handed on, which are traced.
 
     ## Why
     While a graph is traced its tensors have no memory, no count of changes and no nodes of a backward graph, so there

@@ -310,6 +310,8 @@ class _Follower:
 
     def follow_name(self, target: ast.expr, statement: ast.stmt, dtype: k.DType | None) -> None:
         """Judge all uses of the name that a statement binds to the number."""
+        if self._goes_into_tensor(target):
+            return
         if not isinstance(target, ast.Name):
             raise Refusal(
                 f"{self.scope.quote(target)} keeps the number after this statement; "
@@ -331,6 +333,16 @@ class _Follower:
             self.names.add(name)
             for use in loads:
                 self.climb(use, dtype)
+
+    def _goes_into_tensor(self, target: ast.expr) -> bool:
+        """Whether a number is stored to elements of a tensor, in whose dtype it ends up either way.
+
+        What tensors of positions select takes only values of the same dtype.
+        """
+        if not isinstance(target, ast.Subscript) or self.scope.tensor(target.value) is None:
+            return False
+        index = self.scope.tensor(target.slice)
+        return is_whole(self.scope.kind(target.slice)) or (index is not None and index.dtype == "bool")
 
     def _is_last(self, statement: ast.stmt, stores: list[ast.Name]) -> bool:
         """Whether what follows a statement of the function itself sees no value of a name but that which it gives."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Entry, Event
+from dynalint.analysis.index import Import
 from dynalint.analysis.project import Project
-from dynalint.rules import Example, Rule, Violation
+from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
+from dynalint_rules._shared.scope import Refusal, Scope
 
 # Locks and the like, entered wherever they come from.
+_CONTEXTLIB = Import("contextlib", None)
 _LOCKS = frozenset(
     f"{owner}.{name}"
     for owner in ("threading", "multiprocessing")
@@ -70,12 +74,14 @@ class ContextManager(Rule):
 
     ## How it is rewritten
 
-    It is not. Give the device to the calls that make tensors; make the context manager in the `with` statement itself;
-    take locks around the call of the compiled function.
+    A lock is taken in eager code only: `with contextlib.nullcontext() if torch.compiler.is_compiling() else lock:`.
+    The others are left to you: give the device to the calls that make tensors; make the context manager in the `with`
+    statement itself.
 
     ## When the rewrite is not exact
 
-    There is none.
+    It is `unsafe`: a compiled run does not hold the lock. If threads share what it guards, take it around the call of
+    the compiled function instead.
 
     ## How Dynamo words it
 
@@ -101,6 +107,15 @@ class ContextManager(Rule):
             what = _unknown(event, project)
             if what:
                 yield Violation(event.node, f"Dynamo cannot enter {what}")
+
+    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+        """Take a lock in eager code only."""
+        if not isinstance(event, Entry) or not isinstance(event.kind, k.Object) or event.kind.type not in _LOCKS:
+            return Declined("what is entered decides what can stand for it; see the help of the finding")
+        try:
+            return _left_to_eager(Scope.of(event, project), violation.node)
+        except Refusal as refusal:
+            return Declined(str(refusal))
 
     examples = (
         Example(
@@ -139,6 +154,18 @@ class ContextManager(Rule):
                 LOCK = threading.Lock()
                 """,
             ),
+            fixed=forward(
+                """
+                with contextlib.nullcontext() if torch.compiler.is_compiling() else LOCK:
+                    h = self.fc(x)
+                return h + 1
+                """,
+                head="""
+                import threading
+
+                LOCK = threading.Lock()
+                """,
+            ).replace("import threading\n", "import threading\nimport contextlib\n", 1),
         ),
         Example(
             name="lock-of-an-object",
@@ -164,6 +191,28 @@ class ContextManager(Rule):
                 LOG = Log()
                 """,
             ),
+            fixed=forward(
+                """
+                LOG.add("hidden")
+                return self.fc(x)
+                """,
+                head="""
+                import threading
+
+
+                class Log:
+                    def __init__(self):
+                        self.lock = threading.RLock()
+                        self.lines = []
+
+                    def add(self, line):
+                        with contextlib.nullcontext() if torch.compiler.is_compiling() else self.lock:
+                            self.lines = [line]
+
+
+                LOG = Log()
+                """,
+            ).replace("import threading\n", "import threading\nimport contextlib\n", 1),
         ),
         Example(
             name="kept-grad-mode",
@@ -293,6 +342,23 @@ class ContextManager(Rule):
             ),
         ),
     )
+
+
+def _left_to_eager(scope: Scope, node: ast.AST) -> Rewrite:
+    """The rewrite of `with lock:`, which holds it in eager code only."""
+    item = scope.parents.get(node)
+    if not isinstance(node, ast.expr) or not isinstance(item, ast.withitem) or item.optional_vars is not None:
+        raise Refusal("what entering the lock gives is used; take it around the call of the compiled function")
+    if "contextlib" in scope.function.locals or (
+        scope.function.module.bindings.get("contextlib", _CONTEXTLIB) != _CONTEXTLIB
+    ):
+        raise Refusal("the name `contextlib` means something else here; import `nullcontext` under a name of its own")
+    start, _ = scope.file.span(node)
+    text = f"contextlib.nullcontext() if {scope.torch}.compiler.is_compiling() else "
+    replacement = Replacement(scope.file, start, start, text)
+    imports = ("import contextlib", *scope.imports)
+    title = "Take the lock in eager code only"
+    return Rewrite(title, "unsafe", (replacement,), ("a compiled run does not hold the lock",), imports)
 
 
 def _unknown(event: Entry, project: Project) -> str | None:

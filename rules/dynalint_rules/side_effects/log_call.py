@@ -7,9 +7,10 @@ from collections.abc import Iterable
 
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.bystanders import guarded_bystanders
 from dynalint_rules._shared.calls import callee
+from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
 from dynalint_rules._shared.guard import guarded
@@ -50,7 +51,8 @@ class LogCall(Rule):
 
     ## How it is rewritten
     A statement that logs is put behind `if not torch.compiler.is_compiling():`, together with those right beside it.
-    Declined where the call is part of an expression (`logger.isEnabledFor`, `logging.getLogger`), where it shares its
+    `if logger.isEnabledFor(...):` around statements that log gets the guard as a part of its test. Declined where the
+    call is part of another expression, where it shares its
     line with another statement, and where its arguments may do more than give a value.
 
     ## When the rewrite is not exact
@@ -98,6 +100,9 @@ class LogCall(Rule):
             if event.callee == "logging.getLogger":
                 return _made_in_eager(scope, event)
             title = "Log only in eager code; a compiled run logs nothing"
+            asked = _asked_first(scope, event.node)
+            if asked is not None:
+                return Rewrite(title, "safe", (asked,), imports=scope.imports)
             return guarded(scope, event, title, alike=lambda call: _logs(scope, call))
         except Refusal as refusal:
             return Declined(str(refusal))
@@ -172,6 +177,28 @@ class LogCall(Rule):
             ),
         ),
         Example(
+            name="logging-costs-something",
+            code=forward(
+                """
+                h = self.fc(x)
+                if self.training and logger.isEnabledFor(logging.DEBUG):  # DYN402
+                    logger.debug("shape %s", h.shape)  # DYN402
+                return h + 1
+                """,
+                head='import logging\n\nlogger = logging.getLogger("dynalint.example")\nlogger.setLevel(10)\n',
+            ),
+            fixed=forward(
+                """
+                h = self.fc(x)
+                if self.training and not torch.compiler.is_compiling() and logger.isEnabledFor(logging.DEBUG):
+                    logger.debug("shape %s", h.shape)
+                return h + 1
+                """,
+                head='import logging\n\nlogger = logging.getLogger("dynalint.example")\nlogger.setLevel(10)\n',
+            ),
+            target="Model().train()",
+        ),
+        Example(
             name="level-asked-first",
             code=forward(
                 """
@@ -241,6 +268,29 @@ def _made_in_eager(scope: Scope, event: Call) -> Rewrite:
     except Refusal as refusal:
         reason = "the logger is needed where it is made; make it once, at the top of the module or in `__init__`"
         raise Refusal(reason) from refusal
+
+
+def _asked_first(scope: Scope, node: ast.Call) -> Replacement | None:
+    """What asks whether code is compiled before a logger is asked for its level, around statements that only log."""
+    parent = scope.parents[node]
+    while isinstance(parent, ast.Expr | ast.BoolOp):
+        parent = scope.parents[parent]
+    if not isinstance(parent, ast.If) or parent.orelse:
+        return None
+    conjunction = isinstance(parent.test, ast.BoolOp) and isinstance(parent.test.op, ast.And)
+    parts = parent.test.values if isinstance(parent.test, ast.BoolOp) and conjunction else [parent.test]
+    asked = [one for one in parts if isinstance(one, ast.Call) and callee(scope, one) == f"{_LOGGER}isEnabledFor"]
+    if not asked or not all(_only_logs(scope, statement) for statement in parent.body):
+        return None
+    start = scope.file.span(asked[0])[0]
+    return Replacement(scope.file, start, start, f"not {scope.torch}.compiler.is_compiling() and ")
+
+
+def _only_logs(scope: Scope, statement: ast.stmt) -> bool:
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if not isinstance(call, ast.Call) or not _logs(scope, call):
+        return False
+    return all(is_pure(scope, one) for one in (*call.args, *(keyword.value for keyword in call.keywords)))
 
 
 def _logs(scope: Scope, call: ast.Call) -> bool:

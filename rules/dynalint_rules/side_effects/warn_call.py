@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 
+from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
@@ -47,9 +49,9 @@ class WarnCall(Rule):
     ```
 
     ## How it is rewritten
-    A statement that warns is put behind `if not torch.compiler.is_compiling():`. Declined for the functions that
-    change filters, where the call is part of an expression, shares its line with another statement, or has arguments
-    that may do more than give a value.
+    A statement that warns is put behind `if not torch.compiler.is_compiling():`, and so is one that changes a filter
+    within `with warnings.catch_warnings():`. Declined for filters that stay, and where the call is part of an
+    expression, shares its line with another statement, or has arguments that may do more than give a value.
 
     ## When the rewrite is not exact
     The guard is `safe`: eager code warns as before for every input, and outputs, gradients and state of a compiled run
@@ -84,13 +86,15 @@ class WarnCall(Rule):
         """Warn in eager code only."""
         if not isinstance(event, Call):
             return None
-        if event.callee.rpartition(".")[2] in _FILTERS:
+        if event.callee.rpartition(".")[2] in _FILTERS and not _is_undone(event, project):
             return Declined(
                 "which warnings are shown is set for the whole program; set it once, outside the compiled function"
             )
         try:
             scope = Scope.of(event, project)
             title = "Warn only in eager code; a compiled run does not warn"
+            if event.callee.rpartition(".")[2] in _FILTERS:
+                title = "Filter warnings only in eager code; a compiled run gives none"
             return guarded(scope, event, title, alike=lambda call: callee(scope, call) == event.callee)
         except Refusal as refusal:
             return Declined(str(refusal))
@@ -146,6 +150,25 @@ class WarnCall(Rule):
                 """,
                 head="import warnings",
             ),
+            fixed=forward(
+                """
+                with warnings.catch_warnings():
+                    if not torch.compiler.is_compiling():
+                        warnings.simplefilter("ignore")
+                    return self.fc(x)
+                """,
+                head="import warnings",
+            ),
+        ),
+        Example(
+            name="filter-that-stays",
+            code=forward(
+                """
+                warnings.filterwarnings("ignore", message="nothing")  # DYN403
+                return self.fc(x)
+                """,
+                head="import warnings",
+            ),
             declined="set it once, outside the compiled function",
         ),
         Example(
@@ -171,3 +194,17 @@ class WarnCall(Rule):
             ),
         ),
     )
+
+
+def _is_undone(event: Call, project: Project) -> bool:
+    """Whether filters are put back as they were after the block around a call."""
+    parents = project.parents(event.function)
+    node: ast.AST | None = event.node
+    while node is not None and node is not event.function.node:
+        if isinstance(node, ast.With):
+            calls = [item.context_expr for item in node.items if isinstance(item.context_expr, ast.Call)]
+            kinds = project.kinds(event.function)
+            if any(kinds.get(call.func) == k.External("warnings.catch_warnings") for call in calls):
+                return True
+        node = parents.get(node)
+    return False

@@ -290,6 +290,21 @@ class ItemOfTensor(Rule):
             """),
         ),
         Example(
+            name="stored-to-elements",
+            code=forward("""
+                h = self.fc(x)
+                weights = torch.zeros_like(h)
+                weights[h > 0] = (h > 0).sum().item()  # DYN201
+                return h * weights
+            """),
+            fixed=forward("""
+                h = self.fc(x)
+                weights = torch.zeros_like(h)
+                weights[h > 0] = (h > 0).sum().detach()
+                return h * weights
+            """),
+        ),
+        Example(
             name="asserted",
             code=forward("""
                 lengths = (x > 0).sum(1)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dynalint.analysis import kinds as k
 from dynalint.analysis.dunders import method_name
 from dynalint.analysis.events import Event, Operation
-from dynalint.analysis.index import FunctionInfo
+from dynalint.analysis.index import ClassInfo, FunctionInfo
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.effects import is_pure
@@ -89,7 +89,7 @@ class OperatorOnObject(Rule):
             return
         sides = [event.left, *([event.right] if event.right is not None else [])]
         owners = [side for side in sides if isinstance(side, k.Instance)]
-        if not owners or any(project.find_method(owner.cls, "__torch_function__") for owner in owners):
+        if not owners or any(_is_known_to_torch(project, owner.cls) for owner in owners):
             return
         name = owners[0].cls.name
         if any(k.only_tensor(side) is not None for side in sides):
@@ -177,6 +177,23 @@ class OperatorOnObject(Rule):
                 init="""
                 self.fc = nn.Linear(8, 8)
                 self.bias = Bias()
+                """,
+            ),
+        ),
+        Example(
+            name="object-that-is-a-number",
+            code=forward(
+                """
+                return self.fc(x) * self.scale
+                """,
+                head="""
+                class Scale(float):
+                    def __rmul__(self, value):
+                        return value * 3
+                """,
+                init="""
+                self.fc = nn.Linear(8, 8)
+                self.scale = Scale(2.0)
                 """,
             ),
         ),
@@ -320,6 +337,13 @@ class OperatorOnObject(Rule):
             ),
         ),
     )
+
+
+def _is_known_to_torch(project: Project, cls: ClassInfo) -> bool:
+    """Whether a tensor may take an instance for a number, or hands operators over: no method is called then."""
+    inherited = project.lineage(cls)[1]
+    plain = all(name == "builtins.object" or name.startswith(("abc.", "typing.", "torch.nn.")) for name in inherited)
+    return not plain or project.find_method(cls, "__torch_function__") is not None
 
 
 def _called(scope: Scope, event: Operation) -> Rewrite:

@@ -24,6 +24,7 @@ Examples:
   dynalint fix --interactive                     ask about each fix, and write those that you accept
   dynalint fix --apply --static                  only what is exact for every input; runs nothing
   dynalint fix --select DYN1 --unsafe-fixes src
+  dynalint fix --output-format github-suggestions -o review.json
   dynalint fix --print-fix remove                take prints and log calls out instead of guarding them
 """
 
@@ -85,15 +86,36 @@ def _finish_interrupted(run: Run, *, write: bool) -> None:
 
 
 def _show(run: Run, result: FixResult) -> int:
-    """Write the diff; the exit code tells whether there is one."""
-    diffs = [file.diff(run.workspace.shown(file.source.path)) for file in result.files]
-    run.write("".join(painted(diff, run.style) for diff in diffs))
+    """Write the diff, or suggestions for a review; the exit code tells whether there is one."""
+    if run.settings.output_format == "github-suggestions":
+        run.write(_suggestions(run, result))
+    else:
+        diffs = [file.diff(run.workspace.shown(file.source.path)) for file in result.files]
+        run.write("".join(painted(diff, run.style) for diff in diffs))
     if result.fixed:
         run.note(f"would fix {_counted(result)}; `--apply` writes {'it' if len(result.fixed) == 1 else 'them'}.")
     elif run.workspace.files:
         run.note("nothing to fix.")
     _explain(run, result)
     return run.exit_code([fixed.finding for fixed in result.fixed])
+
+
+def _suggestions(run: Run, result: FixResult) -> str:
+    """Return what would be written as a review of a pull request; notebooks have no lines to comment on."""
+    from dynalint.fingerprints import repository_path
+    from dynalint.report.suggestions import review, suggestions
+
+    return review(
+        comment
+        for file in result.files
+        if file.source.cells is None
+        for comment in suggestions(
+            repository_path(run.workspace.shown(file.source.path), run.folder),
+            file.source.text,
+            file.text,
+            file.findings,
+        )
+    )
 
 
 def _apply(run: Run, result: FixResult, options: Mapping[str, Any]) -> int:

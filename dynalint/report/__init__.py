@@ -17,6 +17,7 @@ FORMATS = {
     "json-lines": ("json", "render_lines"),
     "sarif": ("sarif", "render"),
     "github": ("github", "render"),
+    "github-suggestions": ("suggestions", "render"),
     "gitlab": ("gitlab", "render"),
     "junit": ("junit", "render"),
     "markdown": ("markdown", "render"),

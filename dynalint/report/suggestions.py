@@ -1,0 +1,96 @@
+"""The format "github-suggestions": a review of a pull request, as GitHub's API takes it.
+
+`gh api repos/OWNER/NAME/pulls/NUMBER/reviews --input FILE` posts it. `dynalint fix` suggests what it would write, any
+other command comments on the lines of its findings.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from dynalint.findings import Finding
+from dynalint.fingerprints import repository_path
+from dynalint.report.model import Report
+from dynalint.report.style import Style
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    """A comment on lines of a file, both counted from 1 and included; `lines` are suggested in their place."""
+
+    path: str
+    start: int
+    end: int
+    text: str
+    lines: tuple[str, ...] | None = None
+
+    def to_json(self) -> dict[str, object]:
+        """Return the comment with the names that GitHub's API has."""
+        body = self.text
+        if self.lines is not None:
+            longest = max((len(run) for line in self.lines for run in re.findall("`+", line)), default=0)
+            fence = "`" * max(3, longest + 1)
+            body = "\n".join([body, "", f"{fence}suggestion", *self.lines, fence])
+        place: dict[str, object] = {"path": self.path, "line": self.end, "side": "RIGHT"}
+        if self.start < self.end:
+            place |= {"start_line": self.start, "start_side": "RIGHT"}
+        return {**place, "body": body}
+
+
+def render(report: Report, style: Style) -> str:
+    """Return a review that comments on each finding of a file with lines; one in a notebook has none."""
+    placed = (finding for finding in report.findings if finding.cell is None)
+    return review(
+        Comment(
+            repository_path(finding.path, report.folder),
+            finding.line,
+            finding.end_line,
+            "\n\n".join([f"{finding.code}: {finding.message}", *([finding.help] if finding.help else [])]),
+        )
+        for finding in placed
+    )
+
+
+def review(comments: Iterable[Comment]) -> str:
+    """Return a review of these comments."""
+    listed = [comment.to_json() for comment in comments]
+    body = "dynalint: suggestions for one file belong together, commit them as one batch." if listed else "dynalint"
+    return json.dumps({"event": "COMMENT", "body": body, "comments": listed}, indent=2, ensure_ascii=False) + "\n"
+
+
+def suggestions(path: str, old: str, new: str, fixed: Iterable[Finding]) -> Iterator[Comment]:
+    """Yield a comment for each place where two texts of a file differ; `fixed` are the findings that go."""
+    before, after = _lines(old), _lines(new)
+    found = list(fixed)
+    for start, end, new_start, new_end in _hunks(before, after):
+        here = [finding for finding in found if start < finding.end_line + 1 and finding.line <= end]
+        titles = dict.fromkeys(f"{one.code}: {one.fix.title if one.fix else one.message}." for one in here or found)
+        yield Comment(path, start + 1, end, "\n".join(titles), tuple(after[new_start:new_end]))
+
+
+def _hunks(before: list[str], after: list[str]) -> Iterator[tuple[int, int, int, int]]:
+    """Yield the ranges that differ. A suggestion takes the place of lines, so an insertion takes in one beside it."""
+    hunks: list[list[int]] = []
+    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
+    for tag, start, end, new_start, new_end in matcher.get_opcodes():
+        if tag == "equal":
+            continue
+        if start == end:
+            place = [start - 1, end, new_start - 1, new_end] if start else [start, end + 1, new_start, new_end + 1]
+        else:
+            place = [start, end, new_start, new_end]
+        if hunks and place[0] < hunks[-1][1]:
+            hunks[-1][1], hunks[-1][3] = place[1], place[3]
+        else:
+            hunks.append(place)
+    for start, end, new_start, new_end in hunks:
+        if start < len(before):
+            yield start, end, new_start, new_end
+
+
+def _lines(text: str) -> list[str]:
+    return re.sub(r"\r\n?", "\n", text).removesuffix("\n").split("\n")

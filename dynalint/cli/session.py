@@ -127,7 +127,8 @@ class Run:
         if gone:
             many = f"{len(gone)} finding{'s' if len(gone) != 1 else ''}"
             self.note(
-                f"{many} of the baseline not found again; `--write-baseline {self.workspace.shown(path)}` drops what is gone."
+                f"{many} of the baseline not found again; "
+                f"`--write-baseline {self.workspace.shown(path)}` drops what is gone."
             )
         for entry in gone:
             where = f" in {entry.function}" if entry.function else ""

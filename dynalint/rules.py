@@ -95,7 +95,8 @@ class Rewrite:
     what, "suggestion" is never applied. `imports` are import statements the new code needs at the top of the file,
     such as "import torch"; ones that are there already are not added again. `leaves` are the codes of other rules'
     findings that the new code may have, such as the branch that a number decided which is a tensor now: it is applied
-    together with their rewrites or not at all.
+    together with their rewrites or not at all. `shown` tells of an unsafe rewrite that running must show its
+    conditions: it is not applied where nothing is run, nor where more differs than rounding.
     """
 
     title: str
@@ -104,6 +105,7 @@ class Rewrite:
     conditions: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
     leaves: tuple[str, ...] = ()
+    shown: bool = False
 
 
 @dataclass(frozen=True, slots=True)

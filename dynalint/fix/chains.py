@@ -50,6 +50,7 @@ def completed(
             plan={path: _changes(source.text, replaced(text, plan[path]))},
             title=first.title,
             safety=max(unit.safety, step.safety, key=CAUTION.index),
+            shown=unit.shown or step.shown,
             conditions=tuple(dict.fromkeys([*unit.conditions, *step.conditions])),
         )
     raise EditError("it leads to ever more changes; carry them out by hand")

@@ -152,7 +152,7 @@ class _Rounds:
         if item.blocked is not None:
             self._refused.setdefault(item.origin, Refused(item.origin, item.blocked))
             return None
-        refusal = self._not_allowed(rewrite.safety, rewrite.conditions)
+        refusal = self._not_allowed(rewrite.safety, rewrite.conditions, shown=rewrite.shown)
         if refusal is not None:
             self._refused.setdefault(item.origin, Refused(item.origin, refusal[0], unlock=refusal[1]))
             return None
@@ -163,7 +163,7 @@ class _Rounds:
             self._refused.setdefault(item.origin, Refused(item.origin, str(fault)))
             return None
         sources = {replacement.file.path: replacement.file for replacement in rewrite.replacements}
-        unit = Unit((item.linted,), plan, rewrite.title, rewrite.safety, rewrite.conditions, sources)
+        unit = Unit((item.linted,), plan, rewrite.title, rewrite.safety, rewrite.conditions, sources, rewrite.shown)
         return self._completed(item, unit, rewrite.leaves) if rewrite.leaves else unit
 
     def _completed(self, item: Item, unit: Unit, leaves: tuple[str, ...]) -> Unit | None:
@@ -178,21 +178,23 @@ class _Rounds:
                 joined = None
             known = self._chains[id(item.linted)] = (unit, joined)
         joined = known[1]
-        refusal = None if joined is None else self._not_allowed(joined.safety, joined.conditions)
+        refusal = None if joined is None else self._not_allowed(joined.safety, joined.conditions, shown=joined.shown)
         if refusal is not None:
             self._refused.setdefault(item.origin, Refused(item.origin, refusal[0], unlock=refusal[1]))
             return None
         return joined
 
-    def _not_allowed(self, safety: Safety, conditions: tuple[str, ...]) -> tuple[str, str | None] | None:
+    def _not_allowed(
+        self, safety: Safety, conditions: tuple[str, ...], *, shown: bool
+    ) -> tuple[str, str | None] | None:
         """Why a fix is not tried at all, with the option that would let it; None if it is."""
         terms = "; ".join(conditions)
         if safety == "suggestion":
             return "it is a suggestion, to be carried out by hand", None
         if safety == "unsafe" and not self._options.unsafe:
             return f"it is unsafe ({terms})" if terms else "it is unsafe", "--unsafe-fixes"
-        if safety == "conditional" and self._verify is None:
-            return f"it is exact only if {terms}, which only running it can show", None
+        if (safety == "conditional" or shown) and self._verify is None:
+            return f"it is {'right' if shown else 'exact'} only if {terms}, which only running it can show", None
         return None
 
     def _check_sources(self, replacements: Sequence[Replacement]) -> None:
@@ -344,16 +346,17 @@ def _united(units: Sequence[Unit]) -> Unit:
     linted = tuple(sorted((one for unit in units for one in unit.linted), key=offset_of))
     conditions = tuple(dict.fromkeys(condition for unit in units for condition in unit.conditions))
     first = units[0]
-    return Unit(linted, first.plan, first.title, safety, conditions, first.sources)
+    shown = any(unit.shown for unit in units)
+    return Unit(linted, first.plan, first.title, safety, conditions, first.sources, shown)
 
 
 def _refuted(unit: Unit, proof: Proof) -> bool:
     """Whether a proof speaks against applying a unit.
 
     An unsafe fix changes something by nature, and the user has asked for it: a difference is told, not refused, unless
-    the new code fails where the old one ran.
+    the new code fails where the old one ran, or its conditions are to be shown.
     """
-    return proof.outcome == "refuted" and (unit.safety != "unsafe" or proof.raises)
+    return proof.outcome == "refuted" and (unit.safety != "unsafe" or unit.shown or proof.raises)
 
 
 def _refusal(unit: Unit, proof: Proof) -> str | None:

@@ -39,7 +39,8 @@ Linter = Callable[[Mapping[Path, str]], Sequence[Linted]]
 class Unit:
     """What is applied as one: a rewrite, all it changes, and the findings that go with it.
 
-    `sources` are the files as the rewrite found them.
+    `sources` are the files as the rewrite found them. `shown` tells that running must show the conditions of an unsafe
+    rewrite too.
     """
 
     linted: tuple[Linted, ...]
@@ -48,6 +49,7 @@ class Unit:
     safety: Safety
     conditions: tuple[str, ...]
     sources: Mapping[Path, SourceFile]
+    shown: bool = False
 
     @property
     def exact(self) -> bool:

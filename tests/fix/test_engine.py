@@ -26,6 +26,7 @@ class Toy:
     table: Mapping[str, str | list[tuple[Path, str, str]]]
     safety: Mapping[str, Safety] = field(default_factory=dict)
     leaves: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    shown: bool = False
     runs: int = 0
 
     def __call__(self, overrides: Mapping[Path, str]) -> list[Linted]:
@@ -61,6 +62,7 @@ class Toy:
                         tuple(replacements),
                         ("it holds",),
                         leaves=self.leaves.get(key, ()),
+                        shown=self.shown,
                     )
                 found.append(Linted(finding, file, rewrite))
         return found
@@ -273,6 +275,14 @@ def test_an_unsafe_fix_that_fails_where_the_original_ran_is_not_applied(path: Pa
         return {unit: Proof("refuted", "NameError", raises=True) for unit in units}
 
     assert not Toy([path], {"A": "a"}, {"A": "unsafe"}).fix(verify, unsafe=True).files
+
+
+@pytest.mark.parametrize("outcome", [None, "refuted", "proven"])
+def test_an_unsafe_fix_whose_conditions_must_be_shown(path: Path, outcome: str | None) -> None:
+    path.write_text("bad(A)\n")
+    toy = Toy([path], {"A": "good"}, {"A": "unsafe"}, shown=True)
+    result = toy.fix(proofs({"DYNA": outcome}) if outcome else None, unsafe=True)
+    assert text_of(result, path) == ("good\n" if outcome == "proven" else "bad(A)\n")
 
 
 def test_the_outer_fix_that_is_refused_makes_room_for_the_inner(path: Path) -> None:

@@ -149,3 +149,9 @@ def test_numbers_that_decide_are_compared_as_doubles(test: str, doubled: bool) -
     found = rewrite(f"s = x.float().sum().item()\nif {test}:\n    x = x * 2\nreturn x")
     assert (found.safety, "DYN101" in found.leaves) == ("safe", True)
     assert any(one.content == ".double()" for one in found.replacements) is doubled
+
+
+def test_a_double_that_meets_whole_numbers_is_declined() -> None:
+    body = "s = x.mean({}).item()\nreturn torch.arange(4) * s"
+    assert rewrite(body.format("")).safety == "conditional"
+    assert "tensor of doubles" in reason(body.format("dtype=torch.float64"))

@@ -136,7 +136,7 @@ class _Body:
                 self.conditions += [SAME_FORM] if number else [SAME_FORM, NO_RAISE, FINITE]
         if not (kept and self._selects(value.args[0])):
             return False
-        if not self._made_from(name):
+        if not made_from(self.scope, self.mask, name):
             self.conditions.append(f"the mask is not larger than `{name}`")
         tensor = self.scope.tensor(value.func.value if isinstance(value.func, ast.Attribute) else value)
         fits = (tensor is not None and tensor.dtype == "float") or _is_whole(value.args[1])
@@ -158,35 +158,32 @@ class _Body:
                 return False
         return True
 
-    def _made_from(self, name: str) -> bool:
-        """Whether the mask comes of looking at each element of a tensor, and so has its shape."""
-        mask = self.mask
-        if isinstance(mask, ast.Name):
-            known = only_value(self.scope, mask.id, self.mask)
-            stores = [node for node in ast.walk(self.scope.function.node) if _stores(node, name)]
-            apart = known is None or _block_around(self.scope, known) is not _block_around(self.scope, mask)
-            if (
-                known is None
-                or apart
-                or any(node.lineno >= known.lineno for node in stores if node.lineno < mask.lineno)
-            ):
-                return False
-            mask = known
-        if isinstance(mask, ast.Compare) and len(mask.ops) == 1:
-            return _is_name(mask.left, name) and k.is_number(self.scope.kind(mask.comparators[0]))
-        if isinstance(mask, ast.Call) and not mask.keywords:
-            callee = self.scope.kind(mask.func)
-            if isinstance(callee, k.External) and callee.name in _TORCH_LOOKS and len(mask.args) == 1:
-                return _is_name(mask.args[0], name)
-            if isinstance(callee, k.Method) and f"torch.{callee.name}" in _TORCH_LOOKS and not mask.args:
-                return isinstance(mask.func, ast.Attribute) and _is_name(mask.func.value, name)
-        return False
-
     def _is_number(self, node: ast.expr) -> bool:
         return k.is_number(self.scope.kind(node))
 
     def _reads_mask(self, name: str) -> bool:
         return any(isinstance(node, ast.Name) and node.id == name for node in ast.walk(self.mask))
+
+
+def made_from(scope: Scope, mask: ast.expr, name: str) -> bool:
+    """Whether the mask comes of looking at each element of a tensor, and so has its shape."""
+    place = mask
+    if isinstance(mask, ast.Name):
+        known = only_value(scope, mask.id, place)
+        stores = [node for node in ast.walk(scope.function.node) if _stores(node, name)]
+        apart = known is None or _block_around(scope, known) is not _block_around(scope, place)
+        if known is None or apart or any(node.lineno >= known.lineno for node in stores if node.lineno < place.lineno):
+            return False
+        mask = known
+    if isinstance(mask, ast.Compare) and len(mask.ops) == 1:
+        return _is_name(mask.left, name) and k.is_number(scope.kind(mask.comparators[0]))
+    if isinstance(mask, ast.Call) and not mask.keywords:
+        callee = scope.kind(mask.func)
+        if isinstance(callee, k.External) and callee.name in _TORCH_LOOKS and len(mask.args) == 1:
+            return _is_name(mask.args[0], name)
+        if isinstance(callee, k.Method) and f"torch.{callee.name}" in _TORCH_LOOKS and not mask.args:
+            return isinstance(mask.func, ast.Attribute) and _is_name(mask.func.value, name)
+    return False
 
 
 def _is_whole(node: ast.expr) -> bool:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dynalint.analysis import kinds as k
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.guard import taken_out
+from dynalint_rules._shared.masked import made_from
 from dynalint_rules._shared.names import changed_in_place, loads, within
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.sides import FINITE
@@ -56,7 +56,7 @@ def reduced(scope: Scope, read: Selection) -> Rewrite | None:
         return None
     title = f"Take the {reduction.name} of the full shape, with zeros where nothing is selected"
     replacement = _over_all(scope, read, reduction, scope.text(read.source))
-    return Rewrite(title, "unsafe", (replacement,), tuple(_conditions(scope, read)), scope.imports)
+    return _rewrite(scope, read, title, (replacement,))
 
 
 def reduced_later(scope: Scope, read: Selection) -> Rewrite | None:
@@ -90,8 +90,7 @@ def reduced_later(scope: Scope, read: Selection) -> Rewrite | None:
     replacement = _over_all(scope, read, reduction, inner[start:end])
     gone = taken_out(scope, statement, "", "unsafe")
     title = f"Take the {reduction.name} of the full shape, with zeros where nothing is selected"
-    conditions = (*_conditions(scope, read), FINITE)
-    return Rewrite(title, "unsafe", (*gone.replacements, replacement), conditions, scope.imports)
+    return _rewrite(scope, read, title, (*gone.replacements, replacement), FINITE)
 
 
 def ignored_in_loss(scope: Scope, read: ast.Subscript) -> Rewrite | None:
@@ -183,11 +182,18 @@ def _may_match(scope: Scope, read: Selection) -> bool:
     return mask.rank is None or tensor.rank is None or mask.rank == tensor.rank
 
 
-def _conditions(scope: Scope, read: Selection) -> Iterator[str]:
-    yield _OTHER_ORDER
+def _matches(scope: Scope, read: Selection) -> bool:
+    """Whether it has for certain: one of fewer dimensions stands for rows, which `where` takes for columns."""
+    if isinstance(read.source, ast.Name) and made_from(scope, read.mask, read.source.id):
+        return True
     mask, tensor = scope.tensor(read.mask), scope.tensor(read.source)
-    if mask is None or tensor is None or mask.rank is None or tensor.rank is None:
-        yield "the mask has as many dimensions as the tensor"
+    return mask is not None and tensor is not None and mask.rank is not None and mask.rank == tensor.rank
+
+
+def _rewrite(scope: Scope, read: Selection, title: str, edits: tuple[Replacement, ...], *more: str) -> Rewrite:
+    certain = _matches(scope, read)
+    conditions = (_OTHER_ORDER, *(() if certain else ("the mask has as many dimensions as the tensor",)), *more)
+    return Rewrite(title, "unsafe", edits, conditions, scope.imports, shown=not certain)
 
 
 def _stores_after(scope: Scope, name: str, statement: ast.stmt) -> bool:

@@ -66,7 +66,7 @@ def flow_of(scope: Scope, node: ast.expr, dtype: k.DType | None) -> Flow:
     Raises:
         Refusal: at least one of the uses takes no tensor, or nothing is known of it.
     """
-    follower = _Follower(scope)
+    follower = _Follower(scope, double=_is_double(node))
     follower.climb(node, dtype)
     return follower.flow
 
@@ -87,6 +87,7 @@ class _Follower:
     scope: Scope
     flow: Flow = field(default_factory=Flow)
     names: set[str] = field(default_factory=set)
+    double: bool = False
 
     def climb(self, node: ast.expr, dtype: k.DType | None) -> None:
         """Judge the one use that stands around `node`, and those that this leads to."""
@@ -362,6 +363,9 @@ class _Follower:
             by_category = ranks.index(dtype) - ranks.index(tensor.dtype)
             if by_category <= 0 and (tensor.rank or (by_category < 0 and dtype in ("bool", "int"))):
                 return
+            if by_category > 0 and dtype == "float" and self.double:
+                shown = self.scope.quote(where)
+                raise Refusal(f"{shown} would become a tensor of doubles; convert what is read with `.float()` first")
         self.flow.conditions[f"the dtype of {self.scope.quote(where)} stays the same"] = None
 
     def _refuse(self, parent: ast.AST, node: ast.expr) -> None:
@@ -389,6 +393,11 @@ def _uses(scope: Scope, name: str) -> Iterator[ast.Name]:
 
 def _parameters(scope: Scope) -> set[str]:
     return {node.arg for node in ast.walk(scope.function.node.args) if isinstance(node, ast.arg)}
+
+
+def _is_double(node: ast.expr) -> bool:
+    """Whether what is read is visibly a tensor of doubles."""
+    return any(isinstance(one, ast.Attribute) and one.attr in ("double", "float64") for one in ast.walk(node))
 
 
 def _is_short(kind: k.Kind) -> bool:

@@ -242,6 +242,11 @@ class MaskRead(Rule):
                     h = h * 2
                 return h
             """),
+            fixed=forward("""
+                h = self.fc(x)
+                h = torch.where((x > 100).sum() > 3, h * 2, h)
+                return h
+            """),
         ),
         Example(
             name="full-shape",

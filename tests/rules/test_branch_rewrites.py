@@ -452,6 +452,9 @@ def test_a_test_that_matters_is_not_dropped(body: str) -> None:
         ("x = x.mean(1)\nif flag:\n    x = y\nif x.sum() > 0:\n    x = x / 2\nx[0] = 1\nreturn x", False),
         ("x = x.mean(1)\nx: torch.Tensor = y\nif x.sum() > 0:\n    x = x / 2\nx[0] = 1\nreturn x", False),
         ("x = y.view(-1)\nif x.sum() > 0:\n    x = x / 2\nx[0] = 1\nreturn x", False),
+        ("x = torch.nn.functional.relu(y, True)\nif x.sum() > 0:\n    x = x / 2\nx[0] = 1\nreturn x", False),
+        ("x = torch.nn.functional.relu(y)\nif x.sum() > 0:\n    x = x / 2\nx[0] = 1\nreturn x", True),
+        ("x = torch.atleast_2d(y)\nif x.sum() > 0:\n    x = x / 2\nx[0] = 1\nreturn x", False),
         ("g = lambda: x\nx = x.mean(1)\nif x.sum() > 0:\n    x = x / 2\nx[0] = 1\nreturn x, g", False),
         (
             "x = x.mean(1)\nfor _ in range(3):\n    if x.sum() > 0:\n        x = x / 2\n    x = y\nx[0] = 1\nreturn x",

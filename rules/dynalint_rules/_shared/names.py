@@ -14,14 +14,21 @@ from dynalint_rules._shared.scope import Scope
 
 # Methods that return their own tensor, or one that shares its memory, at least for some arguments.
 _VIEWS = frozenset(
-    "alias as_strided broadcast_to chunk contiguous cpu cuda detach diagonal double expand expand_as "
-    "flatten float half bfloat16 bool int long imag movedim moveaxis narrow permute ravel real reshape "
-    "reshape_as requires_grad_ select split squeeze swapaxes swapdims t tensor_split to transpose type "
-    "type_as unbind unflatten unfold unsqueeze values view view_as view_as_real view_as_complex dropout".split()
+    "adjoint alias align_as align_to alpha_dropout as_strided as_subclass as_tensor asarray atleast_1d atleast_2d "
+    "atleast_3d bfloat16 bool broadcast_tensors broadcast_to ccol_indices chunk coalesce col_indices conj "
+    "conj_physical contiguous cpu crow_indices cuda dequantize detach diagonal double dropout dsplit expand "
+    "expand_as feature_alpha_dropout feature_dropout flatten float from_dlpack half hsplit imag indices int long "
+    "meshgrid moveaxis movedim narrow new permute pin_memory positive ravel real refine_names rename "
+    "requires_grad_ reshape reshape_as resize_as resolve_conj resolve_neg row_indices select slice_inverse split "
+    "split_with_sizes squeeze sum_to_size swapaxes swapdims t tensor_split to to_dense transpose type type_as "
+    "unbind unflatten unfold unsqueeze values view view_as view_as_complex view_as_real vsplit".split()
 )
 
-# Layers that may return their argument, or a view of it.
-_MAY_PASS_ON = ("Identity", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "Flatten", "Unflatten", "Sequential")
+# Layers that may return their argument, as some do when made with `inplace=True`, or a view of it.
+_MAY_PASS_ON = frozenset(
+    "AlphaDropout CELU Dropout Dropout1d Dropout2d Dropout3d ELU FeatureAlphaDropout Flatten Hardsigmoid Hardswish "
+    "Hardtanh Identity LeakyReLU Mish RReLU ReLU ReLU6 SELU Sequential SiLU Threshold Unflatten".split()
+)
 
 
 def loads(scope: Scope, name: str) -> Iterator[ast.Name]:
@@ -253,7 +260,7 @@ def makes_tensor(scope: Scope, value: ast.expr, own: str = "") -> bool:
     if isinstance(value, ast.Call) and scope.tensor(value) is not None:
         callee = scope.kind(value.func)
         if isinstance(callee, k.Object):
-            return callee.type.startswith("torch.nn.") and not callee.type.endswith(_MAY_PASS_ON)
+            return callee.type.startswith("torch.nn.") and callee.type.rpartition(".")[2] not in _MAY_PASS_ON
         name = callee.name if isinstance(callee, k.Method | k.External) else ""
         last = name.rpartition(".")[2]
         known = isinstance(callee, k.Method) or name.startswith("torch.")
@@ -262,8 +269,20 @@ def makes_tensor(scope: Scope, value: ast.expr, own: str = "") -> bool:
             and last not in _VIEWS
             and not last.endswith("_")
             and not name.startswith("torch.nn.functional.dropout")
+            and not (isinstance(callee, k.External) and _may_work_in_place(scope, name, value))
         )
     return False
+
+
+def _may_work_in_place(scope: Scope, name: str, call: ast.Call) -> bool:
+    """Whether a call of a function that can be told to work in place, by `inplace`, may tell it so."""
+    entry = scope.project.api.function(name)
+    if entry is None or not any("mutating" in one.flags for one in entry.overloads):
+        return False
+    told = [keyword for keyword in call.keywords if keyword.arg in ("inplace", None)]
+    if any(not isinstance(one.value, ast.Constant) or one.value.value is not False for one in told):
+        return True
+    return not all(isinstance(one, ast.Constant) and type(one.value) in (int, float) for one in call.args[1:])
 
 
 def _is_read_only(scope: Scope, node: ast.Name, parent: ast.AST | None) -> bool:

@@ -36,11 +36,12 @@ Examples:
     help="What compiles and runs the graphs while times are kept.",
 )
 @click.option("--no-advice", is_flag=True, help="Do not try which settings would help.")
+@click.option("--export", is_flag=True, help="Also try `torch.export.export(strict=True)`.")
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), help="Where to run code.")
 @click.option("--confirm", is_flag=True, help="Run code even where no sandbox holds.")
 @click.option("--python", metavar="PATH", help="The interpreter, with torch, that runs code.")
 @configuration_options
-def explain(target: str, form: str, output_file: Path | None, backend: str, no_advice: bool, **options: Any) -> int:
+def explain(target: str, form: str, output_file: Path | None, backend: str, **options: Any) -> int:
     """Show the graphs that Dynamo makes of one model or function, and where and why they split.
 
     TARGET is "path/to/file.py::Name" or "package.module:Name"; a file alone will do if it holds one model. It is run in
@@ -62,7 +63,8 @@ def explain(target: str, form: str, output_file: Path | None, backend: str, no_a
     visible = not options["quiet"] and sys.stderr is not None and sys.stderr.isatty()
     with Activity(f"explaining {found.name}", enabled=visible) as progress:
         on_stage = (lambda stage: progress(0, 0, stage)) if progress is not None else None
-        explanation = explain(found, settings, workspace, backend, on_stage, advise=not no_advice)
+        tried = {"advise": not options["no_advice"], "export": options["export"]}
+        explanation = explain(found, settings, workspace, backend, on_stage, **tried)
     style = Style() if output_file else style_for(sys.stdout, options["color"])
     text = _rendered(explanation, form, style, verbose=options["verbose"])
     if output_file is None:

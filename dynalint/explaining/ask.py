@@ -39,8 +39,11 @@ def explain(
     on_stage: Callable[[str], None] | None = None,
     *,
     advise: bool = True,
+    export: bool = False,
 ) -> Explanation:
-    """Run a target in the worker and return everything about its graphs; with `advise`, try what would help.
+    """Run a target in the worker and return everything about its graphs.
+
+    With `advise`, try what would help; with `export`, try to export it too.
 
     Raises:
         WorkerError: the interpreter cannot be run, no sandbox holds, or the target cannot be run.
@@ -55,7 +58,7 @@ def explain(
                 f"torch is not installed for {options.python}; install it there, or set `python` to an interpreter that"
                 " has it."
             )
-        request = {**request_for(target, options), "backend": backend}
+        request = {**request_for(target, options), "backend": backend, "export": export}
         answer = worker.ask("explaining:explain", request, on_stage)
         broken = "run" in answer.parts and _may_be_helped(decode(records.Run, answer.parts["run"]))
         advice = _advice(worker.ask("prescribing:prescribe", request, on_stage)) if advise and broken else None

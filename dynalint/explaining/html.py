@@ -12,6 +12,7 @@ from dynalint.explaining.model import Break, Explanation, Graph, Recompile, Step
 from dynalint.explaining.picture import Excerpt, Line, Repeat, excerpts, folded
 
 _COLOURS = 8
+_LOOKS = {True: "good", False: "bad", None: ""}
 _CSP = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 
 
@@ -80,14 +81,18 @@ class _Page:
             ("Recompiles", str(len(found.recompiles)), ""),
             ("Operators in graphs", str(sum(graph.size for graph in found.first_graphs)), ""),
             ("Compile time", words.seconds(compile_time) if found.timed_calls else "not measured", ""),
-            ("fullgraph=True", words.verdict(found), {True: "good", False: "bad", None: ""}[found.fullgraph]),
+            ("fullgraph=True", words.verdict(found.fullgraph), _LOOKS[found.fullgraph]),
         ]
+        if found.export is not None:
+            tiles.append(("torch.export (strict)", words.verdict(found.export), _LOOKS[found.export]))
         yield '<dl class="tiles">'
         for name, value, look in tiles:
             yield f'<div class="{look}"><dt>{name}</dt><dd>{value}</dd></div>'
         yield "</dl>"
         if found.fullgraph_error:
             yield f'<p class="soft">fullgraph=True: {_prose(found.fullgraph_error)}</p>'
+        if found.export_error:
+            yield f'<p class="soft">torch.export (strict): {_prose(found.export_error)}</p>'
         yield "</header>"
 
     def _timeline(self) -> Iterator[str]:

@@ -155,7 +155,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Everything about one target. `fullgraph` tells whether that mode passes, None where it could not be tried."""
+    """Everything about one target. `fullgraph` and `export` tell whether these pass, None where they were not tried."""
 
     target: str
     inputs: str
@@ -176,6 +176,8 @@ class Explanation:
     error: str | None
     notes: tuple[str, ...] = ()
     advice: Advice | None = None
+    export: bool | None = None
+    export_error: str = ""
     sources: tuple[Source, ...] = field(default=(), repr=False)
 
     @property
@@ -198,5 +200,6 @@ class Explanation:
         for graph, one in zip(record["graphs"], self.graphs, strict=True):
             graph["operator_count"] = one.size
             graph["guards"]["count"] = sum(one.guards.kinds.values())
+        record["export"] = {"passes": self.export, "error": record.pop("export_error") or None}
         record["fullgraph"] = {"passes": self.fullgraph, "error": record.pop("fullgraph_error") or None}
         return record

@@ -41,9 +41,9 @@ def headline(found: Explanation) -> str:
     return f"{graphs}, {breaks}, {again}"
 
 
-def verdict(found: Explanation) -> str:
-    """Return whether `fullgraph=True` passes."""
-    return {True: "passes", False: "fails", None: "was not tried"}[found.fullgraph]
+def verdict(passes: bool | None) -> str:
+    """Return whether something passes."""
+    return {True: "passes", False: "fails", None: "was not tried"}[passes]
 
 
 def basis(found: Explanation) -> str:

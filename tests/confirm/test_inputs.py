@@ -385,6 +385,45 @@ class Pooled(nn.Module):
         return F.avg_pool2d(self.conv(x), 7)
 
 
+@dataclass
+class EyeConfig:
+    image_size: int = 48
+    num_channels: int = 3
+
+
+@dataclass
+class PairConfig:
+    eye: EyeConfig
+    width: int = 16
+
+
+class Pair(nn.Module):
+    """Settings of a part say what a picture is like."""
+
+    def __init__(self, config: PairConfig):
+        super().__init__()
+        self.config = config
+
+    def forward(self, input_ids, pixel_values):
+        assert pixel_values.shape[1:] == (self.config.eye.num_channels, 48, 48)
+        return pixel_values.mean() * input_ids
+
+
+class Patches(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cut = nn.Conv2d(3, 8, 16, 16)
+        self.places = nn.Parameter(torch.zeros(1, 400, 8))
+
+    def forward(self, x):
+        return self.cut(x).flatten(2).transpose(1, 2) + self.places
+
+
+def test_sizes_that_no_argument_has() -> None:
+    assert find_call(Pair(PairConfig(EyeConfig())), "cpu", 30).call[0][1].shape[1:] == (3, 48, 48)
+    assert find_call(Patches(), "cpu", 30).call[0][0].shape[1:] == (3, 320, 320)
+
+
 def test_a_picture_too_small_for_the_pools_is_made_larger() -> None:
     (x,), _ = find_call(Pooled(), "cpu", 30).call
     assert x.shape == (5, 3, 64, 64)

@@ -42,6 +42,7 @@ from .shapes import (
     told_sizes,
     wanted_by,
 )
+from .shrinking import is_configuration
 from .stated import stated_specs
 from .witness import Call, force_eager
 from .words import first_line, worded
@@ -149,9 +150,10 @@ def _guess(function: Callable[..., Any], parameter: inspect.Parameter, *, first:
     choices = [choice for choice in typing.get_args(hint) if choice is not type(None)]
     if len(choices) == 1 and typing.get_origin(hint) in (typing.Union, types.UnionType):
         hint = choices[0]
-    by_settings = sized_by(getattr(function, "config", None), name)
-    if by_settings is not None:
-        return by_settings
+    for settings in _settings_of(function):
+        by_settings = sized_by(settings, name)
+        if by_settings is not None:
+            return by_settings
     # An annotation with dimensions is one of jaxtyping, and `stated` reads them.
     unknown = isinstance(hint, str) or hint in (parameter.empty, Any) or hasattr(hint, "dim_str")
     if (unknown or hint in KINDS) and not (unknown and name.startswith(_FLAG)):
@@ -167,6 +169,14 @@ def _guess(function: Callable[..., Any], parameter: inspect.Parameter, *, first:
     with suppress(NoGuessError):
         return _tensor_inside(for_parameter(name, hint))
     return None
+
+
+def _settings_of(function: Callable[..., Any]) -> Iterator[Any]:
+    """Yield the settings of a module, and those that they are made of: of the part that sees, say."""
+    settings = getattr(function, "config", None)
+    if settings is not None:
+        yield settings
+        yield from (value for value in getattr(settings, "__dict__", {}).values() if is_configuration(type(value)))
 
 
 def _supplied(function: Callable[..., Any], specs: Specs, trouble: Trouble) -> Iterator[Specs]:

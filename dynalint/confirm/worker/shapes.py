@@ -334,6 +334,15 @@ def _sizes(got: int, want: int) -> Callable[[Specs, re.Match[str]], Iterator[Spe
     return lambda specs, match: _swap_size(specs, int(match[got]), int(match[want]))
 
 
+def _patched(specs: Specs, match: re.Match[str]) -> Iterator[Specs]:
+    """Sizes that no argument has: of pictures cut into patches, there are too few or too many."""
+    got, want = int(match[1]), int(match[2])
+    sizes = {size for spec in _tensors(specs).values() for size in spec.shape}
+    # From sides that were worked out before there is no way on: pictures are not what this is about.
+    if not {got, want} & sizes and sizes & {*_SIDES, *_IMAGE.values()}:
+        yield from _for_features(specs, got, want)
+
+
 def _unpacked(specs: Specs, match: re.Match[str]) -> Iterator[Specs]:
     """Something is taken apart into so many: mostly a shape, else the tensor itself, else no tensor."""
     count = int(match[1])
@@ -357,6 +366,7 @@ _BY_MESSAGE: tuple[tuple[str, Callable[[Specs, re.Match[str]], Iterator[Specs]]]
     (r"values to unpack \(expected (\d+)", _unpacked),
     (r"[Ee]xpected \d-?D.*", _ranks_named),
     (r"tuple index out of range|Dimension out of range|too many indices|Dimension specified as", _deeper),
+    (r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)", _patched),
     (r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)", _sizes(1, 2)),
     (r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)", _sizes(2, 1)),
     (r"must match the size of tensor|[Tt]arget size|same (size|shape)|shapes? must|shape mismatch", _alike),

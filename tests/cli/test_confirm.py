@@ -37,6 +37,7 @@ class Confirm:
         self.targets: Sequence[Target] = ()
         self.silenced: Sequence[Finding] = ()
         self.options = ConfirmOptions()
+        self.parts: dict[str, list[str]] = {}
 
     def __call__(
         self,
@@ -45,8 +46,10 @@ class Confirm:
         options: ConfirmOptions,
         progress: object,
         silenced: Sequence[Finding],
+        parts: Callable[[Finding], Sequence[Target]],
     ) -> list[Finding]:
         self.targets, self.options, self.silenced = roots, options, silenced
+        self.parts = {one.code: [target.qualname for target in parts(one)] for one in findings}
         if self.fault is not None:
             raise self.fault
         judged = [replace(one, evidence=self.evidence.get(one.code, one.evidence)) for one in findings]

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from dynalint.confirm import WorkerError, confirm
+from dynalint.confirm.client import Answer, Worker
 from dynalint.confirm.options import Target
 from dynalint.findings import Evidence, Finding
 
@@ -242,8 +243,6 @@ def test_breaks_and_recompiles_that_no_finding_speaks_of_are_added(judged: dict[
 def test_verdicts_come_from_the_cache_while_nothing_changed(
     judged: dict[str, Finding], shared_project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dynalint.confirm.client import Worker
-
     project = shared_project
     options = project.options(examples={"models:Needy": "models:needy"}, cache=project.folder / "cache")
     asked: list[str] = []
@@ -492,3 +491,24 @@ def test_parts_are_run_where_the_root_cannot_be(project: Project) -> None:
     assert [one.evidence.status for one in found] == ["confirmed", "unconfirmed", "confirmed"]
     assert "Seen by a call of this part alone: gate, called with x=float" in found[0].evidence.detail
     assert "Asking was not run" in found[1].evidence.detail
+
+
+def test_nothing_is_run_where_no_sandbox_holds_and_the_report_says_so(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+
+    def ask(self: Worker, *_: object) -> Answer:
+        asked.append(self.options.required)
+        return Answer("refused", {}, {"reason": "code could make files outside the scratch folder"}, "")
+
+    monkeypatch.setattr(Worker, "ask", ask)
+    project.write("model.py", "import torch\n\n\ndef f(x: torch.Tensor):\n    print(x)\n    return x\n")
+    finding = project.finding("model.py", "print(x)", "f", gb=["GB0059"])
+    (judged,) = confirm([finding], [project.target("model.py", "f")], project.options(mode="auto"))
+    assert asked == [True]
+    assert judged.evidence.status == "unconfirmed"
+    assert judged.evidence.detail == (
+        "not run: no sandbox holds on this system (code could make files outside the scratch folder); --confirm runs"
+        " code all the same."
+    )

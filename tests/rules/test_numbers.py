@@ -155,3 +155,22 @@ def test_a_double_that_meets_whole_numbers_is_declined() -> None:
     body = "s = x.mean({}).item()\nreturn torch.arange(4) * s"
     assert rewrite(body.format("")).safety == "conditional"
     assert "tensor of doubles" in reason(body.format("dtype=torch.float64"))
+
+
+@pytest.mark.parametrize(
+    ("source", "test", "widened"),
+    [
+        ("(x > 1).sum()", "s > 200", False),
+        ("x.to(torch.uint8).max()", "s > -1", True),
+        ("x.to(torch.uint8).max()", "s == 2", False),
+        ("x.to(torch.int8).max()", "s > flag.bit_length()", None),
+        ("x.to(torch.int8).max()", "s > x.shape[0]", True),
+    ],
+)
+def test_whole_numbers_that_decide_are_compared_in_64_bits(source: str, test: str, widened: bool | None) -> None:
+    found = answer(f"s = {source}.item()\nif {test}:\n    x = x * 2\nreturn x")
+    if widened is None:
+        assert isinstance(found, Declined)
+    else:
+        assert isinstance(found, Rewrite)
+        assert any(one.content == ".long()" for one in found.replacements) is widened

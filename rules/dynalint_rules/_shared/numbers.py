@@ -60,13 +60,15 @@ class Flow:
         return (*self.changes, *self.conditions)
 
 
-def flow_of(scope: Scope, node: ast.expr, dtype: k.DType | None) -> Flow:
+def flow_of(scope: Scope, node: ast.expr, dtype: k.DType | None, *, wide: bool = False) -> Flow:
     """Follow the number that `node` gives to all its uses, as if it were a 0-dim tensor of that class of dtypes.
+
+    `wide` tells that it will be one of 64 bits.
 
     Raises:
         Refusal: at least one of the uses takes no tensor, or nothing is known of it.
     """
-    follower = _Follower(scope, double=_is_double(node))
+    follower = _Follower(scope, double=_is_double(node), wide=wide or _is_wide(node))
     follower.climb(node, dtype)
     return follower.flow
 
@@ -88,6 +90,7 @@ class _Follower:
     flow: Flow = field(default_factory=Flow)
     names: set[str] = field(default_factory=set)
     double: bool = False
+    wide: bool = False
 
     def climb(self, node: ast.expr, dtype: k.DType | None) -> None:
         """Judge the one use that stands around `node`, and those that this leads to."""
@@ -200,9 +203,20 @@ class _Follower:
         self._meet(tensor, dtype, comparison)
 
     def _compared(self, node: ast.expr, other: ast.expr, dtype: k.DType | None, shown: str) -> None:
-        """Note what must hold for a comparison to come out as it does with the number, which is a double."""
+        """Convert what is compared where the precision of the tensor does not hold what Python's numbers do.
+
+        A tensor of few bits compares with what is left of a number that does not fit into them.
+        """
         kind = self.scope.kind(other)
-        if as_tensor(kind) is not None or (dtype == "int" and is_whole(kind)) or (dtype != "int" and _is_short(kind)):
+        if as_tensor(kind) is not None or (dtype in ("float", None) and _is_short(kind)):
+            return
+        if dtype in ("int", "bool") and is_whole(kind):
+            if not (self.wide and dtype == "int") and not _is_small(kind):
+                if not isinstance(node, ast.Name | ast.Call | ast.Attribute | ast.Subscript):
+                    self.flow.conditions[f"{self.scope.quote(other)} fits into the dtype of the tensor"] = None
+                else:
+                    end = self.scope.file.span(node)[1]
+                    self.flow.edits.append(Replacement(self.scope.file, end, end, ".long()"))
             return
         if isinstance(node, ast.Name | ast.Call | ast.Attribute | ast.Subscript) and dtype in ("float", None):
             if dtype is None:
@@ -398,6 +412,20 @@ def _parameters(scope: Scope) -> set[str]:
 def _is_double(node: ast.expr) -> bool:
     """Whether what is read is visibly a tensor of doubles."""
     return any(isinstance(one, ast.Attribute) and one.attr in ("double", "float64") for one in ast.walk(node))
+
+
+def _is_wide(node: ast.expr) -> bool:
+    """Whether what is read is a whole number of 64 bits if it is one at all, as sums and places are."""
+    source = node.func.value if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else node
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) == 1:
+        source = node.args[0]
+    called = source.func if isinstance(source, ast.Call) and not source.keywords else None
+    return isinstance(called, ast.Attribute) and called.attr in ("sum", "argmax", "argmin", "count_nonzero", "long")
+
+
+def _is_small(kind: k.Kind) -> bool:
+    """Whether a number is known, and the same in every dtype of whole numbers."""
+    return isinstance(kind, k.Value) and isinstance(kind.constant, int) and 0 <= kind.constant < 128
 
 
 def _is_short(kind: k.Kind) -> bool:

@@ -320,7 +320,7 @@ def _counted(scope: Scope, event: Call) -> Rewrite | None:
     source = node.func.value if method and isinstance(node.func, ast.Attribute) else node.args[0]
     if scope.tensor(source) is None:
         return None
-    flow = flow_of(scope, asked.node, "int")
+    flow = flow_of(scope, asked.node, "int", wide=True)
     start, end = scope.file.span(asked.node)
     replacement = Replacement(scope.file, start, end, f"{scope.torch}.count_nonzero({scope.text(source)})")
     title = "Count without listing: `torch.count_nonzero`"

@@ -446,7 +446,7 @@ def _counted(scope: Scope, event: Subscript) -> Rewrite | None:
     for part in (node.value, node.slice):
         if not is_pure(scope, part):
             raise Refusal(f"{scope.quote(part)} does more than give a value; give the value a name first")
-    flow = flow_of(scope, asked.node, "int")
+    flow = flow_of(scope, asked.node, "int", wide=True)
     tensor = scope.tensor(node.value)
     if asked.elements and (tensor is None or mask.rank is None or mask.rank != tensor.rank):
         flow.conditions[f"the mask {scope.quote(node.slice)} has as many dimensions as {scope.quote(node.value)}"] = (

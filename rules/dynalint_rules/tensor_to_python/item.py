@@ -313,7 +313,7 @@ class ItemOfTensor(Rule):
             """),
             fixed=forward("""
                 lengths = (x > 0).sum(1)
-                assert lengths.max().detach() <= x.shape[1]
+                assert lengths.max().detach().long() <= x.shape[1]
                 return self.fc(x)
             """),
         ),

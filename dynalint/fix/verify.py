@@ -114,12 +114,17 @@ class WorkerVerifier:
         return {case.unit: case.outcome() for case in comparison.cases}
 
     def _targets(self, unit: Unit) -> list[Target]:
-        """Return the roots that reach a unit: those with a declared example first, then the nearest."""
+        """Return the roots that reach a unit: those with a declared example first, then the nearest.
+
+        Of roots with the same name, those in the files on the way come first.
+        """
         names: list[str] = []
         for linted in unit.linted:
             chain = [linted.finding.function, *reversed(linted.finding.region)]
             names += [name for one in chain if one for name in (one, one.rpartition(".")[0])]
         paths = {os.path.realpath(path) for path in unit.plan}
+        steps = [step for linted in unit.linted for step in linted.finding.steps]
+        paths.update(os.path.realpath(self._options.directory / step.path) for step in steps)
 
         def rank(target: Target) -> tuple[bool, int, bool, Target]:
             own = os.path.realpath(target.path) in paths

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from dynalint.analysis.source import parse_source, read_source
 from dynalint.confirm.client import Answer, Hello
 from dynalint.confirm.options import ConfirmOptions, Target
-from dynalint.findings import Finding, Fix
+from dynalint.findings import Finding, Fix, Step
 from dynalint.fix import FixOptions, Linted, Proof, fix_findings
 from dynalint.fix import verify as verifying
 from dynalint.fix.edits import merged, replaced
@@ -168,3 +169,33 @@ def test_no_root_that_reaches_the_code(path: Path) -> None:
     after = {path: replaced(file.text, merged([unit.plan])[path])}
     with WorkerVerifier(options(path), [Target(path, "model", "Model")]) as verify:
         assert verify({}, after, [unit])[unit] == Proof("unverifiable", "no compiled root reaches it", 0, 3, 0)
+
+
+def test_of_roots_with_one_name_those_on_the_way_are_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    class FakeWorker:
+        hello = Hello("3", "2")
+
+        def __init__(self, options: object) -> None: ...
+
+        def ask(self, operation: str, request: dict[str, dict[str, str]]) -> Answer:
+            asked.append(Path(request["target"]["path"]).name)
+            return Answer("memory", {}, {}, "building Model")
+
+        def close(self) -> None: ...
+
+    monkeypatch.setattr(verifying, "Worker", FakeWorker)
+    path = tmp_path / "helper.py"
+    path.write_text("def gate(x):\n    return x\n")
+    file = read_source(path)
+    unit = unit_of(file, [("return x", "return +x")], function="gate")
+    (linted,) = unit.linted
+    steps = (Step("Model.forward", "z.py", 3), Step("gate", "helper.py", 1))
+    finding = replace(linted.finding, region=("Model.forward", "gate"), steps=steps)
+    unit = replace(unit, linted=(replace(linted, finding=finding),))
+    roots = [Target(tmp_path / f"{name}.py", name, "Model") for name in "abcz"]
+    after = {path: replaced(file.text, merged([unit.plan])[path])}
+    with WorkerVerifier(replace(options(path), directory=tmp_path), roots) as verify:
+        verify({}, after, [unit])
+    assert asked[0] == "z.py"

@@ -24,6 +24,8 @@ from dynalint.fix.sides import Key, Side, inserted, sides_of
 
 Progress = Callable[[int, int, str], None]
 _MOST_TARGETS = 3
+# Of the time for a run, what may go to the search for inputs: work, which takes much longer on a busy machine.
+_SEARCH = 1 / 6
 _WORKER_FAULTS = frozenset({"supervisor", "lost"})
 
 
@@ -204,7 +206,7 @@ class WorkerVerifier:
             "methods": _methods(cases),
             "device": options.device,
             "seconds": options.timeout,
-            "search_seconds": options.timeout / 4,
+            "search_seconds": options.timeout * _SEARCH,
         }
 
 

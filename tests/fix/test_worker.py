@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -199,3 +200,15 @@ def test_of_roots_with_one_name_those_on_the_way_are_run(tmp_path: Path, monkeyp
     with WorkerVerifier(replace(options(path), directory=tmp_path), roots) as verify:
         verify({}, after, [unit])
     assert asked[0] == "z.py"
+
+
+def test_waiting_takes_nothing_from_a_search() -> None:
+    from dynalint.confirm.worker.lockstep import working_for
+
+    in_time = working_for(0.05)
+    time.sleep(0.1)
+    assert in_time()
+    end = time.thread_time() + 0.06
+    while time.thread_time() < end:
+        pass
+    assert not in_time()

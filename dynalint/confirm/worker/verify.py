@@ -13,7 +13,7 @@ The request is one of `hearing` with `overrides` being the texts of the original
     sides       what has to run: `[mark, truth]`, truth null for a statement
     exact, numbers   what counts as equal (see `differ.Equality`)
     methods     methods to call in between, as "Class.method", if no call has come by them
-    search_seconds   how long to look for further inputs
+    search_seconds   how long to look for further inputs, in seconds of work
 
 Parts of the answer, in the order in which they are known:
 

@@ -58,7 +58,7 @@ def annotation_kind(interpreter: Interpreter, node: ast.expr, module: ModuleInfo
         return _either([annotation_kind(interpreter, side, module) for side in (node.left, node.right)])
     if isinstance(node, ast.Subscript):
         return _subscript(interpreter, node, module)
-    if isinstance(node, ast.Name | ast.Attribute):
+    if isinstance(node, (ast.Name, ast.Attribute)):
         return _named(interpreter, interpreter.scopes.in_scope(node, module, None))
     return UNKNOWN
 

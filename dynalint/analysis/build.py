@@ -63,14 +63,14 @@ class _Builder:
         self, node: ast.stmt, prefix: str, owner: ClassInfo | None, parent: FunctionInfo | None, weak: bool
     ) -> None:
         """File one statement and the blocks in it."""
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             self.function(node, prefix, owner, parent, weak)
         elif isinstance(node, ast.ClassDef):
             self.class_(node, prefix, owner, parent, weak)
-        elif isinstance(node, ast.If | ast.For | ast.While | ast.AsyncFor):
+        elif isinstance(node, (ast.If, ast.For, ast.While, ast.AsyncFor)):
             self.block(node.body, prefix, owner, parent, weak)
             self.block(node.orelse, prefix, owner, parent, True)
-        elif isinstance(node, ast.With | ast.AsyncWith):
+        elif isinstance(node, (ast.With, ast.AsyncWith)):
             self.block(node.body, prefix, owner, parent, weak)
         elif isinstance(node, ast.Try):
             self.block(node.body, prefix, owner, parent, weak)
@@ -113,7 +113,7 @@ class _Builder:
 
     def binding(self, node: ast.stmt, owner: ClassInfo | None, weak: bool) -> None:
         """File an import or assignment of the top level or of a class body."""
-        if isinstance(node, ast.Import | ast.ImportFrom):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
             if owner is None:
                 self.imports(node, weak)
             return
@@ -132,7 +132,7 @@ class _Builder:
                     owner.body[target.id] = value
                 else:
                     self.assign(target.id, value)
-            elif isinstance(target, ast.Tuple | ast.List) and owner is None:
+            elif isinstance(target, (ast.Tuple, ast.List)) and owner is None:
                 for name in (element.id for element in target.elts if isinstance(element, ast.Name)):
                     self.assign(name, ast.Constant(...))
 

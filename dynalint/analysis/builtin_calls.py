@@ -48,7 +48,7 @@ def _number(type_: str) -> Handler:
 
 
 def _converted(type_: str, value: object) -> object:
-    if type_ == "int" and isinstance(value, int | float) and math.isfinite(value):
+    if type_ == "int" and isinstance(value, (int, float)) and math.isfinite(value):
         return int(value)
     if type_ == "int" and isinstance(value, str) and value.isdecimal():
         return int(value)

@@ -37,7 +37,7 @@ def _call(frame: Frame, node: ast.Call) -> Kind:
     args, keywords, unpacked = _arguments(frame, node)
     starred = bool(unpacked)
     note_hook(frame, node, args)
-    if isinstance(callee, k.External | k.Object | k.Method) and args:
+    if isinstance(callee, (k.External, k.Object, k.Method)) and args:
         note_arguments(frame, node, callee, args)
     if isinstance(callee, k.Unknown) and isinstance(node.func, ast.Attribute):
         note_masks(frame, keywords)
@@ -243,9 +243,9 @@ def _called_back(frame: Frame, name: str, args: list[Kind], result: Kind) -> Kin
     """Calls that hand a function through: `torch.compile(f)` is f; checkpoints and transforms call their argument."""
     if name == "builtins.map" and len(args) > 1:
         return _mapped(frame, args)
-    if not args or not isinstance(args[0], k.Function | k.Partial | k.Instance | k.Object | k.Sequence):
+    if not args or not isinstance(args[0], (k.Function, k.Partial, k.Instance, k.Object, k.Sequence)):
         return result
-    if name in _SCRIPTING and not isinstance(args[0], k.Function | k.Partial):
+    if name in _SCRIPTING and not isinstance(args[0], (k.Function, k.Partial)):
         return k.Object("torch.jit.ScriptModule")
     if name in _COMPILING or name in ("torch.jit.script", "functools.lru_cache", "functools.wraps", "torch.vmap"):
         return args[0]
@@ -268,13 +268,13 @@ def _method_call(
     receiver = callee.receiver
     if isinstance(receiver, k.Tensor):
         return _tensor_method(frame, receiver, callee.name, args, keywords, node, starred=starred)
-    if isinstance(receiver, k.Sequence | k.Dictionary | k.Value):
+    if isinstance(receiver, (k.Sequence, k.Dictionary, k.Value)):
         if isinstance(receiver, k.Sequence) and callee.name == "sort":
             _note_ordering(frame, node, "list.sort", receiver, keywords)
         result = container_method(frame, receiver, callee.name, args, node)
         _note_call(frame, node, f"{receiver.type}.{callee.name}", receiver, args, keywords, result, starred=starred)
         return result
-    if isinstance(receiver, k.Object | k.Instance):
+    if isinstance(receiver, (k.Object, k.Instance)):
         return _object_method(frame, receiver, callee.name, args, keywords, node, starred=starred)
     return UNKNOWN
 

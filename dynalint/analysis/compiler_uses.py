@@ -23,15 +23,18 @@ _PLACES = ("torch.compile", "torch.compiler.", "torch._dynamo.", "torch._utils.i
 def compiler_uses(project: Project, interpreter: Interpreter) -> Iterator[CompilerUse]:
     """Yield each place of the checked files that names something of torch's compiler."""
     for module in list(project.modules.values()):
-        text = module.file.text
-        may_name = "torch" in text and ("compil" in text or "_dynamo" in text)  # patterns take far longer
-        if not may_name or not project.is_checked(module.file) or not _SPELLED.search(text):
+        if "torch" not in module.file.text or not project.is_checked(module.file) or not _spells(module.file.text):
             continue
         aliases = _aliases(module)
         for function in (*module.functions, module.top):
             own = _text(function)
-            if _SPELLED.search(own) or any(alias in own for alias in aliases):
+            if _spells(own) or any(alias in own for alias in aliases):
                 yield from _uses(project, interpreter, function)
+
+
+def _spells(text: str) -> bool:
+    """Whether a text holds a word of torch's compiler; to look for a part of one first spares the pattern."""
+    return ("compil" in text or "_dynamo" in text) and _SPELLED.search(text) is not None
 
 
 def _aliases(module: ModuleInfo) -> list[str]:
@@ -46,7 +49,7 @@ def _aliases(module: ModuleInfo) -> list[str]:
 def _uses(project: Project, interpreter: Interpreter, function: FunctionInfo) -> Iterator[CompilerUse]:
     parents = project.parents(function)
     for node in walk_function(function.node):
-        if not isinstance(node, ast.Attribute | ast.Name) or isinstance(parents.get(node), ast.Attribute):
+        if not isinstance(node, (ast.Attribute, ast.Name)) or isinstance(parents.get(node), ast.Attribute):
             continue
         name = dotted_name(interpreter, function, node)
         if name is None and isinstance(node, ast.Attribute) and node.attr == "compile":
@@ -90,7 +93,7 @@ def dotted_name(interpreter: Interpreter, function: FunctionInfo, node: ast.expr
 def _text(function: FunctionInfo) -> str:
     """The lines of a function with its decorators; those of the whole file for a module's top."""
     file, node = function.file, function.node
-    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+    if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return file.text
     starts, end = file.line_starts, node.end_lineno or node.lineno
     first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
@@ -102,7 +105,7 @@ def _imported_locally(function: FunctionInfo, name: str) -> str | None:
     if "import " not in _text(function):
         return None
     for node in walk_function(function.node):
-        if isinstance(node, ast.Import | ast.ImportFrom):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
             for bound, target in bind_imports(function.module, node):
                 if bound == name:
                     return target.module if target.attribute is None else f"{target.module}.{target.attribute}"

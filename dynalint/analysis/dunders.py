@@ -63,7 +63,7 @@ def _call(frame: Frame, owner: Kind, name: str, args: list[Kind]) -> Kind | None
 
 def note_comparison(frame: Frame, node: ast.Compare, operator: ast.cmpop, left: Kind, right: Kind) -> None:
     """Emit a comparison of two lists or tuples that comes to compare tensors."""
-    if isinstance(operator, ast.Is | ast.IsNot | ast.In | ast.NotIn):
+    if isinstance(operator, (ast.Is, ast.IsNot, ast.In, ast.NotIn)):
         return
     if isinstance(left, k.Sequence) and isinstance(right, k.Sequence) and _compares_tensors(left, right):
         frame.emit(Operation, node, operator=type(operator), left=left, right=right)

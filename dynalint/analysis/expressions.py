@@ -153,7 +153,7 @@ def _compare(frame: Frame, node: ast.Compare) -> Kind:
     result: Kind = NOTHING
     for index, (operator, right_node) in enumerate(zip(node.ops, node.comparators, strict=True)):
         right = evaluate(frame, right_node)
-        if isinstance(operator, ast.In | ast.NotIn):
+        if isinstance(operator, (ast.In, ast.NotIn)):
             _membership(frame, node, left, right)
         note_comparison(frame, node, operator, left, right)
         outcome = compare(operator, left, right)

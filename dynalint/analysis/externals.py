@@ -143,7 +143,7 @@ def hint(kind: Kind) -> str:
     if isinstance(kind, k.Union):
         tensor = k.only_tensor(kind)
         return "tensor" if tensor is not None else "unknown"
-    return "unknown" if isinstance(kind, k.Unknown | k.Nothing) else "other"
+    return "unknown" if isinstance(kind, (k.Unknown, k.Nothing)) else "other"
 
 
 def certain_flags(

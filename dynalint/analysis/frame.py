@@ -51,7 +51,8 @@ class Context:
 
     def agrees(self, params: Environment) -> bool:
         """Whether no parameter is a tensor here and a number among `params`, or the other way round."""
-        return not any(tensor_and_number(kind, self.params.get(name, NOTHING)) for name, kind in params.items())
+        own = self.params
+        return not any(tensor_and_number(kind, own.get(name, NOTHING)) for name, kind in params.items())
 
 
 @dataclass(eq=False)

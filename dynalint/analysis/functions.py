@@ -6,12 +6,11 @@ import ast
 from functools import cache
 
 from dynalint.analysis import kinds as k
-from dynalint.analysis.annotations import annotation_kind
 from dynalint.analysis.events import Call
 from dynalint.analysis.frame import Environment, Frame
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, widened
-from dynalint.analysis.signatures import has_decorator, is_small, parameter_default, parameter_kind
+from dynalint.analysis.signatures import declared_kind, has_decorator, is_small, parameter_default, parameter_kind
 
 # What keeps Dynamo out of a function: a call of it is a graph break of its own and nothing inside is traced. Rules
 # watch for such calls by the first name.
@@ -46,7 +45,7 @@ def call_function(
         if node is not None and kept_out_by not in _OPAQUE and frame.interpreter.watched(DISABLED) is not None:
             frame.emit(Call, node, extra=DISABLED, callee=DISABLED, receiver=None, args=tuple(args), result=UNKNOWN)
         returns = getattr(function.node, "returns", None)
-        return UNKNOWN if returns is None else annotation_kind(interpreter, returns, function.module)
+        return UNKNOWN if returns is None else declared_kind(interpreter, returns, function.module)
     params = _bind(frame, function, callee.receiver, args, keywords, starred)
     if frame.function in interpreter.scripts:
         params = {name: k.as_input(kind) for name, kind in params.items()}
@@ -64,7 +63,7 @@ def call_function(
         return k.Instance(callee.receiver.cls)
     declared = getattr(function.node, "returns", None)
     if declared is not None and isinstance(context.returns, k.Unknown):
-        return annotation_kind(interpreter, declared, function.module)
+        return declared_kind(interpreter, declared, function.module)
     return context.returns
 
 
@@ -121,7 +120,7 @@ def keeping_out(frame: Frame, function: FunctionInfo) -> str | None:
         return None
     for decorator in decorators:
         target = decorator.func if isinstance(decorator, ast.Call) else decorator
-        if isinstance(target, ast.Name | ast.Attribute):
+        if isinstance(target, (ast.Name, ast.Attribute)):
             kind = frame.interpreter.scopes.in_scope(target, function.module, None)
             if isinstance(kind, k.External) and kind.name in _DISABLING:
                 return kind.name
@@ -152,7 +151,7 @@ def _bind(
     for index, argument in enumerate([*positional, *arguments.kwonlyargs]):
         name = argument.arg
         if index == 0 and own is not None and index < len(positional):
-            env[name] = receiver if isinstance(receiver, k.Class | k.Instance) else own
+            env[name] = receiver if isinstance(receiver, (k.Class, k.Instance)) else own
             continue
         kind = given[index] if index < len(given) and index < len(positional) else rest.pop(name, None)
         keeps = small or (kind is None and not _is_constructor(function))

@@ -81,7 +81,7 @@ class FunctionInfo:
         return frozenset(
             target.id if isinstance(target, ast.Name) else target.attr
             for target in targets
-            if isinstance(target, ast.Name | ast.Attribute)
+            if isinstance(target, (ast.Name, ast.Attribute))
         )
 
     @cached_property
@@ -102,7 +102,7 @@ class FunctionInfo:
             node, statement = pending.pop()
             if isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Store):
                 found.append(statement)
-            inner = statement is None or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            inner = statement is None or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
             for child in children(node):
                 if _is_on(child, lines):
                     own = child if isinstance(child, ast.stmt) else statement
@@ -115,7 +115,7 @@ class FunctionInfo:
         names: set[str | None] = set()
         outer: set[str | None] = set()
         for node in walk_function(self.node):
-            if isinstance(node, ast.Global | ast.Nonlocal):
+            if isinstance(node, (ast.Global, ast.Nonlocal)):
                 outer.update(node.names)
             elif node is not self.node:
                 names.add(_bound_name(node))
@@ -212,7 +212,7 @@ class ModuleInfo:
     def top(self) -> FunctionInfo:
         """The top level as a function of no parameters; definitions stay bindings of the module."""
         body = self.tree.body
-        kept = [node for node in body if not isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef)]
+        kept = [node for node in body if not isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef))]
         arguments = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
         node = ast.FunctionDef(name="<module>", args=arguments, body=kept, decorator_list=[], lineno=1, col_offset=0)
         node.end_lineno = max((getattr(child, "end_lineno", 1) or 1 for child in body), default=1)
@@ -234,7 +234,7 @@ def _bound_name(node: ast.AST) -> str | None:
         return node.arg
     if isinstance(node, ast.alias):
         return node.asname or node.name.partition(".")[0]
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.ExceptHandler):
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler)):
         return node.name
     return None
 
@@ -245,7 +245,7 @@ def walk_function(node: ast.AST) -> Iterator[ast.AST]:
     while pending:
         current = pending.pop()
         yield current
-        if current is not node and isinstance(current, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        if current is not node and isinstance(current, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
             continue
         if isinstance(current, ast.ClassDef):
             continue

@@ -64,6 +64,7 @@ class Interpreter:
         self._initialised: set[ClassInfo] = set()
         self._readers: dict[tuple[ClassInfo, str], dict[Context, None]] = {}
         self.annotations: dict[ast.expr, Kind] = {}
+        self.outside_names: dict[tuple[ClassInfo, str], str] = {}
         self._reader_lists: dict[tuple[ClassInfo, str], list[dict[Context, None]]] = {}
         self.scopes = Scopes(self)
         self._functions: dict[ast.AST, FunctionInfo] = {}
@@ -300,7 +301,7 @@ class Interpreter:
         self._index_nodes(module)
         known = self._functions.get(node)
         if known is None:
-            assert isinstance(node, ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef)
+            assert isinstance(node, (ast.Lambda, ast.FunctionDef, ast.AsyncFunctionDef))
             name = getattr(node, "name", "<lambda>")
             prefix = f"{parent.qualname}.<locals>." if parent else ""
             known = self._functions[node] = FunctionInfo(name, f"{prefix}{name}", node, module, None, parent)

@@ -97,7 +97,7 @@ class Value(Kind):
         return hash((self.type, self.source))
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Value) or (self.type, self.source) != (other.type, other.source):
+        if not isinstance(other, Value) or self.type != other.type or self.source != other.source:
             return False
         return _is_same_constant(self.constant, other.constant)
 
@@ -255,7 +255,7 @@ def constant(value: object) -> Kind:
     """Return the kind of a literal."""
     if value is None:
         return NONE
-    if isinstance(value, bool | int | float | str | bytes | complex):
+    if isinstance(value, (bool, int, float, str, bytes, complex)):
         return Value(type(value).__name__, value)
     return Value("ellipsis") if value is ... else UNKNOWN
 
@@ -266,10 +266,11 @@ def join(left: Kind, right: Kind) -> Kind:
         return right
     if right is NOTHING:
         return left
-    if type(left) is type(right) and left == right:
-        return left
     if isinstance(left, Unknown) or isinstance(right, Unknown):
-        return UNKNOWN
+        return left if left == right else UNKNOWN
+    if not isinstance(left, Union) and not isinstance(right, Union):
+        merged = _merge(left, right)
+        return Union((left, right)) if merged is None else merged
     members, before = list(left.members), left.members
     for kind in right.members:
         for position, member in enumerate(members):
@@ -369,7 +370,7 @@ def shallow(kind: Kind, depth: int = _DEEPEST) -> Kind:
             return UNKNOWN
         pairs = tuple((key, shallow(item, depth - 1)) for key, item in kind.items)
         return replace(kind, value=shallow(kind.value, depth - 1), items=pairs)
-    if isinstance(kind, Function | Partial | Method) and depth == 0:
+    if isinstance(kind, (Function, Partial, Method)) and depth == 0:
         return UNKNOWN
     return kind
 
@@ -416,8 +417,10 @@ def only_tensor(kind: Kind) -> Tensor | None:
 
     `mask: Tensor | None` counts as a tensor: an operation on it that a tensor breaks breaks whenever it is one.
     """
+    if not isinstance(kind, Union):
+        return kind if isinstance(kind, Tensor) else None
     tensor: Tensor | None = None
-    for member in kind.members:
+    for member in kind.alternatives:
         if isinstance(member, Tensor):
             tensor = member if tensor is None else _merge_tensors(tensor, member)
         elif member != NONE:
@@ -427,7 +430,9 @@ def only_tensor(kind: Kind) -> Tensor | None:
 
 def may_be_tensor(kind: Kind) -> bool:
     """Whether one of the known alternatives is a tensor."""
-    return any(isinstance(member, Tensor) for member in kind.members)
+    if isinstance(kind, Union):
+        return any(isinstance(member, Tensor) for member in kind.alternatives)
+    return isinstance(kind, Tensor)
 
 
 def is_number(kind: Kind) -> bool:
@@ -440,7 +445,9 @@ def tensor_and_number(one: Kind, other: Kind) -> bool:
     """Whether one of two kinds is certainly a tensor and the other a number: what is done with them differs."""
     if one is other or isinstance(one, Unknown) or isinstance(other, Unknown):
         return False
-    return any(only_tensor(a) is not None and _is_given_number(b) for a, b in ((one, other), (other, one)))
+    if only_tensor(one) is not None and _is_given_number(other):
+        return True
+    return only_tensor(other) is not None and _is_given_number(one)
 
 
 def _is_given_number(kind: Kind) -> bool:
@@ -461,12 +468,12 @@ def held_in(outer: Sequence | Dictionary, kind: Kind) -> Kind:
 
 def is_mutable(kind: Kind) -> bool:
     """Whether a kind is a container that can be changed in place."""
-    return isinstance(kind, Sequence | Dictionary) and kind.type in _MUTABLE
+    return isinstance(kind, (Sequence, Dictionary)) and kind.type in _MUTABLE
 
 
 def with_home(kind: Kind, home: Home) -> Kind:
     """Return `kind` with every container in it marked as living at `home`."""
-    if isinstance(kind, Sequence | Dictionary):
+    if isinstance(kind, (Sequence, Dictionary)):
         return kind if kind.home == home else replace(kind, home=home)
     if isinstance(kind, Union):
         members = tuple([with_home(member, home) for member in kind.alternatives])

@@ -7,7 +7,6 @@ import operator
 from dataclasses import replace
 
 from dynalint.analysis import kinds as k
-from dynalint.analysis.annotations import annotation_kind
 from dynalint.analysis.dtypes import dtype_constant
 from dynalint.analysis.externals import convert
 from dynalint.analysis.frame import Frame
@@ -15,7 +14,7 @@ from dynalint.analysis.functions import call_function
 from dynalint.analysis.index import ClassInfo, FunctionInfo
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join, join_all
 from dynalint.analysis.named_attributes import fits
-from dynalint.analysis.signatures import has_decorator
+from dynalint.analysis.signatures import declared_kind, has_decorator
 
 _CONTEXT = k.Object("torch.autograd.Function")
 
@@ -44,7 +43,7 @@ def member(frame: Frame, owner: Kind, name: str) -> Kind:  # noqa: C901 - one ca
         return _of_object(frame, owner, name)
     if isinstance(owner, k.Sequence) and name in owner.fields and owner.items is not None:
         return owner.items[owner.fields.index(name)]
-    if isinstance(owner, k.Sequence | k.Dictionary | k.Value):
+    if isinstance(owner, (k.Sequence, k.Dictionary, k.Value)):
         return k.Method(owner, name)
     return UNKNOWN
 
@@ -70,7 +69,12 @@ def _stored(frame: Frame, owner: k.Instance, name: str) -> Kind:
 def _may_be_left(frame: Frame, owner: k.Instance, name: str) -> bool:
     """Whether an attribute that is stored may still be the None of the class body: no constructor stores it."""
     classes = frame.interpreter.project.mro(owner.cls)
-    value = next((cls.body[name] for cls in classes if name in cls.body), None)
+    for cls in classes:
+        if name in cls.body:
+            value = cls.body[name]
+            break
+    else:
+        return False
     if not (isinstance(value, ast.Constant) and value.value is None):
         return False
     return not any(function.name == "__init__" for cls in classes for function, _ in cls.stores.get(name, ()))
@@ -138,7 +142,7 @@ def _field(frame: Frame, cls: ClassInfo, name: str) -> Kind:
     annotation = cls.annotated.get(name)
     if annotation is None:
         return value
-    declared = annotation_kind(frame.interpreter, annotation, cls.module)
+    declared = declared_kind(frame.interpreter, annotation, cls.module)
     return declared if isinstance(value, k.Unknown) else k.widened(join(declared, value))
 
 
@@ -255,7 +259,7 @@ def trace_backward(frame: Frame, applied: k.Partial) -> None:
 def _of_super(frame: Frame, owner: k.Super, name: str) -> Kind:
     project = frame.interpreter.project
     receiver = owner.receiver
-    cls = receiver.cls if isinstance(receiver, k.Instance | k.Class) else owner.cls
+    cls = receiver.cls if isinstance(receiver, (k.Instance, k.Class)) else owner.cls
     method = project.find_method(cls, name, after=owner.cls)
     if method is not None:
         return bind(frame, method, receiver)

@@ -31,7 +31,7 @@ def _truth(kind: Kind) -> bool | None:
         if kind.constant is not k.MISSING:
             return bool(kind.constant)
         return True if kind.type in ("dtype", "device", "ellipsis") else None
-    if isinstance(kind, k.Function | k.Class | k.Module | k.External | k.Method | k.Partial):
+    if isinstance(kind, (k.Function, k.Class, k.Module, k.External, k.Method, k.Partial)):
         return True
     if isinstance(kind, k.Sequence) and kind.items is not None and kind.home is None and kind.type in ("list", "tuple"):
         return bool(kind.items)
@@ -87,8 +87,8 @@ def _narrow_compare(frame: Frame, node: ast.Compare, truth_: bool) -> None:
     if not _is_none(other):
         return
     op = node.ops[0]
-    if isinstance(op, ast.Is | ast.IsNot | ast.Eq | ast.NotEq):
-        is_none = isinstance(op, ast.Is | ast.Eq) is truth_
+    if isinstance(op, (ast.Is, ast.IsNot, ast.Eq, ast.NotEq)):
+        is_none = isinstance(op, (ast.Is, ast.Eq)) is truth_
         _refine(frame, node.left, _as_none if is_none else lambda kind: k.without(kind, "none"))
 
 
@@ -98,7 +98,7 @@ def _as_none(kind: Kind) -> Kind:
 
 def _narrow_call(frame: Frame, node: ast.Call, truth_: bool) -> None:
     """`isinstance(x, T)` and `torch.is_tensor(x)`; also project helpers such as `exists(x)` by what they return."""
-    if not node.args or not isinstance(node.args[0], ast.Name | ast.Attribute):
+    if not node.args or not isinstance(node.args[0], (ast.Name, ast.Attribute)):
         return
     recording, frame.record = frame.record, None
     callee = evaluate(frame, node.func)
@@ -156,7 +156,7 @@ def of_type(project: Project, kind: Kind, tested: Kind, truth_: bool) -> Kind:
 
 def _is_declared(kind: Kind) -> bool:
     """Whether nothing but the annotation of a parameter says that it is a container: what asks for its type knows."""
-    return isinstance(kind, k.Sequence | k.Dictionary) and kind.home is not None and kind.home.type == "argument"
+    return isinstance(kind, (k.Sequence, k.Dictionary)) and kind.home is not None and kind.home.type == "argument"
 
 
 def is_instance(project: Project, kind: Kind, tested: Kind) -> bool | None:
@@ -166,7 +166,7 @@ def is_instance(project: Project, kind: Kind, tested: Kind) -> bool | None:
             return None
         answers = [is_instance(project, kind, item) for item in tested.items]
         return True if True in answers else None if None in answers else False
-    if isinstance(kind, (k.Unknown | k.Nothing, k.Union)):
+    if isinstance(kind, (k.Unknown, k.Nothing, k.Union)):
         return None
     if isinstance(tested, k.Class):
         return _is_project_instance(project, kind, tested)
@@ -197,7 +197,7 @@ def _is_external_instance(kind: Kind, name: str) -> bool | None:
         if kind.type == "bool" and name == "builtins.int":
             return True
         return name == f"builtins.{kind.type}" if name.startswith("builtins.") else False if "Tensor" in last else None
-    if isinstance(kind, k.Sequence | k.Dictionary):
+    if isinstance(kind, (k.Sequence, k.Dictionary)):
         if name in ("collections.abc.Sequence", "typing.Sequence", "collections.abc.Iterable", "typing.Iterable"):
             return True
         if kind.type == "torch.Size" and name in ("builtins.tuple", "torch.Size"):

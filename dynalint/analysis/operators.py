@@ -37,7 +37,7 @@ def unary(op: ast.unaryop, operand: Kind) -> Kind:
             results.append(one)
         elif isinstance(one, k.Value) and one.type in _NUMBERS:
             value = one.constant
-            known = isinstance(op, ast.USub) and isinstance(value, int | float) and not isinstance(value, bool)
+            known = isinstance(op, ast.USub) and isinstance(value, (int, float)) and not isinstance(value, bool)
             type_ = "int" if one.type == "bool" else one.type
             results.append(k.Value(type_, -value if known else k.MISSING, one.source))
         else:
@@ -57,7 +57,7 @@ def _binary(op: ast.operator, left: Kind, right: Kind) -> Kind:
         several = repeated(op, left, right)
         return _tensor_binary(op, left, right) if several is None else k.Sequence(several.type, several.element)
     if isinstance(left, k.Unknown) or isinstance(right, k.Unknown):
-        return _still_unknown(left, right, compared=isinstance(op, ast.BitAnd | ast.BitOr | ast.BitXor))
+        return _still_unknown(left, right, compared=isinstance(op, (ast.BitAnd, ast.BitOr, ast.BitXor)))
     if isinstance(left, k.Value) and isinstance(right, k.Value):
         if left.type in _NUMBERS and right.type in _NUMBERS:
             return _number_binary(op, left, right)
@@ -120,8 +120,8 @@ def _number_binary(op: ast.operator, left: k.Value, right: k.Value) -> Kind:
     if isinstance(op, ast.Div):
         return k.Value("float", k.MISSING, source)
     type_ = max(left.type, right.type, key=_NUMBERS.index)
-    type_ = "int" if type_ == "bool" and not isinstance(op, ast.BitAnd | ast.BitOr | ast.BitXor) else type_
-    if type_ == "bool" and isinstance(op, ast.BitOr | ast.BitAnd):
+    type_ = "int" if type_ == "bool" and not isinstance(op, (ast.BitAnd, ast.BitOr, ast.BitXor)) else type_
+    if type_ == "bool" and isinstance(op, (ast.BitOr, ast.BitAnd)):
         decisive = isinstance(op, ast.BitOr)
         if decisive in (left.constant, right.constant):
             return k.Value("bool", decisive, source)
@@ -138,10 +138,10 @@ def _number_binary(op: ast.operator, left: k.Value, right: k.Value) -> Kind:
 
 def compare(op: ast.cmpop, left: Kind, right: Kind) -> Kind:
     """Return the kind of `left op right` for a comparison."""
-    if isinstance(op, ast.Is | ast.IsNot):
+    if isinstance(op, (ast.Is, ast.IsNot)):
         same = _identical(left, right)
         return k.BOOL if same is None else k.Value("bool", same is isinstance(op, ast.Is))
-    if isinstance(op, ast.In | ast.NotIn):
+    if isinstance(op, (ast.In, ast.NotIn)):
         return _membership(op, left, right)
     # `mask != 0` is asked of a mask that is there; a test for None is spelt out.
     left = k.present(left) if k.may_be_tensor(left) and right != k.NONE else left
@@ -168,7 +168,7 @@ def _compare(op: ast.cmpop, left: Kind, right: Kind) -> Kind:
                 return k.Value("bool", bool(fold(left.constant, right.constant)), source)
             except TypeError:
                 return k.BOOL
-        if isinstance(op, ast.Eq | ast.NotEq) and "none" in (left.type, right.type) and left.type != right.type:
+        if isinstance(op, (ast.Eq, ast.NotEq)) and "none" in (left.type, right.type) and left.type != right.type:
             return k.Value("bool", isinstance(op, ast.NotEq))
         return k.Value("bool", k.MISSING, source)
     if isinstance(left, k.Unknown) or isinstance(right, k.Unknown):
@@ -183,7 +183,7 @@ def _still_unknown(left: Kind, right: Kind, *, compared: bool = False) -> k.Unkn
     `compared` tells of an operation that makes a mask of masks.
     """
     for one, other in ((left, right), (right, left)):
-        if isinstance(one, k.Unknown) and one.parameter is not None and isinstance(other, k.Value | k.Unknown):
+        if isinstance(one, k.Unknown) and one.parameter is not None and isinstance(other, (k.Value, k.Unknown)):
             return replace(one, compared=compared and one.compared)
     return UNKNOWN
 
@@ -194,7 +194,7 @@ def _identical(left: Kind, right: Kind) -> bool | None:
         if other == k.NONE:
             if one == k.NONE:
                 return True
-            if not isinstance(one, k.Unknown | k.Nothing) and k.NONE not in one.members:
+            if not isinstance(one, (k.Unknown, k.Nothing)) and k.NONE not in one.members:
                 return False
     if isinstance(left, k.Value) and isinstance(right, k.Value) and "bool" == left.type == right.type:
         known = left.constant is not k.MISSING and right.constant is not k.MISSING

@@ -18,7 +18,7 @@ def either_caller(old: Kind, new: Kind) -> Kind:
     if old is new:
         return old
     joined = join(old, new)
-    if not isinstance(joined, k.Tensor | k.Union):
+    if not isinstance(joined, (k.Tensor, k.Union)):
         return joined
     one, other, either = k.only_tensor(old), k.only_tensor(new), k.only_tensor(joined)
     if one is not None and other is not None and either is not None and None in (one.dtype, other.dtype):

@@ -58,7 +58,7 @@ def _is_compiled(interpreter: Interpreter, function: FunctionInfo) -> bool:
     """Whether a function is decorated with `torch.compile`, called or not, or a `functools.partial` of it."""
     for decorator in getattr(function.node, "decorator_list", ()):
         target = decorator.func if isinstance(decorator, ast.Call) else decorator
-        if not isinstance(target, ast.Name | ast.Attribute):
+        if not isinstance(target, (ast.Name, ast.Attribute)):
             continue
         kind = interpreter.scopes.in_scope(target, function.module, None)
         if isinstance(kind, k.External) and kind.name in _COMPILERS:
@@ -132,11 +132,11 @@ def _is_test(function: FunctionInfo) -> bool:
 def _is_script(module: ModuleInfo) -> bool:
     """Whether the top level of a module calls what the module makes, or runs a block."""
     for node in module.tree.body:
-        if isinstance(node, ast.For | ast.While | ast.With):
+        if isinstance(node, (ast.For, ast.While, ast.With)):
             return True
         if isinstance(node, ast.If) and "__name__" in ast.unparse(node.test):
             return True
-        value = node.value if isinstance(node, ast.Expr | ast.Assign) else None
+        value = node.value if isinstance(node, (ast.Expr, ast.Assign)) else None
         if isinstance(value, ast.Call) and any(_calls_own(one, module) for one in (value, *value.args)):
             return True
     return False
@@ -147,7 +147,7 @@ def _calls_own(node: ast.expr, module: ModuleInfo) -> bool:
     if not isinstance(node, ast.Call):
         return False
     binding = module.bindings.get(node.func.id) if isinstance(node.func, ast.Name) else None
-    return isinstance(node.func, ast.Call) or isinstance(binding, FunctionInfo | list)
+    return isinstance(node.func, ast.Call) or isinstance(binding, (FunctionInfo, list))
 
 
 def _compiling_lines(module: ModuleInfo) -> list[int]:

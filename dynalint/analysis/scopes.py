@@ -126,9 +126,12 @@ class Scopes:
         """Return the kind of an expression at the top level of a module or in a function's scope."""
         if isinstance(node, ast.Constant):
             return k.constant(node.value)
-        frame = Frame(self._interpreter, module, parent)
-        frame.env = dict(self._closures.get(parent, {})) if parent else {}
-        kind = evaluate(frame, node)
+        if parent is None and isinstance(node, ast.Name):
+            kind = self.global_kind(module, node.id)
+        else:
+            frame = Frame(self._interpreter, module, parent)
+            frame.env = dict(self._closures.get(parent, {})) if parent else {}
+            kind = evaluate(frame, node)
         # A tensor that was there before the call is an input: tracing does not look into it, whatever it was made of.
         return replace(kind, foreseen=False) if isinstance(kind, k.Tensor) and not kind.array else kind
 
@@ -143,5 +146,5 @@ def _changing(kind: Kind) -> Kind:
 def _closed_over(frame: Frame, name: str, kind: Kind) -> Kind:
     """A variable of an enclosing function, as a function inside sees it, which may change it from call to call."""
     kind = widened(kind) if name in frame.globals else kind
-    is_local = isinstance(kind, k.Sequence | k.Dictionary) and kind.home is None
+    is_local = isinstance(kind, (k.Sequence, k.Dictionary)) and kind.home is None
     return k.with_home(kind, k.Home("closure", name)) if is_local and k.is_mutable(kind) else kind

@@ -51,12 +51,12 @@ def bind_defaults(interpreter: Interpreter, function: FunctionInfo, receiver: Ki
     return env
 
 
-def _declared(interpreter: Interpreter, annotation: ast.expr, module: ModuleInfo) -> Kind:
+def declared_kind(interpreter: Interpreter, annotation: ast.expr, module: ModuleInfo) -> Kind:
     """Return the kind of an annotation, from the last time where it names no class of the project: those may change."""
     known = interpreter.annotations.get(annotation)
     if known is None:
         known = annotation_kind(interpreter, annotation, module)
-        if all(isinstance(one, k.Tensor | k.Value | Unknown) for one in known.members):
+        if all(isinstance(one, (k.Tensor, k.Value, Unknown)) for one in known.members):
             interpreter.annotations[annotation] = known
     return known
 
@@ -65,7 +65,7 @@ def parameter_kind(interpreter: Interpreter, function: FunctionInfo, argument: a
     """Return the kind of a parameter by its annotation, else by its default, else unknown with its name."""
     default = parameter_default(function, argument.arg)
     if argument.annotation is not None:
-        kind = _declared(interpreter, argument.annotation, function.module)
+        kind = declared_kind(interpreter, argument.annotation, function.module)
         if kind != UNKNOWN:
             optional = isinstance(default, ast.Constant) and default.value is None
             kind = join(kind, k.NONE) if optional else kind
@@ -73,7 +73,7 @@ def parameter_kind(interpreter: Interpreter, function: FunctionInfo, argument: a
     if default is None:
         return Unknown(argument.arg)
     kind = interpreter.scopes.in_scope(default, function.module, function.parent)
-    if isinstance(kind, k.Sequence | k.Dictionary):
+    if isinstance(kind, (k.Sequence, k.Dictionary)):
         return k.with_home(kind, k.Home("default", argument.arg))
     if isinstance(kind, k.Value):
         return Unknown(argument.arg) if kind.type == "none" else widened(kind)

@@ -9,6 +9,7 @@ import tokenize
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 
 from dynalint.analysis.notebook import SUFFIX, Cells, Notebook, NotebookError, read_notebook
@@ -16,6 +17,7 @@ from dynalint.analysis.notebook import SUFFIX, Cells, Notebook, NotebookError, r
 # What Python's own tokenizer takes for the end of a line; `str.splitlines` knows more (form feed, U+2028) and would
 # count lines that no traceback counts.
 _NEWLINE = re.compile(r"\r\n|\n|\r")
+_ENDED_LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r)")
 _LONGEST_QUOTE = 60
 _GENERATED = "@generated"
 _TOP = 20
@@ -62,7 +64,7 @@ class SourceFile:
     @cached_property
     def line_starts(self) -> list[int]:
         """Offset of the first character of each line."""
-        return [0, *(match.end() for match in _NEWLINE.finditer(self.text))]
+        return [0, *accumulate(map(len, _ENDED_LINE.findall(self.text)))]
 
     @cached_property
     def lines(self) -> tuple[str, ...]:

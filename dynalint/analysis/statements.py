@@ -277,8 +277,8 @@ def _try(frame: Frame, node: ast.Try) -> bool:
 
 def _cannot_fail(frame: Frame, body: list[ast.stmt]) -> bool:
     """Whether a `try` only guards old releases: imports, and calls whose answer is settled while Dynamo traces."""
-    asked = [node.value for node in body if isinstance(node, ast.Return | ast.Assign)]
-    if not asked or not all(isinstance(node, ast.Import | ast.ImportFrom | ast.Return | ast.Assign) for node in body):
+    asked = [node.value for node in body if isinstance(node, (ast.Return, ast.Assign))]
+    if not asked or not all(isinstance(node, (ast.Import, ast.ImportFrom, ast.Return, ast.Assign)) for node in body):
         return False
     return all(isinstance(value, ast.Call) and truth(evaluate(frame, value)) is not None for value in asked)
 

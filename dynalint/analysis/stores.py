@@ -37,7 +37,7 @@ def bind_target(frame: Frame, target: ast.expr, kind: Kind, value: ast.expr | No
             _change_global(frame, target, kind, value)
         else:
             frame.env[target.id] = kind
-    elif isinstance(target, ast.Tuple | ast.List):
+    elif isinstance(target, (ast.Tuple, ast.List)):
         _unpack(frame, target, kind, value)
     elif isinstance(target, ast.Attribute):
         _store_attribute(frame, target, kind, value)
@@ -51,7 +51,7 @@ def _unpack(frame: Frame, target: ast.Tuple | ast.List, kind: Kind, value: ast.e
     kind = k.present(kind)
     items = kind.items if isinstance(kind, k.Sequence) else None
     starred = any(isinstance(element, ast.Starred) for element in target.elts)
-    values = value.elts if isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts) else None
+    values = value.elts if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts) else None
     for index, element in enumerate(target.elts):
         if items is not None and len(items) == len(target.elts) and not starred:
             part = items[index]
@@ -170,7 +170,7 @@ def note_attribute(frame: Frame, event: type[Event], node: ast.Attribute, owner:
     """
     for one in owner.members:
         name = _attribute_name(frame, one, node.attr)
-        if name is not None and frame.interpreter.watched(name) is not None:
+        if name and frame.interpreter.watched(name) is not None:
             frame.emit(event, node, extra=name, name=name, owner=one, **fields)
 
 
@@ -184,16 +184,25 @@ def _attribute_name(frame: Frame, owner: Kind, attribute: str) -> str | None:
     if isinstance(owner, k.Function) and owner.receiver is None:
         return f"function.{attribute}"
     if isinstance(owner, k.Instance):
-        method = frame.interpreter.project.find_method(owner.cls, attribute)
-        if method is not None and has_decorator(method, "cached_property"):
-            for decorator in getattr(method.node, "decorator_list", ()):
-                kind = frame.interpreter.scopes.in_scope(decorator, method.module, None)
-                return kind.name if isinstance(kind, k.External) else None
-        # What every module has is asked for too often to matter to anyone.
-        bases = [base for base in frame.interpreter.project.lineage(owner.cls)[1] if base != "torch.nn.Module"]
-        names = [f"{base}.{attribute}" for base in bases if frame.interpreter.watched(f"{base}.{attribute}")]
-        return names[0] if names else None
+        known = frame.interpreter.outside_names.get((owner.cls, attribute))
+        if known is None:
+            known = _name_outside(frame, owner, attribute)
+            frame.interpreter.outside_names[owner.cls, attribute] = known
+        return known
     return None
+
+
+def _name_outside(frame: Frame, owner: k.Instance, attribute: str) -> str:
+    """The name of what an instance has of a base class or decorator outside the project; empty where it has nothing."""
+    method = frame.interpreter.project.find_method(owner.cls, attribute)
+    if method is not None and has_decorator(method, "cached_property"):
+        for decorator in getattr(method.node, "decorator_list", ()):
+            kind = frame.interpreter.scopes.in_scope(decorator, method.module, None)
+            return kind.name if isinstance(kind, k.External) else ""
+    # What every module has is asked for too often to matter to anyone.
+    bases = [base for base in frame.interpreter.project.lineage(owner.cls)[1] if base != "torch.nn.Module"]
+    names = (f"{base}.{attribute}" for base in bases)
+    return next((name for name in names if frame.interpreter.watched(name) is not None), "")
 
 
 def note_item(frame: Frame, node: ast.Subscript, base: Kind) -> None:
@@ -242,7 +251,7 @@ def augmented_store(frame: Frame, node: ast.AugAssign, old: Kind, new: Kind) -> 
 def _augmented_item(frame: Frame, target: ast.Subscript, old: Kind, new: Kind) -> None:
     base = evaluate(frame, target.value)
     index = evaluate(frame, target.slice)
-    if isinstance(base, k.Dictionary | k.Sequence) and base.home is not None and k.is_number(new):
+    if isinstance(base, (k.Dictionary, k.Sequence)) and base.home is not None and k.is_number(new):
         key = repr(index.constant) if isinstance(index, k.Value) and index.constant is not k.MISSING else "..."
         home = Home(base.home.type, f"{base.home.name}[{key}]")
         _emit_state(frame, home, old, new, augmented=True, reads_old=True, fresh=False)
@@ -260,7 +269,7 @@ def _store_item(frame: Frame, target: ast.Subscript, kind: Kind) -> None:
     if tensor is not None and tensor.name is not None and frame.statement is not None:
         home = Home("attribute", tensor.name)
         frame.emit(InplaceChange, frame.statement, home=home, tensor=tensor, method="setitem")
-    if isinstance(base, k.Sequence | k.Dictionary):
+    if isinstance(base, (k.Sequence, k.Dictionary)):
         if base.home is not None and frame.statement is not None:
             args = (index, kind)
             frame.emit(ContainerChange, frame.statement, home=base.home, container=base, method="setitem", args=args)

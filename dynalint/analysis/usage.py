@@ -94,7 +94,7 @@ def _takes_only_tensors(entry: Entry, position: int, is_layer: bool) -> bool:
 
 def _note_elements(frame: Frame, name: str, value: ast.expr) -> None:
     """`torch.cat([a, b])` takes tensors and nothing else."""
-    if isinstance(value, ast.List | ast.Tuple) and name.rpartition(".")[2] in _TAKING_SEQUENCES:
+    if isinstance(value, (ast.List, ast.Tuple)) and name.rpartition(".")[2] in _TAKING_SEQUENCES:
         for element in value.elts:
             _note_element(frame, element)
 

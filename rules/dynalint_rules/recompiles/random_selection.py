@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Event, Subscript
+from dynalint.analysis.index import FunctionNode
 from dynalint.analysis.project import Project
 from dynalint.rules import Example, Rule, Violation
 from dynalint_rules._shared.calls import callee
@@ -96,7 +97,7 @@ class RandomSelection(Rule):
         if not any(map(_DRAWN.search, event.function.file.lines[node.lineno - 1 : node.end_lineno])):
             return
         try:
-            calls = set(_calls(Scope.of(event, project), event.node.slice, set()))
+            calls = set(_calls(Scope.of(event, project), event.node.slice, set(), _assigned(node)))
         except Refusal:
             return
         if calls & _DRAWING and not any(name.rpartition(".")[2] in _COUNTED for name in calls):
@@ -176,7 +177,7 @@ class RandomSelection(Rule):
     )
 
 
-def _calls(scope: Scope, node: ast.AST, seen: set[str]) -> Iterator[str]:
+def _calls(scope: Scope, node: ast.AST, seen: set[str], assigned: Mapping[str, list[ast.expr]]) -> Iterator[str]:
     """Yield the dotted names of all calls that an expression is computed by, through local names.
 
     A size, a device or another plain number tells nothing of what the tensor holds that it is asked of.
@@ -188,14 +189,16 @@ def _calls(scope: Scope, node: ast.AST, seen: set[str]) -> Iterator[str]:
         yield callee(scope, node) or (node.func.attr if isinstance(node.func, ast.Attribute) else "")
     elif isinstance(node, ast.Name) and node.id not in seen:
         seen.add(node.id)
-        for value in _values(scope, node.id):
-            yield from _calls(scope, value, seen)
+        for value in assigned.get(node.id, ()):
+            yield from _calls(scope, value, seen, assigned)
     for child in ast.iter_child_nodes(node):
-        yield from _calls(scope, child, seen)
+        yield from _calls(scope, child, seen, assigned)
 
 
-def _values(scope: Scope, name: str) -> Iterator[ast.expr]:
-    """Yield what a local name is set to."""
-    for node in ast.walk(scope.function.node):
-        if isinstance(node, ast.Assign) and any(isinstance(one, ast.Name) and one.id == name for one in node.targets):
-            yield node.value
+def _assigned(function: FunctionNode) -> Mapping[str, list[ast.expr]]:
+    """Return what the local names of a function are set to."""
+    found: dict[str, list[ast.expr]] = {}
+    for node in (one for one in ast.walk(function) if isinstance(one, ast.Assign)):
+        for target in (one for one in node.targets if isinstance(one, ast.Name)):
+            found.setdefault(target.id, []).append(node.value)
+    return found

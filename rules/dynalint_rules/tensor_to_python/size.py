@@ -308,13 +308,15 @@ def _is_read(kind: k.Kind) -> bool:
 
 def _is_input(event: Call, node: ast.expr, project: Project) -> bool:
     """Whether every tensor in a size was there before the graph ended: the graph that goes on gets it as an input."""
-    kinds, parents = project.kinds(event.function), project.parents(event.function)
     inside = list(ast.walk(node))
+    # What is computed here is new, however old the tensors that it is computed from.
+    if any(isinstance(one, ast.Call | ast.Subscript | ast.Attribute | ast.BinOp) for one in inside):
+        return False
+    kinds, parents = project.kinds(event.function), project.parents(event.function)
     names = {one.id for one in inside if isinstance(one, ast.Name) and k.only_tensor(kinds.get(one, k.UNKNOWN))}
     if isinstance(node, ast.Name) and _holds_tensor(kinds.get(node, k.UNKNOWN)):
         names.add(node.id)
-    # What is computed here is new, however old the tensors that it is computed from.
-    if not names or any(isinstance(one, ast.Call | ast.Subscript | ast.Attribute | ast.BinOp) for one in inside):
+    if not names:
         return False
     ends = [end.node for end in _ends(event, project) if always_before(end.node, event.node, parents)]
     for one in ast.walk(event.function.node):

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from dynalint.analysis.interpreter import Interpreter
     from dynalint.analysis.project import Project
 
-_SPELLED = re.compile(r"\b(compile|compiler|_dynamo|is_compiling)\b")
+_WORDS = ("compile", "compiler", "_dynamo", "is_compiling")
+# No `\b` before the word: a pattern that starts with plain text is found far faster.
+_SPELLED = [re.compile(rf"{word}(?<!\w{word})\b") for word in _WORDS]
 _PLACES = ("torch.compile", "torch.compiler.", "torch._dynamo.", "torch._utils.is_compiling")
 
 
@@ -33,8 +35,8 @@ def compiler_uses(project: Project, interpreter: Interpreter) -> Iterator[Compil
 
 
 def _spells(text: str) -> bool:
-    """Whether a text holds a word of torch's compiler; to look for a part of one first spares the pattern."""
-    return ("compil" in text or "_dynamo" in text) and _SPELLED.search(text) is not None
+    """Whether a text holds a word of torch's compiler."""
+    return any(pattern.search(text) for pattern in _SPELLED)
 
 
 def _aliases(module: ModuleInfo) -> list[str]:
@@ -47,9 +49,11 @@ def _aliases(module: ModuleInfo) -> list[str]:
 
 
 def _uses(project: Project, interpreter: Interpreter, function: FunctionInfo) -> Iterator[CompilerUse]:
-    parents = project.parents(function)
+    owners: set[ast.expr] = set()  # each comes after the attribute that is asked of it
     for node in walk_function(function.node):
-        if not isinstance(node, (ast.Attribute, ast.Name)) or isinstance(parents.get(node), ast.Attribute):
+        if isinstance(node, ast.Attribute):
+            owners.add(node.value)
+        if not isinstance(node, (ast.Attribute, ast.Name)) or node in owners:
             continue
         name = dotted_name(interpreter, function, node)
         if name is None and isinstance(node, ast.Attribute) and node.attr == "compile":

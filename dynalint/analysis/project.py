@@ -278,7 +278,8 @@ class Project:
 
     def _nodes_with(self, name: str) -> Iterator[tuple[ModuleInfo, ast.AST]]:
         """Yield the nodes on the lines that spell a name; whole statements without it are passed over."""
-        pattern = re.compile(rf"\b{re.escape(name)}\b")
+        word = re.escape(name)
+        pattern = re.compile(rf"{word}(?<!\w{word})\b")  # a `\b` before the word would take far longer
         for module in list(self.modules.values()):
             lines = [module.file.position(match.start())[0] for match in pattern.finditer(module.file.text)]
             pending: list[ast.AST] = [*module.tree.body] if lines else []

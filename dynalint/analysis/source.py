@@ -17,7 +17,6 @@ from dynalint.analysis.notebook import SUFFIX, Cells, Notebook, NotebookError, r
 # What Python's own tokenizer takes for the end of a line; `str.splitlines` knows more (form feed, U+2028) and would
 # count lines that no traceback counts.
 _NEWLINE = re.compile(r"\r\n|\n|\r")
-_ENDED_LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r)")
 _LONGEST_QUOTE = 60
 _GENERATED = "@generated"
 _TOP = 20
@@ -64,7 +63,8 @@ class SourceFile:
     @cached_property
     def line_starts(self) -> list[int]:
         """Offset of the first character of each line."""
-        return [0, *accumulate(map(len, _ENDED_LINE.findall(self.text)))]
+        starts = list(accumulate(map(len, io.StringIO(self.text, newline="")), initial=0))
+        return starts if self.text.endswith(("\r", "\n")) or len(starts) == 1 else starts[:-1]
 
     @cached_property
     def lines(self) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ import ast
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from dynalint.analysis import calls, expressions, subscripts  # noqa: F401 - they register what they evaluate
@@ -50,7 +51,7 @@ class Interpreter:
 
     def __init__(self, project: Project, watched: Callable[[str], str | None]) -> None:
         self.project = project
-        self.watched = watched
+        self.watched = cache(watched)
         self.failures: list[Failure] = []
         self.compiled: dict[Kind, None] = {}
         self.scripts: set[FunctionInfo | None] = set()

@@ -13,7 +13,7 @@ from dynalint.analysis.frame import Frame
 from dynalint.analysis.functions import call_function
 from dynalint.analysis.index import ClassInfo, FunctionInfo
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join, join_all
-from dynalint.analysis.named_attributes import fits
+from dynalint.analysis.named_attributes import HOLE, fits
 from dynalint.analysis.signatures import declared_kind, has_decorator
 
 _CONTEXT = k.Object("torch.autograd.Function")
@@ -100,7 +100,7 @@ def _of_instance(frame: Frame, owner: k.Instance, name: str) -> Kind:
     if kind is not NOTHING:
         return kind
     for cls in project.mro(owner.cls):
-        patterns = [pattern for pattern in cls.attributes if fits(name, pattern)]
+        patterns = [pattern for pattern in cls.attributes if HOLE in pattern and fits(name, pattern)]
         if patterns:
             return join_all([_stored(frame, owner, pattern) for pattern in patterns])
         if name in cls.body:
@@ -149,7 +149,9 @@ def _field(frame: Frame, cls: ClassInfo, name: str) -> Kind:
 def _held(kind: Kind, name: str) -> Kind:
     """Mark what was stored by an earlier call: containers by their home, tensors by their attribute's name."""
     if isinstance(kind, k.Tensor):
-        return kind if kind.name == name else replace(kind, origin=kind.origin or "attribute", name=name)
+        if kind.name == name:
+            return kind
+        return k.Tensor(kind.dtype, kind.rank, kind.origin or "attribute", name, kind.array, kind.foreseen)
     if isinstance(kind, k.Union):
         members = tuple([_held(one, name) for one in kind.alternatives])
         return kind if all(map(operator.is_, members, kind.alternatives)) else k.Union(members)

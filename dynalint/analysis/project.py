@@ -218,19 +218,20 @@ class Project:
     def find_method(self, cls: ClassInfo, name: str, after: ClassInfo | None = None) -> FunctionInfo | None:
         """Return the method that `cls` has under `name`; with `after`, the next one past that class, as `super()`."""
         key = (cls, name, after)
-        if key not in self._methods:
+        try:
+            return self._methods[key]
+        except KeyError:
             classes = self.mro(cls)
             if after is not None and after in classes:
                 classes = classes[classes.index(after) + 1 :]
-            self._methods[key] = next((one.methods[name] for one in classes if name in one.methods), None)
-        return self._methods[key]
+            found = self._methods[key] = next((one.methods[name] for one in classes if name in one.methods), None)
+            return found
 
     def class_attribute(self, cls: ClassInfo, name: str) -> Kind:
         """Return the join of what instances of `cls` hold under `name`; `NOTHING` if nothing is stored."""
         for one in self.mro(cls):
-            kind = one.attribute(name)
-            if kind is not NOTHING:
-                return kind
+            if name in one.attributes:
+                return one.attributes[name]
         return NOTHING
 
     @cached_property

@@ -17,7 +17,7 @@ from dynalint.catalogue import catalogue
 from dynalint.config import OPTIONS, Configuration, Settings, show_path
 from dynalint.findings import Category, Finding, Fix, Step
 from dynalint.fix import EditError, Linted, to_edits
-from dynalint.provisos import provisos
+from dynalint.provisos import provisos, runs_always
 from dynalint.releases import holds
 from dynalint.rules import Declined, Rewrite, Rule, Violation
 from dynalint.suppress import UNUSED_CODE, Suppression, Suppressions, read_suppressions, unused
@@ -205,13 +205,27 @@ class _Pass:
 
     def _qualified(self, flags: Sequence[Flag]) -> Iterator[Flag]:
         """Yield the flags, each graph break that is not certain with its proviso."""
-        flags = [flag for flag in flags if holds(flag.violation.torch, self._workspace.settings.torch)]
+        flags = self._caused([flag for flag in flags if holds(flag.violation.torch, self._workspace.settings.torch)])
         breaks = [flag for flag in flags if flag.category == "graph-break" and not flag.proviso]
         refused = {flag.event for flag in breaks if flag.rule.gives_up}
         known = provisos([flag.event for flag in breaks], refused, self._analysis.project)
         for flag in flags:
             open_ = flag.category == "graph-break" and not flag.proviso and flag.event in known
             yield replace(flag, proviso=known[flag.event]) if open_ else flag
+
+    def _caused(self, flags: list[Flag]) -> list[Flag]:
+        """Return the flags less those that a break in another function has to cause, where there is none."""
+        if not any(flag.violation.within for flag in flags):
+            return flags
+        breaking = {
+            flag.event.function
+            for flag in flags
+            if flag.category == "graph-break" and not flag.violation.within and not flag.proviso
+            if runs_always(flag.event, self._analysis.project)
+        }
+        return [
+            flag for flag in flags if not flag.violation.within or not breaking.isdisjoint(flag.violation.within)
+        ]
 
     def _file(self, file: SourceFile, flags: Sequence[Flag]) -> Iterator[Linted]:
         shown, enabled = self._workspace.shown(file.path), self._enabled[file.path]

@@ -71,6 +71,11 @@ def provisos(events: Sequence[Event], refused: Collection[Event], project: Proje
     return found
 
 
+def runs_always(event: Event, project: Project) -> bool:
+    """Whether an event stands under no condition of its function."""
+    return event.condition is None and not _way(event, project.parents(event.function))
+
+
 def _hidden(
     events: Sequence[Event], refused: Collection[Event], parents: Parents, kinds: Callable[[], Kinds]
 ) -> list[tuple[Event, Event, bool]]:

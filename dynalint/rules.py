@@ -23,6 +23,7 @@ from dynalint.findings import Category, Safety, Severity
 
 if TYPE_CHECKING:
     from dynalint.analysis.events import Event
+    from dynalint.analysis.index import FunctionInfo
     from dynalint.analysis.project import Project
     from dynalint.analysis.source import SourceFile
 
@@ -64,7 +65,8 @@ class Violation:
     """A rule's answer to an event: the node to flag and a declarative sentence with code in backticks.
 
     `category`, `severity`, `gb` and `help` stand for those of the rule where they are None or empty. `torch` is the
-    range of releases that this very case holds for, where that is narrower than the rule's.
+    range of releases that this very case holds for, where that is narrower than the rule's. With `within` it is one only
+    if another rule is certain of a graph break in one of these functions, on every way through it.
     """
 
     node: ast.expr | ast.stmt
@@ -74,6 +76,7 @@ class Violation:
     severity: Severity | None = None
     gb: tuple[str, ...] = ()
     torch: str = ""
+    within: tuple[FunctionInfo, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,8 +65,8 @@ class Violation:
     """A rule's answer to an event: the node to flag and a declarative sentence with code in backticks.
 
     `category`, `severity`, `gb` and `help` stand for those of the rule where they are None or empty. `torch` is the
-    range of releases that this very case holds for, where that is narrower than the rule's. With `within` it is one only
-    if another rule is certain of a graph break in one of these functions, on every way through it.
+    range of releases that this very case holds for, where that is narrower than the rule's. With `within` it is one
+    only if another rule is certain of a graph break in one of these functions, on every way through it.
     """
 
     node: ast.expr | ast.stmt

@@ -141,3 +141,52 @@ class Model(nn.Module):
         return x, int(x.max()) + 1 if x.numel() > least else 0
 """
     assert [(one.code, one.category) for one in dynalint.check_source("m.py", code)] == [("DYN202", "advice")]
+
+
+@pytest.mark.parametrize(("condition", "found"), [("", True), ("if debug:\n        ", False)])
+def test_a_generator_is_flagged_only_where_its_elements_break_on_every_way(condition: str, found: bool) -> None:
+    code = f"""\
+import torch
+from torch import nn
+
+
+def scaled(row, debug: bool):
+    {condition}row = row * row.sum().item()
+    return row
+
+
+class Model(nn.Module):
+    def forward(self, x: torch.Tensor, debug: bool):
+        return sum(scaled(row, debug) for row in x)
+"""
+    codes = {one.code for one in dynalint.check_source("m.py", code)}
+    assert "DYN201" in codes
+    assert ("DYN719" in codes) == found
+
+
+def test_a_list_comprehension_in_place_of_the_generator_keeps_the_function() -> None:
+    code = """\
+import torch
+
+
+def scaled(row):
+    return row * row.sum().item()
+
+
+def over_generator(x):
+    return sum(scaled(row) for row in torch.relu(x)) + 1
+
+
+def over_list(x):
+    return sum([scaled(row) for row in torch.relu(x)]) + 1
+"""
+    namespace: dict[str, Any] = {}
+    exec(compile(code, "m.py", "exec"), namespace)
+    broken = {}
+    for name in ("over_generator", "over_list"):
+        torch._dynamo.reset()
+        counters.clear()
+        torch.compile(namespace[name], backend="eager")(torch.randn(4, 8))
+        broken[name] = {reason.splitlines()[0] for reason in counters["unimplemented"]}
+    assert "Generator reconstruction with mutations" in broken["over_generator"]
+    assert "Generator reconstruction with mutations" not in broken["over_list"]

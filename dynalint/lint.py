@@ -223,9 +223,7 @@ class _Pass:
             if flag.category == "graph-break" and not flag.violation.within and not flag.proviso
             if runs_always(flag.event, self._analysis.project)
         }
-        return [
-            flag for flag in flags if not flag.violation.within or not breaking.isdisjoint(flag.violation.within)
-        ]
+        return [flag for flag in flags if not flag.violation.within or not breaking.isdisjoint(flag.violation.within)]
 
     def _file(self, file: SourceFile, flags: Sequence[Flag]) -> Iterator[Linted]:
         shown, enabled = self._workspace.shown(file.path), self._enabled[file.path]

@@ -203,4 +203,4 @@ def test_a_shell_asks_for_completions(place: Path) -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "dynalint"], env={**os.environ, **asked}, capture_output=True, text=True, check=False
     )
-    assert ran.stdout.split() == ["plain,grouped", "plain,github", "plain,gitlab"]
+    assert ran.stdout.split() == ["plain,grouped", "plain,github", "plain,github-suggestions", "plain,gitlab"]

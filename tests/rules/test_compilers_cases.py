@@ -129,10 +129,8 @@ DECLINED = {
         "if x.mean() > 0:\n    z = self.config.make(x)\nelse:\n    z = x\nreturn z",
         "cannot see what calling",
     ),
-    "guard_fstring_msg": (GUARD, 'if x.sum() > 1:\n    raise ValueError(f"is {x.sum()}")\nreturn x', "put together"),
     "guard_dynamic_msg": (GUARD, 'if x.sum() > 1:\n    raise ValueError("is " + str(y))\nreturn x', "put together"),
-    "guard_multi_arg_msg": (GUARD, 'if x.sum() > 1:\n    raise ValueError("a", 1)\nreturn x', "no message"),
-    "guard_no_arg_msg": (GUARD, "if x.sum() > 1:\n    raise ValueError()\nreturn x", "no message"),
+    "guard_multi_arg_msg": (GUARD, 'if x.sum() > 1:\n    raise ValueError("a", 1)\nreturn x', "more than a message"),
     "guard_raise_from": (
         GUARD,
         'if x.sum() > 1:\n    raise ValueError("a") from self.cause\nreturn x',
@@ -157,6 +155,23 @@ def test_is_declined_with_its_reason(name: str) -> None:
     found = answer(rule, body)
     assert isinstance(found, Declined), found
     assert words in found.reason
+
+
+@pytest.mark.parametrize(
+    ("body", "change"),
+    [
+        (
+            'if x.sum() > 1:\n    raise ValueError(f"is {x.sum()}")\nreturn x',
+            "instead of the values",
+        ),  # guard_fstring_msg
+        ("if x.sum() > 1:\n    raise ValueError()\nreturn x", "RuntimeError instead of ValueError"),  # guard_no_arg_msg
+    ],
+)
+def test_is_rewritten_when_asked_and_says_what_changes(body: str, change: str) -> None:
+    found = answer(GUARD, body)
+    assert isinstance(found, Rewrite), found
+    assert found.safety == "unsafe"
+    assert change in " ".join(found.conditions)
 
 
 @pytest.mark.parametrize(

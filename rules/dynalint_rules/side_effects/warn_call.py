@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
@@ -50,7 +50,8 @@ class WarnCall(Rule):
 
     ## How it is rewritten
     A statement that warns is put behind `if not torch.compiler.is_compiling():`, and so is one that changes a filter
-    within `with warnings.catch_warnings():`. Declined for filters that stay, and where the call is part of an
+    to "ignore" within `with warnings.catch_warnings():`. Declined for filters that stay, that raise or show warnings or
+    stand where warnings are recorded, and where the call is part of an
     expression, shares its line with another statement, or has arguments that may do more than give a value.
 
     ## When the rewrite is not exact
@@ -89,6 +90,11 @@ class WarnCall(Rule):
         if event.callee.rpartition(".")[2] in _FILTERS and not _is_undone(event, project):
             return Declined(
                 "which warnings are shown is set for the whole program; set it once, outside the compiled function"
+            )
+        if event.callee.rpartition(".")[2] in _FILTERS and not _only_hides(event, project):
+            return Declined(
+                "the filter does more than hide warnings: it may raise them, or they are recorded; set it around the "
+                "call of the compiled function"
             )
         try:
             scope = Scope.of(event, project)
@@ -161,6 +167,31 @@ class WarnCall(Rule):
             ),
         ),
         Example(
+            name="recorded",
+            code=forward(
+                """
+                with warnings.catch_warnings(record=True) as caught:
+                    warnings.simplefilter("ignore")  # DYN403
+                    h = self.fc(x)
+                return h + len(caught)
+                """,
+                head="import warnings",
+            ),
+            declined="recorded",
+        ),
+        Example(
+            name="filter-that-raises",
+            code=forward(
+                """
+                with warnings.catch_warnings():
+                    warnings.simplefilter("error")  # DYN403
+                    return self.fc(x)
+                """,
+                head="import warnings",
+            ),
+            declined="may raise them",
+        ),
+        Example(
             name="filter-that-stays",
             code=forward(
                 """
@@ -198,13 +229,28 @@ class WarnCall(Rule):
 
 def _is_undone(event: Call, project: Project) -> bool:
     """Whether filters are put back as they were after the block around a call."""
-    parents = project.parents(event.function)
+    return next(_catching(event, project), None) is not None
+
+
+def _only_hides(event: Call, project: Project) -> bool:
+    """Whether a filter does nothing but hide warnings, which nobody records: a compiled run gives none to hide."""
+    named = [keyword.value for keyword in event.node.keywords if keyword.arg == "action"]
+    action = next(iter([*event.node.args, *named]), None)
+    hides = isinstance(action, ast.Constant) and action.value == "ignore"
+    return hides and all(
+        isinstance(item.context_expr, ast.Call)
+        and not (item.context_expr.args or item.context_expr.keywords or item.optional_vars)
+        for item in _catching(event, project)
+    )
+
+
+def _catching(event: Call, project: Project) -> Iterator[ast.withitem]:
+    """Yield the `warnings.catch_warnings()` that a call stands in."""
+    parents, kinds = project.parents(event.function), project.kinds(event.function)
     node: ast.AST | None = event.node
     while node is not None and node is not event.function.node:
-        if isinstance(node, ast.With):
-            calls = [item.context_expr for item in node.items if isinstance(item.context_expr, ast.Call)]
-            kinds = project.kinds(event.function)
-            if any(kinds.get(call.func) == k.External("warnings.catch_warnings") for call in calls):
-                return True
+        for item in node.items if isinstance(node, ast.With) else ():
+            called = item.context_expr.func if isinstance(item.context_expr, ast.Call) else None
+            if called is not None and kinds.get(called) == k.External("warnings.catch_warnings"):
+                yield item
         node = parents.get(node)
-    return False

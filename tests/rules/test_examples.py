@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import gc
+import importlib
 import inspect
 import re
 from pathlib import Path
@@ -15,6 +17,14 @@ from dynalint.testing.cases import cases_of
 from dynalint.testing.harness import Proof, rule_faults
 
 _RULE_FILES = sorted(Path(inspect.getfile(dynalint_rules)).parent.rglob("*.py"))
+
+
+@pytest.fixture(scope="module")
+def torch_is_no_garbage() -> None:
+    """Keep the tests and torch out of garbage collections: some examples ask for dozens of whole ones."""
+    importlib.import_module("dynalint.testing.running")
+    gc.collect()
+    gc.freeze()
 
 
 def test_documentation(dynalint_rule: Rule) -> None:
@@ -30,6 +40,7 @@ def test_fix(dynalint_proof: Proof) -> None:
 
 
 @pytest.mark.runs_dynamo
+@pytest.mark.usefixtures("torch_is_no_garbage")
 def test_run(dynalint_proof: Proof) -> None:
     dynalint_proof.prove_run()
 

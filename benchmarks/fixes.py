@@ -116,7 +116,9 @@ def judge(sites: Mapping[Place, str], found: Iterable[Finding], result: FixResul
     fixed = {one.finding.sort_key for one in result.fixed}
     refused = {one.finding.sort_key: one for one in result.refused}
     for place, kind in sorted(sites.items()):
-        here = [finding for finding in covering[place] if finding.sort_key not in fixed]
+        # Advice on the same line, such as a recompile that the break leads to, is no break that is left.
+        breaking = [finding for finding in covering[place] if finding.category == "graph-break"] or covering[place]
+        here = [finding for finding in breaking if finding.sort_key not in fixed]
         codes = tuple(sorted({finding.code for finding in here or covering[place]}))
         held_back = [refused[finding.sort_key] for finding in here if finding.sort_key in refused]
         declined = [finding.fix.declined for finding in here if finding.fix and finding.fix.declined]

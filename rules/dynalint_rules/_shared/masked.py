@@ -1,4 +1,7 @@
-"""Dropping a test that only spares work: `if mask.any(): x[mask] = 0` does nothing without a selected element."""
+"""Dropping a test that only spares work: `if mask.any(): x[mask] = 0` does nothing without a selected element.
+
+Nor does `x[mask] = 0` after `if not mask.any(): return x`.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,15 @@ from typing import TypeGuard
 
 from dynalint.analysis import kinds as k
 from dynalint.rules import Replacement, Rewrite
-from dynalint_rules._shared.blocks import is_elif, split_test
+from dynalint_rules._shared.blocks import is_elif, split_test, statements_after
 from dynalint_rules._shared.choice import finished
 from dynalint_rules._shared.effects import effects_of
+from dynalint_rules._shared.guard import taken_out
 from dynalint_rules._shared.names import is_own, only_value
 from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.sides import FINITE, NO_RAISE, SAME_FORM
 from dynalint_rules._shared.text import comments, indentation, inner_indentation
+from dynalint_rules._shared.truth import is_tensor_test
 
 # Methods that give a mask with the same elements selected, in another shape.
 _TORCH_LOOKS = frozenset({"torch.isnan", "torch.isinf", "torch.isfinite", "torch.isneginf", "torch.isposinf"})
@@ -54,6 +59,40 @@ def rewrite_masked(scope: Scope, statement: ast.If) -> Rewrite | None:
     return finished(scope, title, Replacement(file, start, end, text), body.conditions)
 
 
+def rewrite_spared(scope: Scope, statement: ast.If) -> Rewrite | None:
+    """Return the rewrite that drops `if not mask.any(): return x`, None if what follows does more than write to `x`.
+
+    Raises:
+        Refusal: one of the values that follow must not be computed on every call.
+    """
+    returned, after = statement.body[0], statements_after(scope, statement)
+    mask = _mask_of_nothing(scope, statement.test)
+    if mask is None or statement.orelse or is_elif(scope, statement) or len(after) < 2:
+        return None
+    last = after[-1]
+    if not (isinstance(returned, ast.Return) and isinstance(last, ast.Return)):
+        return None
+    if not isinstance(returned.value, ast.Name) or not _is_name(last.value, returned.value.id):
+        return None
+    body = _Body(scope, mask)
+    if not all(body.does_nothing_unselected(one) for one in after[:-1]):
+        return None
+    effects_of(scope, body.values)
+    if comments(scope.file, *scope.file.span(statement)) != []:
+        return None
+    dropped = taken_out(scope, statement, "Drop the test, without which nothing changes either", "safe")
+    return finished(scope, dropped.title, dropped.replacements[0], body.conditions)
+
+
+def _mask_of_nothing(scope: Scope, test: ast.expr) -> ast.expr | None:
+    """The mask of which a test asks whether it selects nothing: `not m.any()`, `m.sum() == 0`."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return _mask_of(scope, test.operand)
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
+        return _mask_of(scope, ast.copy_location(ast.Compare(test.left, [ast.NotEq()], test.comparators), test))
+    return None
+
+
 def _mask_of(scope: Scope, test: ast.expr) -> ast.expr | None:
     """The mask of which a test asks whether it selects anything: `m.any()`, `torch.any(m)`, `m.sum() > 0`."""
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Gt | ast.NotEq):
@@ -69,8 +108,11 @@ def _reduced(scope: Scope, node: ast.expr, name: str) -> ast.expr | None:
     if not isinstance(node, ast.Call) or node.keywords:
         return None
     callee = scope.kind(node.func)
-    if isinstance(callee, k.Method) and callee.name == name and not node.args and isinstance(node.func, ast.Attribute):
-        return node.func.value if scope.tensor(node.func.value) is not None else None
+    if isinstance(node.func, ast.Attribute) and node.func.attr == name and not node.args:
+        owner = node.func.value
+        unknown = name == "any" and isinstance(scope.kind(owner), k.Unknown) and is_tensor_test(scope, node)
+        if unknown or (isinstance(callee, k.Method) and scope.tensor(owner) is not None):
+            return owner
     if isinstance(callee, k.External) and callee.name == f"torch.{name}" and len(node.args) == 1:
         return node.args[0]
     return None
@@ -112,8 +154,17 @@ class _Body:
     def _may_be_written(self, base: ast.expr) -> bool:
         while isinstance(base, ast.Subscript):
             base = base.value
-        if not isinstance(base, ast.Name) or self.scope.tensor(base) is None:
+        if not isinstance(base, ast.Name):
             return False
+        if isinstance(self.scope.kind(base), k.Unknown):
+            # What takes a mask is a tensor, or the run that shows the conditions says otherwise.
+            self.conditions.append(f"`{base.id}` is a tensor")
+        elif self.scope.tensor(base) is None:
+            return False
+        if not _is_bool(self.scope, self.mask):
+            self.conditions.append("the mask is a bool tensor")
+        if not made_from(self.scope, self.mask, base.id):
+            self.conditions.append(f"the mask fits the shape of `{base.id}`")
         if not is_own(self.scope, base.id, base):
             self.conditions.append(f"`{base.id}` may be written to, even where nothing is selected")
         return True
@@ -197,7 +248,7 @@ def _block_around(scope: Scope, node: ast.AST) -> ast.AST | None:
     return scope.parents.get(node)
 
 
-def _is_name(node: ast.expr, name: str) -> bool:
+def _is_name(node: ast.AST | None, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name
 
 

@@ -21,7 +21,7 @@ from dynalint_rules._shared.domain import Guarded, guarded_operands
 from dynalint_rules._shared.done_mask import rewrite_break
 from dynalint_rules._shared.early_return import rewrite_early_return
 from dynalint_rules._shared.effects import effects_of
-from dynalint_rules._shared.masked import rewrite_masked
+from dynalint_rules._shared.masked import rewrite_masked, rewrite_spared
 from dynalint_rules._shared.names import is_bound_before, is_own, kind_of_name, may_be_unbound
 from dynalint_rules._shared.rows import Plan, plan_of
 from dynalint_rules._shared.scope import Refusal, Scope
@@ -48,7 +48,7 @@ def rewrite_if(scope: Scope, statement: ast.If) -> Rewrite:
     Raises:
         Refusal: it would not do the same.
     """
-    masked = rewrite_masked(scope, statement)
+    masked = rewrite_masked(scope, statement) or rewrite_spared(scope, statement)
     if masked is not None:
         return masked
     other = rewrite_early_return(scope, statement) or rewrite_break(scope, statement)

@@ -80,7 +80,7 @@ class BranchOnTensor(Rule):
     where the number of rounds is not known, or where the code after the loop asks for it.
 
     `if mask.any():` around statements that only write where the mask selects (`x[mask] = 0`, `masked_fill`) loses its
-    test: it only spares work.
+    test: it only spares work. So does `if not mask.any(): return x` before such statements and `return x`.
 
     ## When the rewrite is not exact
 
@@ -291,6 +291,58 @@ class BranchOnTensor(Rule):
                 y[padding] = 0.0
                 return y
             """),
+        ),
+        Example(
+            "mask that the caller makes",
+            forward(
+                """
+                y = self.fc(x)
+                ignored = given["mask"] == -1
+                if ignored.any():  # DYN101
+                    y.masked_fill_(ignored, 0.0)
+                return y
+                """,
+                arguments="x: torch.Tensor, given: dict",
+            ),
+            inputs='[(torch.randn(4, 8), {"mask": torch.zeros(4, 8)})]',
+            fixed=forward(
+                """
+                y = self.fc(x)
+                ignored = given["mask"] == -1
+                y.masked_fill_(ignored, 0.0)
+                return y
+                """,
+                arguments="x: torch.Tensor, given: dict",
+            ),
+        ),
+        Example(
+            "early return that only spares work",
+            forward("""
+                y = self.fc(x)
+                padding = y < 0
+                if not padding.any():  # DYN101
+                    return y
+                y[padding] = 0.0
+                return y
+            """),
+            fixed=forward("""
+                y = self.fc(x)
+                padding = y < 0
+                y[padding] = 0.0
+                return y
+            """),
+        ),
+        Example(
+            "early return of something else",
+            forward("""
+                y = self.fc(x)
+                padding = y < 0
+                if padding.sum() == 0:  # DYN101
+                    return x
+                y[padding] = 0.0
+                return y
+            """),
+            declined="would happen on every call",
         ),
         Example(
             "sides of different sizes",

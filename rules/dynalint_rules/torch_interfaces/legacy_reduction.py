@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
 
 _OPTIONS = ("size_average", "reduce")
+# What each stands for, if it is true and if it is false, where the other is not given.
+_WORDS = {"size_average": ("mean", "sum"), "reduce": ("mean", "none")}
 # At which places the constructors take the two options. Dynamo makes a `CrossEntropyLoss` by itself.
 _PLACES = {
     **dict.fromkeys("KLDivLoss L1Loss MSELoss MultiLabelMarginLoss SmoothL1Loss SoftMarginLoss".split(), (0, 1)),
@@ -49,11 +52,13 @@ class LegacyReduction(Rule):
     ```
 
     ## How it is rewritten
-    It is not. By hand: `size_average=True` and `reduce=True` alone are `reduction="mean"`, `size_average=False` is
-    `"sum"`, and `reduce=False` is `"none"`, whatever `size_average` says.
+    `size_average=True` and `reduce=True` alone become `reduction="mean"`, `size_average=False` becomes `"sum"`, and
+    `reduce=False` becomes `"none"`. An option that is no constant chooses between the two words. It is declined where
+    both options or `reduction` are given too, and where other arguments follow by their place.
 
     ## When the rewrite is not exact
-    It always is; only the warning that torch gives of the old options goes away.
+    Results always are the same. The warning that torch gives of the old options goes away, so the rewrite is only
+    applied with `--unsafe-fixes`.
 
     ## How Dynamo words it
     GB0208: `torch.* op returned non-Tensor`.
@@ -84,19 +89,26 @@ class LegacyReduction(Rule):
                 return
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: the call would no longer warn."""
-        return Declined("torch warns of the old option, and would no longer; use `reduction` by hand")
+        """Say how to reduce by `reduction`, where a single old option says it."""
+        rewrite = _by_reduction(event) if isinstance(event, Call) else None
+        return rewrite or Declined(
+            "several arguments say how to reduce, or stand by their place; use `reduction` by hand"
+        )
 
     examples = (
         Example(
             name="summed",
             code=forward("return nn.MSELoss(size_average=False)(self.fc(x), x)  # DYN620"),
-            declined="use `reduction` by hand",
+            fixed=forward('return nn.MSELoss(reduction="sum")(self.fc(x), x)'),
         ),
         Example(
             name="not-reduced",
             code=forward("""
                 loss = nn.SmoothL1Loss(beta=0.5, reduce=False)  # DYN620
+                return loss(self.fc(x), x)
+            """),
+            fixed=forward("""
+                loss = nn.SmoothL1Loss(beta=0.5, reduction="none")
                 return loss(self.fc(x), x)
             """),
         ),
@@ -109,10 +121,18 @@ class LegacyReduction(Rule):
                 self.mean = True
                 """,
             ),
+            fixed=forward(
+                'return nn.L1Loss(reduction="mean" if self.mean else "sum")(self.fc(x), x)',
+                init="""
+                self.fc = nn.Linear(8, 8)
+                self.mean = True
+                """,
+            ),
         ),
         Example(
             name="both",
             code=forward("return nn.NLLLoss(size_average=True, reduce=False)(self.fc(x), x.argmax(1))  # DYN620"),
+            declined="use `reduction` by hand",
         ),
         Example(
             name="reduction",
@@ -140,3 +160,30 @@ class LegacyReduction(Rule):
             ),
         ),
     )
+
+
+def _by_reduction(event: Call) -> Rewrite | None:
+    """The rewrite of a call that one old option alone tells how to reduce; None if there is more."""
+    node, file = event.node, event.function.file
+    places = dict(zip(_PLACES[event.callee.rpartition(".")[2]], _OPTIONS, strict=True))
+    if any(isinstance(one, ast.Starred) for one in node.args) or any(one.arg is None for one in node.keywords):
+        return None
+    given: list[tuple[str, ast.expr | ast.keyword, ast.expr]] = [
+        (places[place], value, value) for place, value in enumerate(node.args) if place in places
+    ]
+    given += [(one.arg, one, one.value) for one in node.keywords if one.arg in _OPTIONS]
+    if len(given) != 1 or any(one.arg == "reduction" for one in node.keywords):
+        return None
+    option, argument, value = given[0]
+    if argument is value and value is not node.args[-1]:
+        return None
+    yes, no = _WORDS[option]
+    if isinstance(value, ast.Constant):
+        text = f'"{yes if value.value else no}"'
+    elif isinstance(value, ast.Name | ast.Attribute):
+        text = f'"{yes}" if {file.segment(value)} else "{no}"'
+    else:
+        return None
+    replacement = Replacement(file, *file.span(argument), f"reduction={text}")
+    changes = f"torch no longer warns that `{option}` is deprecated"
+    return Rewrite("Say how to reduce by `reduction`", "unsafe", (replacement,), (changes,))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from dynalint.analysis.events import Call, Event, Read
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
 
@@ -43,11 +43,12 @@ class TensorIdentity(Rule):
     ```
 
     ## How it is rewritten
-    It is not: `is` and `requires_grad` are nearly what was meant, and not quite.
+    `a.data_ptr() == b.data_ptr()` becomes `a is b`, and `!=` becomes `is not`, where all sides are plain names.
+    Anything else is left: `requires_grad` is nearly what is meant by `grad_fn is not None`, and not quite.
 
     ## When the rewrite is not exact
-    Two views of the same memory have one address and are two objects. A leaf that asks for gradients has no
-    `grad_fn`.
+    Two views of the same memory have one address and are two objects, and all tensors without elements may have the
+    same address, so the rewrite is only applied with `--unsafe-fixes`. A leaf that asks for gradients has no `grad_fn`.
 
     ## How Dynamo words it
     GB5976: `Data pointer comparison`, GB0104: `Tensor with grad_fn()`, GB0170: `Data-dependent branching`.
@@ -93,13 +94,17 @@ class TensorIdentity(Rule):
                 )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: the near equivalents differ in cases that cannot be excluded."""
+        """Compare the tensors themselves; decline where there is no such form, or what comes near differs silently."""
         if isinstance(event, Read) and event.name == "Tensor._version":
             return Declined("no tensor operation counts changes; test `_version` outside of the compiled code")
         if isinstance(event, Read):
             return Declined(
                 "a leaf that asks for gradients has no `grad_fn`; use `requires_grad` if there is none here"
             )
+        if isinstance(violation.node, ast.Compare):
+            rewrite = _same_object(event, violation.node)
+            if rewrite is not None:
+                return rewrite
         return Declined("two views of the same memory are two objects; use `is` if no views are meant")
 
     examples = (
@@ -115,7 +120,15 @@ class TensorIdentity(Rule):
                 arguments="x: torch.Tensor, y: torch.Tensor",
             ),
             inputs="[(torch.randn(4, 8), torch.randn(4, 8))]",
-            declined="use `is`",
+            fixed=forward(
+                """
+                h = self.fc(x)
+                if h is y:
+                    h = h * 2
+                return h
+                """,
+                arguments="x: torch.Tensor, y: torch.Tensor",
+            ),
         ),
         Example(
             name="three-addresses",
@@ -127,6 +140,25 @@ class TensorIdentity(Rule):
                 arguments="x: torch.Tensor, y: torch.Tensor, z: torch.Tensor",
             ),
             inputs="[(torch.randn(4, 8), torch.randn(4, 8), torch.randn(4, 8))]",
+            fixed=forward(
+                """
+                same = x is y is z
+                return self.fc(x + y + z) if same else self.fc(x)
+                """,
+                arguments="x: torch.Tensor, y: torch.Tensor, z: torch.Tensor",
+            ),
+        ),
+        Example(
+            name="address-of-a-part",
+            code=forward(
+                """
+                h = self.fc(x)
+                return h * 2 if x[0].data_ptr() != y.data_ptr() else h  # DYN609
+                """,
+                arguments="x: torch.Tensor, y: torch.Tensor",
+            ),
+            inputs="[(torch.randn(4, 8), torch.randn(4, 8))]",
+            declined="use `is`",
         ),
         Example(
             name="address-and-number",
@@ -137,6 +169,7 @@ class TensorIdentity(Rule):
                     return h
                 return h * 2
             """),
+            declined="use `is`",
         ),
         Example(
             name="address-among-addresses",
@@ -222,3 +255,17 @@ def _compares_two(node: ast.Compare) -> bool:
     if not all(isinstance(one, ast.Eq | ast.NotEq) for one in node.ops):
         return False
     return len({ast.dump(side) for side in [node.left, *node.comparators]}) > 1
+
+
+def _same_object(event: Event, node: ast.Compare) -> Rewrite | None:
+    """The rewrite into `is` of a comparison of nothing but addresses of tensors that have names."""
+    sides = [node.left, *node.comparators]
+    names = [one.func.value for one in _addresses(node) if isinstance(one.func, ast.Attribute)]
+    if len(names) < len(sides) or not all(isinstance(one, ast.Name) for one in names):
+        return None
+    file = event.function.file
+    words = ["is" if isinstance(one, ast.Eq) else "is not" for one in node.ops]
+    first, *others = (file.segment(one) for one in names)
+    text = first + "".join(f" {word} {name}" for word, name in zip(words, others, strict=True))
+    changes = "views of the same memory, and tensors without elements, no longer count as the same tensor"
+    return Rewrite("Compare with `is`", "unsafe", (Replacement(file, *file.span(node), text),), (changes,))

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from dynalint.analysis.events import Event, Raising, Read
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
 
 _FUNCTION = "torch.autograd.Function"
@@ -53,11 +53,12 @@ class UntracedBackward(Rule):
     ```
 
     ## How it is rewritten
-    It is not. `ctx.saved_variables` is `ctx.saved_tensors` in every release that dynalint supports. For what has no
-    gradient, compute it under `torch.no_grad()` without an autograd function.
+    `ctx.saved_variables` becomes `ctx.saved_tensors`, which holds the same in every release that dynalint supports. A
+    `backward` that raises is left: compute what has no gradient under `torch.no_grad()`, without an autograd function.
 
     ## When the rewrite is not exact
-    `saved_variables` warns that it is deprecated. Without the function nothing raises when a gradient is asked for.
+    `saved_variables` warns that it is deprecated and `saved_tensors` does not, so the rewrite is only applied with
+    `--unsafe-fixes`. Without the function nothing raises when a gradient is asked for.
 
     ## How Dynamo words it
     GB0088: `Observed exception`.
@@ -90,9 +91,13 @@ class UntracedBackward(Rule):
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: what is computed without the function does not raise."""
+        """Read what is saved by its new name; what is computed without the function does not raise."""
         if isinstance(event, Read):
-            return Declined("write `ctx.saved_tensors`, which holds the same and does not warn")
+            file = event.function.file
+            _, end = file.span(event.node)
+            replacement = Replacement(file, end - len(event.node.attr), end, "saved_tensors")
+            changes = "torch no longer warns that `saved_variables` is deprecated"
+            return Rewrite("Read `saved_tensors`", "unsafe", (replacement,), (changes,))
         return Declined("without the autograd function nothing would raise when a gradient is asked for")
 
     examples = (
@@ -111,7 +116,11 @@ class UntracedBackward(Rule):
                 head=_SCALED.format(body="(x,) = ctx.saved_variables  # DYN619\n        return grad * x")
                 + "\n\nscaled = Scaled.apply",
             ),
-            declined="ctx.saved_tensors",
+            fixed=forward(
+                "return scaled(self.fc(x)) + 1",
+                head=_SCALED.format(body="(x,) = ctx.saved_tensors\n        return grad * x")
+                + "\n\nscaled = Scaled.apply",
+            ),
         ),
         Example(
             name="traced",

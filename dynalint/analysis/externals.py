@@ -51,6 +51,7 @@ _LEGACY = {
 }
 # Make a tensor of the numbers that they are given.
 _FROM_NUMBERS = ("torch.tensor", "torch.as_tensor", "torch.Tensor.new_tensor")
+_SHAPES_AS_TENSORS = ("torch._shape_as_tensor", "torch.onnx.operators.shape_as_tensor")
 _OBJECTS = {
     "logging.getLogger": "logging.Logger",
     "builtins.open": "io.TextIOWrapper",
@@ -290,6 +291,8 @@ def _torch_function(name: str, args: list[Kind], keywords: dict[str, Kind], star
         return k.Tensor(
             _LEGACY[name], foreseen=bool(args) and isinstance(args[0], k.Sequence) and _is_one_number(args[0])
         )
+    if name in _SHAPES_AS_TENSORS:
+        return k.SHAPE_AS_TENSOR
     if name == "torch.jit.load":
         return k.Object("torch.jit.ScriptModule")
     entry = torch_api.function(name)

@@ -246,6 +246,8 @@ BOOL: Final = Value("bool")
 STR: Final = Value("str")
 SIZE: Final = Value("int", source="shape")
 SHAPE: Final = Sequence("torch.Size", SIZE)
+# What `shape_as_tensor(x)` gives in compiled code: the shape, and no tensor as in eager code.
+SHAPE_AS_TENSOR: Final = Sequence("shape_as_tensor", SIZE)
 
 SOURCE_RANK: Mapping[Source, int] = {"python": 0, "shape": 1, "data": 2}
 
@@ -442,7 +444,7 @@ def is_number(kind: Kind) -> bool:
 
 
 def tensor_and_number(one: Kind, other: Kind) -> bool:
-    """Whether one of two kinds is certainly a tensor and the other a number: what is done with them differs."""
+    """Whether one of two kinds is certainly a tensor, the other a number or several: what is done with them differs."""
     if one is other or isinstance(one, Unknown) or isinstance(other, Unknown):
         return False
     if only_tensor(one) is not None and _is_given_number(other):
@@ -451,8 +453,10 @@ def tensor_and_number(one: Kind, other: Kind) -> bool:
 
 
 def _is_given_number(kind: Kind) -> bool:
-    """Whether `kind` is a number, None in an alternative apart."""
+    """Whether `kind` is a number or a container of numbers, None in an alternative apart."""
     given = without(kind, "none")
+    if isinstance(given, Sequence):
+        given = given.element
     return given is not NOTHING and is_number(given)
 
 

@@ -429,6 +429,29 @@ def test_what_is_a_tensor_for_one_caller_and_a_number_for_another_is_told_apart(
     assert [only_tensor(event.kind) for event in events if isinstance(event, Branch)] == [Tensor("bool", 0)]
 
 
+def test_what_is_a_tensor_for_one_caller_and_a_list_of_numbers_for_another_is_told_apart(tmp_path: Path) -> None:
+    body = "\n".join(f"            x = x + {number}" for number in range(14))
+    code = f"""
+    class Layer(nn.Module):
+        def forward(self, x: torch.Tensor, lengths: list[int]):
+            index = 0
+            while lengths[index] <= 2:
+                index += 1
+{body}
+            return x * index
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = Layer()
+
+        def forward(self, x: torch.Tensor):
+            return self.layer(x, (x > 0).sum(-1))
+    """
+    events = in_region(analyzed(tmp_path, code))
+    assert [only_tensor(event.kind) for event in events if isinstance(event, Branch)] == [Tensor("bool")]
+
+
 def test_a_method_that_a_base_class_leaves_to_the_classes_below(tmp_path: Path) -> None:
     code = """
     class Base(nn.Module):

@@ -10,7 +10,7 @@ from dynalint.analysis.events import Subscript
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.blocks import statements_after
 from dynalint_rules._shared.effects import is_pure
-from dynalint_rules._shared.names import changed_in_place, is_own, loads
+from dynalint_rules._shared.names import changed_in_place, is_own, loads, within
 from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
 from dynalint_rules._shared.selection import target_of
 from dynalint_rules._shared.sides import FINITE
@@ -36,7 +36,10 @@ def stored(scope: Scope, event: Subscript) -> Rewrite:
 
 
 def stored_next(scope: Scope, event: Subscript) -> Rewrite | None:
-    """Return the rewrite of `v = x[mask] + y` that is followed by `x[mask] = v`, None if that is not what stands there.
+    """Return the rewrite of a read that is followed by a store of what was read, None if that is not what stands there.
+
+    Either all is computed where it is read (`v = x[mask] + y; x[mask] = v`), or where it is stored (`v = x[mask];
+    x[mask] = v * 2`).
 
     Raises:
         Refusal: it would not do the same.
@@ -48,22 +51,35 @@ def stored_next(scope: Scope, event: Subscript) -> Rewrite | None:
     (name, *others), (target, *more), value = statement.targets, following[0].targets, following[0].value
     if others or more or not isinstance(name, ast.Name) or not isinstance(target, ast.Subscript):
         return None
-    if not isinstance(value, ast.Name) or value.id != name.id or list(loads(scope, name.id)) != [value]:
-        return None
     if ast.dump(target.slice) != ast.dump(event.node.slice):
         return None
-    return _Store(scope, statement, target, following[0]).rewrite()
+    used = list(loads(scope, name.id))
+    if used == [value]:
+        return _Store(scope, statement, target, following[0]).rewrite()
+    if len(used) == 1 and statement.value is event.node and within(used[0], value, scope):
+        return _Store(scope, following[0], target, following[0], read=statement).rewrite()
+    return None
 
 
 class _Store:
-    """The rewrite of a statement whose value goes into `target` by a mask, there or in the next one, `last`."""
+    """The rewrite of a statement whose value goes into `target` by a mask, there or in the next one, `last`.
+
+    `read` is the statement before it that gives a name to what the mask selects, if there is one.
+    """
 
     def __init__(
-        self, scope: Scope, statement: ast.Assign | ast.AugAssign, target: ast.Subscript, last: ast.stmt
+        self,
+        scope: Scope,
+        statement: ast.Assign | ast.AugAssign,
+        target: ast.Subscript,
+        last: ast.stmt,
+        read: ast.Assign | None = None,
     ) -> None:
         self.scope, self.statement, self.target, self.last = scope, statement, target, last
         self.mask, self.value = target.slice, statement.value
-        self.reads = list(self._reads(self.value))
+        self.first = read or statement
+        self.named = read
+        self.reads = dict(self._reads(self.value))
         self.given: list[ast.expr] = []
         self.computed = isinstance(statement, ast.AugAssign)
 
@@ -86,8 +102,8 @@ class _Store:
                 f"`{name}` comes from elsewhere and its old value is needed for the gradient; make a copy first "
                 f"(`{name} = {name}.clone()`), if nothing else relies on the change"
             )
-        start, end = file.span(self.statement)[0], file.span(self.last)[1]
-        if self.last is not self.statement and comments(file, file.span(self.statement)[1], end) != []:
+        start, end = file.span(self.first)[0], file.span(self.last)[1]
+        if self.last is not self.first and comments(file, file.span(self.first)[1], end) != []:
             raise Refusal("there is a comment between the read and the store; choose by `torch.where` by hand")
         head = f"{name if own else f'{name}[...]'} = {scope.torch}.where({mask}, "
         text = self._value(f"{scope.torch}.zeros_like({name}).masked_scatter({mask}, ")
@@ -106,8 +122,8 @@ class _Store:
             yield f"{scope.quote(one)} has exactly one element for each that the mask selects"
         if self.computed:
             yield FINITE
-            for read in dict.fromkeys(one.value.id for one in self.reads if isinstance(one.value, ast.Name)):
-                if read != name and changed_in_place(scope, read, self.statement) is not None:
+            for read in dict.fromkeys(one.id for one in self.reads.values() if isinstance(one, ast.Name)):
+                if read != name and changed_in_place(scope, read, self.first) is not None:
                     yield f"nothing changes `{read}` in place before the gradient is taken"
 
     def _full_mask(self) -> str:
@@ -123,13 +139,21 @@ class _Store:
             return scope.text(mask)
         return f"{atom(mask, scope.text(mask))}[..., {', '.join(['None'] * full)}]"
 
-    def _reads(self, node: ast.AST) -> Iterator[ast.Subscript]:
-        """Yield the outermost reads by the mask."""
+    def _reads(self, node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+        """Yield the outermost reads by the mask, each with the tensor that it reads."""
         if isinstance(node, ast.Subscript) and ast.dump(node.slice) == ast.dump(self.mask):
-            yield node
+            yield node, node.value
+            return
+        if self.named is not None and isinstance(node, ast.Name) and node.id == self._name_of_read():
+            assert isinstance(self.named.value, ast.Subscript)
+            yield node, self.named.value.value
             return
         for child in ast.iter_child_nodes(node):
             yield from self._reads(child)
+
+    def _name_of_read(self) -> str | None:
+        target = self.named.targets[0] if self.named is not None else None
+        return target.id if isinstance(target, ast.Name) else None
 
     def _value(self, scatter: str) -> str:
         """The text of the value: whole tensors for reads by the mask, and what is given to the selected put there."""
@@ -139,7 +163,7 @@ class _Store:
         for part in sorted([*self.reads, *self.given], key=file.span):
             own_start, own_end = file.span(part)
             text += file.text[position:own_start]
-            text += file.segment(part.value) if part in self.reads else f"{scatter}{file.segment(part)})"
+            text += file.segment(self.reads[part]) if part in self.reads else f"{scatter}{file.segment(part)})"
             position = own_end
         return text + file.text[position:end]
 
@@ -193,7 +217,8 @@ class _Store:
         """Whether computing the value may keep the tensor under `name` for the gradient."""
         if isinstance(self.statement, ast.AugAssign):
             return not isinstance(self.statement.op, _FORGETFUL) or not k.is_number(self.scope.kind(self.value))
-        return any(isinstance(one, ast.Name) and one.id == name for one in ast.walk(self.value))
+        parts = [self.value, *self.reads.values()]
+        return any(isinstance(one, ast.Name) and one.id == name for part in parts for one in ast.walk(part))
 
 
 def _is_full(node: ast.expr) -> bool:

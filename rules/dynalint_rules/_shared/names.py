@@ -297,13 +297,19 @@ def _is_read_only(scope: Scope, node: ast.Name, parent: ast.AST | None) -> bool:
             return parent.attr not in _VIEWS
         return parent.attr in ("shape", "dtype", "device", "ndim", "requires_grad")
     if isinstance(parent, ast.Subscript):
-        # A store keeps nothing, and a read by a mask copies.
+        # A store keeps nothing, and a read by a mask or by rows copies.
         parts = parent.slice.elts if isinstance(parent.slice, ast.Tuple) else [parent.slice]
-        masked = any(is_mask(scope.kind(part)) for part in parts)
-        return parent.slice is node or isinstance(parent.ctx, ast.Store) or masked
+        copied = any(is_mask(scope.kind(part)) or _is_rows(scope, part) for part in parts)
+        return parent.slice is node or isinstance(parent.ctx, ast.Store) or copied
     if isinstance(parent, ast.Call) and node in parent.args:
         return makes_tensor(scope, parent)
     return False
+
+
+def _is_rows(scope: Scope, index: ast.expr) -> bool:
+    """Whether an index is a tensor of numbers that has a dimension; without one it makes a view, as a number does."""
+    tensor = scope.tensor(index)
+    return tensor is not None and tensor.dtype == "int" and tensor.rank is not None and tensor.rank > 0
 
 
 def only_value(scope: Scope, name: str, outside: ast.AST) -> ast.expr | None:

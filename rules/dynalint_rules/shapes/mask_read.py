@@ -55,15 +55,14 @@ class MaskRead(Rule):
     ```
 
     ## How it is rewritten
-    `x[mask].sum()` becomes `torch.where(mask, x, 0).sum()`, and `x[mask].mean()` becomes
-    `torch.where(mask, x, 0).sum() / mask.sum()`, also where the selected elements have a name and go through
-    elementwise operations first. `F.cross_entropy(x[mask], y[mask])` becomes
-    `F.cross_entropy(x, torch.where(mask, y, -100))`, with the label that the loss ignores. Where only the number of
-    elements is asked for, by `x[mask].numel()`, `x[mask].shape[0]` or `len(x[mask])`, it is `mask.sum()`, if every use
-    takes a tensor (see DYN201). `v = x[mask] + y` that the next statement stores back by the same mask is chosen by
-    `torch.where` (see DYN302). A list of bools becomes a list of positions: `x[[True, False]]` is `x[[0]]`. Anything
-    else needs a neutral value that suits what is done with the elements (minus infinity before a maximum), which is
-    for a person to say.
+    `x[mask].sum()` becomes `torch.where(mask, x, 0).sum()`, and `x[mask].mean()` becomes `torch.where(mask, x, 0).sum()
+    / mask.sum()`, also where the selected elements have a name and go through elementwise operations first.
+    `F.cross_entropy(x[mask], y[mask])` becomes `F.cross_entropy(x, torch.where(mask, y, -100))`, with the label that
+    the loss ignores. Where only the number of elements is asked for, by `x[mask].numel()`, `x[mask].shape[0]` or
+    `len(x[mask])`, it is `mask.sum()`, if every use takes a tensor (see DYN201). `v = x[mask] + y` or `v = x[mask]`,
+    stored by the next statement by the same mask, is chosen by `torch.where` (see DYN302). A list of bools becomes a
+    list of positions: `x[[True, False]]` is `x[[0]]`. Anything else needs a neutral value that suits what is done with
+    the elements (minus infinity before a maximum), which is for a person to say.
 
     ## When the rewrite is not exact
     The sum runs over more elements, in another order, so the last digits may differ. The fix is `unsafe` for that
@@ -412,6 +411,51 @@ class MaskRead(Rule):
                     return h
                 """,
             ),
+        ),
+        Example(
+            name="read-and-stored-back",
+            code=forward("""
+                cosine = torch.mm(x, self.fc.weight)
+                gain = cosine[torch.arange(4), 0].view(-1, 1)
+                hard = cosine > gain
+                chosen = cosine[hard]  # DYN301
+                cosine[hard] = 1.2 * chosen + 1.2 - 1.0
+                return cosine
+            """),
+            fixed=forward("""
+                cosine = torch.mm(x, self.fc.weight)
+                gain = cosine[torch.arange(4), 0].view(-1, 1)
+                hard = cosine > gain
+                cosine = torch.where(hard, 1.2 * cosine + 1.2 - 1.0, cosine)
+                return cosine
+            """),
+        ),
+        Example(
+            name="read-and-stored-back-elsewhere",
+            code=forward("""
+                h = self.fc(x).clone()
+                keep = x > 0
+                chosen = x[keep]  # DYN301
+                h[keep] = chosen * 2
+                return h
+            """),
+            fixed=forward("""
+                h = self.fc(x).clone()
+                keep = x > 0
+                h = torch.where(keep, x * 2, h)
+                return h
+            """),
+        ),
+        Example(
+            name="read-by-one-mask-and-stored-by-another",
+            code=forward("""
+                h = self.fc(x).clone()
+                keep, other = x > 0, x.flip(0) > 0
+                chosen = x[keep]  # DYN301
+                h[other.flip(0)] = chosen * 2
+                return h
+            """),
+            declined="depends on data",
         ),
         Example(
             name="stored-back-and-read-again",

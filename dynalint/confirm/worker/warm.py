@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 
 import torch
 import torch._dynamo.backends.debugging
@@ -23,8 +24,12 @@ def warm_up(device: str) -> None:
     if device != "cpu":
         return
     with contextlib.suppress(Exception):
-        model = torch.compile(nn.Sequential(nn.Linear(2, 2), nn.ReLU()), backend="eager")
+        model = torch.compile(nn.Sequential(nn.Linear(2, 2), nn.ReLU()), backend="aot_eager")
         # The second size makes Dynamo compile for sizes in general, which loads much more.
         for rows in (3, 4):
-            model(torch.zeros(rows, 2))
+            with torch.no_grad():
+                model(torch.zeros(rows, 2))
+    with contextlib.suppress(Exception):
+        # Graphs with gradients load it. To compute one here could start threads for devices, which no fork survives.
+        importlib.import_module("torch._inductor.pattern_matcher")
     torch.compiler.reset()

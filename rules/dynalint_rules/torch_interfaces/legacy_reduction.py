@@ -178,12 +178,13 @@ def _by_reduction(event: Call) -> Rewrite | None:
     if argument is value and value is not node.args[-1]:
         return None
     yes, no = _WORDS[option]
+    conditions = [f"torch no longer warns that `{option}` is deprecated"]
     if isinstance(value, ast.Constant):
         text = f'"{yes if value.value else no}"'
     elif isinstance(value, ast.Name | ast.Attribute):
         text = f'"{yes}" if {file.segment(value)} else "{no}"'
+        conditions.append(f"`{file.segment(value)}` is never None, which torch takes for true")
     else:
         return None
     replacement = Replacement(file, *file.span(argument), f"reduction={text}")
-    changes = f"torch no longer warns that `{option}` is deprecated"
-    return Rewrite("Say how to reduce by `reduction`", "unsafe", (replacement,), (changes,))
+    return Rewrite("Say how to reduce by `reduction`", "unsafe", (replacement,), tuple(conditions))

@@ -13,7 +13,7 @@ from dynalint_rules._shared.counts import count_of
 from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.masked_reductions import ignored_in_loss, reduced, reduced_later, selection_of
-from dynalint_rules._shared.masked_stores import stored_next
+from dynalint_rules._shared.masked_stores import scattered_back, stored_next
 from dynalint_rules._shared.numbers import flow_of
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.selection import reads_by_mask, target_of
@@ -55,14 +55,15 @@ class MaskRead(Rule):
     ```
 
     ## How it is rewritten
-    `x[mask].sum()` becomes `torch.where(mask, x, 0).sum()`, and `x[mask].mean()` becomes `torch.where(mask, x, 0).sum()
-    / mask.sum()`, also where the selected elements have a name and go through elementwise operations first.
-    `F.cross_entropy(x[mask], y[mask])` becomes `F.cross_entropy(x, torch.where(mask, y, -100))`, with the label that
-    the loss ignores. Where only the number of elements is asked for, by `x[mask].numel()`, `x[mask].shape[0]` or
-    `len(x[mask])`, it is `mask.sum()`, if every use takes a tensor (see DYN201). `v = x[mask] + y` or `v = x[mask]`,
-    stored by the next statement by the same mask, is chosen by `torch.where` (see DYN302). A list of bools becomes a
-    list of positions: `x[[True, False]]` is `x[[0]]`. Anything else needs a neutral value that suits what is done with
-    the elements (minus infinity before a maximum), which is for a person to say.
+    `x[mask].sum()` becomes `torch.where(mask, x, 0).sum()`, and `x[mask].mean()` becomes
+    `torch.where(mask, x, 0).sum() / mask.sum()`, also where the selected elements have a name and go through
+    elementwise operations first. `F.cross_entropy(x[mask], y[mask])` becomes
+    `F.cross_entropy(x, torch.where(mask, y, -100))`, with the label that the loss ignores. Where only the number of
+    elements is asked for, by `x[mask].numel()`, `x[mask].shape[0]` or `len(x[mask])`, it is `mask.sum()`, if every use
+    takes a tensor (see DYN201). `v = x[mask] + y` or `v = x[mask]`, stored by the next statement by the same mask, is
+    chosen by `torch.where` (see DYN302), and so is `a.masked_scatter(mask, b[mask])`. A list of bools becomes a list of
+    positions: `x[[True, False]]` is `x[[0]]`. Anything else needs a neutral value that suits what is done with the
+    elements (minus infinity before a maximum), which is for a person to say.
 
     ## When the rewrite is not exact
     The sum runs over more elements, in another order, so the last digits may differ. The fix is `unsafe` for that
@@ -111,7 +112,7 @@ class MaskRead(Rule):
                     rewrite = reduced(scope, selection) or reduced_later(scope, selection)
                 if isinstance(event, Subscript):
                     rewrite = rewrite or ignored_in_loss(scope, event.node) or stored_next(scope, event)
-                    rewrite = rewrite or _counted(scope, event)
+                    rewrite = rewrite or scattered_back(scope, event) or _counted(scope, event)
             except Refusal as refusal:
                 return Declined(str(refusal))
             if rewrite is not None:
@@ -455,6 +456,53 @@ class MaskRead(Rule):
                 h[other.flip(0)] = chosen * 2
                 return h
             """),
+            declined="depends on data",
+        ),
+        Example(
+            name="scattered-back",
+            code=forward("""
+                h = self.fc(x)
+                keep = x > 0
+                return h.masked_scatter(keep, x[keep])  # DYN301
+            """),
+            fixed=forward("""
+                h = self.fc(x)
+                keep = x > 0
+                return torch.where(keep, x, h)
+            """),
+        ),
+        Example(
+            name="scattered-back-in-place",
+            code=forward("""
+                keep = x.ne(0)
+                positions = self.fc(x) + keep.sum(1).unsqueeze(1)
+                new = x.clone()
+                return new.masked_scatter_(keep, positions[keep]).double()  # DYN301
+            """),
+            fixed=forward("""
+                keep = x.ne(0)
+                positions = self.fc(x) + keep.sum(1).unsqueeze(1)
+                new = x.clone()
+                return torch.where(keep, positions, new).double()
+            """),
+        ),
+        Example(
+            name="scattered-into-the-argument",
+            code=forward("""
+                keep = x.ne(0)
+                h = self.fc(x).detach()
+                return x.masked_scatter_(keep, h[keep])  # DYN301
+            """),
+            declined="depends on data",
+        ),
+        Example(
+            name="scattered-by-another-mask",
+            code=forward("""
+                h = self.fc(x)
+                keep = x > 0
+                return h.masked_scatter(x > -9, x[keep.logical_not()])  # DYN301
+            """),
+            inputs="[(torch.zeros(4, 8),)]",
             declined="depends on data",
         ),
         Example(

@@ -64,6 +64,19 @@ def test_operations_of_other_folders_use_the_workers_modules(worker: Worker) -> 
     assert (answer.outcome, answer.parts["graphs"]) == ("done", [1])
 
 
+def test_nothing_is_found_out_for_logs_alone(worker: Worker) -> None:
+    code = """
+import torch
+from torch._dynamo import funcname_cache, utils
+for _ in range(3):
+    sys.modules[PACKAGE + ".witness"].seed_torch(0)
+known = torch.cuda._lazy_seed_tracker.get_calls()
+torch.compile(torch.nn.ReLU(), backend="eager")(torch.ones(2))
+reply.part("found", [len(known), list(funcname_cache.cache), utils.get_compilation_metrics()[-1].guard_latency_us])
+"""
+    assert does(worker, code.replace("PACKAGE", '"_dynalint_worker"')).parts["found"] == [0, [], 0]
+
+
 def test_what_pythonpath_names_is_searched_and_its_sitecustomize_runs_behind_the_walls(
     worker: Worker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -108,3 +108,21 @@ def test_files_of_the_project_are_listed_without_what_is_installed_in_it(package
     names = [Path(file).name for file in loading.imported_files([str(package.parent)])]
     assert names == ["__init__.py", "a.py", "b.py"]
     assert [Path(file).name for file in loading.imported_files([str(installed)])] == ["installed_under_test.py"]
+
+
+def test_files_imported_before_and_after_modules_were_remembered_are_listed(
+    package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loading, "_known", [])
+    monkeypatch.setattr(loading, "_last_known", "")
+    loading.prepare([str(package.parent)], {})
+    __import__("pkg_under_test.b")
+    loading.remember_modules()
+    known = len(loading.module_files())
+    __import__("pkg_under_test.a")
+    files = loading.module_files()
+    assert [Path(file).name for _, file in files[known:]] == ["a.py"]
+    assert loading.imported_files([str(package)]) == [str(package / name) for name in ("__init__.py", "a.py", "b.py")]
+    # Where the last one has gone, all are looked at again.
+    del sys.modules[loading._last_known]
+    assert set(loading.module_files()) == set(files)

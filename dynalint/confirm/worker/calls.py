@@ -41,8 +41,10 @@ def choose(make: Maker, call: Call, watched: Mapping[str, str], spots: Spots, *,
     Where the shapes of the call are `guessed`, nothing may rest on them alone: other ranks are tried too.
 
     Where no line in question is reached, every call costs a compile for nothing but discoveries: only those are kept
-    that reach lines of their own.
+    that reach lines of their own. Where no file is watched, none does.
     """
+    if not watched:
+        return Calls([call] * REPEATS, [], asked=False)
     try:
         function = witness.fresh_callable(make)
     except BaseException:  # noqa: BLE001 - user code; the run proper reports it

@@ -21,6 +21,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from . import witness
 from .differ import close
 from .records import Comparison
 from .witness import Call, Maker, clone_inputs, force_eager, fresh_callable, user_compile
@@ -183,7 +184,7 @@ def _observe(
         function = mode.callable_of(make)
         run = function if compiler is None else compiler(function)
         for number, call in enumerate(calls):
-            torch.manual_seed(seed + number)
+            witness.seed_torch(seed + number)
             random.seed(seed + number)
             args, kwargs = _inputs(call, grad=mode.grad)
             with force_eager() if compiler is None else nullcontext(), torch.set_grad_enabled(mode.grad):

@@ -81,8 +81,9 @@ def testify(subject: Subject, request: Mapping[str, Any], reply: Reply, seen: Ca
     chosen = replace(chosen, repeats=calls[: len(chosen.repeats)], others=calls[len(chosen.repeats) :])
     session = _Session(request, reply, watched, seen)
     partly = session.hear(make, chosen, eager)
-    # A traced call is made in the mode that the program is in; what is built is in training mode by accident.
-    evaluating = _evaluating(make) if seen is None else None
+    # A traced call is made in the mode that the program is in; what is built is in training mode by accident. What the
+    # other mode reaches is told of watched files alone.
+    evaluating = _evaluating(make) if seen is None and watched else None
     if evaluating is not None:
         reply.stage(f"running {name} in evaluation mode")
         other = witness.eager_run(evaluating, calls, watched)

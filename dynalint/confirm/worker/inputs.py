@@ -22,6 +22,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from . import witness
 from .guesses import (
     BATCH,
     LENGTH,
@@ -242,7 +243,7 @@ def _generic(start: Specs) -> Iterator[Specs]:
 
 def _call(function: Callable[..., Any], specs: Specs, device: str) -> Call:
     """Make the arguments; positional where the signature allows it, as a user would write the call."""
-    torch.manual_seed(0)
+    witness.seed_torch(0)
     made = {name: spec.make().to(device) if isinstance(spec, TensorSpec) else spec for name, spec in specs.items()}
     target = function.forward if isinstance(function, nn.Module) else function
     args: list[Any] = []

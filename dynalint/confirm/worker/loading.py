@@ -9,8 +9,9 @@ import importlib.util
 import linecache
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, reduce
+from itertools import takewhile
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -143,12 +144,27 @@ def real_path(file: str) -> str:
     return os.path.realpath(file)
 
 
-def module_files() -> Iterator[tuple[str, str]]:
-    """Yield the file of each module that this process has imported, as the module names it and resolved."""
-    for module in list(sys.modules.values()):
-        file = getattr(module, "__file__", None)
-        if isinstance(file, str):
-            yield file, real_path(file)
+_known: list[tuple[str, str]] = []
+_last_known = ""
+
+
+def remember_modules() -> None:
+    """Keep the files of all modules imported so far: a process forked later asks for those of the others alone.
+
+    What one looks at after a fork is copied, and modules by the thousand are most of what there is to copy.
+    """
+    global _last_known  # noqa: PLW0603 - one state of the process
+    _known[:] = module_files()
+    _last_known = next(reversed(sys.modules))
+
+
+def module_files() -> list[tuple[str, str]]:
+    """Return the file of each module that this process has imported, as the module names it and resolved."""
+    # What is imported later stands behind it; where it is gone, all count as new, and no more than time is lost. No
+    # code of Python's runs in between, so that no thread of the user's can import more meanwhile.
+    new = list(takewhile(_last_known.__ne__, reversed(sys.modules)))
+    files = (getattr(sys.modules.get(name), "__file__", None) for name in reversed(new))
+    return [*_known, *((file, real_path(file)) for file in files if isinstance(file, str))]
 
 
 def imported_files(roots: Iterable[str]) -> list[str]:

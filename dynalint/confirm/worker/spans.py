@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import dis
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import lru_cache
 from types import CodeType
 
 from .records import Span
 
 
-def operations_of(source: str, file: str) -> set[Span]:
+@lru_cache(maxsize=32)
+def operations_of(source: str, file: str) -> frozenset[Span]:
     """Return the places of all instructions of a module and of what is nested in it: whole lines before Python 3.11.
 
     Raises SyntaxError or ValueError where the source is no Python.
     """
-    return set(_spans(compile(source, file, "exec", dont_inherit=True)))
+    return frozenset(_spans(compile(source, file, "exec", dont_inherit=True)))
 
 
 def count(spots: Iterable[Sequence[int]], operations: Iterable[Span], traced: Collection[Span]) -> list[dict[str, int]]:

@@ -8,8 +8,9 @@ import importlib
 import torch
 import torch._dynamo.backends.debugging
 from torch import nn
+from torch._dynamo import guards, symbolic_convert
 
-from . import hearing, loading, verify  # noqa: F401 - so that no process has to import them
+from . import hearing, loading, verify, witness  # noqa: F401 - so that no process has to import them
 
 
 def warm_up(device: str) -> None:
@@ -20,9 +21,14 @@ def warm_up(device: str) -> None:
     """
     # One thread: a pool of threads does not survive a fork, and two targets at once should not fight for cores.
     torch.set_num_threads(1)
-    loading.imported_files(())
-    if device != "cpu":
-        return
+    leave_out_measures()
+    if device == "cpu":
+        seed_what_is_there()
+        _compile_something()
+    loading.remember_modules()
+
+
+def _compile_something() -> None:
     with contextlib.suppress(Exception):
         model = torch.compile(nn.Sequential(nn.Linear(2, 2), nn.ReLU()), backend="aot_eager")
         # The second size makes Dynamo compile for sizes in general, which loads much more.
@@ -33,3 +39,24 @@ def warm_up(device: str) -> None:
         # Graphs with gradients load it. To compute one here could start threads for devices, which no fork survives.
         importlib.import_module("torch._inductor.pattern_matcher")
     torch.compiler.reset()
+
+
+def leave_out_measures() -> None:
+    """Have Dynamo leave out what it finds out for its logs alone: a small compile takes half as long.
+
+    It measures how long guards take, for which it first writes over the processor's caches, and takes each file apart
+    for the names of functions by line. For the worker's processes only, since it stays.
+    """
+    for module, name, instead in ((guards, "profile_guard_manager", 0.0), (symbolic_convert, "get_funcname", None)):
+        if hasattr(module, name):
+            setattr(module, name, lambda *_, instead=instead: instead)
+
+
+def seed_what_is_there() -> None:
+    """Have the witnesses seed the processor alone where there is no GPU.
+
+    Torch would seed GPUs too, on the day that there is one: it keeps every seed for them, with the stack it came from.
+    """
+    accelerator = getattr(torch, "accelerator", None)
+    if accelerator is not None and not accelerator.is_available():
+        witness.seed_torch = torch.default_generator.manual_seed

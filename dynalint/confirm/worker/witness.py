@@ -50,6 +50,8 @@ Call = tuple[tuple[Any, ...], dict[str, Any]]
 _METRICS_KEPT = 4096
 # Kept here, for `hear_own_compiles` puts another in its place.
 user_compile = torch.compile
+# The worker puts another here where there is no GPU.
+seed_torch: Callable[[int], object] = torch.manual_seed
 
 
 def hear(make: Maker, calls: Sequence[Call], files: Iterable[str] = ()) -> Witness:
@@ -119,7 +121,7 @@ def explain_call(make: Maker, call: Call) -> Explanation:
 
 def fresh_callable(make: Maker) -> Callable[..., Any]:
     """Seed torch and random, make the callable and take off a `torch.compile` that the user put on it."""
-    torch.manual_seed(0)
+    seed_torch(0)
     random.seed(0)
     function: Any = make()
     function = getattr(function, "_orig_mod", function)

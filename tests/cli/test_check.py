@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
+import signal
 import sys
 import textwrap
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -173,6 +176,22 @@ def test_interrupted(dynalint: Run, model: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(engine, "check", interrupt)
     ran = dynalint("check", "--static")
     assert (ran.code, ran.out, ran.err) == (130, "", "\nerror: interrupted\n")
+
+
+def test_a_request_to_end_interrupts(dynalint: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def terminated(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(5)
+        raise AssertionError("nothing came of it")
+
+    monkeypatch.setattr(engine, "check", terminated)
+    former = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        ran = dynalint("check", "--static")
+        assert (ran.code, ran.out, ran.err) == (130, "", "\nerror: interrupted\n")
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGTERM, former)
 
 
 @pytest.mark.parametrize(

@@ -201,3 +201,27 @@ def test_lines_without_the_token_or_without_sense_are_passed_over(line: bytes) -
 
 def test_lines_with_the_token_are_read() -> None:
     assert unpack(b"token " + pack(["part", ["a", 1]]), "token") == ("part", ["a", 1])
+
+
+def test_a_family_is_one_process_or_all_that_it_started() -> None:
+    def act() -> Any:
+        source, sink = os.pipe()
+        more, end = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.read(more, 1)
+            grandchild = os.fork()
+            if grandchild == 0:
+                os.read(more, 1)
+                os._exit(0)
+            os.write(sink, str(grandchild).encode())
+            os.read(more, 1)
+            os._exit(0)
+        alone = supervisor._family(child)
+        os.write(end, b"x")
+        both = supervisor._family(child) if (grandchild := int(os.read(source, 32))) else {}
+        os.write(end, b"xx")
+        os.waitpid(child, 0)
+        return [list(alone) == [child], sorted(both) == sorted([child, grandchild]), all(both.values())]
+
+    assert in_a_fork(act) == [True, True, True]

@@ -229,6 +229,8 @@ def _resident(process: int) -> int:
 
 def _family(root: int) -> dict[int, int]:
     """Return the bytes resident in `root` and in each of its descendants, by process."""
+    if _is_alone(root):
+        return {root: _resident(root)}
     parents: dict[int, list[int]] = {}
     pages: dict[int, int] = {}
     for entry in Path("/proc").glob("[0-9]*"):
@@ -241,6 +243,23 @@ def _family(root: int) -> dict[int, int]:
         members += parents.pop(process, [])
     unit = os.sysconf("SC_PAGE_SIZE")
     return {process: pages.get(process, 0) * unit for process in members}
+
+
+def _is_alone(process: int) -> bool:
+    """Whether a child of this process has no children, and left none to this one, as most; False where nobody tells.
+
+    To look through all processes of the machine takes a good part of the time between two looks.
+    """
+    try:
+        return _children_told("self") == [process] and not _children_told(process)
+    except (OSError, ValueError):
+        return False
+
+
+def _children_told(process: int | str) -> list[int]:
+    """Return the children of all threads of a process."""
+    threads = Path(f"/proc/{process}/task").iterdir()
+    return [int(child) for thread in threads for child in (thread / "children").read_bytes().split()]
 
 
 def _memory(family: dict[int, int], enough: int) -> int:

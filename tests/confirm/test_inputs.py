@@ -440,3 +440,60 @@ def test_what_is_compared_gets_the_same_shape() -> None:
     (prediction, target), _ = find_call(Compared(), "cpu", 30).call
     assert prediction.shape[-1] == 4
     assert torch.broadcast_shapes(prediction.shape, target.shape) == prediction.shape
+
+
+class Tokens(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(40, 8)
+        self.decoder_table = nn.Embedding(30, 8)
+
+    def forward(self, input_ids: torch.Tensor, decoder_input_ids: torch.Tensor | None = None) -> torch.Tensor:
+        if not input_ids.is_floating_point() and decoder_input_ids is None:
+            raise ValueError("decoder_input_ids is missing")
+        return self.table(input_ids).sum() + self.decoder_table(decoder_input_ids).sum()
+
+
+def test_a_tensor_is_of_the_kind_that_its_name_tells() -> None:
+    found = find_call(Tokens(), "cpu", 10)
+    assert found.text == "input_ids=int[5, 7], decoder_input_ids=int[5, 7]"
+
+
+@dataclass
+class SeesConfig:
+    image_size: int = 32
+    patch_size: int = 4
+    temporal_patch_size: int = 2
+    hidden_size: int = 8
+
+
+class SeesAndReads(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.config = SeesConfig()
+        self.see = nn.Conv2d(3, 8, 4, 4)
+        self.read = nn.Embedding(40, 8)
+
+    def forward(self, pixel_values: torch.Tensor, input_ids: torch.Tensor) -> torch.Tensor:
+        return torch.cat([self.see(pixel_values).flatten(2).transpose(1, 2), self.read(input_ids)], dim=1)
+
+
+def test_what_comes_with_pictures_comes_as_often_as_they_do() -> None:
+    assert find_call(SeesAndReads(), "cpu", 10).text == "pixel_values=float[2, 3, 32, 32], input_ids=int[2, 7]"
+
+
+class PatchesOfGrid(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.config = SeesConfig()
+        self.fc = nn.Linear(3 * 2 * 4 * 4, 8)
+
+    def forward(self, hidden_states: torch.Tensor, grid_thw: torch.Tensor) -> torch.Tensor:
+        counts = grid_thw.prod(dim=1)
+        assert counts.sum() == len(hidden_states)
+        hidden_states = self.fc(hidden_states)
+        return torch.stack([part.sum(0) for part in hidden_states.split(counts.tolist())])
+
+
+def test_patches_are_as_many_as_their_grid_has_places() -> None:
+    assert find_call(PatchesOfGrid(), "cpu", 10).text == "hidden_states=float[16, 96], grid_thw=int[1, 3]"

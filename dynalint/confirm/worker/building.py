@@ -10,16 +10,20 @@ import re
 import textwrap
 import traceback
 from collections.abc import Callable, Generator, Iterator, Mapping
-from typing import Any
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 from torch import nn
 from torch.nn import functional
 
-from .guesses import WIDTH, Level, Settings, by_name, constructor_arguments
-from .shrinking import DIVISORS, is_configuration
+from .fields import revised_fields
+from .guesses import WIDTH, Level, PassThrough, Settings, by_name, constructor_arguments
+from .inputs import NoInputsError
+from .shrinking import DIVISORS, NO_FIELDS, Fields, heads_fit, is_configuration, nested, value_of
 from .words import worded
 
 ATTEMPTS = 20
+_BY_DIVISOR = 8
 _FEW = 4
 
 Arguments = Mapping[str, Any]
@@ -28,27 +32,58 @@ Revision = Callable[[Any, "re.Match[str]"], Iterator[Any]]
 
 
 def constructions(cls: type) -> Generator[Built, BaseException | None, None]:
-    """Yield makers of instances, each with the expression it stands for, and be sent what each raised, None if nothing.
+    """Yield makers of instances, each with the expression it stands for, and be sent what came of it.
 
-    Where settings are among the arguments, their widths are first divided by much, then by less. Raises NoGuessError
-    where a parameter cannot be guessed.
+    That is what the constructor raised, a NoInputsError where it was built and no call of it was found, or None. Where
+    settings are among the arguments, their widths are first divided by much, then by less. Raises NoGuessError where a
+    parameter cannot be guessed.
     """
     first = constructor_arguments(cls, Level(DIVISORS[0]))
     settled = any(is_configuration(type(value)) for value in first.values())
+    divisors = sorted(DIVISORS, key=lambda one: not _fits(cls, one)) if settled else DIVISORS[:1]
     tried: set[str] = set()
-    for divisor in DIVISORS if settled else DIVISORS[:1]:
-        waiting: list[Arguments] = [constructor_arguments(cls, Level(divisor))]
-        while waiting and len(tried) < ATTEMPTS:
-            arguments = waiting.pop(0)
+    fields: Fields = NO_FIELDS
+    for divisor in divisors:
+        waiting = [_Try(constructor_arguments(cls, Level(divisor, fields=fields)), fields)]
+        most = len(tried) + _BY_DIVISOR if settled else ATTEMPTS
+        while waiting and len(tried) < min(most, ATTEMPTS):
+            attempt = waiting.pop(0)
+            arguments, fields, _ = attempt
             if (key := repr(arguments)) in tried:
                 continue
             tried.add(key)
             error = yield _built(cls, arguments)
-            if error is not None:
-                waiting[:0] = _revised(cls, arguments, error)
-            else:
-                # It was built, and no call of it was found.
-                waiting += _alike(arguments)
+            built = error is None or isinstance(error, NoInputsError)
+            told = error.__cause__ if error is not None and built else error
+            answers = [*_other_settings(cls, attempt, told, divisor)] if settled and told is not None else []
+            if error is not None and not built:
+                answers += [_Try(other, fields) for other in _revised(cls, arguments, error)]
+            waiting[:0] = answers
+            if built:
+                # No call of it was found.
+                waiting += [_Try(other, fields) for other in _alike(arguments)]
+
+
+class _Try(NamedTuple):
+    """Arguments of a constructor, and the fields of settings that earlier errors asked for."""
+
+    arguments: Arguments
+    fields: Fields
+    answered: str | None = None
+    """The error that the last of these answered: where it comes again, another field was meant."""
+
+
+def _other_settings(cls: type, attempt: _Try, error: BaseException, divisor: int) -> Iterator[_Try]:
+    """Yield arguments with other values for the fields that an error tells of."""
+    for fields in revised_fields(error, attempt.arguments.values(), attempt.fields):
+        # Settings may refuse a value.
+        with suppress(Exception):
+            if str(error) != attempt.answered:
+                yield _Try(constructor_arguments(cls, Level(divisor, fields=fields)), fields, str(error))
+
+
+def _fits(cls: type, divisor: int) -> bool:
+    return all(map(heads_fit, constructor_arguments(cls, Level(divisor)).values()))
 
 
 def _built(cls: type, arguments: Arguments) -> Built:
@@ -65,6 +100,7 @@ def _revised(cls: type, arguments: Arguments, error: BaseException) -> Iterator[
         # Arguments that a base class takes, handed on as they come.
         named = re.findall(r"'(\w+)'", missing[1])
         yield {**arguments, **{name: by_name(name) for name in named}}
+    yield from _parts_with_attribute(arguments, error)
     blamed = _blamed(arguments, error)
     for pattern, revise in _REVISIONS:
         match = pattern.search(message)
@@ -76,6 +112,18 @@ def _revised(cls: type, arguments: Arguments, error: BaseException) -> Iterator[
         for literal in compared.get(name, ()):
             if type(literal) is not type(arguments[name]) or literal != arguments[name]:
                 yield {**arguments, name: literal}
+
+
+def _parts_with_attribute(arguments: Arguments, error: BaseException) -> Iterator[Arguments]:
+    """Yield other settings where they lack what is read: those of their parts that have it."""
+    lacking, name = getattr(error, "obj", None), getattr(error, "name", None)
+    if not isinstance(error, AttributeError) or not isinstance(name, str):
+        return
+    for argument, value in arguments.items():
+        if type(value) is type(lacking) and is_configuration(type(value)):
+            for inner in nested(value):
+                if value_of(inner, name) is not None:
+                    yield {**arguments, argument: inner}
 
 
 def _alike(arguments: Arguments) -> Iterator[Arguments]:
@@ -151,8 +199,15 @@ def _called(value: Any, _match: re.Match[str]) -> Iterator[Any]:
     if isinstance(value, nn.Module):
         yield nn.Identity
         yield functional.relu
+        yield PassThrough()
     elif value is nn.Identity:
         yield functional.relu
+
+
+def _module(value: Any, _match: re.Match[str]) -> Iterator[Any]:
+    """A module is wanted where a number was given, to be called with more than one thing perhaps."""
+    if type(value) in (int, float, str):
+        yield PassThrough()
 
 
 def _object(value: Any, match: re.Match[str]) -> Iterator[Any]:
@@ -161,9 +216,10 @@ def _object(value: Any, match: re.Match[str]) -> Iterator[Any]:
         yield nn.Linear(WIDTH, WIDTH) if hasattr(nn.Linear(1, 1), match[1]) else Settings()
 
 
-def _divisible(value: Any, _match: re.Match[str]) -> Iterator[Any]:
+def _divisible(value: Any, match: re.Match[str]) -> Iterator[Any]:
     if type(value) is int:
-        yield from (other for other in (1, WIDTH, 4, 2) if other != value)
+        told = [int(digits) for digits in re.findall(r"\d+", match.string)]
+        yield from (other for other in dict.fromkeys((*told, 1, WIDTH, 4, 2)) if 0 < other != value)
 
 
 _BY_MESSAGE: tuple[tuple[str, Revision], ...] = (
@@ -172,6 +228,7 @@ _BY_MESSAGE: tuple[tuple[str, Revision], ...] = (
     (r"index out of range|zip\(\) argument \d is shorter", _longer),
     (r"values to unpack \(expected (\d+)", _unpacked),
     (r"'(?:int|float|str|list)' object is not callable", _function),
+    (r"(?:int|float|str) is not a Module subclass", _module),
     (r"\.forward\(\) (?:missing|takes|got)|is not a Module subclass|\.__init__\(\) takes", _called),
     (r"'(?:int|float|str)' object has no attribute '(\w+)'", _object),
     (

@@ -15,12 +15,13 @@ import sys
 import types
 import typing
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import torch
 from torch import nn
 
-from .shrinking import is_configuration, shrunk
+from .shrinking import NO_FIELDS, Fields, is_configuration, shrunk
 
 WIDTH = 16
 # Unlike each other and unlike usual sizes, so that no two dimensions are equal by chance.
@@ -66,6 +67,14 @@ class NoGuessError(Exception):
     """Nothing plausible is known for a parameter; the text names it."""
 
 
+class PassThrough(nn.Module):  # type: ignore[misc]
+    """Stands for a module that is handed in: returns the first of whatever it is given."""
+
+    def forward(self, given: Any, *_args: Any, **_kwargs: Any) -> Any:
+        """Return what came first."""
+        return given
+
+
 class Settings:
     """Stands for a configuration object of unknown class: every attribute asked for is a guess by its name."""
 
@@ -89,14 +98,18 @@ class Settings:
 
 @dataclasses.dataclass(frozen=True)
 class Level:
-    """How deep in the arguments of arguments a guess is made, and by what the widths of settings are divided."""
+    """How deep in the arguments of arguments a guess is made, and how settings among them are made small.
+
+    Their widths are divided by `divisor`; `fields` have values of their own.
+    """
 
     divisor: int = 1
     depth: int = 0
+    fields: Fields = dataclasses.field(default_factory=lambda: NO_FIELDS)
 
     def below(self) -> Level:
         """Return the level of the arguments of an argument."""
-        return Level(self.divisor, self.depth + 1)
+        return dataclasses.replace(self, depth=self.depth + 1)
 
 
 # Compiled once, for every process that is forked later: Python's own cache would be filled anew in each.
@@ -182,9 +195,9 @@ def _instance(hint: Any, level: Level) -> Any:
         return None
     if issubclass(hint, enum.Enum):
         return next(iter(hint), None)
-    given = constructor_arguments(hint, level.below())
+    given = {**constructor_arguments(hint, level.below()), **level.fields.get(hint, {})}
     made = hint(**given)
-    return shrunk(made, given, level.divisor) if level.divisor > 1 and is_configuration(hint) else made
+    return shrunk(made, given, level.divisor, level.fields) if level.divisor > 1 and is_configuration(hint) else made
 
 
 def constructor_arguments(cls: type, level: Level | None = None) -> dict[str, Any]:
@@ -200,14 +213,35 @@ def constructor_arguments(cls: type, level: Level | None = None) -> dict[str, An
 
 
 def _declared(cls: type, name: str, hint: Any) -> Any:
-    """Return the class of settings that a class declares in its body, where the parameter has no annotation of use."""
+    """Return the class of settings that a class declares in its body, where the parameter has no annotation of use.
+
+    Without one it is a class of settings that its module knows, and that has all that the constructor reads of it.
+    """
     annotated = isinstance(hint, type) and hint is not inspect.Parameter.empty
     if annotated or name not in SETTINGS:
         return hint
     declared = getattr(cls, f"{name}_class", None)
     if not isinstance(declared, type):
         declared = hints_of(cls).get(name)
-    return declared if isinstance(declared, type) else hint
+    return declared if isinstance(declared, type) else _known_settings(cls, name) or hint
+
+
+def _known_settings(cls: type, name: str) -> type | None:
+    known = vars(sys.modules.get(cls.__module__, object)).values()
+    classes = dict.fromkeys(one for one in known if isinstance(one, type) and is_configuration(one))
+    read = set(re.findall(rf"(?<![\w.]){name}\.(\w+)", _source_of(cls))) if classes else set()
+    for one in classes if read else ():
+        with suppress(Exception):
+            if all(hasattr(one(), attribute) for attribute in read):
+                return one
+    return None
+
+
+def _source_of(cls: type) -> str:
+    try:
+        return inspect.getsource(vars(cls)["__init__"])
+    except (OSError, TypeError, KeyError):
+        return ""
 
 
 def required_parameters(function: Any) -> Iterator[tuple[str, Any]]:

@@ -14,6 +14,7 @@ import time
 import traceback
 import types
 import typing
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -39,16 +40,17 @@ from .shapes import (
     Trouble,
     by_parameter_name,
     revisions,
-    sized_by,
     told_sizes,
     wanted_by,
 )
 from .shrinking import is_configuration
+from .sized import in_pairs, packed, sized_by
 from .stated import stated_specs
 from .witness import Call, force_eager
 from .words import first_line, worded
 
 ATTEMPTS = 60
+_KEPT_ERRORS = 3
 # Of one tensor. No model needs more to show where it breaks.
 _MOST_ELEMENTS = 1 << 21
 # What no other arguments would change: the sandbox's walls, a missing package, an end asked for.
@@ -58,7 +60,10 @@ _FLAG = ("return_", "use_", "is_", "need_", "output_", "with_", "do_", "training
 
 
 class NoInputsError(Exception):
-    """No arguments were found that the callable runs with; the text says what was tried last and what it raised."""
+    """No arguments were found that the callable runs with; the text says what was tried last and what it raised.
+
+    Its cause is what most of the tries raised.
+    """
 
 
 @dataclass(frozen=True)
@@ -85,7 +90,7 @@ def find_call(function: Callable[..., Any], device: str, seconds: float) -> Foun
     found = search.run(plain, ATTEMPTS, generic=True)
     if found is None:
         last = first_line(search.last.message)
-        raise NoInputsError(f"no arguments were found that it runs with; the last try raised {last}")
+        raise NoInputsError(f"no arguments were found that it runs with; the last try raised {last}") from search.usual
     return found
 
 
@@ -97,7 +102,15 @@ class _Search:
         self._device = device
         self._deadline = deadline
         self._tried: set[str] = set()
+        self._has_settings = any(True for _ in _settings_of(function))
         self.last = Trouble("nothing")
+        self._counts: Counter[str] = Counter()
+        self._errors: dict[str, Exception | None] = {}
+
+    @property
+    def usual(self) -> Exception | None:
+        """What was raised most often, of the first few errors."""
+        return self._errors[max(self._errors, key=lambda message: self._counts[message])] if self._errors else None
 
     def run(self, start: Specs, most: int, *, generic: bool) -> Found | None:
         """Go on from `start` until there are `most` attempts in all; `generic` shapes come last."""
@@ -108,6 +121,8 @@ class _Search:
             specs = waiting.pop(0) if waiting else later.pop(0) if later else next(usual, None)
             if specs is None:
                 break
+            if self._has_settings:
+                specs = in_pairs(specs)
             if repr(specs) in self._tried or _unfit(specs):
                 continue
             self._tried.add(repr(specs))
@@ -120,6 +135,10 @@ class _Search:
             waiting[:0] = [answer for answer in answers if repr(answer) not in self._tried]
             later[:0] = itertools.islice(told_sizes(specs, trouble.message), 4)
             self.last = trouble
+            self._counts[trouble.message] += 1
+            # A traceback holds all that was computed on its way.
+            if len(self._errors) < _KEPT_ERRORS:
+                self._errors.setdefault(trouble.message, trouble.error)
         return None
 
 
@@ -141,6 +160,8 @@ def _first_guess(function: Callable[..., Any]) -> Specs:
         guess = _guess(function, parameter, first=not specs)
         if guess is not None:
             specs[parameter.name] = guess
+    for settings in _settings_of(function):
+        specs.update(packed(settings, specs))
     return specs
 
 
@@ -162,7 +183,10 @@ def _guess(function: Callable[..., Any], parameter: inspect.Parameter, *, first:
         wanted = next((takes[0] for layer in layers if (takes := wanted_by(layer))), GENERIC[0])
         guess = _tensor_guess(name, wanted, first=first)
         kind = KINDS.get(hint) if not unknown else None
-        if kind is None or guess.kind == kind:
+        named = by_parameter_name(name)
+        # `Tensor` says nothing of the kind, which the name may.
+        told_by_name = hint is torch.Tensor and named is not None and guess.kind == named.kind
+        if kind is None or guess.kind == kind or told_by_name:
             return guess
         return TensorSpec(guess.shape if guess is not wanted else (BATCH, LENGTH), kind)
     if unknown:
@@ -207,6 +231,9 @@ def _tensor_guess(name: str, wanted: TensorSpec, *, first: bool) -> TensorSpec:
     named = by_parameter_name(name)
     if named is not None and len(named.shape) == 4 and len(wanted.shape) != 4:
         return named
+    if name == "input_features" and wanted.kind == "float" and len(wanted.shape) == 2:
+        # Of sound, over time.
+        return TensorSpec((BATCH, 64, wanted.shape[-1]))
     # The first argument goes where the first layer says, unless the name speaks of integers and the layer does not.
     if named is None or (first and named.kind == wanted.kind):
         return wanted
@@ -273,7 +300,7 @@ def _attempt(function: Callable[..., Any], specs: Specs, call: Call) -> Trouble 
             named = {**dict(zip(specs, args, strict=False)), **kwargs}
             direct = next((name for name, value in named.items() if received is not None and value is received), None)
             missed = _missed(error, [name for name in _names(function) if name not in specs])
-            return Trouble(f"{type(error).__name__}: {error}", layer, received, direct, missed)
+            return Trouble(f"{type(error).__name__}: {error}", layer, received, direct, missed, error)
     return None
 
 

@@ -19,14 +19,20 @@ _SIDES = (28, 64, 224, 96, 16, 128, 8)
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """A tensor to be made: `kind` is `float`, `int` (from 0 up to `high`, exclusive) or `bool`."""
+    """A tensor to be made: `kind` is `float`, `int` (from 0 up to `high`, exclusive) or `bool`.
+
+    `rows` are the values of one of two dimensions that is not random.
+    """
 
     shape: tuple[int, ...]
     kind: str = "float"
     high: int = 2
+    rows: tuple[tuple[int, ...], ...] = ()
 
     def make(self) -> torch.Tensor:
         """Return a tensor of this description from torch's own random numbers."""
+        if self.rows:
+            return torch.tensor(self.rows)
         if self.kind == "int":
             return torch.randint(0, max(self.high, 1), self.shape)
         if self.kind == "bool":
@@ -49,6 +55,7 @@ class Trouble:
     """The parameter that was handed to the layer as it stood."""
     missed: tuple[str, ...] = ()
     """Parameters left at their defaults that the error shows to be needed, the likeliest first."""
+    error: Exception | None = None
 
 
 def wanted_by(layer: nn.Module) -> list[TensorSpec]:
@@ -89,30 +96,6 @@ KINDS: Mapping[Any, str] = {
     torch.IntTensor: "int",
     torch.BoolTensor: "bool",
 }
-
-
-def sized_by(settings: Any, name: str) -> TensorSpec | None:
-    """Return the sizes that a module's own settings give to a parameter: to pictures, sound and their features."""
-
-    def size(*names: str) -> Any:
-        return next((value for n in names if (value := getattr(settings, n, None)) is not None), None)
-
-    if re.search(r"(^|_)(pixel_values|images?|img)", name):
-        side = size("image_size", "img_size", "input_size")
-        if type(side) is int:
-            side = (side, side)
-        if side is not None and len(side) == 2:
-            channels, frames = size("num_channels", "in_channels", "in_chans") or 3, size("num_frames")
-            return TensorSpec((2, *([frames] if type(frames) is int else []), channels, *side))
-    if name == "input_values" and size("conv_kernel", "conv_stride") is not None:
-        return TensorSpec((2, 4000))
-    if name in ("input_features", "input_values", "spectrogram"):
-        features = size("num_mel_bins", "feature_size", "input_feat_per_channel")
-        if type(features) is int:
-            positions = size("max_source_positions")
-            length = 2 * positions if type(positions) is int else size("max_length") or 64
-            return TensorSpec((2, features, length) if type(positions) is int else (2, length, features))
-    return None
 
 
 def by_parameter_name(name: str) -> TensorSpec | None:
@@ -157,7 +140,7 @@ def revisions(specs: Specs, trouble: Trouble) -> Iterator[Specs]:
 
 
 def _tensors(specs: Specs) -> dict[str, TensorSpec]:
-    return {name: spec for name, spec in specs.items() if isinstance(spec, TensorSpec)}
+    return {name: spec for name, spec in specs.items() if isinstance(spec, TensorSpec) and not spec.rows}
 
 
 def _for_layer(specs: Specs, layer: nn.Module, received: torch.Tensor, direct: str | None) -> Iterator[Specs]:

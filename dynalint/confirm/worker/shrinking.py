@@ -12,6 +12,7 @@ import dataclasses
 import inspect
 import re
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 DIVISORS = (16, 8, 4, 2)
@@ -24,6 +25,14 @@ _POSITIONS = 512
 _PICTURE = 224
 _SMALLEST = 16
 
+Fields = Mapping[type, Mapping[str, Any]]
+"""Values for fields, by the class of the settings."""
+
+NO_FIELDS: Fields = MappingProxyType({})
+
+_MAIN_WIDTH = re.compile(r"hidden_(size|dim)|embed_dim|d_model|n_embd|dim")
+_HEAD_WIDTH = re.compile(r"(\w+_)?head_(dim|size)|d_head|d_kv")
+_HEADS = re.compile(r"(num_|n_)?((encoder|decoder)_)?(attention_)?heads?|n_head")
 _TOKEN = re.compile(r"\w+_(token_id|token_index|token)|(pad|bos|eos|cls|sep|mask|unk|blank)\w*_id")
 # The first pattern that matches the whole of a name decides what is done to the value.
 _KINDS: tuple[tuple[str, str], ...] = (
@@ -62,18 +71,40 @@ def is_configuration(cls: type) -> bool:
     return named is not None or dataclasses.is_dataclass(cls)
 
 
-def shrunk(instance: Any, given: Mapping[str, Any], divisor: int) -> Any:
+def nested(value: Any) -> Iterator[Any]:
+    """Yield settings with those that they are made of, nothing for what is none."""
+    if is_configuration(type(value)):
+        yield value
+        for inner in getattr(value, "__dict__", {}).values():
+            yield from nested(inner)
+
+
+def heads_fit(settings: Any) -> bool:
+    """Whether widths still are multiples of the numbers of heads, four times that: many turn quarters of a head."""
+    for one in nested(settings):
+        fields = {name: value for name, value in getattr(one, "__dict__", {}).items() if type(value) is int}
+        width = next((value for name, value in fields.items() if _MAIN_WIDTH.fullmatch(name)), None)
+        if width is None or any(_HEAD_WIDTH.fullmatch(name) for name in fields):
+            continue
+        if any(width % (4 * value) for name, value in fields.items() if value and _HEADS.fullmatch(name)):
+            return False
+    return True
+
+
+def shrunk(instance: Any, given: Mapping[str, Any], divisor: int, fields: Fields = NO_FIELDS) -> Any:
     """Return another instance of the same class with small values; `given` are arguments that it needs.
 
-    Where the class does not take all of them, it gets the kinds of fields that it takes: the others may have conditions
-    that nobody told of. Where it takes none, the instance itself comes back.
+    `fields` are values for fields, which no rule of this module changes. Where the class does not take all of them, it
+    gets the kinds of fields that it takes: the others may have conditions that nobody told of. Where it takes none,
+    the instance itself comes back.
     """
     cls = type(instance)
-    changes = {name: value for name, value in _changes(instance, divisor) if name not in given}
+    given = {**given, **fields.get(cls, {})}
+    changes = {name: value for name, value in _changes(instance, divisor, fields) if name not in given}
     made = _made(cls, {**changes, **given})
     if made is not None:
         return made
-    taken, smallest = dict(given), instance
+    taken, smallest = dict(given), _made(cls, given) or instance
     for kind in dict.fromkeys(map(_kind, changes)):
         more = {**taken, **{name: value for name, value in changes.items() if _kind(name) == kind}}
         made = _made(cls, more)
@@ -89,7 +120,7 @@ def _made(cls: type, arguments: Mapping[str, Any]) -> Any:
         return None
 
 
-def _changes(instance: Any, divisor: int) -> Iterator[tuple[str, Any]]:
+def _changes(instance: Any, divisor: int, given: Fields) -> Iterator[tuple[str, Any]]:
     """Yield the fields that are to have another value."""
     fields = dict(_fields(instance))
     most = _LAYERS.get(divisor, 2)
@@ -98,7 +129,7 @@ def _changes(instance: Any, divisor: int) -> Iterator[tuple[str, Any]]:
     tokens = _VOCABULARY
     for name, value in fields.items():
         if is_configuration(type(value)) and not isinstance(value, type):
-            yield name, shrunk(value, {}, divisor)
+            yield name, shrunk(value, {}, divisor, given)
         elif _TOKEN.fullmatch(name) and type(value) is int:
             if value >= _VOCABULARY and (vocabulary is None or vocabulary > value or vocabulary > _VOCABULARY):
                 # Tokens that mean something stay apart from each other, at the end of the vocabulary.
@@ -106,28 +137,40 @@ def _changes(instance: Any, divisor: int) -> Iterator[tuple[str, Any]]:
                 yield name, tokens
         else:
             # What is left open is worked out by the class itself, but for the sizes in a dict.
-            worked_out = getattr(instance, name, None) if value is None else value
+            worked_out = value_of(instance, name) if value is None else value
             changed = _changed(name, worked_out, divisor, layers, most)
             if changed != worked_out and (value is not None or isinstance(changed, dict)):
                 yield name, changed
 
 
+def value_of(instance: Any, name: str) -> Any:
+    """Return a field of settings, None where there is none or it may not be read."""
+    try:
+        return getattr(instance, name, None)
+    except Exception:  # noqa: BLE001 - user code
+        return None
+
+
+def defaults_of(cls: type) -> dict[str, Any]:
+    """Return the default of each field that a constructor of settings takes, `Parameter.empty` where it has none."""
+    empty = inspect.Parameter.empty
+    if dataclasses.is_dataclass(cls):
+        missing = dataclasses.MISSING
+        fields = (item for item in dataclasses.fields(cls) if item.init)
+        return {item.name: empty if item.default is missing else item.default for item in fields}
+    try:
+        parameters = inspect.signature(cls).parameters.values()
+    except ValueError:
+        return {}
+    return {item.name: item.default for item in parameters if item.kind in (1, 3)}
+
+
 def _fields(instance: Any) -> Iterator[tuple[str, Any]]:
     """Yield the fields that the constructor takes: the default of each, or what became of it where that is settings."""
-    cls = type(instance)
-    if dataclasses.is_dataclass(cls):
-        names = {item.name: item.default for item in dataclasses.fields(cls) if item.init}
-    else:
-        try:
-            parameters = inspect.signature(cls).parameters.values()
-        except ValueError:
-            return
-        names = {item.name: item.default for item in parameters if item.kind in (1, 3)}
-    for name, default in names.items():
-        value = getattr(instance, name, None)
+    for name, default in defaults_of(type(instance)).items():
+        value = value_of(instance, name)
         is_settings = value is not None and is_configuration(type(value))
-        unknown = default is dataclasses.MISSING or default is inspect.Parameter.empty
-        yield name, value if is_settings or unknown else default
+        yield name, value if is_settings or default is inspect.Parameter.empty else default
 
 
 def _kind(name: str) -> str:

@@ -70,7 +70,7 @@ def stated_specs(function: Callable[..., Any], guesses: Mapping[str, Any]) -> di
 
     Dimensions of the same name have the same size, over all parameters.
     """
-    tensors = {name: guess for name, guess in guesses.items() if isinstance(guess, TensorSpec)}
+    tensors = {name: guess for name, guess in guesses.items() if isinstance(guess, TensorSpec) and not guess.rows}
     known: dict[str, Stated] = {}
     for found in _statements(function, tensors):
         for name, stated in found.items():

@@ -76,7 +76,9 @@ def subject_of(request: Mapping[str, Any], reply: Reply) -> Subject:
             problem = met if problem is None or (problem.phase, met.phase) == ("build", "inputs") else problem
             if isinstance(met.__cause__, FINAL):
                 break
-            made = _guarded("build", partial(_next, makers, met.__cause__ if met.phase == "build" else None))
+            made = _guarded(
+                "build", partial(_next, makers, met.__cause__ if met.phase in ("build", "inputs") else None)
+            )
     assert problem is not None
     raise problem
 

@@ -279,3 +279,30 @@ h = h * int(os.environ["STEP"])
     proof = prove(code, ('int(os.environ["STEP"])', 'int(os.environ.get("STEP"))'))
     assert "in every run" not in proof.detail
     assert proof.inputs > 30
+
+
+_NEVER = """
+    import torch
+
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            if x.abs().min() < -1:
+                y = x * 2
+            else:
+                y = x - 1
+            return y
+"""
+_NEVER_OLD = "if x.abs().min() < -1:\n    y = x * 2\nelse:\n    y = x - 1"
+
+
+def test_a_side_that_no_input_reaches_is_tried_with_other_answers(prove: Callable[..., Proof]) -> None:
+    new = "y = torch.where(x.abs().min() < -1, x * 2, x - 1)"
+    proof = prove(_NEVER, (_NEVER_OLD, new), safety="conditional", conditions=("it is so",))
+    assert proof.outcome == "proven"
+    assert "other answers to the tests than any input gave" in proof.detail
+
+
+def test_a_wrong_side_that_no_input_reaches_is_not_proven(prove: Callable[..., Proof]) -> None:
+    new = "y = torch.where(x.abs().min() < -1, x * 3, x - 1)"
+    proof = prove(_NEVER, (_NEVER_OLD, new), safety="conditional", conditions=("it is so",))
+    assert proof.outcome == "unverifiable"

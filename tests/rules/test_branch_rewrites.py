@@ -319,11 +319,6 @@ def test_conditions(body: str, clause: str) -> None:
     ("body", "words"),
     [
         ("if x.sum() > 0:\n    z = x * 2\nreturn z", "on one side only"),
-        (
-            "if x.sum() > 0:\n    y = x\nelif y.sum() > 0:\n    return y\nelse:\n    x = x * 2\nreturn x - y",
-            "one side returns and the other goes on",
-        ),
-        ("if x.sum() > 0:\n    return x\nelse:\n    x = x / y\nreturn x", "not defined for all inputs"),
         ("if x.sum() > 0:\n    return x\nelse:\n    if flag:\n        return y\nreturn x * 2", "several depths"),
         ("if x.sum() > 0:\n    return x\nprint(x)\nreturn x * 2", "has an effect of its own"),
         ("if x.sum() > 0:\n    return x\ny = torch.rand_like(x)\nreturn y", "random"),
@@ -375,7 +370,6 @@ def test_conditions(body: str, clause: str) -> None:
         ("if x.sum() > 0:\n    x = x.std() * x\nreturn x", "no finite gradient"),
         ("if x.sum() > 0 or flag:\n    x = x * 2\nreturn x", "no tensor"),
         ("if flag and x.sum() > 0:\n    return x * 2\nreturn x", "an `if` of its own"),
-        ("if x.sum() > 0:\n    x = x * 2\nelif flag:\n    x = x * 3\nreturn x", "in an `elif` is no tensor"),
         ("z = {} if x.sum() > 0 else x\nreturn z", "not a single tensor"),
         ("z = 'a' if x.sum() > 0 else 'b'\nreturn x, z", "Python value"),
         ("z = 1.0 if x.sum() > 0 else x\nreturn z", "one side gives the number"),
@@ -440,7 +434,8 @@ def test_a_test_that_only_spares_work_is_dropped(body: str, wanted: str) -> None
     ],
 )
 def test_a_test_that_matters_is_not_dropped(body: str) -> None:
-    assert "in place" in reason(f"z = x * 2\nm = x > 0\n{body}")
+    assert "in place" in reason(f"z = y\nm = x > 0\n{body}")
+    assert "torch.where(condition, changed, z)" in fixed(f"z = x * 2\nm = x > 0\n{body}")
 
 
 @pytest.mark.parametrize(
@@ -650,8 +645,110 @@ def test_a_branch_on_a_python_value_inside() -> None:
                 y = x * 3
         return x - y
     """
-    assert "decide that before this test" in reason(body)
+    assert fixed(body) == lines("""
+        condition = x.sum() > 0
+        if flag:
+            x = torch.where(condition, x * 2, x)
+            y = torch.where(condition, x * 3, y)
+        return x - y
+    """)
     assert "one side only" in reason("if x.sum() > 0:\n    if flag:\n        z = x\n    y = z\nreturn y")
+
+
+@pytest.mark.parametrize(
+    ("body", "wanted"),
+    [
+        (
+            "if x.sum() > 0:\n    y = x\nelif y.sum() > 0:\n    return y\nelse:\n    x = x * 2\nreturn x - y",
+            """
+            condition = x.sum() > 0
+            y = torch.where(condition, x, y)
+            condition_2 = ~condition & (y.sum() > 0)
+            early = y
+            otherwise = ~condition & ~condition_2
+            x = torch.where(otherwise, x * 2, x)
+            return torch.where(condition_2, early, x - y)
+            """,
+        ),
+        (
+            "if x.sum() > 0:\n    return x\nelse:\n    x = x / y\nreturn x",
+            """
+            condition = x.sum() > 0
+            early = x
+            x = torch.where(condition, x, x / torch.where(condition, 1.0, y))
+            return torch.where(condition, early, x)
+            """,
+        ),
+        (
+            "if x.sum() > 0:\n    x = x * 2\nelif flag:\n    x = x * 3\nreturn x",
+            """
+            condition = x.sum() > 0
+            x = torch.where(condition, x * 2, x)
+            if flag:
+                x = torch.where(condition, x, x * 3)
+            return x
+            """,
+        ),
+        (
+            "if x.sum() > 0:\n    if y.sum() > 0:\n        return x\n    y = y * 2\n    return y\nx = x * y\nreturn x",
+            """
+            condition = x.sum() > 0
+            condition_2 = condition & (y.sum() > 0)
+            early = x
+            going_on = condition & ~condition_2
+            y = torch.where(going_on, y * 2, y)
+            early = torch.where(condition_2, early, y)
+            returned = condition_2 | going_on
+            x = x * y
+            return torch.where(returned, early, x)
+            """,
+        ),
+        (
+            "if x.sum() > 0:\n    for i in range(3):\n        if flag:\n            break\n        y = y * i\nreturn y",
+            """
+            condition = x.sum() > 0
+            for i in range(3):
+                if flag:
+                    break
+                y = torch.where(condition, y * i, y)
+            return y
+            """,
+        ),
+        (
+            "z = x * 2\nif x.sum() > 0:\n    z.add_(1)\n    z, x = x, z\nreturn z",
+            """
+            z = x * 2
+            condition = x.sum() > 0
+            z = torch.where(condition, z.add(1), z)
+            z_2 = x
+            x_2 = z
+            z = torch.where(condition, z_2, z)
+            x = torch.where(condition, x_2, x)
+            return z
+            """,
+        ),
+    ],
+)
+def test_branches_that_become_statements(body: str, wanted: str) -> None:
+    assert fixed(body) == lines(wanted)
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("if x.sum() > 0:\n    for row in x:\n        z = row * 2\nelse:\n    z = y\nreturn z", "`for` statement"),
+        (
+            "if x.sum() > 0:\n    for i in range(3):\n        y = y * i\nelse:\n    i = 1\nreturn y * i",
+            "`for` statement",
+        ),
+        ("if x.sum() > 0:\n    for i in range(3):\n        return y\nreturn x", "`for` statement"),
+        ("if x.sum() > 0:\n    for i in range(3):\n        z = z * 2\nreturn x", "`for` statement"),
+        ("if x.sum() > 0:\n    for i in range(3):\n        y = torch.rand(3)\nreturn y", "`for` statement"),
+        ("if x.sum() > 0:\n    if flag:\n        z = x\n        y = z\nelse:\n    z = y\nreturn z", "Python value"),
+    ],
+)
+def test_branches_that_become_no_statements(body: str, words: str) -> None:
+    assert words in reason(body)
 
 
 def test_sides_of_an_inner_branch_in_different_orders() -> None:

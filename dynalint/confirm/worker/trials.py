@@ -95,6 +95,13 @@ def _normal(scale: float, shift: float = 0.0) -> Change:
     return draw
 
 
+def _apart(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Numbers with a scale and a shift that are drawn for this tensor, so that one is negative and another is not."""
+    scale = 10.0 ** (torch.rand((), generator=generator) * 4 - 2)
+    shift = torch.randint(-1, 2, (), generator=generator) * scale * torch.randint(1, 5, (), generator=generator)
+    return torch.randn(tensor.shape, generator=generator, dtype=torch.float32) * scale + shift
+
+
 def _filled(value: float) -> Change:
     return lambda tensor, _: torch.full_like(tensor, value)
 
@@ -191,6 +198,7 @@ def random_trials() -> Iterator[Trial]:
         bools = choose.choice([_coin, _filled(0), _filled(1)])
         name = f"inputs drawn with mean {shift:g} and deviation {scale:g}"
         yield Trial(name, seed, _normal(scale, shift), _drawn, bools)
+        yield Trial("inputs drawn, each tensor with a mean and deviation of its own", seed, _apart, _drawn, bools)
         seed += 1
 
 

@@ -35,9 +35,8 @@ class Version:
         self._path: list[str] | None = None
         self._environment: dict[str, str] | None = None
         self._files = frozenset(str(Path(path).resolve()) for path in overrides)
-        self._owns_file: dict[str, bool] = {}
         self._overridden: dict[str, bool] = {}
-        self._foreign: dict[str, ModuleType] = {}
+        self._foreign: set[str] = set()
         self._depth = 0
 
     @contextmanager
@@ -80,15 +79,13 @@ class Version:
     def _owned(self) -> dict[str, ModuleType]:
         """The modules in place now that belong to this version, by name."""
         owned: dict[str, ModuleType] = {}
-        foreign = self._foreign
-        # Thousands of modules, asked for at every switch of versions; some compute the attributes that they have.
-        for name, module in list(sys.modules.items()):
-            if foreign.get(name) is module:
-                continue
-            if isinstance(file := getattr(module, "__file__", None), str) and self._owns(file):
+        # Of thousands of modules, at every switch of versions; what an installed one is called stays its name.
+        for name in sys.modules.keys() - self._foreign:
+            module = sys.modules[name]
+            if isinstance(file := getattr(module, "__file__", None), str) and _is_in_any(file, self._folders):
                 owned[name] = module
             else:
-                foreign[name] = module
+                self._foreign.add(name)
         return owned
 
     def _overrides_file(self, file: str) -> bool:
@@ -97,12 +94,11 @@ class Version:
             known = self._overridden[file] = str(_resolved(file)) in self._files
         return known
 
-    def _owns(self, file: str) -> bool:
-        known = self._owns_file.get(file)
-        if known is None:
-            path = _resolved(file)
-            known = self._owns_file[file] = any(is_below(path, folder) for folder in self._folders)
-        return known
+
+@cache
+def _is_in_any(file: str, folders: frozenset[Path]) -> bool:
+    path = _resolved(file)
+    return any(is_below(path, folder) for folder in folders)
 
 
 @cache

@@ -68,12 +68,7 @@ def chain_of(scope: Scope, statement: ast.If) -> Chain:
     Raises:
         Refusal: its branches hold more than assignments to names and a `return`.
     """
-    head = statement
-    while True:
-        parent = scope.parents.get(head)
-        if not (isinstance(parent, ast.If) and is_elif(scope, head) and is_tensor_test(scope, parent.test)):
-            break
-        head = parent
+    head = head_of(scope, statement)
     tests, bodies = [head.test], [head.body]
     current = head
     while len(current.orelse) == 1 and isinstance(current.orelse[0], ast.If) and is_elif(scope, current.orelse[0]):
@@ -86,6 +81,16 @@ def chain_of(scope: Scope, statement: ast.If) -> Chain:
         bodies.append(current.body)
     bodies.append(current.orelse)
     return _chain(scope, head, tests, bodies)
+
+
+def head_of(scope: Scope, statement: ast.If) -> ast.If:
+    """Return the first `if` or `elif` of the chain of tests of tensors that one belongs to."""
+    head = statement
+    while True:
+        parent = scope.parents.get(head)
+        if not (isinstance(parent, ast.If) and is_elif(scope, head) and is_tensor_test(scope, parent.test)):
+            return head
+        head = parent
 
 
 def _chain(scope: Scope, head: ast.If, tests: list[ast.expr], bodies: list[list[ast.stmt]]) -> Chain:

@@ -55,6 +55,25 @@ def rewrite_early_return(scope: Scope, statement: ast.If) -> Rewrite | None:
     return _EarlyReturn(scope, statement, returning, going_on, after).rewrite()
 
 
+def choose_at_returns(
+    scope: Scope, statement: ast.If, condition: str, early: list[str], first: ast.expr
+) -> tuple[list[Replacement], list[str]]:
+    """Have each `return` after a statement choose between its own value and the early one, where `condition` holds.
+
+    `early` are the names of the parts of the early value, which is `first` on one way. Returns the changes and the
+    conditions of being right.
+
+    Raises:
+        Refusal: what follows must not always run, or returns nothing.
+    """
+    after = statements_after(scope, statement)
+    if scope.parents.get(statement) is not scope.function.node or not after or not _always_returns(after):
+        raise Refusal("the function returns at several depths; give it one result under a name and return that")
+    rest = _EarlyReturn(scope, statement, [], [], after, condition=condition)
+    layers = rest.check_following()
+    return rest.follow([], first, early, layers), rest.conditions
+
+
 def _always_returns(statements: Sequence[ast.stmt]) -> bool:
     last = statements[-1]
     if isinstance(last, ast.If):
@@ -84,25 +103,31 @@ class _EarlyReturn:
 
     def rewrite(self) -> Rewrite:
         block = block_of(self.scope, self.returning)
-        later = [node for one in self.following for node in walk_function(one) if isinstance(node, ast.Return)]
-        layers = effects_of(self.scope, block.values).layers
-        layers |= self._check_following()
+        layers = effects_of(self.scope, block.values).layers | self.check_following()
         head, early = self._head(block)
-        replacements = [head]
-        inside = {id(node) for one in self.going_on for node in ast.walk(one)}
-        for result in later:
-            if id(result) in inside:
-                raise Refusal("the function returns at several depths; give it one result under a name and return that")
-            if result.value is None or block.result is None:
-                raise Refusal("one side returns None; return a tensor on both sides, or decide outside of it")
-            replacements.append(self._choice(result, block.result, early))
-        replacements += self._guarded(later)
-        branches = [self._reads(values) for values in (block.values, list(_expressions(self.following)))]
-        self.conditions += gradient_conditions(branches, layers)
+        replacements = [head, *self.follow(block.values, block.result, early, layers)]
         rewrite = finished(self.scope, TITLE, head, self.conditions)
         return Rewrite(rewrite.title, rewrite.safety, tuple(replacements), rewrite.conditions, rewrite.imports)
 
-    def _check_following(self) -> dict[str, None]:
+    def follow(
+        self, values: Sequence[ast.expr], result: ast.expr | None, early: list[str], layers: dict[str, None]
+    ) -> list[Replacement]:
+        """Return the changes in what follows; `values` are what the returning side evaluates, `result` the last."""
+        later = [node for one in self.following for node in walk_function(one) if isinstance(node, ast.Return)]
+        replacements = []
+        inside = {id(node) for one in self.going_on for node in ast.walk(one)}
+        for one in later:
+            if id(one) in inside:
+                raise Refusal("the function returns at several depths; give it one result under a name and return that")
+            if one.value is None or result is None:
+                raise Refusal("one side returns None; return a tensor on both sides, or decide outside of it")
+            replacements.append(self._choice(one, result, early))
+        replacements += self._guarded(later)
+        branches = [self._reads(expressions) for expressions in (values, list(_expressions(self.following)))]
+        self.conditions += gradient_conditions(branches, layers)
+        return replacements
+
+    def check_following(self) -> dict[str, None]:
         """Make sure that what follows may always run; return the layers that it calls."""
         scope = self.scope
         for node in (node for one in self.following for node in walk_function(one)):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dynalint.analysis import kinds as k
 from dynalint.rules import Replacement, Rewrite
-from dynalint_rules._shared.blocks import Assignment, Block, Chain, chain_of, split_test
+from dynalint_rules._shared.blocks import Assignment, Block, Chain, chain_of, head_of, is_elif, split_test
 from dynalint_rules._shared.choice import (
     TITLE,
     escaped,
@@ -19,10 +19,11 @@ from dynalint_rules._shared.choice import (
 )
 from dynalint_rules._shared.domain import Guarded, guarded_operands
 from dynalint_rules._shared.done_mask import rewrite_break
-from dynalint_rules._shared.early_return import rewrite_early_return
+from dynalint_rules._shared.early_return import choose_at_returns, rewrite_early_return
 from dynalint_rules._shared.effects import effects_of
 from dynalint_rules._shared.masked import rewrite_masked, rewrite_spared
 from dynalint_rules._shared.names import is_bound_before, is_own, kind_of_name, may_be_unbound
+from dynalint_rules._shared.predicated import Predicated
 from dynalint_rules._shared.rows import Plan, plan_of
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.sides import (
@@ -37,7 +38,7 @@ from dynalint_rules._shared.sides import (
 )
 from dynalint_rules._shared.sizes import refuse_other_sizes
 from dynalint_rules._shared.text import call, comments, held_together, indentation, inner_indentation
-from dynalint_rules._shared.truth import Truth, truth_of
+from dynalint_rules._shared.truth import Truth, is_tensor_test, truth_of
 
 _OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**", ast.MatMult: "@"}
 
@@ -51,6 +52,17 @@ def rewrite_if(scope: Scope, statement: ast.If) -> Rewrite:
     masked = rewrite_masked(scope, statement) or rewrite_spared(scope, statement)
     if masked is not None:
         return masked
+    try:
+        return _rewrite_as_expressions(scope, statement)
+    except Refusal:
+        found = _rewrite_as_statements(scope, statement)
+        if found is None:
+            raise
+        return found
+
+
+def _rewrite_as_expressions(scope: Scope, statement: ast.If) -> Rewrite:
+    """Give each name one expression of what the sides give it."""
     other = rewrite_early_return(scope, statement) or rewrite_break(scope, statement)
     if other is not None:
         return other
@@ -62,6 +74,69 @@ def rewrite_if(scope: Scope, statement: ast.If) -> Rewrite:
     writer = _Writer(scope, chain, python)
     writer.write(truths)
     return writer.finish(python)
+
+
+def _rewrite_as_statements(scope: Scope, statement: ast.If) -> Rewrite | None:
+    """Have each statement of the sides run always, in the `if` itself or in one around it; None where that won't do."""
+    outer: ast.If | None = statement
+    while outer is not None:
+        head = head_of(scope, outer)
+        found = _rewrite_alone(scope, head)
+        if found is not None:
+            return found
+        outer = _test_around(scope, head)
+    return None
+
+
+def _rewrite_alone(scope: Scope, head: ast.If) -> Rewrite | None:
+    """Have each statement of the sides of one `if` run always; None where that is not the same, or not needed.
+
+    It is not needed where an `if` in the sides can be rewritten by itself, after which more may be known of this one.
+    """
+    chain: ast.stmt = head
+    own = [chain]
+    while isinstance(chain, ast.If) and len(chain.orelse) == 1 and is_elif(scope, chain.orelse[0]):
+        chain = chain.orelse[0]
+        own.append(chain)
+    inner = (node for node in ast.walk(head) if isinstance(node, ast.If) and node not in own)
+    if any(_can_be_rewritten(scope, node) for node in inner if is_tensor_test(scope, node.test)):
+        return None
+    try:
+        writer = Predicated(_afresh(scope), head)
+        ended = writer.write()
+        replacements, conditions = [writer.replacement()], writer.conditions
+        if writer.result is not None and writer.returned is not None and not ended:
+            later, more = choose_at_returns(writer.scope, head, writer.returned, writer.early, writer.result)
+            replacements, conditions = replacements + later, conditions + more
+    except Refusal:
+        return None
+    rewrite = finished(scope, TITLE, replacements[0], conditions)
+    return Rewrite(rewrite.title, rewrite.safety, tuple(replacements), rewrite.conditions, rewrite.imports)
+
+
+def _test_around(scope: Scope, head: ast.If) -> ast.If | None:
+    """Return the `if` on a tensor that one stands in, which is rewritten together with it."""
+    node: ast.AST = head
+    while node is not scope.function.node:
+        node = scope.parents[node]
+        if isinstance(node, ast.If) and is_tensor_test(scope, node.test):
+            return node
+    return None
+
+
+def _can_be_rewritten(scope: Scope, statement: ast.If) -> bool:
+    try:
+        afresh = _afresh(scope)
+        if rewrite_masked(afresh, statement) is None:
+            _rewrite_as_expressions(afresh, statement)
+    except Refusal:
+        return _rewrite_alone(scope, head_of(scope, statement)) is not None
+    return True
+
+
+def _afresh(scope: Scope) -> Scope:
+    """Return a scope without what an earlier attempt has noted down."""
+    return replace(scope, renamed={}, composed=set())
 
 
 @dataclass

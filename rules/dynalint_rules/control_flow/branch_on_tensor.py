@@ -79,18 +79,23 @@ class BranchOnTensor(Rule):
     its rounds, with a `done` mask that keeps every tensor as it was when the loop would have ended; that is declined
     where the number of rounds is not known, or where the code after the loop asks for it.
 
+    What cannot be written as one expression for each name becomes statements that always run, each of which keeps the
+    old value where it should: a loop in a branch (`y = torch.where(condition, y * 2, y)` in each round), a branch in a
+    branch that returns, a test of a Python value with more in it than plain assignments, a change in place of a tensor
+    that nothing else refers to.
+
     `if mask.any():` around statements that only write where the mask selects (`x[mask] = 0`, `masked_fill`) loses its
     test: it only spares work. So does `if not mask.any(): return x` before such statements and `return x`.
 
     ## When the rewrite is not exact
 
     `torch.where` computes both sides. The rewrite is declined where that can be told to matter: a side that raises,
-    prints, draws random numbers, stores state, changes a tensor in place, updates running statistics or calls code
-    that dynalint cannot see. It is offered under conditions where only running it can tell, and applied after a run of
-    both sides has shown them: the sides have the same dtype, shape and device; neither raises on the other's inputs;
-    gradients are finite; a tensor that one side alone uses gets a gradient of zeros where it had None, which an
-    optimizer with weight decay or momentum takes for a step; nobody needs the very tensor that a side passes on,
-    rather than an equal copy. Both sides cost time on every call.
+    prints, draws random numbers, stores state, changes somebody else's tensor in place, updates running statistics or
+    calls code that dynalint cannot see. It is offered under conditions where only running it can tell, and applied
+    after a run of both sides has shown them: the sides have the same dtype, shape and device; neither raises on the
+    other's inputs; gradients are finite; a tensor that one side alone uses gets a gradient of zeros where it had None,
+    which an optimizer with weight decay or momentum takes for a step; nobody needs the very tensor that a side passes
+    on, rather than an equal copy. Both sides cost time on every call.
 
     ## How Dynamo words it
 
@@ -406,7 +411,33 @@ class BranchOnTensor(Rule):
                         y = y * 2
                 return y
             """),
-            declined="holds a `for` statement",
+            fixed=forward("""
+                y = x * 1.5
+                condition = x.sum() > 0
+                for _ in range(2):
+                    y = torch.where(condition, y * 2, y)
+                return y
+            """),
+        ),
+        Example(
+            "returns at several depths",
+            forward("""
+                h = self.fc(x)
+                if x.sum() > 0:  # DYN101
+                    if h.max() > 0.5:  # DYN101
+                        return h * 2
+                    h = h - x
+                return h * 3
+            """),
+            fixed=forward("""
+                h = self.fc(x)
+                condition = x.sum() > 0
+                condition_2 = condition & (h.max() > 0.5)
+                early = h * 2
+                going_on = condition & ~condition_2
+                h = torch.where(going_on, h - x, h)
+                return torch.where(condition_2, early, h * 3)
+            """),
         ),
         Example(
             "tuples returned by a helper",
@@ -516,10 +547,9 @@ class BranchOnTensor(Rule):
         Example(
             "side that changes a tensor in place",
             forward("""
-                y = x * 2
                 if x.sum() > 0:  # DYN101
-                    y[0] = 0
-                return y
+                    x[0] = 0
+                return x * 2
             """),
             declined="in place",
         ),

@@ -1,0 +1,61 @@
+"""Statements of a branch that change a tensor in place."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from dynalint.analysis import kinds as k
+from dynalint_rules._shared.names import is_own
+from dynalint_rules._shared.scope import Scope
+
+
+@dataclass(frozen=True)
+class Change:
+    """A statement that changes the tensor under a name.
+
+    `text` is the new value, or with `by_index` what to write behind a copy to change that (`[0] = 1`). `values` are the
+    expressions that are evaluated.
+    """
+
+    statement: ast.stmt
+    name: str
+    text: str
+    values: tuple[ast.expr, ...]
+    by_index: bool = False
+
+
+def change_of(scope: Scope, statement: ast.stmt) -> Change | None:
+    """Return what a statement changes of a tensor that no other name means, None if it is of another kind.
+
+    What a caller hands over may need a gradient, and then nothing may be written to it, be it what it holds already.
+    """
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        return _call(scope, statement, statement.value)
+    if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+        target = statement.targets[0]
+        if isinstance(target, ast.Subscript) and _is_own(scope, target.value, statement):
+            name = scope.text(target.value)
+            values = (target.slice, statement.value)
+            return Change(statement, name, scope.text(statement)[len(name) :], values, by_index=True)
+    return None
+
+
+def _call(scope: Scope, statement: ast.stmt, call: ast.Call) -> Change | None:
+    """`a.add_(b)`, where there is an `add` as well."""
+    function = call.func
+    if not isinstance(function, ast.Attribute) or not function.attr.endswith("_") or function.attr.endswith("__"):
+        return None
+    twin, owner = function.attr[:-1], function.value
+    entry = scope.project.api.method(twin)
+    if entry is None or "random" in entry.flags or not isinstance(scope.kind(function), k.Method):
+        return None
+    if not _is_own(scope, owner, statement):
+        return None
+    name = scope.text(owner)
+    values = (*call.args, *(keyword.value for keyword in call.keywords))
+    return Change(statement, name, f"{name}.{twin}{scope.text(call)[len(scope.text(function)) :]}", values)
+
+
+def _is_own(scope: Scope, owner: ast.expr, statement: ast.stmt) -> bool:
+    return isinstance(owner, ast.Name) and scope.tensor(owner) is not None and is_own(scope, owner.id, statement)

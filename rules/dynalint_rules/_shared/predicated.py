@@ -1,0 +1,421 @@
+"""A branch of any shape: each statement in it always runs, and each assignment keeps the old value where it should.
+
+    if t:                           condition = t
+        for _ in range(3):          for _ in range(3):
+            y = y * 2                   y = torch.where(condition, y * 2, y)
+
+This is for what cannot be written as one expression for each name: loops, Python tests with more in them than plain
+assignments, branches in branches of which some return.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.index import walk_function
+from dynalint.rules import Replacement
+from dynalint_rules._shared.blocks import Assignment, block_of, is_elif
+from dynalint_rules._shared.changes import Change, change_of
+from dynalint_rules._shared.choice import escaped, rendered, require_tensors
+from dynalint_rules._shared.domain import guarded_operands
+from dynalint_rules._shared.effects import effects_of
+from dynalint_rules._shared.flow import Flow, Predicate
+from dynalint_rules._shared.names import is_bound_before, is_own, kind_of_name, loads, within
+from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.sides import (
+    FINITE,
+    NO_RAISE,
+    SAME_FORM,
+    Side,
+    alias_conditions,
+    gradient_conditions,
+    reads_of,
+    tensor_conditions,
+)
+from dynalint_rules._shared.sizes import refuse_other_sizes
+from dynalint_rules._shared.text import call, comments, held_together, indentation, inner_indentation
+from dynalint_rules._shared.truth import is_tensor_test, truth_of
+
+_UNROLLED = frozenset({"builtins.range", "builtins.enumerate", "builtins.zip", "builtins.reversed"})
+_OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**", ast.MatMult: "@"}
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
+
+
+@dataclass
+class Predicated:
+    """Writes one `if` on a tensor, with all that stands in it, as statements that always run.
+
+    `returned` is the name of what tells that the function would have returned, `early` are those of what it would have
+    returned, and `result` is the first such value; None, nothing and None where nothing in the branch returns.
+    """
+
+    scope: Scope
+    head: ast.If
+    lines: list[str] = field(default_factory=list)
+    conditions: list[str] = field(default_factory=list)
+    copied: list[ast.expr] = field(default_factory=list)
+    layers: dict[str, None] = field(default_factory=dict)
+    returned: str | None = None
+    early: list[str] = field(default_factory=list)
+    result: ast.expr | None = None
+    _names: list[str] = field(default_factory=list)
+    _reads: set[str] = field(default_factory=set)
+    _around: list[tuple[ast.If, set[str]]] = field(default_factory=list)
+    _indent: str = ""
+    _even: int = 0
+    _values: int = 0
+
+    def write(self) -> bool:
+        """Write everything; return whether every way through the branch returns.
+
+        Raises:
+            Refusal: the new code would not do the same.
+        """
+        scope, head = self.scope, self.head
+        own = is_elif(scope, head)
+        self._indent = inner_indentation(scope.file, head) if own else indentation(scope.file, head.lineno)
+        stored = stored_in([head])
+        for node in ast.walk(scope.function.node):
+            if isinstance(node, ast.Global | ast.Nonlocal) and not stored.isdisjoint(node.names):
+                raise Refusal("a branch assigns to a name of an outer scope; compute what it gets before the branch")
+        before = {name for name in scope.function.locals if is_bound_before(scope, name, head)}
+        flow = Flow(before, set(before), set())
+        self._if(head, None, flow)
+        if not self._values:
+            raise Refusal("a branch does nothing that could be chosen")
+        for name in () if flow.ended else stored - flow.bound:
+            if any(self._may_follow(node) for node in loads(scope, name)):
+                raise Refusal(f"`{name}` gets a value on one side only; give it one before the test")
+        if flow.ended:
+            self._emit(f"return {', '.join(self.early)}{',' * (self._is_tuple and len(self.early) == 1)}")
+        self.conditions += gradient_conditions([set(), self._reads - stored], self.layers)
+        return flow.ended
+
+    def replacement(self) -> Replacement:
+        """Return the new code in the place of the `if`, with the comments of the branches above it."""
+        file, head = self.scope.file, self.head
+        start, end = file.span(head)
+        found = comments(file, start, end)
+        if found is None:
+            raise Refusal("the branch cannot be taken apart as text; choose with `torch.where` by hand")
+        spans = [file.span(node) for node in self.copied]
+        loose = [text for offset, text in found if not any(left <= offset < right for left, right in spans)]
+        nested = is_elif(self.scope, head)
+        indent = inner_indentation(file, head) if nested else indentation(file, head.lineno)
+        body = file.newline.join([*(indent + text for text in loose), *self.lines])
+        return Replacement(file, start, end, f"else:{file.newline}{body}" if nested else body[len(indent) :])
+
+    @property
+    def _is_tuple(self) -> bool:
+        return isinstance(self.result, ast.Tuple)
+
+    def _emit(self, text: str) -> None:
+        self.lines.append(self._indent + text)
+
+    def _name(self, stem: str, text: str) -> Predicate:
+        """Give a predicate a name of its own."""
+        name = self.scope.fresh_name(stem, self._names)
+        self._names.append(name)
+        self._emit(f"{name} = {held_together(text)}")
+        return Predicate(name)
+
+    def _block(self, body: Sequence[ast.stmt], predicate: Predicate, flow: Flow) -> None:
+        for statement in body:
+            if flow.ended:
+                return
+            returned = self.returned
+            self._statement(statement, predicate, flow)
+            if self.returned != returned and statement is not body[-1] and not flow.ended:
+                predicate = self._name("going_on", f"{predicate.text} & ~{self.returned}")
+
+    def _statement(self, statement: ast.stmt, predicate: Predicate, flow: Flow) -> None:
+        if isinstance(statement, ast.If):
+            self._if(statement, predicate, flow)
+        elif isinstance(statement, ast.For):
+            self._for(statement, predicate, flow)
+        elif isinstance(statement, ast.Return):
+            self._return(statement, predicate, flow)
+        elif isinstance(statement, ast.Break | ast.Continue) and self._leaves_evenly(statement):
+            self._emit(self.scope.text(statement))
+            flow.ended = True
+        elif (change := change_of(self.scope, statement)) is not None:
+            self._change(change, predicate, flow)
+        else:
+            assignments = block_of(self.scope, [statement]).assignments
+            texts = [self._value(one, predicate, flow) for one in assignments]
+            if len(texts) > 1:  # none of them may see what another one assigns
+                texts = [self._name(one.name, text).name for one, text in zip(assignments, texts, strict=True)]
+            for one, text in zip(assignments, texts, strict=True):
+                self._assign(one, text, predicate, flow)
+
+    def _if(self, statement: ast.If, predicate: Predicate | None, flow: Flow) -> None:
+        scope = self.scope
+        values = statement.test.values if isinstance(statement.test, ast.BoolOp) else [statement.test]
+        tensors = [is_tensor_test(scope, value) for value in values]
+        if all(tensors) or not any(tensors):
+            write = self._tensor_if if tensors[0] else self._python_if
+            write(statement, statement.test, predicate, flow)
+            return
+        first = tensors.index(True)
+        assert isinstance(statement.test, ast.BoolOp)
+        if not isinstance(statement.test.op, ast.And) or statement.orelse or not all(tensors[first:]) or not first:
+            shown = scope.quote(values[tensors.index(False)])
+            raise Refusal(f"{shown} is no tensor and decides together with one; test it in an `if` of its own")
+        parts = [_joined(statement.test, part) for part in (values[:first], values[first:])]
+        self._check(parts[0], flow)
+        inner = flow.copy()
+        self._emit(f"if {' and '.join(scope.text(value) for value in values[:first])}:")
+        with self._inside():
+            self._tensor_if(statement, parts[1], predicate, inner)
+        flow.join(inner, flow.copy())
+
+    def _tensor_if(self, statement: ast.If, test: ast.expr, predicate: Predicate | None, flow: Flow) -> None:
+        scope = self.scope
+        if statement is not self.head:
+            self._check(test, flow)
+        truth = truth_of(scope, test)
+        self.conditions += truth.conditions
+        self.copied.append(test)
+        text = truth.without_dimensions
+        if predicate is not None:
+            text = f"{predicate.text} & {truth.operand if truth.scalar else text}"
+        stays = text.isidentifier() and self._is_stored_once(text)
+        taken = Predicate(text) if stays else self._name("condition", text)
+        self._around.append((statement, set(flow.bound)))
+        one = flow.copy()
+        self._block(statement.body, taken, one)
+        other = Flow(set(flow.bound), one.written, one.touched)
+        if statement.orelse:
+            otherwise = taken.opposite
+            if predicate is not None:
+                otherwise = self._name("otherwise", f"{predicate.text} & {otherwise.text}")
+            self._block(statement.orelse, otherwise, other)
+        self._around.pop()
+        flow.join(one, other)
+        flow.written = other.written
+
+    def _python_if(self, statement: ast.If, test: ast.expr, predicate: Predicate | None, flow: Flow) -> None:
+        """A test of a Python value stays; what stands under it is as predicated as it was."""
+        if predicate is None:
+            raise Refusal(f"{self.scope.quote(test)} is no tensor")
+        self._check(test, flow)
+        ways = []
+        for keyword, body in ((f"if {self.scope.text(test)}:", statement.body), ("else:", statement.orelse)):
+            ways.append(flow.copy())
+            if body:
+                self._emit(keyword)
+                with self._inside():
+                    self._block(body, predicate, ways[-1])
+        flow.join(*ways)
+
+    def _for(self, loop: ast.For, predicate: Predicate, flow: Flow) -> None:
+        scope = self.scope
+        targets = stored_in([loop.target])
+        rounds = scope.kind(loop.iter.func) if isinstance(loop.iter, ast.Call) else scope.kind(loop.iter)
+        known = isinstance(rounds, k.Sequence | k.Object | k.Instance)
+        if not known and not (isinstance(rounds, k.External) and rounds.name in _UNROLLED):
+            raise Refusal(f"{scope.quote(loop.iter)} may have other rounds in other calls; move the loop out")
+        reads = {node.id for node in ast.walk(loop.iter) if isinstance(node, ast.Name)}
+        if loop.orelse or not reads.isdisjoint(stored_in([self.head])) or not targets.isdisjoint(stored_in(loop.body)):
+            raise Refusal("a branch holds a loop whose rounds depend on it; move the loop out of the branch")
+        if any(not within(node, loop, scope) for name in targets for node in loads(scope, name)):
+            raise Refusal("a branch holds a loop whose last round is asked for elsewhere; move the loop out of it")
+        self._check(loop.iter, flow)
+        inner = Flow(flow.bound | targets, flow.written | targets, set(flow.touched))
+        self._emit(f"for {scope.text(loop.target)} in {scope.text(loop.iter)}:")
+        with self._inside():
+            self._block(loop.body, predicate, inner)
+        flow.touched |= inner.touched | inner.written
+
+    @contextmanager
+    def _inside(self) -> Iterator[None]:
+        """Write the body of a statement that stays."""
+        indent, count = self._indent, len(self.lines)
+        self._indent += "\t" if indent.endswith("\t") else "    "
+        self._even += 1
+        yield
+        if len(self.lines) == count:
+            self._emit("pass")
+        self._even -= 1
+        self._indent = indent
+
+    def _leaves_evenly(self, statement: ast.stmt) -> bool:
+        """Whether a `break` or `continue` is one of a loop in the branch, and no tensor in that loop decides on it."""
+        node: ast.AST = statement
+        while node is not self.head:
+            node = self.scope.parents[node]
+            if isinstance(node, ast.For):
+                return True
+            if isinstance(node, ast.If) and is_tensor_test(self.scope, node.test):
+                break
+        return False
+
+    def _return(self, statement: ast.Return, predicate: Predicate, flow: Flow) -> None:
+        scope, value = self.scope, statement.value
+        if self._even:
+            raise Refusal(
+                "a branch returns from a loop or under a test of its own; give the result a name and return that"
+            )
+        if value is None or (isinstance(value, ast.Constant) and value.value is None):
+            raise Refusal("one side returns None; return a tensor on both sides, or decide outside the compiled code")
+        self._check(value, flow)
+        self._values += 1
+        parts, first = parts_of(value), self.result
+        if first is not None and (len(parts_of(first)) != len(parts) or self._is_tuple != isinstance(value, ast.Tuple)):
+            raise Refusal(f"{scope.quote(statement)} returns something of another form than before; make them alike")
+        self._reads |= reads_of(scope, Side(value, scope.kind(value)), self.head)
+        self.copied.append(value)
+        texts = [self._rendered(part, predicate) for part in parts]
+        if first is None:
+            self.result = value
+            self.early = [self._name("early", text).name for text in texts]
+            self.returned = self._name("returned", predicate.text).name if predicate.negative else predicate.name
+        else:
+            assert self.returned is not None
+            open_still = Predicate(self.returned, negative=True)
+            for name, text, *nodes in zip(self.early, texts, parts_of(first), parts, strict=True):
+                self._choose(name, text, open_still, [Side(node, scope.kind(node)) for node in nodes])
+            self.returned = self._name("returned", f"{self.returned} | {predicate.text}").name
+        flow.ended = True
+
+    def _value(self, one: Assignment, predicate: Predicate, flow: Flow) -> str:
+        """Return the text of what is assigned."""
+        scope, written = self.scope, one.written
+        self._check(written, flow)
+        self._values += 1
+        self.copied.append(written)
+        self._reads |= reads_of(scope, Side(one.value, scope.kind(one.value)), self.head)
+        if one.operator is None:
+            return self._rendered(written, predicate)
+        operator = _OPERATORS.get(type(one.operator))
+        number = k.is_number(kind_of_name(scope, one.name, one.statement))
+        if not number and not is_own(scope, one.name, one.statement):
+            raise Refusal(f"{scope.quote(one.statement)} changes the tensor in place, for whoever else holds it too")
+        if operator is None or guarded_operands(scope, one.value) != guarded_operands(scope, written):
+            raise Refusal(
+                f"{scope.quote(one.statement)} is not defined for all inputs; write it as an assignment first"
+            )
+        text = self._rendered(written, predicate)
+        simple = isinstance(written, ast.Name | ast.Constant | ast.Attribute | ast.Call | ast.Subscript)
+        return f"{one.name} {operator} {text if simple else f'({text})'}"
+
+    def _change(self, change: Change, predicate: Predicate, flow: Flow) -> None:
+        """Write what changes a tensor as a new one."""
+        scope = self.scope
+        self._values += 1
+        for value in change.values:
+            self._check(value, flow)
+            if guarded_operands(scope, value):
+                raise Refusal(f"{scope.quote(change.statement)} is not defined for all inputs; do it out of place")
+        self.copied += change.values
+        self._reads |= {
+            name for value in change.values for name in reads_of(scope, Side(value, scope.kind(value)), self.head)
+        }
+        text = change.text
+        if change.by_index:
+            copied = scope.fresh_name("changed", self._names)
+            self._names.append(copied)
+            self._emit(f"{copied} = {change.name}.clone()")
+            self._emit(f"{copied}{text}")
+            text = copied
+        self._emit(f"{change.name} = {self._where(predicate.ordered(text, change.name), change.name)}")
+        self.conditions += [SAME_FORM, NO_RAISE, FINITE]
+
+    def _assign(self, one: Assignment, text: str, predicate: Predicate, flow: Flow) -> None:
+        scope, name = self.scope, one.name
+        if not self._is_needed(name) or name not in flow.written | flow.touched:
+            self._emit(f"{name} = {held_together(text)}")
+        elif name in flow.written:
+            sides = [Side(one.value, scope.kind(one.value)), Side(None, kind_of_name(scope, name, self.head), name)]
+            self._choose(name, text, predicate, sides)
+        else:
+            raise Refusal(f"`{name}` gets a value on one side only; give it one before the test")
+        flow.bind(name)
+
+    def _choose(self, name: str, text: str, predicate: Predicate, sides: Sequence[Side]) -> None:
+        scope = self.scope
+        require_tensors(scope, sides)
+        refuse_other_sizes(scope, sides)
+        self.conditions += tensor_conditions(scope, sides)
+        self.conditions += alias_conditions(scope, sides, name, self.head)
+        self._emit(f"{name} = {self._where(predicate.ordered(text, name), name)}")
+
+    def _where(self, arguments: Sequence[str], name: str) -> str:
+        column = len(self._indent) + len(name) + 3
+        where = f"{self.scope.torch}.where"
+        return call(where, arguments, column=column, indent=self._indent, newline=self.scope.file.newline)
+
+    def _may_follow(self, node: ast.Name) -> bool:
+        """Whether a place that reads a name may be reached after the branch."""
+        scope, head = self.scope, self.head
+        if within(node, head, scope):
+            return False
+        inner = node not in set(walk_function(scope.function.node))
+        return inner or _in_loop(scope, head) or node.lineno > (head.end_lineno or head.lineno)
+
+    def _is_needed(self, name: str) -> bool:
+        """Whether a way on which an assignment does not run may need what the name held before."""
+        scope, head = self.scope, self.head
+        reads = list(loads(scope, name))
+        own = set(walk_function(scope.function.node))
+        if not _in_loop(scope, head) and all(node in own and node.lineno < head.lineno for node in reads):
+            return False
+        return any(
+            name in bound or any(not within(node, branch, scope) for node in reads) for branch, bound in self._around
+        )
+
+    def _is_stored_once(self, name: str) -> bool:
+        walked = ast.walk(self.scope.function.node)
+        return (
+            sum(isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Store) for one in walked) < 2
+        )
+
+    def _check(self, value: ast.expr, flow: Flow) -> None:
+        """Make sure that an expression may always be evaluated."""
+        scope = self.scope
+        self.layers |= effects_of(scope, [value]).layers
+        own = stored_in([value])
+        for node in ast.walk(value):
+            if isinstance(node, ast.Lambda):
+                raise Refusal(f"{scope.quote(node)} may run later, when its names mean something else")
+            if isinstance(node, ast.IfExp) and is_tensor_test(scope, node.test):
+                raise Refusal(f"{scope.quote(node.test)} in the branch is another test; rewrite that one first")
+            if isinstance(node, ast.Name) and node.id in scope.function.locals - own - flow.bound:
+                raise Refusal(f"`{node.id}` may have no value yet; give it one before the test")
+
+    def _rendered(self, node: ast.expr, predicate: Predicate) -> str:
+        guards = guarded_operands(self.scope, node)
+        name = escaped(predicate.name)
+        guard = f"{self.scope.torch}.where({', '.join([name, *predicate.ordered('{operand}', '{safe}')[1:]])})"
+        return rendered(self.scope, node, guards, guard)
+
+
+def parts_of(value: ast.expr) -> list[ast.expr]:
+    """Return the parts of a tuple that is written out, or the value alone."""
+    return list(value.elts) if isinstance(value, ast.Tuple) else [value]
+
+
+def stored_in(nodes: Iterable[ast.AST]) -> set[str]:
+    """Return the names that some nodes assign to."""
+    return {
+        child.id
+        for node in nodes
+        for child in ast.walk(node)
+        if isinstance(child, ast.Name) and not isinstance(child.ctx, ast.Load)
+    }
+
+
+def _joined(test: ast.BoolOp, values: list[ast.expr]) -> ast.expr:
+    return values[0] if len(values) == 1 else ast.copy_location(ast.BoolOp(test.op, values), values[0])
+
+
+def _in_loop(scope: Scope, node: ast.AST) -> bool:
+    while node is not scope.function.node:
+        node = scope.parents[node]
+        if isinstance(node, _LOOPS):
+            return True
+    return False

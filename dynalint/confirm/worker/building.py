@@ -11,6 +11,7 @@ import textwrap
 import traceback
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import suppress
+from functools import cache
 from typing import Any, NamedTuple
 
 from torch import nn
@@ -146,14 +147,12 @@ def _blamed(arguments: Arguments, error: BaseException) -> list[str]:
     return list(dict.fromkeys([*found, *arguments]))
 
 
+@cache
 def _compared(cls: type) -> dict[str, list[Any]]:
-    """Return the literals that the body of a class compares its names with, or looks up by them."""
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
-    except (OSError, TypeError, SyntaxError):
-        return {}
+    """Return the literals that the methods of a class compare names with."""
     found: dict[str, list[Any]] = {}
-    for node in ast.walk(tree):
+    # Not the source of the class, for which Python parses all of the file.
+    for node in (node for one in vars(cls).values() if inspect.isfunction(one) for node in _nodes_of(one)):
         if isinstance(node, ast.Compare) and isinstance(node.left, (ast.Name, ast.Attribute)):
             name = node.left.id if isinstance(node.left, ast.Name) else node.left.attr
             for other in node.comparators:
@@ -162,6 +161,13 @@ def _compared(cls: type) -> dict[str, list[Any]]:
                 known = found.setdefault(name, [])
                 known += [value for value in values if value not in known]
     return found
+
+
+def _nodes_of(function: Callable[..., Any]) -> Iterator[ast.AST]:
+    try:
+        yield from ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function))))
+    except (OSError, TypeError, SyntaxError):
+        return
 
 
 def _lists(value: Any, _match: re.Match[str]) -> Iterator[Any]:

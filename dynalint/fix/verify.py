@@ -159,8 +159,6 @@ class WorkerVerifier:
             else:
                 case.seen |= seen & case.sides.keys()
                 case.inputs += answer.parts["ran"]["inputs"]
-                if answer.parts["imagined"]:
-                    case.notes.append("some of them only with other answers to the tests than any input gave")
                 judge_compiled(case, answer.parts["compiled"], target.name)
 
     def _ask(self, target: Target, cases: Sequence[Case], comparison: _Comparison) -> Answer | None:

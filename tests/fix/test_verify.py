@@ -281,28 +281,8 @@ h = h * int(os.environ["STEP"])
     assert proof.inputs > 30
 
 
-_NEVER = """
-    import torch
-
-    class Model(torch.nn.Module):
-        def forward(self, x):
-            if x.abs().min() < -1:
-                y = x * 2
-            else:
-                y = x - 1
-            return y
-"""
-_NEVER_OLD = "if x.abs().min() < -1:\n    y = x * 2\nelse:\n    y = x - 1"
-
-
-def test_a_side_that_no_input_reaches_is_tried_with_other_answers(prove: Callable[..., Proof]) -> None:
-    new = "y = torch.where(x.abs().min() < -1, x * 2, x - 1)"
-    proof = prove(_NEVER, (_NEVER_OLD, new), safety="conditional", conditions=("it is so",))
-    assert proof.outcome == "proven"
-    assert "other answers to the tests than any input gave" in proof.detail
-
-
-def test_a_wrong_side_that_no_input_reaches_is_not_proven(prove: Callable[..., Proof]) -> None:
-    new = "y = torch.where(x.abs().min() < -1, x * 3, x - 1)"
-    proof = prove(_NEVER, (_NEVER_OLD, new), safety="conditional", conditions=("it is so",))
-    assert proof.outcome == "unverifiable"
+def test_a_right_side_that_no_input_reaches_is_not_proven_either(prove: Prove) -> None:
+    """The inputs that would get there are those on which the other side could raise, and none of them was seen."""
+    never = "if x.abs().min() < -1:\n    h = h * 2"
+    proof = prove(model(never), (never, "h = torch.where(x.abs().min() < -1, h * 2, h)"), safety="conditional")
+    assert proof.outcome == "unverifiable", proof.detail

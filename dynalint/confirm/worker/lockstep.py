@@ -6,7 +6,6 @@ import builtins
 import inspect
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice, takewhile
@@ -17,19 +16,16 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from .differ import Equality, difference
-from .imagined import Imagined
 from .observe import Observation, globals_of, modules_of, observe, parameters_of
 from .trials import ALIKE, BASE, BATCHES, NO_NUMBERS, STATES, USUAL, StateChange, Trial, random_trials, visit
 from .versions import Version
 from .witness import Call, Maker, force_eager, fresh_callable
 
 MARK = "__dynalint_side__"
-Mark = tuple[int, bool | None]
 _REPEATS = 3
 _LEAST_DRAWN = 4
 _FIRST_DRAWN = 8
 _MORE_DRAWN = 50
-_IMAGINED = 24
 
 
 @dataclass(frozen=True)
@@ -62,8 +58,7 @@ class Difference:
 class Findings:
     """What the calls showed. `worked` are trials that ran without an exception, for the compiler to be tried on.
 
-    `error` is the exception of the first call that raised one. `imagined` are the marks that ran in no other call than
-    one with imagined answers.
+    `error` is the exception of the first call that raised one.
     """
 
     inputs: int = 0
@@ -71,14 +66,13 @@ class Findings:
     difference: Difference | None = None
     worked: list[Trial] = field(default_factory=list)
     error: str = ""
-    imagined: set[Mark] = field(default_factory=set)
 
 
 class Marks:
     """Collects which marks of the marked version have run: (mark, truth) for tests, (mark, None) for statements."""
 
     def __init__(self) -> None:
-        self.seen: set[Mark] = set()
+        self.seen: set[tuple[int, bool | None]] = set()
 
     def __call__(self, mark: int, *tested: Any) -> Any:
         """Note that `mark` was passed; give back the value that was tested, unchanged."""
@@ -106,13 +100,12 @@ class Pair:
         self._functions = (fresh(one, training=training), fresh(other, training=training))
         _level(*self._functions, change)
 
-    def step(self, trial: Trial, imagined: int | None = None) -> tuple[str | None, Observation, Observation]:
+    def step(self, trial: Trial) -> tuple[str | None, Observation, Observation]:
         """Run one trial on both; return what differs, if anything, and what was seen of each."""
-        with nullcontext() if imagined is None else Imagined(imagined):
-            seen = [
-                _observed(subject, function, trial, training=self._training)
-                for subject, function in zip(self._subjects, self._functions, strict=True)
-            ]
+        seen = [
+            _observed(subject, function, trial, training=self._training)
+            for subject, function in zip(self._subjects, self._functions, strict=True)
+        ]
         return difference(seen[0], seen[1], self._equality), seen[0], seen[1]
 
 
@@ -178,16 +171,11 @@ def _needs_nothing(function: Callable[..., Any]) -> bool:
 
 @dataclass(frozen=True)
 class Search:
-    """What has to run, what has, how many seconds of work to look for the rest, which methods to call in between."""
+    """When to look for further inputs, for how many seconds of work, and which methods to call in between."""
 
-    wanted: frozenset[Mark]
-    seen: set[Mark]
+    complete: Callable[[], bool]
     seconds: float
     methods: tuple[str, ...] = ()
-
-    def complete(self) -> bool:
-        """Whether all that has to run has run."""
-        return self.wanted <= self.seen
 
 
 def working_for(seconds: float) -> Callable[[], bool]:
@@ -206,9 +194,6 @@ def run_side_by_side(one: Subject, other: Subject, equality: Equality, search: S
     """
     found = Findings()
     for scene in _scenes(one, other, equality, search):
-        if scene.imagined is not None:
-            found.imagined |= _imagine(scene, scene.imagined, search.seen)
-            continue
         for trial in scene.trials:
             differs, first, second = scene.pair.step(trial)
             scene.done.append(trial)
@@ -226,30 +211,14 @@ def run_side_by_side(one: Subject, other: Subject, equality: Equality, search: S
     return found
 
 
-def _imagine(scene: _Scene, seed: int, seen: set[Mark]) -> set[Mark]:
-    """Run trials with imagined answers; return the marks that ran in them alone, before the versions parted.
-
-    A difference says nothing: in such a world a mask may have elements and no element at once.
-    """
-    before = set(seen)
-    for trial in scene.trials:
-        known = set(seen)
-        differs, first, _ = scene.pair.step(trial, seed)
-        if differs is not None or first.error is not None:
-            seen &= known
-            break
-    return seen - before
-
-
 @dataclass
 class _Scene:
-    """Trials for one pair. `change` says how its state was set, if it was, `imagined` how tests are answered."""
+    """Trials for one pair. `change` says how its state was set, if it was."""
 
     pair: Pair
     trials: Iterable[Trial]
     training: bool
     change: StateChange | None = None
-    imagined: int | None = None
     done: list[Trial] = field(default_factory=list)
 
 
@@ -280,10 +249,6 @@ def _scenes(one: Subject, other: Subject, equality: Equality, search: Search) ->
     yield from both(lambda: drawn(_MORE_DRAWN))
     for training in (True, False):
         yield _Scene(Pair(one, other, equality, training=training), NO_NUMBERS, training)
-    for seed in range(_IMAGINED):
-        if wanted():
-            pair = Pair(one, other, equality, training=True)
-            yield _Scene(pair, (BASE, USUAL[0], *islice(endless, 2)), training=True, imagined=seed)
 
 
 def _visits(method: str) -> tuple[Trial, ...]:

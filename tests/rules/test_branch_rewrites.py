@@ -751,6 +751,15 @@ def test_branches_that_become_no_statements(body: str, words: str) -> None:
     assert words in reason(body)
 
 
+@pytest.mark.parametrize("test", ["keep", "not keep", "keep[0]", "keep.view(2)[0]", "keep and x.sum() < 9"])
+@pytest.mark.parametrize("change", ["keep.logical_not_()", "keep[...] = False", "keep &= x[0] > 1"])
+def test_an_answer_that_is_changed_in_place_is_not_relied_on(test: str, change: str) -> None:
+    """Nothing may be chosen by it later, and no gradient taken: `torch.where` keeps the very tensor."""
+    head = f"y = x * 2\nkeep = x > 0\nif {test}:\n"
+    assert "in place" in reason(f"{head}    y = y * 3\n{change}\nreturn y")
+    assert reason(f"{head}    {change}\n    y = y * 3\nreturn y")
+
+
 def test_sides_of_an_inner_branch_in_different_orders() -> None:
     body = """
         if x.sum() > 0:

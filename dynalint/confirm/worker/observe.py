@@ -14,13 +14,13 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
 import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from . import witness
 from .witness import Call
 
 ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
@@ -149,17 +149,10 @@ def _with_gradients(call: Call, *, training: bool) -> tuple[list[torch.Tensor], 
 
 
 def _seed(seed: int) -> None:
-    # Without a device `torch.manual_seed` keeps each seed for the day when there is one, with the stack of its caller.
-    (torch.manual_seed if _has_device() else torch.default_generator.manual_seed)(seed)
+    witness.seed_torch(seed)
     random.seed(seed)
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(seed)
-
-
-@cache
-def _has_device() -> bool:
-    others = (getattr(torch, name, None) for name in ("cuda", "xpu", "mtia"))
-    return torch.backends.mps.is_available() or any(one is not None and one.is_available() for one in others)
 
 
 @contextlib.contextmanager

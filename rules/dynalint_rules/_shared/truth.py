@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from dynalint.analysis import kinds as k
 from dynalint_rules._shared.effects import effects_of
+from dynalint_rules._shared.names import changed_in_place, makes_tensor
 from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
 from dynalint_rules._shared.text import atom
 
@@ -100,6 +101,7 @@ def is_plain_tensor(scope: Scope, test: ast.expr) -> bool:
 def _value(scope: Scope, node: ast.expr) -> Truth:
     """The truth of a tensor: as it is if it is bool, else that it is not zero."""
     tensor = scope.tensor(node)
+    _require_lasting(scope, node)
     text = scope.text(node)
     if tensor is None:
         kind = scope.kind(node)
@@ -116,6 +118,26 @@ def _value(scope: Scope, node: ast.expr) -> Truth:
         return Truth(text, atom(node, text) == text, scalar)
     text = operand_text(scope, node)
     return Truth(f"{text} != 0", False, scalar, (), Truth(f"{text} == 0", False, scalar))
+
+
+def _require_lasting(scope: Scope, node: ast.expr) -> None:
+    """Make sure that a tensor keeps its value after the test: a gradient needs the answer, or a statement far behind.
+
+    Raises:
+        Refusal: its memory is changed in place somewhere in the function.
+    """
+    owner = node
+    while not makes_tensor(scope, owner):
+        if isinstance(owner, ast.Name):
+            if changed_in_place(scope, owner.id) is not None:
+                raise Refusal(f"`{owner.id}` is tested and changed in place; give the answer a name of its own first")
+            return
+        if isinstance(owner, ast.Call):
+            owner = owner.func
+        elif isinstance(owner, ast.Attribute | ast.Subscript):
+            owner = owner.value
+        else:
+            return
 
 
 def _reduces_all(scope: Scope, node: ast.expr) -> bool:

@@ -10,6 +10,10 @@ its own behind the sandbox's walls, with what JSON can hold of `request`; it say
 `reply.stage("...")` and hands over pieces of its answer by `reply.part(name, value)`. Before it imports the code under
 check it calls `loading.load_target`, which takes `request["overrides"]` (`{absolute path: text}`), so that rewritten
 modules run without being written anywhere.
+
+    for answer in worker.ask_each("hearing:hear", requests, prepare="hearing:prepare"):
+
+asks for several: where the system can fork, each runs in a process forked from one that has done what `prepare` does.
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -112,6 +116,7 @@ class Worker:
         self._warm = False
         self._closed = False
         self._number = 0
+        self._walls: tuple[str, ...] = ()
         try:
             self.hello = self._start()
         except BaseException:
@@ -128,17 +133,50 @@ class Worker:
 
     def ask(self, operation: str, request: Mapping[str, Any], on_stage: Callable[[str], None] | None = None) -> Answer:
         """Have `operation` run and return what it found; `on_stage` hears what is being done."""
+        (answer,) = self.ask_each(operation, [request], on_stage=on_stage)
+        return answer
+
+    def ask_each(
+        self,
+        operation: str,
+        requests: Sequence[Mapping[str, Any]],
+        *,
+        prepare: str = "",
+        on_stage: Callable[[str], None] | None = None,
+    ) -> Generator[Answer, None, None]:
+        """Have `operation` run for each of the requests and yield what it found, in their order.
+
+        `prepare` is called with the first request in the process that those for all of them are forked from. What one
+        does to its process, or a crash, costs no other its answer.
+        """
+        left = list(requests)
+        while left:
+            for answer in self._ask_together(operation, left, prepare, on_stage):
+                left.pop(0)
+                yield answer
+
+    def _ask_together(
+        self,
+        operation: str,
+        requests: Sequence[Mapping[str, Any]],
+        prepare: str,
+        on_stage: Callable[[str], None] | None,
+    ) -> Iterator[Answer]:
+        """Yield the answers to the first requests, up to one after which none of the others is looked at."""
         if self._closed:
-            return Answer("lost", {}, {"reason": "the worker was closed"}, "starting")
+            yield Answer("lost", {}, {"reason": "the worker was closed"}, "starting")
+            return
         if self._process is None:
             self._start()
         self._number += 1
+        self._walls = ()
         options = self.options
         limits = {"seconds": options.seconds, "memory": options.memory, "cpu_seconds": int(4 * options.seconds) + 1}
         message = {
             "id": self._number,
             "operation": operation,
-            "request": dict(request),
+            "prepare": prepare,
+            "requests": [dict(request) for request in requests],
             "limits": limits,
             "device": options.device,
             "required": options.required,
@@ -146,19 +184,37 @@ class Worker:
             "python_path": python_path(),
             "folders": list(options.folders),
         }
-        parts: dict[str, Any] = {}
-        stage, walls = "starting", ()
-        wait = options.seconds + _GRACE_SECONDS + (0.0 if self._warm else _IMPORT_SECONDS)
-        deadline = time.monotonic() + wait
+        more = True
         try:
             self._send(message)
+        except (OSError, EOFError) as error:
+            self._kill()
+            yield Answer("lost", {}, {"reason": str(error)}, "starting")
+            return
+        try:
+            while more:
+                answer, more = self._next_answer(on_stage)
+                yield answer
+        finally:
+            if more:
+                # Whoever asked does not want to hear the rest.
+                self._kill()
+
+    def _next_answer(self, on_stage: Callable[[str], None] | None) -> tuple[Answer, bool]:
+        """Return what comes up to the next end, and whether more answers to the same message follow."""
+        parts: dict[str, Any] = {}
+        stage = "starting"
+        wait = self.options.seconds + _GRACE_SECONDS + (0.0 if self._warm else _IMPORT_SECONDS)
+        deadline = time.monotonic() + wait
+        try:
             while True:
                 reply: dict[str, Any] = self._receive(deadline)
                 if reply.get("id") != self._number:
                     continue
                 if "end" in reply:
                     self._warm = True
-                    return Answer(reply["end"]["outcome"], parts, reply["end"], stage, tuple(walls))
+                    ending = reply["end"]
+                    return Answer(ending["outcome"], parts, ending, stage, self._walls), bool(reply.get("more"))
                 kind, value = reply["kind"], reply["value"]
                 if kind == "stage":
                     stage = str(value)
@@ -167,10 +223,10 @@ class Worker:
                 elif kind == "part":
                     parts[value[0]] = value[1]
                 elif kind == "sandbox":
-                    walls = value["layers"]
+                    self._walls = tuple(value["layers"])
         except (OSError, ValueError, KeyError, queue.Empty, EOFError) as error:
             self._kill()
-            return Answer("lost", parts, {"reason": str(error) or type(error).__name__}, stage, tuple(walls))
+            return Answer("lost", parts, {"reason": str(error) or type(error).__name__}, stage, self._walls), False
 
     def close(self) -> None:
         """End the server and remove its scratch folder; a request in progress in another thread is lost."""

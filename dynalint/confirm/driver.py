@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import itertools
 import os
 import threading
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import lru_cache
@@ -14,7 +16,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from dynalint.confirm.cache import VerdictCache
-from dynalint.confirm.client import Worker, WorkerError, WorkerOptions, python_path
+from dynalint.confirm.client import Answer, Worker, WorkerError, WorkerOptions, python_path
 from dynalint.confirm.discoveries import discoveries
 from dynalint.confirm.evidence import Stock
 from dynalint.confirm.options import ConfirmOptions, Target
@@ -26,6 +28,9 @@ from dynalint.findings import Evidence, Finding
 
 # To import torch takes a worker as long as to run this many.
 _TARGETS_WORTH_A_WORKER = 4
+
+# So many targets of a module share one import of it, so that their number does not keep the other workers idle.
+_MOST_TOGETHER = 8
 
 # So many functions on the way from a root to a finding are tried where the root cannot be run, the nearest first.
 _PARTS = 3
@@ -196,8 +201,9 @@ class _Hearing:
                 )
             with ThreadPoolExecutor(count) as pool:
                 try:
-                    list(pool.map(lambda target: self._hear_one(target, workers), self._targets))
-                    self._hear_parts(pool, workers, traced, more)
+                    batches = _batches(self._targets, count, self._options)
+                    list(pool.map(lambda batch: self._hear_batch(batch, workers), batches))
+                    self._hear_parts(pool, workers, count, traced, more)
                 except BaseException as fault:
                     # The pool would go through all that is left before it lets an interrupt out.
                     self._obstacle = "not run: interrupted."
@@ -219,6 +225,7 @@ class _Hearing:
         self,
         pool: ThreadPoolExecutor,
         workers: SimpleQueue[Worker],
+        count: int,
         traced: Sequence[Testimony],
         more: Callable[[Sequence[Testimony]], Iterable[Target]],
     ) -> None:
@@ -229,7 +236,7 @@ class _Hearing:
             if not wanted:
                 return
             self._targets = [*self._targets, *wanted]
-            list(pool.map(lambda target: self._hear_one(target, workers), wanted))
+            list(pool.map(lambda batch: self._hear_batch(batch, workers), _batches(wanted, count, self._options)))
             for target in wanted:
                 if target in self._heard:
                     heard = _as_part(self._heard.pop(target))
@@ -252,39 +259,57 @@ class _Hearing:
         wanted = set(self._traced_in)
         return [one for one in found if str(one.target.path) in wanted or not wanted.isdisjoint(one.files)]
 
-    def _hear_one(self, target: Target, workers: SimpleQueue[Worker]) -> None:
-        if self._obstacle is not None:
+    def _hear_batch(self, batch: Sequence[Target], workers: SimpleQueue[Worker]) -> None:
+        """Hear targets of one module, those that the cache does not know."""
+        if self._is_stopped():
             return
         worker = workers.get()
         try:
-            self._tell(target.name)
-            testimony = self._testimony(target, worker)
-            if self._obstacle is None:  # else its worker may have been closed under it
-                self._heard[target] = testimony
+            asked = []
+            for target in batch:
+                known = self._remembered(target, worker)
+                if known is None:
+                    asked.append(target)
+                else:
+                    self._heard[target] = known
+                    self._tell(target.name, done=1)
+            self._ask(asked, worker)
         finally:
             workers.put(worker)
-            with self._lock:
-                self._done += 1
-            self._tell(target.name)
 
-    def _tell(self, what: str) -> None:
-        if self._progress is not None:
-            with self._lock:
+    def _ask(self, targets: Sequence[Target], worker: Worker) -> None:
+        every = {"spots": self._spots, "compare": self._compare}
+        requests = [{**request_for(target, self._options), **every} for target in targets]
+        with contextlib.closing(worker.ask_each("hearing:hear", requests, prepare="hearing:prepare")) as answers:
+            for target in targets:
+                self._tell(target.name)
+                testimony = self._testimony(target, worker, next(answers))
+                if self._is_stopped():  # the worker may have been closed under it
+                    return
+                self._heard[target] = testimony
+                self._tell(target.name, done=1)
+
+    def _is_stopped(self) -> bool:
+        return self._obstacle is not None
+
+    def _tell(self, what: str, done: int = 0) -> None:
+        with self._lock:
+            self._done += done
+            if self._progress is not None:
                 self._progress(self._done, len(self._targets), what)
 
-    def _testimony(self, target: Target, worker: Worker) -> Testimony:
-        """Return what is known of a target, from the cache if it still holds."""
-        torch = worker.hello.torch or ""
-        question = self._question(target, worker)
-        known = self._cache.get(question, self._spots)
-        if known is not None:
-            try:
-                return testify(target, torch, known["answer"], known["spots"])
-            except (KeyError, TypeError, ValueError):
-                pass
-        answer = worker.ask(
-            "hearing:hear", {**request_for(target, self._options), "spots": self._spots, "compare": self._compare}
-        )
+    def _remembered(self, target: Target, worker: Worker) -> Testimony | None:
+        """Return what the cache knows of a target, if it still holds."""
+        known = self._cache.get(self._question(target, worker), self._spots)
+        if known is None:
+            return None
+        try:
+            return testify(target, worker.hello.torch or "", known["answer"], known["spots"])
+        except (KeyError, TypeError, ValueError):
+            return None
+
+    def _testimony(self, target: Target, worker: Worker, answer: Answer) -> Testimony:
+        """Return what the worker heard of a target, and have the cache remember it."""
         if answer.outcome == "refused":
             reason = answer.ending["reason"]
             self._obstacle = f"not run: no sandbox holds on this system ({reason}); --confirm runs code all the same."
@@ -292,7 +317,9 @@ class _Hearing:
         if answer.done and answer.parts.get("problem", {}).get("phase") != "import":
             # What ended otherwise, by time or memory, may end well on a quieter machine. What could not be imported may
             # miss a package, which the next run has.
+            question = self._question(target, worker)
             self._cache.put(question, self._spots, {str(target.path), *answer.parts.get("files", ())}, record)
+        torch = worker.hello.torch or ""
         try:
             return testify(target, torch, record, self._spots)
         except (KeyError, TypeError, ValueError):
@@ -320,6 +347,23 @@ class _Hearing:
         for path, text in mentions(texts, target.qualname.rpartition(".")[2]).items():
             digest.update(f"{path}\0{text}\0".encode("utf-8", "surrogatepass"))
         return digest.hexdigest()
+
+
+def _batches(targets: Iterable[Target], workers: int, options: ConfirmOptions) -> Iterator[list[Target]]:
+    """Put targets of one module together, which need one import, and leave something to do for each of the workers.
+
+    An example may be anywhere: a target that has one stands by itself.
+    """
+    every = list(targets)
+    most = min(_MOST_TOGETHER, -(-len(every) // workers))
+
+    def module(target: Target) -> tuple[str, ...]:
+        example = options.example_for(target)
+        return (str(target.path), target.module, *([target.qualname] if example else []))
+
+    for _, group in itertools.groupby(every, module):
+        together = list(group)
+        yield from (together[start : start + most] for start in range(0, len(together), most))
 
 
 def worker_options(options: ConfirmOptions) -> WorkerOptions:

@@ -17,9 +17,19 @@ from . import witness
 from .wire import Reply
 
 
+ready = []
+
+
+def prepares(request, reply):
+    reply.stage("getting ready")
+    ready.append(os.getpid())
+    exec(request.get("before", ""))
+
+
 def does(request, reply):
     reply.stage("doing as told")
-    exec(request["code"], {"reply": reply, "request": request, "os": os, "socket": socket, "sys": sys})
+    names = {"reply": reply, "request": request, "os": os, "socket": socket, "sys": sys, "ready": ready}
+    exec(request["code"], names)
 
 
 def counts(request, reply):
@@ -104,6 +114,66 @@ def test_what_was_said_before_a_crash_is_kept(worker: Worker) -> None:
         {"a": 1},
         "doing as told",
     )
+
+
+def together(worker: Worker, *codes: str, before: str = "") -> list[Answer]:
+    requests = [{"code": code, "before": before} for code in codes]
+    return list(worker.ask_each("told:does", requests, prepare="told:prepares"))
+
+
+def test_what_is_asked_together_is_prepared_once_and_kept_apart(worker: Worker) -> None:
+    code = "reply.part('ready', list(ready)); reply.part('here', os.getpid()); ready.append(0)"
+    answers = together(worker, *[code] * 3)
+    assert [answer.outcome for answer in answers] == ["done"] * 3
+    first = answers[0].parts["ready"]
+    assert len(first) == 1
+    assert [answer.parts["ready"] for answer in answers] == [first] * 3
+    assert len({answer.parts["here"] for answer in answers}) == 3
+    assert all(answer.walls == answers[0].walls for answer in answers)
+    assert answers[0].walls
+
+
+@pytest.mark.parametrize(
+    ("code", "outcome"),
+    [
+        ("os._exit(7)", "exit"),
+        ("os._exit(0)", "exit"),
+        ("os.abort()", "signal"),
+        ("os.kill(os.getpid(), 9)", "done killed"),
+        ("raise ValueError('told so')", "failed"),
+        ("reply.part('a', 1); os.close(reply.descriptor); reply.part('b', 1)", "channel"),
+        ("import time; time.sleep(60)", "timeout"),
+        ("hoard = bytearray(3 << 30); hoard[::4096] = bytes(len(hoard[::4096]))", "failed memory"),
+        ("import time\nif os.fork() == 0: os.setsid(); time.sleep(60)", "done"),
+        ("import signal; os.kill(os.getppid(), signal.SIGKILL)", "done killed"),
+        ("import threading, time; threading.Thread(target=time.sleep, args=(1,), daemon=True).start()", "done"),
+    ],
+)
+def test_what_is_asked_together_costs_no_other_its_answer(worker: Worker, code: str, outcome: str) -> None:
+    for place in range(3):
+        codes = ["reply.part('ready', len(ready))"] * 3
+        codes[place] = code
+        answers = together(worker, *codes)
+        assert answers.pop(place).outcome in outcome.split()
+        assert [(answer.outcome, answer.parts["ready"]) for answer in answers] == [("done", 1)] * 2
+
+
+def test_threads_of_the_preparation_keep_nothing_from_being_run(worker: Worker) -> None:
+    before = "import threading, time; threading.Thread(target=time.sleep, args=(60,), daemon=True).start()"
+    answers = together(worker, *["reply.part('ready', len(ready))"] * 3, before=before)
+    assert [(answer.outcome, answer.parts["ready"]) for answer in answers] == [("done", 1)] * 3
+
+
+def test_a_preparation_that_ends_the_process_is_told_of_each(worker: Worker) -> None:
+    answers = together(worker, "pass", "pass", before="os._exit(5)")
+    assert [(answer.outcome, answer.stage) for answer in answers] == [("exit", "getting ready")] * 2
+
+
+def test_who_needs_no_more_answers_can_ask_something_else(worker: Worker) -> None:
+    asked = worker.ask_each("told:does", [{"code": "pass"}, {"code": "reply.part('late', 1)"}])
+    assert next(asked).outcome == "done"
+    asked.close()
+    assert does(worker, "reply.part('a', 1)").parts == {"a": 1}
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 import venv
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -246,13 +247,13 @@ def test_verdicts_come_from_the_cache_while_nothing_changed(
     project = shared_project
     options = project.options(examples={"models:Needy": "models:needy"}, cache=project.folder / "cache")
     asked: list[str] = []
-    original = Worker.ask
+    original = Worker.ask_each
 
-    def ask(self: Worker, operation: str, request: dict[str, object], *rest: object) -> object:
-        asked.append(str(request["name"]))
-        return original(self, operation, request, *rest)  # type: ignore[arg-type]
+    def ask_each(self: Worker, operation: str, requests: Sequence[dict[str, Any]], **options: Any) -> Any:
+        asked.extend(str(request["name"]) for request in requests)
+        return original(self, operation, requests, **options)
 
-    monkeypatch.setattr(Worker, "ask", ask)
+    monkeypatch.setattr(Worker, "ask_each", ask_each)
     finding = replace(judged["about self.calls += 1"], evidence=Evidence())
     first = confirm([finding], [project.target("models.py", "Counter")], replace(options, cache=project.folder / "new"))
     assert asked == ["models.py"]
@@ -498,11 +499,11 @@ def test_nothing_is_run_where_no_sandbox_holds_and_the_report_says_so(
 ) -> None:
     asked: list[bool] = []
 
-    def ask(self: Worker, *_: object) -> Answer:
+    def ask_each(self: Worker, *_: object, **__: object) -> Iterator[Answer]:
         asked.append(self.options.required)
-        return Answer("refused", {}, {"reason": "code could make files outside the scratch folder"}, "")
+        yield Answer("refused", {}, {"reason": "code could make files outside the scratch folder"}, "")
 
-    monkeypatch.setattr(Worker, "ask", ask)
+    monkeypatch.setattr(Worker, "ask_each", ask_each)
     project.write("model.py", "import torch\n\n\ndef f(x: torch.Tensor):\n    print(x)\n    return x\n")
     finding = project.finding("model.py", "print(x)", "f", gb=["GB0059"])
     (judged,) = confirm([finding], [project.target("model.py", "f")], project.options(mode="auto"))

@@ -83,6 +83,20 @@ def test_a_module_that_lacks_a_dependency_says_which(tmp_path: Path) -> None:
         loading.load_module(str(tmp_path / "needs_more.py"), "needs_more")
 
 
+def test_what_is_imported_once_is_the_same_from_then_on_or_fails_alike(tmp_path: Path) -> None:
+    (tmp_path / "once.py").write_text("x = []\n")
+    (tmp_path / "never.py").write_text(
+        "import sys\nsys.tried = getattr(sys, 'tried', 0) + 1\nraise KeyError(sys.tried)\n"
+    )
+    once, never = str(tmp_path / "once.py"), str(tmp_path / "never.py")
+    loading.import_once(once, "")
+    assert loading.load_module(once, "").x is loading.load_module(once, "").x
+    loading.import_once(never, "")
+    for _ in range(2):
+        with pytest.raises(KeyError, match="1"):
+            loading.load_module(never, "")
+
+
 def test_what_is_not_there_is_named(package: Path) -> None:
     loading.prepare([str(package.parent)], {})
     with pytest.raises(loading.LoadError, match=r"a\.py has no 'B' once it is imported"):

@@ -18,7 +18,9 @@ from __future__ import annotations
 import time
 import tokenize
 from collections.abc import Callable, Container, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from torch import nn
@@ -33,9 +35,25 @@ from .subjects import ProblemError, Subject, subject_of
 from .variants import rising
 from .wire import Reply
 from .witness import Call, Maker
+from .written import texts_near
 
 # The part of the time for a request after which nothing is compared that nobody asked about.
 _COMPARE_AFTER = 0.2
+
+
+def prepare(request: Mapping[str, Any], reply: Reply) -> None:
+    """Import the module of a target, and find out what each of the requests about targets of it would have to."""
+    witness.hear_own_compiles()
+    loading.prepare(request["search"], request["overrides"])
+    if not request["example"]:
+        reply.stage(f"importing {request['name']}")
+        loading.import_once(request["target"]["path"], request["target"]["module"])
+    loading.remember_modules()
+    loading.imported_files(request["roots"])
+    texts_near(str(Path(request["target"]["path"]).parent), request["folder"])
+    with suppress(SyntaxError, ValueError, OSError):
+        for file, path in code_names(request["spots"]).items():
+            spans.operations_of(_text(path, request["overrides"]), file)
 
 
 def hear(request: Mapping[str, Any], reply: Reply) -> None:
@@ -43,8 +61,6 @@ def hear(request: Mapping[str, Any], reply: Reply) -> None:
 
     `spots` maps absolute paths to ranges `[line, column, end line, end column]`, columns 0-based in UTF-8 bytes.
     """
-    witness.hear_own_compiles()
-    loading.prepare(request["search"], request["overrides"])
     try:
         subject = subject_of(request, reply)
         reply.part("inputs", subject.text)

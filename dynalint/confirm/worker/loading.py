@@ -72,11 +72,27 @@ class _TextLoader(importlib.machinery.SourceFileLoader):
         return self._text
 
 
+_once: dict[tuple[str, str], ModuleType | BaseException] = {}
+
+
+def import_once(path: str, name: str) -> None:
+    """Import a file now; `load_module` gives the same module from then on, or raises what was raised here."""
+    try:
+        _once[path, name] = load_module(path, name)
+    except BaseException as error:  # noqa: BLE001 - user code may raise anything
+        _once[path, name] = error
+
+
 def load_module(path: str, name: str) -> ModuleType:
     """Import the file `path`, as module `name` if that is what the name stands for, else by its path alone.
 
     Raises whatever the module raises, and LoadError where there is no such file.
     """
+    known = _once.get((path, name))
+    if isinstance(known, BaseException):
+        raise known
+    if known is not None:
+        return known
     if not Path(path).is_file():
         raise LoadError(f"{path} does not exist")
     if name:
@@ -156,15 +172,21 @@ def remember_modules() -> None:
     global _last_known  # noqa: PLW0603 - one state of the process
     _known[:] = module_files()
     _last_known = next(reversed(sys.modules))
+    _known_below.cache_clear()
 
 
 def module_files() -> list[tuple[str, str]]:
     """Return the file of each module that this process has imported, as the module names it and resolved."""
+    return [*_known, *_new_files()]
+
+
+def _new_files() -> list[tuple[str, str]]:
+    """Return what `module_files` does, of the modules that were not there when they were last remembered."""
     # What is imported later stands behind it; where it is gone, all count as new, and no more than time is lost. No
     # code of Python's runs in between, so that no thread of the user's can import more meanwhile.
     new = list(takewhile(_last_known.__ne__, reversed(sys.modules)))
     files = (getattr(sys.modules.get(name), "__file__", None) for name in reversed(new))
-    return [*_known, *((file, real_path(file)) for file in files if isinstance(file, str))]
+    return [(file, real_path(file)) for file in files if isinstance(file, str)]
 
 
 def imported_files(roots: Iterable[str]) -> list[str]:
@@ -174,10 +196,19 @@ def imported_files(roots: Iterable[str]) -> list[str]:
     an installed package.
     """
     folders = tuple(real_path(root) for root in roots)
-    near = {Path(path) for _, path in module_files() if path.startswith(folders) and path.endswith(".py")}
+    return sorted(_known_below(folders) | _below(_new_files(), folders))
+
+
+@cache
+def _known_below(folders: tuple[str, ...]) -> frozenset[str]:
+    return _below(_known, folders)
+
+
+def _below(files: Iterable[tuple[str, str]], folders: tuple[str, ...]) -> frozenset[str]:
+    near = {Path(path) for _, path in files if path.startswith(folders) and path.endswith(".py")}
     below = (path for path in near if any(is_below(path, Path(folder)) for folder in folders))
     # Some modules name a file that is not there: `torch.ops` says "_ops.py".
-    return sorted(str(path) for path in below if path.is_file())
+    return frozenset(str(path) for path in below if path.is_file())
 
 
 def is_below(path: Path, root: Path) -> bool:

@@ -1,12 +1,14 @@
-"""The server: one process of the user's interpreter that has torch imported, and forks once for each request.
+"""The server: one process of the user's interpreter that has torch imported, and forks for what it is asked.
 
 It speaks JSON lines with dynalint through the standard streams it was started with and never imports user code itself.
-It says `{"hello": {...}}` first; then, for each request `{"id", "operation", "request", "limits", "device",
+It says `{"hello": {...}}` first; then, for each message `{"id", "operation", "prepare", "requests", "limits", "device",
 "required", "search", "python_path", "folders"}`, any number of `{"id", "kind", "value"}` and one
-`{"id", "end": {"outcome", ...}}`.
+`{"id", "end": {"outcome", ...}}` about the first of the requests. Where that has `"more": true`, the same follows for
+the next; else those that are left have not been looked at.
 
 An operation is `module:function` in this package or in one of the `folders`, which are added to the package's path
-(that is how verification of fixes brings its own); the function is called as `function(request, reply)`.
+(that is how verification of fixes brings its own); the function is called as `function(request, reply)`. `prepare`, if
+it is not empty, names another that is called once before, with the first request.
 """
 
 from __future__ import annotations
@@ -99,7 +101,7 @@ def _namespaces(scratch: Path) -> int:
 
 
 def _answer(message: Message, base: Path, namespaces: int, say: Callable[[Message], None]) -> None:
-    """Run one request to its end, in a process of its own where the system can fork, and say how it ended."""
+    """Run requests, in processes of their own where the system can fork, and say how they ended."""
     job = partial(_run, message)
     if not hasattr(os, "fork"):
         say({"end": _run_here(job, say, required=message["required"])})
@@ -119,7 +121,7 @@ def _answer(message: Message, base: Path, namespaces: int, say: Callable[[Messag
 def _supervise(
     job: Callable[[Reply], None], message: Message, folder: Path, namespaces: int, say: Callable[[Message], None]
 ) -> NoReturn:
-    """Be the supervisor of one request: say how it ended and end, with status 0 if that could be said."""
+    """Be the supervisor of a message's requests: say how they ended and end, with status 0 if that could be said."""
     from .sandbox import Limits
     from .supervisor import guarded
 
@@ -134,7 +136,7 @@ def _supervise(
 
 
 def _run_here(job: Callable[[Reply], None], say: Callable[[Message], None], *, required: bool) -> Message:
-    """Run a request in this very process, where a system knows no fork: nothing encloses it."""
+    """Run the first request in this very process, where a system knows no fork: nothing encloses it."""
     if required:
         return {"outcome": "refused", "reason": "no sandbox for this system is known"}
     try:
@@ -168,11 +170,24 @@ def _start_up(python_path: list[str]) -> None:
 
 
 def _run(message: Message, reply: Reply) -> None:
-    """Find the operation and call it; this is the first thing that happens behind the walls."""
+    """Find the operation and call it for each request; this is the first thing that happens behind the walls."""
     _start_up(message["python_path"])
     sys.path.extend(entry for entry in message["search"] if entry not in sys.path)
     package = sys.modules[__package__ or ""]
     package.__path__.extend(folder for folder in message["folders"] if folder not in package.__path__)
-    module, _, function = message["operation"].partition(":")
-    operation = getattr(importlib.import_module(f"{__package__}.{module}"), function)
-    operation(message["request"], reply)
+    operation = _function(message["operation"])
+    requests = message["requests"]
+    if message["prepare"]:
+        _function(message["prepare"])(requests[0], reply)
+    if len(requests) == 1 or not hasattr(os, "fork"):
+        operation(requests[0], reply)
+        return
+    from .batch import run_apart
+
+    run_apart([partial(operation, request) for request in requests], reply)
+
+
+def _function(name: str) -> Callable[[Message, Reply], None]:
+    module, _, function = name.partition(":")
+    found: Callable[[Message, Reply], None] = getattr(importlib.import_module(f"{__package__}.{module}"), function)
+    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from types import CodeType
@@ -11,20 +12,23 @@ from .records import Span
 
 
 @lru_cache(maxsize=32)
-def operations_of(source: str, file: str) -> frozenset[Span]:
-    """Return the places of all instructions of a module and of what is nested in it: whole lines before Python 3.11.
+def operations_of(source: str, file: str) -> Sequence[Span]:
+    """Return the places of all instructions of a module and of what is nested in it, each once and in their order.
 
-    Raises SyntaxError or ValueError where the source is no Python.
+    Before Python 3.11 they are whole lines. Raises SyntaxError or ValueError where the source is no Python.
     """
-    return frozenset(_spans(compile(source, file, "exec", dont_inherit=True)))
+    return sorted(set(_spans(compile(source, file, "exec", dont_inherit=True))))
 
 
-def count(spots: Iterable[Sequence[int]], operations: Iterable[Span], traced: Collection[Span]) -> list[dict[str, int]]:
-    """Count, for each spot, the operations that lie within it and those of them that were traced."""
-    known = list(operations)
+def count(spots: Iterable[Sequence[int]], operations: Sequence[Span], traced: Collection[Span]) -> list[dict[str, int]]:
+    """Count, for each spot, the operations that lie within it and those of them that were traced.
+
+    `operations` are in their order.
+    """
     counts = []
     for spot in spots:
-        inside = [span for span in known if _within(span, spot)]
+        lines = [bisect_left(operations, (line, 0, 0, 0)) for line in (spot[0], spot[2] + 1)]
+        inside = [span for span in operations[slice(*lines)] if _within(span, spot)]
         counts.append({"operations": len(inside), "traced": sum(span in traced for span in inside)})
     return counts
 

@@ -1,8 +1,9 @@
-"""Run one request in a process of its own, watch it, and say how it ended. Standard library only.
+"""Run a job in a process of its own, watch it, and say how it ended. Standard library only.
 
-The server forks a supervisor for each request; the supervisor forks the process that runs user code and stays outside
-the walls that process is put behind. It relays what comes through a private pipe, and only lines that begin with a
-token made for this request, so that user code that writes to whatever descriptors it finds forges nothing.
+The server forks a supervisor for each job; the supervisor forks the process that runs user code and stays outside the
+walls that process is put behind. A job may consist of several (see `batch`), each with the whole of the time. It relays
+what comes through a private pipe, and only lines that begin with a token made for this job, so that user code that
+writes to whatever descriptors it finds forges nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -72,7 +73,11 @@ def guarded(
 
 
 def run_guarded(job: Job, cell: Cell, forward: Callable[[Message], None]) -> Message:
-    """Run `job` behind the walls, forward its messages, and return how it ended; called in the supervisor."""
+    """Run `job` behind the walls, forward its messages, and return how it ended; called in the supervisor.
+
+    Of several jobs in one, it is how that one ended after which nothing more was run; of each before it,
+    `{"end": ..., "more": True}` is forwarded.
+    """
     with contextlib.suppress(OSError):
         syscalls.adopt_orphans()
     with contextlib.suppress(OSError, AttributeError):
@@ -97,11 +102,24 @@ def run_guarded(job: Job, cell: Cell, forward: Callable[[Message], None]) -> Mes
         os.close(source)
 
 
-def _child(job: Job, cell: Cell, reply: Reply) -> NoReturn:
-    """Shut this process in, run the job, and end."""
+def run_to_end(job: Job, reply: Reply) -> NoReturn:
+    """Run a job as the leader of a new session, say that it is done or what it raised, and end this process."""
     status = 1
     try:
         os.setsid()
+        job(reply)
+        reply.send("done", True)
+        status = 0
+    except BaseException as error:  # noqa: BLE001 - user code may raise anything
+        status = _CHANNEL_CLOSED if reply.broken else _tell(reply, error)
+    finally:
+        os._exit(status)
+
+
+def _child(job: Job, cell: Cell, reply: Reply) -> NoReturn:
+    """Shut this process in, run the job, and end."""
+
+    def behind_walls(reply: Reply) -> None:
         with contextlib.suppress(OSError):
             syscalls.die_with_parent(signal.SIGKILL)
         leave_descriptors(reply.descriptor)
@@ -114,12 +132,8 @@ def _child(job: Job, cell: Cell, reply: Reply) -> NoReturn:
             reply.send("refused", f"code could {enclosure.escape}")
         else:
             job(reply)
-            reply.send("done", True)
-        status = 0
-    except BaseException as error:  # noqa: BLE001 - user code may raise anything
-        status = _CHANNEL_CLOSED if reply.broken else _tell(reply, error)
-    finally:
-        os._exit(status)
+
+    run_to_end(behind_walls, reply)
 
 
 def _tell(reply: Reply, error: BaseException) -> int:
@@ -144,20 +158,21 @@ def leave_descriptors(keep: int) -> None:
 
 def _watch(child: int, source: int, token: str, limits: Limits, forward: Callable[[Message], None]) -> Message:
     """Relay messages until the process ends, its time is up or its memory is too much."""
-    deadline = time.monotonic() + limits.seconds
+    course = _Course(token, forward)
     server = os.getppid()
     # What the server had in memory already is no fault of this process.
     allowed = limits.memory + _resident(child)
     threads = _threads_of_all()
     next_look = 0.0
     buffer = b""
-    ending: Message | None = None
     while True:
         chunk = b""
         if select.select([source], [], [], _TICK)[0]:
             chunk = os.read(source, _CHUNK)
             *lines, buffer = (buffer + chunk).split(b"\n")
-            ending = _relay(lines, token, forward) or ending
+            course.hear(lines)
+            if course.over:
+                return course.ending or _death(0)
             if len(buffer) > _LONGEST_LINE:
                 buffer = b""
             if not chunk:
@@ -166,7 +181,7 @@ def _watch(child: int, source: int, token: str, limits: Limits, forward: Callabl
         if ended:
             break
         now = time.monotonic()
-        if now > deadline or os.getppid() != server:
+        if now > course.began + limits.seconds or os.getppid() != server:
             return {"outcome": "timeout", "seconds": limits.seconds}
         # One small file tells of a flood of processes long before the next look at all of them is due.
         if now > next_look or _threads_of_all() > threads + MOST_PROCESSES:
@@ -180,24 +195,42 @@ def _watch(child: int, source: int, token: str, limits: Limits, forward: Callabl
     _kill_all(child)
     while len(buffer) <= _LONGEST_LINE and (chunk := os.read(source, _CHUNK)):
         buffer += chunk
-    return _relay(buffer.split(b"\n"), token, forward) or ending or _death(status)
+    course.hear(buffer.split(b"\n"))
+    return course.ending or _death(status)
 
 
-def _relay(lines: list[bytes], token: str, forward: Callable[[Message], None]) -> Message | None:
-    """Forward the genuine messages among `lines`; return how the request ended if one of them says so."""
-    ending: Message | None = None
-    for line in lines:
-        message = unpack(line, token)
-        if message is None:
-            continue
-        kind, value = message
-        if kind == "done":
-            ending = {"outcome": "done"}
-        elif kind in ("refused", "failed"):
-            ending = {"outcome": kind, "reason": str(value)}
-        else:
-            forward({"kind": kind, "value": value})
-    return ending
+class _Course:
+    """What is known of the job at hand: when it began, how it ended, and whether it was the last to be run here."""
+
+    def __init__(self, token: str, forward: Callable[[Message], None]) -> None:
+        self.began = time.monotonic()
+        self.ending: Message | None = None
+        self.over = False
+        self._token = token
+        self._forward = forward
+
+    def hear(self, lines: Iterable[bytes]) -> None:
+        """Forward the genuine messages among `lines`, and note what they say of the end."""
+        for line in lines:
+            message = unpack(line, self._token)
+            if message is None or self.over:
+                continue
+            kind, value = message
+            if kind == "done":
+                self.ending = self.ending or {"outcome": "done"}
+            elif kind in ("refused", "failed"):
+                self.ending = {"outcome": kind, "reason": str(value)}
+            elif kind == "ended":
+                self._go_on(*value)
+            else:
+                self._forward({"kind": kind, "value": value})
+
+    def _go_on(self, status: int, clean: bool) -> None:
+        self.ending = self.ending or _death(status)
+        self.over = bool(status) or not clean
+        if not self.over:
+            self._forward({"end": self.ending, "more": True})
+            self.began, self.ending = time.monotonic(), None
 
 
 def _death(status: int) -> Message:
@@ -229,8 +262,9 @@ def _resident(process: int) -> int:
 
 def _family(root: int) -> dict[int, int]:
     """Return the bytes resident in `root` and in each of its descendants, by process."""
-    if _is_alone(root):
-        return {root: _resident(root)}
+    line = _line_of(root)
+    if line:
+        return {process: _resident(process) for process in line}
     parents: dict[int, list[int]] = {}
     pages: dict[int, int] = {}
     for entry in Path("/proc").glob("[0-9]*"):
@@ -245,15 +279,20 @@ def _family(root: int) -> dict[int, int]:
     return {process: pages.get(process, 0) * unit for process in members}
 
 
-def _is_alone(process: int) -> bool:
-    """Whether a child of this process has no children, and left none to this one, as most; False where nobody tells.
+def _line_of(process: int) -> list[int]:
+    """Return a child of this process, its child, and so on, where none has another; nothing where nobody tells.
 
-    To look through all processes of the machine takes a good part of the time between two looks.
+    Most have none. To look through all processes of the machine takes a good part of the time between two looks.
     """
+    line: list[int] = []
     try:
-        return _children_told("self") == [process] and not _children_told(process)
+        children = _children_told("self")
+        while len(children) == 1 and len(line) < MOST_PROCESSES:
+            line += children
+            children = _children_told(line[-1])
     except (OSError, ValueError):
-        return False
+        return []
+    return line if line[:1] == [process] and not children else []
 
 
 def _children_told(process: int | str) -> list[int]:

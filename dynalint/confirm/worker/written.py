@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,10 @@ class Written:
     text: str
 
 
+# What is asked of one module is asked for each of its classes.
+texts_near = cache(near_texts)
+
+
 def written_calls(cls: type, folder: str | None = None) -> Iterator[Written]:
     """Yield what is written about a class, one for each place that makes and calls it: in its own file, then elsewhere.
 
@@ -67,7 +72,7 @@ def written_calls(cls: type, folder: str | None = None) -> Iterator[Written]:
     except (OSError, TypeError, SyntaxError):
         return
     own = getattr(module, "__file__", None)
-    texts = near_texts(str(Path(own).parent), folder) if own is not None and folder is not None else {}
+    texts = texts_near(str(Path(own).parent), folder) if own is not None and folder is not None else {}
     elsewhere = mentions(texts, cls.__name__)
     for where, block in itertools.chain(_blocks(tree, cls), *itertools.starmap(_in_file, elsewhere.items())):
         found = _call_in(block, cls.__name__)

@@ -81,7 +81,7 @@ def _tables(own: Sequence[str], runs: Sequence[Run], ran: set[str]) -> dict[str,
         found = [of_run.get(path, set()) for of_run in traced]
         if path in ran or any(found):
             with tokenize.open(path) as file:
-                known = sorted(spans.operations_of(file.read(), path))
+                known = spans.operations_of(file.read(), path)
             tables[path] = [(*span, sum((span in of_run) << at for at, of_run in enumerate(found))) for span in known]
     return tables
 

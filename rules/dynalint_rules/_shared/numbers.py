@@ -8,8 +8,8 @@ the rewrite is refused.
 from __future__ import annotations
 
 import ast
-import math
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from dynalint.analysis import kinds as k
@@ -19,11 +19,13 @@ from dynalint.rules import Replacement
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.decision import decision_of
 from dynalint_rules._shared.detached import Detached
+from dynalint_rules._shared.doubles import bounded, divided, meeting, operands
 from dynalint_rules._shared.either import CLAMPS, IN_TORCH, TAKES_EITHER, WHOLE
 from dynalint_rules._shared.handover import asks_for_tensor, is_passed_up
 from dynalint_rules._shared.known_numbers import is_whole
 from dynalint_rules._shared.names import kind_of_name
 from dynalint_rules._shared.no_number import SHOWS, why_not
+from dynalint_rules._shared.precision import Class, is_double, is_nonzero, is_short, is_small, is_wide
 from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
 from dynalint_rules._shared.single_index import with_a_dimension
 
@@ -60,16 +62,22 @@ class Flow:
         return (*self.changes, *self.conditions)
 
 
-def flow_of(scope: Scope, node: ast.expr, dtype: k.DType | None, *, wide: bool = False) -> Flow:
+def flow_of(scope: Scope, node: ast.expr, dtype: k.DType | None, *, wide: bool = False, doubles: bool = False) -> Flow:
     """Follow the number that `node` gives to all its uses, as if it were a 0-dim tensor of that class of dtypes.
 
-    `wide` tells that it will be one of 64 bits.
+    `wide` tells that it will be one of 64 bits. With `doubles` the tensor is converted where Python computes with more
+    digits than it has, if that is all that would change.
 
     Raises:
         Refusal: at least one of the uses takes no tensor, or nothing is known of it.
     """
-    follower = _Follower(scope, double=_is_double(node), wide=wide or _is_wide(node))
+    follower = _Follower(scope, double=is_double(node), wide=wide or is_wide(node))
     follower.climb(node, dtype)
+    if doubles and follower.flow.changes:
+        exact = replace(follower, flow=Flow(), names=set(), doubles=True)
+        with suppress(Refusal):
+            exact.climb(node, dtype)
+            return follower.flow if exact.flow.changes else exact.flow
     return follower.flow
 
 
@@ -91,8 +99,10 @@ class _Follower:
     names: set[str] = field(default_factory=set)
     double: bool = False
     wide: bool = False
+    doubles: bool = False
+    positive: set[ast.expr] = field(default_factory=set)
 
-    def climb(self, node: ast.expr, dtype: k.DType | None) -> None:
+    def climb(self, node: ast.expr, dtype: Class) -> None:
         """Judge the one use that stands around `node`, and those that this leads to."""
         parent = self.scope.parents[node]
         self.flow.meets |= not isinstance(parent, ast.Assign | ast.Compare | _ASKING)
@@ -108,7 +118,7 @@ class _Follower:
             self._comparison(parent, node, dtype)
         elif isinstance(parent, ast.Call):
             self._argument(parent, node, dtype)
-        elif isinstance(parent, ast.FormattedValue) and parent.conversion == -1 and parent.value is node:
+        elif isinstance(parent, ast.FormattedValue) and parent.conversion == -1 and dtype != "double":
             self._formatted(parent)
         elif self._is_index(parent, node):
             self._index(parent if isinstance(parent, ast.Subscript) else self.scope.parents[parent], node, dtype)
@@ -126,10 +136,10 @@ class _Follower:
             return False
         return self.scope.tensor(outer.value) is not None and not isinstance(outer.ctx, ast.Del)
 
-    def _index(self, subscript: ast.AST, node: ast.expr, dtype: k.DType | None) -> None:
+    def _index(self, subscript: ast.AST, node: ast.expr, dtype: Class) -> None:
         assert isinstance(subscript, ast.Subscript)
         shown = self.scope.quote(node)
-        if dtype in ("bool", "float", "complex"):
+        if dtype in ("bool", "float", "complex", "double"):
             raise Refusal(f"{shown} is no whole number to index with")
         if dtype is None:
             self.flow.conditions[f"{shown} is a whole number"] = None
@@ -146,7 +156,7 @@ class _Follower:
             shown = self.scope.quote(part.value)
             raise Refusal(f"{shown} is only shown; put the statement behind `if not torch.compiler.is_compiling():`")
 
-    def _operation(self, operation: ast.BinOp, node: ast.expr, dtype: k.DType | None) -> None:
+    def _operation(self, operation: ast.BinOp, node: ast.expr, dtype: Class) -> None:
         other = operation.right if node is operation.left else operation.left
         kind = self.scope.kind(other)
         shown = self.scope.quote(operation)
@@ -154,18 +164,27 @@ class _Follower:
             raise Refusal(f"{shown} does not come out the same with a tensor; write that step with tensors by hand")
         tensor = as_tensor(kind)
         if tensor is not None:
-            self._meet(tensor, dtype, operation)
+            if isinstance(operation.op, ast.Div) and node is operation.left:
+                enclose = dtype != "double" or bool(tensor.rank)
+                self.flow.edits += divided(self.scope, operation, node, enclose=enclose)
+            self._meet(tensor, dtype, operation, (node, other))
         elif k.is_number(kind):
             integral = dtype == "int" and all(isinstance(one, k.Value) and one.type == "int" for one in kind.members)
             defined = isinstance(operation.op, ast.Add | ast.Sub | ast.Mult) or (
-                isinstance(operation.op, ast.FloorDiv | ast.Mod) and other is operation.right and _is_nonzero(kind)
+                isinstance(operation.op, ast.FloorDiv | ast.Mod) and other is operation.right and is_nonzero(kind)
             )
-            if not (integral and defined):
+            if not (integral and defined) and self.doubles:
+                self._note(*operands(self.scope, operation, node, dtype, node in self.positive))
+                dtype = "double"
+            elif not (integral and defined):
                 clause = f"{shown} is computed in the precision of the tensor, and gives inf or nan where Python raises"
                 self.flow.changes[clause] = None
                 floats = any(isinstance(one, k.Value) and one.type == "float" for one in kind.members)
                 dtype = "float" if floats or isinstance(operation.op, ast.Div) else dtype
             self.climb(operation, dtype)
+        elif isinstance(kind, k.Unknown) and self.doubles:
+            self._note(*operands(self.scope, operation, node, dtype, node in self.positive))
+            self.climb(operation, "double")
         elif isinstance(kind, k.Unknown):
             clause = f"{self.scope.quote(other)} in {shown} is a tensor, or a number that is as good in its precision"
             self.flow.changes[clause] = None
@@ -173,16 +192,16 @@ class _Follower:
         else:
             raise Refusal(f"{self.scope.quote(other)} in {shown} takes no tensor; rewrite it by hand")
 
-    def _in_place(self, statement: ast.AugAssign, node: ast.expr, dtype: k.DType | None) -> None:
+    def _in_place(self, statement: ast.AugAssign, node: ast.expr, dtype: Class) -> None:
         target = statement.target
         kind = kind_of_name(self.scope, target.id, statement) if isinstance(target, ast.Name) else k.UNKNOWN
         tensor = as_tensor(kind)
         if tensor is None or not isinstance(statement.op, _ARITHMETIC):
             shown = self.scope.quote(statement)
             raise Refusal(f"{shown} sums up numbers; start from a tensor and sum up tensors by hand")
-        self._meet(tensor, dtype, node)
+        self._meet(tensor, dtype, node, (node, target))
 
-    def _comparison(self, comparison: ast.Compare, node: ast.expr, dtype: k.DType | None) -> None:
+    def _comparison(self, comparison: ast.Compare, node: ast.expr, dtype: Class) -> None:
         other = comparison.comparators[0] if node is comparison.left else comparison.left
         tensor = as_tensor(self.scope.kind(other))
         shown = self.scope.quote(comparison)
@@ -202,16 +221,20 @@ class _Follower:
             )
         self._meet(tensor, dtype, comparison)
 
-    def _compared(self, node: ast.expr, other: ast.expr, dtype: k.DType | None, shown: str) -> None:
+    def _compared(self, node: ast.expr, other: ast.expr, dtype: Class, shown: str) -> None:
         """Convert what is compared where the precision of the tensor does not hold what Python's numbers do.
 
         A tensor of few bits compares with what is left of a number that does not fit into them.
         """
         kind = self.scope.kind(other)
-        if as_tensor(kind) is not None or (dtype in ("float", None) and _is_short(kind)):
+        if dtype == "double":
+            if as_tensor(kind) is not None:
+                self._meet(None, dtype, node)
+            return
+        if as_tensor(kind) is not None or (dtype in ("float", None) and is_short(kind)):
             return
         if dtype in ("int", "bool") and is_whole(kind):
-            if not (self.wide and dtype == "int") and not _is_small(kind):
+            if not (self.wide and dtype == "int") and not is_small(kind):
                 if not isinstance(node, ast.Name | ast.Call | ast.Attribute | ast.Subscript):
                     self.flow.conditions[f"{self.scope.quote(other)} fits into the dtype of the tensor"] = None
                 else:
@@ -239,7 +262,7 @@ class _Follower:
             return parent.msg is None or isinstance(parent.msg, ast.Constant)
         return isinstance(parent, ast.Call) and asks_for_tensor(self.scope, parent, comparison)
 
-    def _argument(self, call: ast.Call, node: ast.expr, dtype: k.DType | None) -> None:
+    def _argument(self, call: ast.Call, node: ast.expr, dtype: Class) -> None:
         name = callee(self.scope, call)
         position = next((at for at, argument in enumerate(call.args) if argument is node), None)
         keyword = next((one.arg for one in call.keywords if one.value is node), None)
@@ -271,7 +294,7 @@ class _Follower:
         self.flow.imports = self.scope.imports
         self.climb(call, None if name in WHOLE else "float")
 
-    def _meet_argument(self, call: ast.Call, name: str, dtype: k.DType | None) -> None:
+    def _meet_argument(self, call: ast.Call, name: str, dtype: Class) -> None:
         subject = call.args[0] if name.startswith("torch.") and call.args else None
         if isinstance(call.func, ast.Attribute) and name.startswith("Tensor."):
             subject = call.func.value
@@ -284,16 +307,22 @@ class _Follower:
         bounds = [*call.args[1 if name.startswith("torch.") else 0 :], *(one.value for one in call.keywords)]
         return all(one is node or (isinstance(one, ast.Constant) and one.value is None) for one in bounds)
 
-    def _extreme(self, call: ast.Call, node: ast.expr, position: int, dtype: k.DType | None) -> None:
+    def _extreme(self, call: ast.Call, node: ast.expr, position: int, dtype: Class) -> None:
         others = [self.scope.kind(argument) for argument in call.args if argument is not node]
         if call.keywords or not all(k.is_number(kind) for kind in others):
             self._refuse(call, node)
         if dtype == "float" and position > 0:
             self.flow.conditions[f"{self.scope.quote(node)} is never NaN"] = None
+        if self.doubles:
+            edits, kept, positive = bounded(self.scope, call, node, dtype)
+            self.flow.edits += edits
+            self.positive |= {call} if positive else set()
+            self.climb(call, kept)
+            return
         types = {one.type for kind in others for one in kind.members if isinstance(one, k.Value)}
         self.climb(call, dtype if dtype == "float" or types <= {"int"} else None)
 
-    def _result(self, parent: ast.AST, node: ast.expr, dtype: k.DType | None) -> None:
+    def _result(self, parent: ast.AST, node: ast.expr, dtype: Class) -> None:
         """The number is given a name, or returned, maybe as part of a tuple, list or dict."""
         outer = self.scope.parents.get(parent)
         if isinstance(parent, ast.Tuple) and isinstance(outer, ast.Assign) and outer.value is parent:
@@ -323,7 +352,7 @@ class _Follower:
             raise Refusal(f"{shown} is returned to `{caller.qualname}`, which may need a number; change both by hand")
         self.flow.changes["the caller receives a 0-dim tensor instead of a number"] = None
 
-    def follow_name(self, target: ast.expr, statement: ast.stmt, dtype: k.DType | None) -> None:
+    def follow_name(self, target: ast.expr, statement: ast.stmt, dtype: Class) -> None:
         """Judge all uses of the name that a statement binds to the number."""
         if self._goes_into_tensor(target):
             return
@@ -366,13 +395,29 @@ class _Follower:
         own = self.scope.parents.get(statement) is self.scope.function.node
         return own and not any(_is_after(store, statement) for store in stores)
 
-    def _meet(self, tensor: k.Tensor | None, dtype: k.DType | None, where: ast.expr) -> None:
+    def _note(self, edits: list[Replacement], conditions: list[str]) -> None:
+        self.flow.edits += edits
+        self.flow.conditions.update(dict.fromkeys(conditions))
+
+    def _meet(
+        self,
+        tensor: k.Tensor | None,
+        dtype: Class,
+        where: ast.expr,
+        operands: tuple[ast.expr, ast.expr] | None = None,
+    ) -> None:
         """Note what must hold for the dtype of the result to stay, when a number meets a tensor.
 
         A number never changes the dtype within its category. A 0-dim tensor does not either, unless the other one has
         no dimensions too; and in a higher category it brings a dtype of its own, a number the default dtype.
+        `operands` are the number and the tensor of an operation.
         """
         ranks = ("bool", "int", "float", "complex")
+        if dtype == "double":
+            if tensor is None or operands is None:
+                raise Refusal(f"{self.scope.quote(where)} needs a number; convert the tensor of doubles by hand")
+            self._note(*meeting(self.scope, tensor, *operands))
+            return
         if tensor is not None and tensor.dtype is not None and dtype is not None:
             by_category = ranks.index(dtype) - ranks.index(tensor.dtype)
             if by_category <= 0 and (tensor.rank or (by_category < 0 and dtype in ("bool", "int"))):
@@ -407,35 +452,3 @@ def _uses(scope: Scope, name: str) -> Iterator[ast.Name]:
 
 def _parameters(scope: Scope) -> set[str]:
     return {node.arg for node in ast.walk(scope.function.node.args) if isinstance(node, ast.arg)}
-
-
-def _is_double(node: ast.expr) -> bool:
-    """Whether what is read is visibly a tensor of doubles."""
-    return any(isinstance(one, ast.Attribute) and one.attr in ("double", "float64") for one in ast.walk(node))
-
-
-def _is_wide(node: ast.expr) -> bool:
-    """Whether what is read is a whole number of 64 bits if it is one at all, as sums and places are."""
-    source = node.func.value if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else node
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) == 1:
-        source = node.args[0]
-    called = source.func if isinstance(source, ast.Call) and not source.keywords else None
-    return isinstance(called, ast.Attribute) and called.attr in ("sum", "argmax", "argmin", "count_nonzero", "long")
-
-
-def _is_small(kind: k.Kind) -> bool:
-    """Whether a number is known, and the same in every dtype of whole numbers."""
-    return isinstance(kind, k.Value) and isinstance(kind.constant, int) and 0 <= kind.constant < 128
-
-
-def _is_short(kind: k.Kind) -> bool:
-    """Whether a number is known, and the same in every floating dtype: eight binary digits at most, and not far off."""
-    if not isinstance(kind, k.Value) or not isinstance(kind.constant, int | float):
-        return False
-    digits, exponent = math.frexp(kind.constant)
-    return (digits * 256).is_integer() and -12 < exponent < 16
-
-
-def _is_nonzero(kind: k.Kind) -> bool:
-    """Whether a number is known, and not zero."""
-    return isinstance(kind, k.Value) and kind.constant is not k.MISSING and bool(kind.constant)

@@ -65,8 +65,12 @@ class ItemOfTensor(Rule):
     ## When the rewrite is not exact
     It is offered as `conditional`: a number never changes the dtype of a tensor it meets, a 0-dim tensor may (a
     float64 one makes a float64 result of whole numbers, or of another 0-dim tensor), and a tensor on another device
-    raises. It is `unsafe` where the number is first combined with other numbers, which Python does in double precision
-    (and with an exception for a division by zero), or where it is returned: the caller then receives a tensor.
+    raises. Where the number is first combined with other numbers, which Python does in double precision, the tensor is
+    converted with `.double()`, and back to the dtype of what the result meets; a divisor must not be zero, and what is
+    met must be of float32 or float64. Torch divides a number by a tensor by multiplying with the tensor's reciprocal,
+    so that is written out. (On a GPU it divides by a number in the same way, so that a quotient may differ in its last
+    bit there.) The rewrite is `unsafe` where there is no such form, or where the number is returned: the caller then
+    receives a tensor.
 
     ## How Dynamo words it
     GB0124: `Unsupported Tensor.item() call with capture_scalar_outputs=False`, "Dynamo does not support tracing
@@ -150,10 +154,39 @@ class ItemOfTensor(Rule):
                 return x / weight
             """),
             fixed=forward("""
-                weight = x.abs().sum().detach() + 1e-6
-                return x / weight
+                weight = x.abs().sum().detach().double() + 1e-6
+                return x / weight.to(x.dtype)
             """),
-            exact=False,
+        ),
+        Example(
+            name="quotient-of-two",
+            code=forward("""
+                h = self.fc(x)
+                total = max(h.detach().square().sum().item(), 1.0)  # DYN201 DYN804
+                share = total / 3
+                count = max(1, x.abs().sum().item())  # DYN201 DYN804
+                return h.sum() / (x.shape[1] * count), x * share
+            """),
+            fixed=forward("""
+                h = self.fc(x)
+                total = h.detach().square().sum().detach().clamp(min=1.0)
+                share = total.double() / 3
+                count = x.abs().sum().detach().double().clamp(min=1)
+                return h.sum() / (x.shape[1] * count).to(h.dtype), x * share.to(x.dtype)
+            """),
+        ),
+        Example(
+            name="divided-by-a-tensor",
+            code=forward("""
+                h = self.fc(x).sigmoid() + 1
+                total = x.abs().sum().item()  # DYN201 DYN804
+                return total / h, (total + 0.1) / (h + 1)
+            """),
+            fixed=forward("""
+                h = self.fc(x).sigmoid() + 1
+                total = x.abs().sum().detach()
+                return h.reciprocal() * total, (h + 1).reciprocal() * (total.double() + 0.1).to(h.dtype)
+            """),
         ),
         Example(
             name="two-at-once",
@@ -433,7 +466,7 @@ def _kept(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite:
     start, end = tail(scope, node, "item")
     found = detached(scope, source, text="")
     tensor = k.only_tensor(scope.kind(source))
-    flow = with_conditions(flow_of(scope, node, tensor.dtype if tensor else None), found)
+    flow = with_conditions(flow_of(scope, node, tensor.dtype if tensor else None, doubles=True), found)
     text = found.text
     if flow.leaves and isinstance(scope.parents[node], ast.Compare | ast.BoolOp | ast.UnaryOp | ast.If | ast.IfExp):
         # It is read here and now, and nothing flows back through an outcome.

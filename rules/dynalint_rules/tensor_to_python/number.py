@@ -285,7 +285,7 @@ def _kept(scope: Scope, event: Call) -> Rewrite:
     found = detached(scope, source)
     tensor = k.only_tensor(scope.kind(source))
     dtype = tensor.dtype if tensor else None
-    flow, text = flow_of(scope, event.node, "int" if name == "int" else "float"), found.text
+    flow, text = flow_of(scope, event.node, "int" if name == "int" else "float", doubles=name == "int"), found.text
     flow.conditions.update(dict.fromkeys(found.conditions))
     if name == "int":
         text += "" if dtype == "int" else ".long()"

@@ -1,0 +1,44 @@
+"""How many digits a number needs, and how many a tensor has, as far as the code shows it."""
+
+from __future__ import annotations
+
+import ast
+import math
+from typing import Literal
+
+from dynalint.analysis import kinds as k
+
+Class = k.DType | Literal["double"] | None
+"""The class of dtypes of what stands for a number; "double" is that of a tensor that was converted."""
+
+
+def is_double(node: ast.expr) -> bool:
+    """Whether what is read is visibly a tensor of doubles."""
+    return any(isinstance(one, ast.Attribute) and one.attr in ("double", "float64") for one in ast.walk(node))
+
+
+def is_wide(node: ast.expr) -> bool:
+    """Whether what is read is a whole number of 64 bits if it is one at all, as sums and places are."""
+    source = node.func.value if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else node
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) == 1:
+        source = node.args[0]
+    called = source.func if isinstance(source, ast.Call) and not source.keywords else None
+    return isinstance(called, ast.Attribute) and called.attr in ("sum", "argmax", "argmin", "count_nonzero", "long")
+
+
+def is_small(kind: k.Kind) -> bool:
+    """Whether a number is known, and the same in every dtype of whole numbers."""
+    return isinstance(kind, k.Value) and isinstance(kind.constant, int) and 0 <= kind.constant < 128
+
+
+def is_short(kind: k.Kind) -> bool:
+    """Whether a number is known, and the same in every floating dtype: eight binary digits at most, and not far off."""
+    if not isinstance(kind, k.Value) or not isinstance(kind.constant, int | float):
+        return False
+    digits, exponent = math.frexp(kind.constant)
+    return (digits * 256).is_integer() and -12 < exponent < 16
+
+
+def is_nonzero(kind: k.Kind) -> bool:
+    """Whether a number is known, and not zero."""
+    return isinstance(kind, k.Value) and kind.constant is not k.MISSING and bool(kind.constant)

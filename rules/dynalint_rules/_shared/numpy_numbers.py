@@ -8,6 +8,7 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.index import Import
 from dynalint.findings import Safety
 from dynalint.rules import Replacement, Rewrite
+from dynalint_rules._shared.names import loads, only_value
 from dynalint_rules._shared.scope import Refusal, Scope
 
 _WHOLE = ("ceil", "floor")
@@ -81,6 +82,10 @@ def _collect(scope: Scope, node: ast.expr, edits: list[Replacement], conditions:
         return _collect(scope, node.left, edits, conditions) and _collect(scope, node.right, edits, conditions)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         return _collect(scope, node.operand, edits, conditions)
+    if isinstance(node, ast.Name) and list(loads(scope, node.id)) == [node]:
+        value = only_value(scope, node.id, node)
+        if value is not None and _function(scope, value):
+            return _collect(scope, value, edits, conditions)
     members = scope.kind(node).members
     return k.is_number(scope.kind(node)) and not any(
         isinstance(one, k.Value) and one.source == "data" for one in members

@@ -12,6 +12,7 @@ from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.counts import count_of
 from dynalint_rules._shared.examples import forward
+from dynalint_rules._shared.number_arrays import listed
 from dynalint_rules._shared.numbers import flow_of
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.settings import captures_shapes
@@ -118,10 +119,10 @@ class CountingCall(Rule):
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Count without listing; decline where the list itself is used."""
-        if isinstance(event, Call) and event.callee in (*_LISTING, "torch.where"):
+        if isinstance(event, Call) and event.callee in (*_LISTING, "torch.where", "numpy.unique"):
             try:
                 scope = Scope.of(event, project)
-                rewrite = _stored_by_mask(scope, event) or _counted(scope, event)
+                rewrite = _stored_by_mask(scope, event) or _counted(scope, event) or listed(scope, event.node)
             except Refusal as refusal:
                 return Declined(str(refusal))
             if rewrite is not None:
@@ -285,6 +286,40 @@ class CountingCall(Rule):
                     self.register_buffer("rows", torch.nonzero(torch.arange(4) % 2).flatten())
                 """,
             ),
+        ),
+        Example(
+            name="numbers-in-order",
+            code=forward(
+                """
+                axes = np.unique((1, -1)).astype(int)  # DYN303
+                for axis in sorted(axes, reverse=True):  # DYN708
+                    x = x.sum(int(axis), keepdim=True)
+                return self.fc(x * torch.ones(8))
+                """,
+                head="import numpy as np",
+            ),
+            fixed=forward(
+                """
+                axes = sorted(set((1, -1)))
+                for axis in sorted(axes, reverse=True):
+                    x = x.sum(int(axis), keepdim=True)
+                return self.fc(x * torch.ones(8))
+                """,
+                head="import numpy as np",
+            ),
+        ),
+        Example(
+            name="numbers-with-more-done-to-them",
+            code=forward(
+                """
+                axes = np.unique((0, 1)) + 1  # DYN303
+                for axis in axes:  # DYN803
+                    x = x.unsqueeze(0)
+                return self.fc(x)
+                """,
+                head="import numpy as np",
+            ),
+            declined="a result whose length depends on data",
         ),
         Example(
             name="numpy-choice",

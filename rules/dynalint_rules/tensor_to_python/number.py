@@ -117,6 +117,23 @@ class NumberOfTensor(Rule):
 
     examples = (
         Example(
+            name="product-under-a-name",
+            code=forward(
+                """
+                count = np.prod(x.shape)
+                return self.fc(x).flatten()[: int(count // 3)]  # DYN202
+                """,
+                head="import numpy as np",
+            ),
+            fixed=forward(
+                """
+                count = math.prod(x.shape)
+                return self.fc(x).flatten()[: int(count // 3)]
+                """,
+                head="import numpy as np",
+            ).replace("import nn\n", "import nn\nimport math\n", 1),
+        ),
+        Example(
             name="float-scale",
             code=forward("""
                 h = self.fc(x)

@@ -12,6 +12,7 @@ from dynalint.analysis.source import quote
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.known_numbers import multiplied
+from dynalint_rules._shared.number_arrays import array_of, listed
 from dynalint_rules._shared.order import always_before
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.selection import reads_by_mask
@@ -94,12 +95,15 @@ class TensorAsSize(Rule):
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Multiply sizes while tracing; only a person knows a bound of anything else."""
+        """Multiply sizes while tracing, and keep them in a list; only a person knows a bound of anything else."""
         try:
             scope = Scope.of(event, project)
             given = [node for node, kind in _sizes(event) if _holds_tensor(kind)] if isinstance(event, Call) else []
             if len(given) == 1 and isinstance(given[0], ast.Call):
                 return multiplied(scope, given[0], given[0]) or Declined(_DECLINED)
+            if len(given) == 1:
+                made = array_of(scope, given[0])
+                return (listed(scope, made) if made is not None else None) or Declined(_DECLINED)
         except Refusal as refusal:
             return Declined(str(refusal))
         return Declined(_DECLINED)
@@ -261,6 +265,29 @@ class TensorAsSize(Rule):
                 self.shape = torch.Size((2, 4))
                 """,
             ).replace("import nn\n", "import nn\nimport math\n"),
+        ),
+        Example(
+            name="sizes-in-an-array",
+            code=forward(
+                """
+                sizes = np.array(x.shape)
+                lines = []
+                for size in sizes:  # DYN803
+                    lines.append(torch.from_numpy(np.linspace(-1, 1, size)))  # DYN204
+                return self.fc(x) + lines[1]
+                """,
+                head="import numpy as np",
+            ),
+            fixed=forward(
+                """
+                sizes = list(x.shape)
+                lines = []
+                for size in sizes:
+                    lines.append(torch.from_numpy(np.linspace(-1, 1, size)))
+                return self.fc(x) + lines[1]
+                """,
+                head="import numpy as np",
+            ),
         ),
         Example(
             name="tensor-as-value",

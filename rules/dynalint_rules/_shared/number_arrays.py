@@ -1,0 +1,144 @@
+"""Arrays of whole numbers that are known while tracing, which Dynamo takes for tensors: lists do instead.
+
+axes = np.unique(axes).astype(int)      axes = sorted(set(axes))
+for axis in axes:                       for axis in axes:
+x = x.sum(int(axis))                    x = x.sum(int(axis))
+"""
+
+from __future__ import annotations
+
+import ast
+
+from dynalint.analysis import kinds as k
+from dynalint.findings import Safety
+from dynalint.rules import Replacement, Rewrite
+from dynalint_rules._shared.calls import callee
+from dynalint_rules._shared.known_numbers import is_whole
+from dynalint_rules._shared.names import loads, only_value
+from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.size_arguments import sizes
+
+_FORMS = {"numpy.unique": "sorted(set({}))", "numpy.array": "list({})", "numpy.asarray": "list({})"}
+
+
+def listed(scope: Scope, made: ast.expr) -> Rewrite | None:
+    """Return the rewrite of a call that makes such an array, None where more is done with it than with a list.
+
+    Raises:
+        Refusal: a name that the new code needs means something else.
+    """
+    if not isinstance(made, ast.Call) or len(made.args) != 1 or made.keywords:
+        return None
+    form = _FORMS.get(callee(scope, made))
+    value = _converted(scope, made)
+    statement = scope.parents.get(value)
+    if form is None or not isinstance(statement, ast.Assign) or statement.value is not value:
+        return None
+    numbers = made.args[0]
+    conditions = _conditions(scope, numbers)
+    if conditions is None or not _is_read_as_list(scope, statement):
+        return None
+    for name in ("sorted", "set", "list"):
+        if name in scope.function.locals or name in scope.function.module.bindings:
+            raise Refusal(f"the name `{name}` means something else here; make a list of the numbers by hand")
+    replacement = Replacement(scope.file, *scope.file.span(value), form.format(scope.text(numbers)))
+    safety: Safety = "conditional" if conditions else "safe"
+    return Rewrite("Keep the numbers in a list, without an array", safety, (replacement,), conditions)
+
+
+def array_of(scope: Scope, number: ast.expr) -> ast.expr | None:
+    """Return the call that makes the array that `number`, a name for one of its elements, is taken from."""
+    if not isinstance(number, ast.Name):
+        return None
+    for loop in _ancestors(scope, number):
+        if isinstance(loop, ast.For) and isinstance(loop.target, ast.Name) and loop.target.id == number.id:
+            source = loop.iter
+            return _last_value(scope, source) if isinstance(source, ast.Name) else None
+    return None
+
+
+def _ancestors(scope: Scope, node: ast.AST) -> list[ast.AST]:
+    found = []
+    parent = scope.parents.get(node)
+    while parent is not None:
+        found.append(parent)
+        parent = scope.parents.get(parent)
+    return found
+
+
+def _last_value(scope: Scope, name: ast.Name) -> ast.expr | None:
+    """Return what the one assignment to a name in the body of the function gives it."""
+    for statement in scope.function.node.body if not isinstance(scope.function.node, ast.Lambda) else ():
+        if isinstance(statement, ast.Assign) and any(
+            isinstance(target, ast.Name) and target.id == name.id for target in statement.targets
+        ):
+            return statement.value
+    return only_value(scope, name.id, name)
+
+
+def _converted(scope: Scope, made: ast.Call) -> ast.expr:
+    """Return `made.astype(int)` if that is what stands there, else `made`."""
+    method = scope.parents.get(made)
+    outer = scope.parents.get(method) if isinstance(method, ast.Attribute) and method.attr == "astype" else None
+    whole = isinstance(outer, ast.Call) and len(outer.args) == 1 and not outer.keywords
+    if isinstance(outer, ast.Call) and whole and scope.kind(outer.args[0]) == k.External("builtins.int"):
+        return outer
+    return made
+
+
+def _conditions(scope: Scope, numbers: ast.expr) -> tuple[str, ...] | None:
+    """Return what must hold for `numbers` to be a flat sequence of whole numbers, None if it is none."""
+    kind = scope.kind(numbers)
+    if not isinstance(kind, k.Sequence) or kind.type not in ("list", "tuple", "torch.Size"):
+        return None
+    if is_whole(kind.element) and not isinstance(kind.element, k.Nothing):
+        return ()
+    unknown = isinstance(kind.element, k.Unknown)
+    return (f"{scope.quote(numbers)} holds whole numbers, and nothing else",) if unknown else None
+
+
+def _is_read_as_list(scope: Scope, statement: ast.Assign) -> bool:
+    """Whether an array, from the one assignment to its name on, is only asked for its elements and its length."""
+    target = statement.targets[0]
+    if len(statement.targets) > 1 or not isinstance(target, ast.Name):
+        return False
+    if target.id not in scope.function.locals or scope.parents.get(statement) is not scope.function.node:
+        return False
+    end = scope.file.span(statement)[1]
+    names = [one for one in ast.walk(scope.function.node) if isinstance(one, ast.Name) and one.id == target.id]
+    stores = [one for one in names if not isinstance(one.ctx, ast.Load)]
+    reads = [one for one in names if isinstance(one.ctx, ast.Load) and scope.file.span(one)[0] > end]
+    return stores == [target] and bool(reads) and all(_is_plain_read(scope, one) for one in reads)
+
+
+def _is_plain_read(scope: Scope, array: ast.expr) -> bool:
+    parent = scope.parents[array]
+    if isinstance(parent, ast.Call) and parent.args == [array]:
+        if _builtin(scope, parent) == "len":
+            return True
+        ordered = _builtin(scope, parent) == "sorted" and all(one.arg == "reverse" for one in parent.keywords)
+        return ordered and _is_plain_read(scope, parent) and not isinstance(scope.parents[parent], ast.Call)
+    if isinstance(parent, ast.Subscript) and parent.value is array and is_whole(scope.kind(parent.slice)):
+        return isinstance(parent.ctx, ast.Load) and _is_plain_number(scope, parent)
+    if isinstance(parent, ast.For | ast.comprehension) and parent.iter is array:
+        return isinstance(parent.target, ast.Name) and all(
+            _is_plain_number(scope, one) for one in loads(scope, parent.target.id)
+        )
+    return False
+
+
+def _is_plain_number(scope: Scope, number: ast.expr) -> bool:
+    """Whether an element is used where a Python number does the same: converted by `int()`, or as a size."""
+    call = scope.parents[number]
+    if isinstance(call, ast.keyword):
+        call = scope.parents[call]
+    if not isinstance(call, ast.Call):
+        return False
+    converted = _builtin(scope, call) == "int" and call.args == [number]
+    return converted or number in list(sizes(callee(scope, call), call))
+
+
+def _builtin(scope: Scope, call: ast.Call) -> str:
+    """Return the name of the builtin that is called, by its text: of code that is not reached nothing else is known."""
+    name = call.func.id if isinstance(call.func, ast.Name) else ""
+    return "" if name in scope.function.locals or name in scope.function.module.bindings else name

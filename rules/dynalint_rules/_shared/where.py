@@ -21,6 +21,7 @@ from dynalint_rules._shared.domain import Guarded, guarded_operands
 from dynalint_rules._shared.done_mask import rewrite_break
 from dynalint_rules._shared.early_return import choose_at_returns, rewrite_early_return
 from dynalint_rules._shared.effects import effects_of
+from dynalint_rules._shared.idle_test import rewrite_idle
 from dynalint_rules._shared.masked import rewrite_masked, rewrite_spared
 from dynalint_rules._shared.names import is_bound_before, is_own, kind_of_name, may_be_unbound
 from dynalint_rules._shared.predicated import Predicated
@@ -49,9 +50,9 @@ def rewrite_if(scope: Scope, statement: ast.If) -> Rewrite:
     Raises:
         Refusal: it would not do the same.
     """
-    masked = rewrite_masked(scope, statement) or rewrite_spared(scope, statement)
-    if masked is not None:
-        return masked
+    dropped = rewrite_masked(scope, statement) or rewrite_spared(scope, statement) or rewrite_idle(scope, statement)
+    if dropped is not None:
+        return dropped
     try:
         return _rewrite_as_expressions(scope, statement)
     except Refusal:

@@ -118,6 +118,40 @@ class BranchOnTensor(Rule):
 
     examples = (
         Example(
+            name="same-on-both-sides",
+            code=forward("""
+                if x.sum() == 0:  # DYN101
+                    return self.fc(x).relu_()
+                return self.fc(x).relu_()
+            """),
+            fixed=forward("return self.fc(x).relu_()"),
+        ),
+        Example(
+            name="same-with-else",
+            code=forward("""
+                outputs = []
+                if x.sum() == 0:  # DYN101
+                    outputs.append(self.fc(x))
+                else:
+                    outputs.append(self.fc(x))
+                return outputs[0]
+            """),
+            fixed=forward("""
+                outputs = []
+                outputs.append(self.fc(x))
+                return outputs[0]
+            """),
+        ),
+        Example(
+            name="same-but-drawn",
+            code=forward("""
+                if torch.rand(()) > 0.5:  # DYN101
+                    return torch.rand(4)
+                return torch.rand(4)
+            """),
+            declined="draw",
+        ),
+        Example(
             "if and else assign",
             forward("""
                 if x.sum() > 0:  # DYN101

@@ -48,7 +48,7 @@ def _is_a_bound_only(scope: Scope, name: str) -> bool:
 
 def _handed(scope: Scope, name: str) -> Iterator[Replacement | None]:
     """Yield what to write in the calls of the file that hand on a tensor under a name, None for what is not known."""
-    for caller, call in _calls(scope):
+    for caller, call in calls_of(scope):
         argument = argument_for(scope.function, call, name)
         if argument is None or k.only_tensor(caller.kind(argument)) is None:
             continue
@@ -60,7 +60,7 @@ def _handed(scope: Scope, name: str) -> Iterator[Replacement | None]:
         yield from _no_longer_made(caller, argument)
 
 
-def _calls(scope: Scope) -> Iterator[tuple[Scope, ast.Call]]:
+def calls_of(scope: Scope) -> Iterator[tuple[Scope, ast.Call]]:
     """Yield the calls of the function in its own file, each in the function that it stands in."""
     wanted = scope.function
     for function in wanted.module.functions:

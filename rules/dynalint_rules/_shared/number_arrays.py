@@ -14,15 +14,17 @@ from dynalint.findings import Safety
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.known_numbers import is_whole
-from dynalint_rules._shared.names import loads, only_value
+from dynalint_rules._shared.names import loads
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.size_arguments import sizes
 
 _FORMS = {"numpy.unique": "sorted(set({}))", "numpy.array": "list({})", "numpy.asarray": "list({})"}
 
 
-def listed(scope: Scope, made: ast.expr) -> Rewrite | None:
+def listed(scope: Scope, made: ast.expr, besides: ast.Name | None = None) -> Rewrite | None:
     """Return the rewrite of a call that makes such an array, None where more is done with it than with a list.
+
+    What is done with it at `besides` does not count.
 
     Raises:
         Refusal: a name that the new code needs means something else.
@@ -36,7 +38,7 @@ def listed(scope: Scope, made: ast.expr) -> Rewrite | None:
         return None
     numbers = made.args[0]
     conditions = _conditions(scope, numbers)
-    if conditions is None or not _is_read_as_list(scope, statement):
+    if conditions is None or not _is_read_as_list(scope, statement, besides):
         return None
     for name in ("sorted", "set", "list"):
         if name in scope.function.locals or name in scope.function.module.bindings:
@@ -53,7 +55,7 @@ def array_of(scope: Scope, number: ast.expr) -> ast.expr | None:
     for loop in _ancestors(scope, number):
         if isinstance(loop, ast.For) and isinstance(loop.target, ast.Name) and loop.target.id == number.id:
             source = loop.iter
-            return _last_value(scope, source) if isinstance(source, ast.Name) else None
+            return array_under(scope, source) if isinstance(source, ast.Name) else None
     return None
 
 
@@ -66,14 +68,17 @@ def _ancestors(scope: Scope, node: ast.AST) -> list[ast.AST]:
     return found
 
 
-def _last_value(scope: Scope, name: ast.Name) -> ast.expr | None:
-    """Return what the one assignment to a name in the body of the function gives it."""
-    for statement in scope.function.node.body if not isinstance(scope.function.node, ast.Lambda) else ():
-        if isinstance(statement, ast.Assign) and any(
-            isinstance(target, ast.Name) and target.id == name.id for target in statement.targets
-        ):
-            return statement.value
-    return only_value(scope, name.id, name)
+def array_under(scope: Scope, name: ast.Name) -> ast.expr | None:
+    """Return what the last assignment before a name is read gives it, if that stands in the body of the function."""
+    found = None
+    for statement in scope.function.statements:
+        if isinstance(statement, ast.Assign) and statement.lineno < name.lineno and _binds(statement, name.id):
+            found = statement.value
+    return found
+
+
+def _binds(statement: ast.Assign, name: str) -> bool:
+    return any(isinstance(target, ast.Name) and target.id == name for target in statement.targets)
 
 
 def _converted(scope: Scope, made: ast.Call) -> ast.expr:
@@ -89,26 +94,28 @@ def _converted(scope: Scope, made: ast.Call) -> ast.expr:
 def _conditions(scope: Scope, numbers: ast.expr) -> tuple[str, ...] | None:
     """Return what must hold for `numbers` to be a flat sequence of whole numbers, None if it is none."""
     kind = scope.kind(numbers)
+    named = (f"{scope.quote(numbers)} is a sequence of whole numbers, and of nothing else",)
+    if isinstance(kind, k.Unknown):
+        return named
     if not isinstance(kind, k.Sequence) or kind.type not in ("list", "tuple", "torch.Size"):
         return None
     if is_whole(kind.element) and not isinstance(kind.element, k.Nothing):
         return ()
-    unknown = isinstance(kind.element, k.Unknown)
-    return (f"{scope.quote(numbers)} holds whole numbers, and nothing else",) if unknown else None
+    return named if isinstance(kind.element, k.Unknown) else None
 
 
-def _is_read_as_list(scope: Scope, statement: ast.Assign) -> bool:
+def _is_read_as_list(scope: Scope, statement: ast.Assign, besides: ast.Name | None) -> bool:
     """Whether an array, from the one assignment to its name on, is only asked for its elements and its length."""
     target = statement.targets[0]
     if len(statement.targets) > 1 or not isinstance(target, ast.Name):
         return False
     if target.id not in scope.function.locals or scope.parents.get(statement) is not scope.function.node:
         return False
-    end = scope.file.span(statement)[1]
+    start, end = scope.file.span(statement)
     names = [one for one in ast.walk(scope.function.node) if isinstance(one, ast.Name) and one.id == target.id]
-    stores = [one for one in names if not isinstance(one.ctx, ast.Load)]
+    stores = [one for one in names if not isinstance(one.ctx, ast.Load) and scope.file.span(one)[0] >= start]
     reads = [one for one in names if isinstance(one.ctx, ast.Load) and scope.file.span(one)[0] > end]
-    return stores == [target] and bool(reads) and all(_is_plain_read(scope, one) for one in reads)
+    return stores == [target] and bool(reads) and all(one is besides or _is_plain_read(scope, one) for one in reads)
 
 
 def _is_plain_read(scope: Scope, array: ast.expr) -> bool:
@@ -119,15 +126,15 @@ def _is_plain_read(scope: Scope, array: ast.expr) -> bool:
         ordered = _builtin(scope, parent) == "sorted" and all(one.arg == "reverse" for one in parent.keywords)
         return ordered and _is_plain_read(scope, parent) and not isinstance(scope.parents[parent], ast.Call)
     if isinstance(parent, ast.Subscript) and parent.value is array and is_whole(scope.kind(parent.slice)):
-        return isinstance(parent.ctx, ast.Load) and _is_plain_number(scope, parent)
+        return isinstance(parent.ctx, ast.Load) and is_plain_number(scope, parent)
     if isinstance(parent, ast.For | ast.comprehension) and parent.iter is array:
         return isinstance(parent.target, ast.Name) and all(
-            _is_plain_number(scope, one) for one in loads(scope, parent.target.id)
+            is_plain_number(scope, one) for one in loads(scope, parent.target.id)
         )
     return False
 
 
-def _is_plain_number(scope: Scope, number: ast.expr) -> bool:
+def is_plain_number(scope: Scope, number: ast.expr) -> bool:
     """Whether an element is used where a Python number does the same: converted by `int()`, or as a size."""
     call = scope.parents[number]
     if isinstance(call, ast.keyword):

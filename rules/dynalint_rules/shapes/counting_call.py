@@ -80,8 +80,9 @@ class CountingCall(Rule):
     ## How it is rewritten
     Where only the number of places is asked for, by `t.nonzero().shape[0]` or `len(t.nonzero())`, it is
     `torch.count_nonzero(t)`, if every use takes a tensor (see DYN201). `x[torch.where(mask)] = 0` becomes
-    `x[mask] = 0`, which is traced where one number is stored, on the condition that `mask` is as large as `x`. Nothing
-    else is rewritten: what takes the place of the list of indices depends on what is done with it. Often the mask
+    `x[mask] = 0`, which is traced where one number is stored, on the condition that `mask` is as large as `x`.
+    `np.unique` of whole numbers that are known while tracing becomes `sorted(set(numbers))` where the array is only
+    gone through. Nothing else is rewritten: what takes the place of the list of indices depends on what is done with it. Often the mask
     itself does, with `torch.where` and its neutral value; a mixture of experts can run every expert on every token and
     weigh the results; an upper bound that is known makes `nonzero_static` or `output_size` possible.
 

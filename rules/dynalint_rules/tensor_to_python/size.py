@@ -11,6 +11,7 @@ from dynalint.analysis.project import Project
 from dynalint.analysis.source import quote
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
+from dynalint_rules._shared.handed_arrays import handed_as_list
 from dynalint_rules._shared.known_numbers import multiplied
 from dynalint_rules._shared.number_arrays import array_of, listed
 from dynalint_rules._shared.order import always_before
@@ -55,7 +56,9 @@ class TensorAsSize(Rule):
     ```
 
     ## How it is rewritten
-    `np.prod(sizes)`, of Python's numbers, becomes `math.prod(sizes)`. Anything else is declined: a bound that no input
+    `np.prod(sizes)`, of Python's numbers, becomes `math.prod(sizes)`. An array made of sizes, of which only elements
+    are taken, as sizes, becomes a list, also where it is worked out in a list of arrays and handed to a function of
+    the same file. Anything else is declined: a bound that no input
     exceeds (the padded length, a number of the configuration) has to come from a person.
     `torch._dynamo.config.capture_scalar_outputs = True` lets Dynamo trace many of these with a size that it does not
     know.
@@ -103,7 +106,8 @@ class TensorAsSize(Rule):
                 return multiplied(scope, given[0], given[0]) or Declined(_DECLINED)
             if len(given) == 1:
                 made = array_of(scope, given[0])
-                return (listed(scope, made) if made is not None else None) or Declined(_DECLINED)
+                found = listed(scope, made) if made is not None else handed_as_list(scope, given[0])
+                return found or Declined(_DECLINED)
         except Refusal as refusal:
             return Declined(str(refusal))
         return Declined(_DECLINED)
@@ -288,6 +292,58 @@ class TensorAsSize(Rule):
                 """,
                 head="import numpy as np",
             ),
+        ),
+        Example(
+            name="sizes-handed-on-in-an-array",
+            code=forward(
+                """
+                shape = np.array(x.shape)
+                halves = [(shape + 2**n - 1) // 2**n for n in (1, 2)]
+                return self.fc(x)[:2, :4] + torch.from_numpy(grid(halves[0], 2))
+                """,
+                head="""
+                import numpy as np
+
+
+                def grid(shape, stride):
+                    rows, columns = np.arange(0, shape[0]), np.arange(0, shape[1])  # DYN204
+                    return (rows[:, None] + columns) * stride
+                """,
+            ),
+            fixed=forward(
+                """
+                shape = list(x.shape)
+                halves = [[(size + 2**n - 1) // 2**n for size in shape] for n in (1, 2)]
+                return self.fc(x)[:2, :4] + torch.from_numpy(grid(halves[0], 2))
+                """,
+                head="""
+                import numpy as np
+
+
+                def grid(shape, stride):
+                    rows, columns = np.arange(0, shape[0]), np.arange(0, shape[1])
+                    return (rows[:, None] + columns) * stride
+                """,
+            ),
+        ),
+        Example(
+            name="array-handed-on-for-more",
+            code=forward(
+                """
+                shape = np.array(x.shape)
+                halves = [(shape + 2**n - 1) // 2**n for n in (1, 2)]
+                return self.fc(x)[:2, :4] + torch.from_numpy(grid(halves[0], 2))
+                """,
+                head="""
+                import numpy as np
+
+
+                def grid(shape, stride):
+                    rows, columns = np.arange(0, shape[0]), np.arange(0, shape[1])  # DYN204
+                    return (rows[:, None] + columns) * stride + shape.sum()
+                """,
+            ),
+            declined="the shape of the result depends on data",
         ),
         Example(
             name="tensor-as-value",

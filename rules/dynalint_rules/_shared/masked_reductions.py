@@ -13,7 +13,7 @@ from dynalint_rules._shared.names import changed_in_place, loads, within
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.sides import FINITE
 
-_OTHER_ORDER = "the sum is taken in another order, so that it is equal up to rounding"
+OTHER_ORDER = "the sum is taken in another order, so that it is equal up to rounding"
 _ELEMENTWISE = frozenset({"abs", "square", "pow", "neg", "float", "double"})
 _OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
 _LOSS = "torch.nn.functional.cross_entropy"
@@ -52,7 +52,7 @@ def selection_of(node: ast.Subscript | ast.Call) -> Selection | None:
 def reduced(scope: Scope, read: Selection) -> Rewrite | None:
     """The rewrite of `x[mask].sum()` and `x[mask].mean()`, None where something else is done with the elements."""
     reduction = _reduction_of(scope, read.node)
-    if reduction is None or not _may_match(scope, read):
+    if reduction is None or not may_match(scope, read):
         return None
     title = f"Take the {reduction.name} of the full shape, with zeros where nothing is selected"
     replacement = _over_all(scope, read, reduction, scope.text(read.source))
@@ -71,7 +71,7 @@ def reduced_later(scope: Scope, read: Selection) -> Rewrite | None:
     (target, *others), source, mask = statement.targets, read.source, read.mask
     if others or not isinstance(target, ast.Name) or not isinstance(source, ast.Name) or not isinstance(mask, ast.Name):
         return None
-    if not _may_match(scope, read):
+    if not may_match(scope, read):
         return None
     uses = [use for use in loads(scope, target.id) if use.lineno > (statement.end_lineno or 0)]
     reductions = {id(found.call): found for use in uses if (found := _computed(scope, use)) is not None}
@@ -113,7 +113,7 @@ def ignored_in_loss(scope: Scope, read: ast.Subscript) -> Rewrite | None:
         Replacement(scope.file, *scope.file.span(labels), kept + flat),
     )
     shown = scope.quote(labels.value)
-    conditions = (_OTHER_ORDER, f"{shown} holds numbers of classes", f"{scope.quote(logits.value)} is finite")
+    conditions = (OTHER_ORDER, f"{shown} holds numbers of classes", f"{scope.quote(logits.value)} is finite")
     title = f"Ignore labels of {_IGNORED} instead of selecting the others"
     return Rewrite(title, "unsafe", edits, conditions, scope.imports)
 
@@ -174,7 +174,7 @@ def _over_all(scope: Scope, read: Selection, reduction: _Reduction, values: str)
     return Replacement(scope.file, *scope.file.span(reduction.call), text)
 
 
-def _may_match(scope: Scope, read: Selection) -> bool:
+def may_match(scope: Scope, read: Selection) -> bool:
     """Whether the mask of a read may have as many dimensions as the tensor."""
     mask, tensor = scope.tensor(read.mask), scope.tensor(read.source)
     if mask is None or tensor is None:
@@ -182,7 +182,7 @@ def _may_match(scope: Scope, read: Selection) -> bool:
     return mask.rank is None or tensor.rank is None or mask.rank == tensor.rank
 
 
-def _matches(scope: Scope, read: Selection) -> bool:
+def matches(scope: Scope, read: Selection) -> bool:
     """Whether it has for certain: one of fewer dimensions stands for rows, which `where` takes for columns."""
     if isinstance(read.source, ast.Name) and made_from(scope, read.mask, read.source.id):
         return True
@@ -191,8 +191,8 @@ def _matches(scope: Scope, read: Selection) -> bool:
 
 
 def _rewrite(scope: Scope, read: Selection, title: str, edits: tuple[Replacement, ...], *more: str) -> Rewrite:
-    certain = _matches(scope, read)
-    conditions = (_OTHER_ORDER, *(() if certain else ("the mask has as many dimensions as the tensor",)), *more)
+    certain = matches(scope, read)
+    conditions = (OTHER_ORDER, *(() if certain else ("the mask has as many dimensions as the tensor",)), *more)
     return Rewrite(title, "unsafe", edits, conditions, scope.imports, shown=not certain)
 
 

@@ -82,9 +82,9 @@ class CountingCall(Rule):
     `torch.count_nonzero(t)`, if every use takes a tensor (see DYN201). `x[torch.where(mask)] = 0` becomes
     `x[mask] = 0`, which is traced where one number is stored, on the condition that `mask` is as large as `x`.
     `np.unique` of whole numbers that are known while tracing becomes `sorted(set(numbers))` where the array is only
-    gone through. Nothing else is rewritten: what takes the place of the list of indices depends on what is done with it. Often the mask
-    itself does, with `torch.where` and its neutral value; a mixture of experts can run every expert on every token and
-    weigh the results; an upper bound that is known makes `nonzero_static` or `output_size` possible.
+    gone through. Nothing else is rewritten: what takes the place of the list of indices depends on what is done with
+    it. Often the mask itself does, with `torch.where` and its neutral value; a mixture of experts can run every expert
+    on every token and weigh the results; an upper bound that is known makes `nonzero_static` or `output_size` possible.
 
     ## When the rewrite is not exact
     A form with a fixed shape returns more elements than the original, which have to be masked.

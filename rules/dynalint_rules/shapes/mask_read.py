@@ -16,6 +16,7 @@ from dynalint_rules._shared.masked_reductions import ignored_in_loss, reduced, r
 from dynalint_rules._shared.masked_stores import scattered_back, stored_next
 from dynalint_rules._shared.numbers import flow_of
 from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.selected_chains import reduced_at_last
 from dynalint_rules._shared.selection import reads_by_mask, target_of
 from dynalint_rules._shared.settings import captures_shapes
 from dynalint_rules._shared.text import atom
@@ -57,7 +58,7 @@ class MaskRead(Rule):
     ## How it is rewritten
     `x[mask].sum()` becomes `torch.where(mask, x, 0).sum()`, and `x[mask].mean()` becomes
     `torch.where(mask, x, 0).sum() / mask.sum()`, also where the selected elements have a name and go through
-    elementwise operations first. `F.cross_entropy(x[mask], y[mask])` becomes
+    elementwise operations first, over several statements if need be. `F.cross_entropy(x[mask], y[mask])` becomes
     `F.cross_entropy(x, torch.where(mask, y, -100))`, with the label that the loss ignores. Where only the number of
     elements is asked for, by `x[mask].numel()`, `x[mask].shape[0]` or `len(x[mask])`, it is `mask.sum()`, if every use
     takes a tensor (see DYN201). `v = x[mask] + y` or `v = x[mask]`, stored by the next statement by the same mask, is
@@ -113,6 +114,8 @@ class MaskRead(Rule):
                 if isinstance(event, Subscript):
                     rewrite = rewrite or ignored_in_loss(scope, event.node) or stored_next(scope, event)
                     rewrite = rewrite or scattered_back(scope, event) or _counted(scope, event)
+                if rewrite is None and selection is not None:
+                    rewrite = reduced_at_last(scope, selection)
             except Refusal as refusal:
                 return Declined(str(refusal))
             if rewrite is not None:
@@ -120,6 +123,68 @@ class MaskRead(Rule):
         return Declined(_DECLINED)
 
     examples = (
+        Example(
+            name="computed-over-several-statements",
+            code=forward(
+                """
+                error = (self.fc(x) - 1).abs()
+                near, far = 0.5, 2
+                small = error[error < near]  # DYN301
+                twice = far * small
+                large = error[error >= near]  # DYN301
+                rest = torch.log(large + 1) - near
+                total = ((twice - small) ** 2).sum()
+                total = total + torch.mean(rest)
+                return total / (len(small) + rest.numel())
+                """
+            ),
+            fixed=forward(
+                """
+                error = (self.fc(x) - 1).abs()
+                near, far = 0.5, 2
+                small = torch.where(error < near, error, 1)
+                twice = far * small
+                large = torch.where(error >= near, error, 1)
+                rest = torch.log(large + 1) - near
+                total = torch.where(error < near, (twice - small) ** 2, 0).sum()
+                total = total + (torch.where(error >= near, rest, 0).sum() / (error >= near).sum())
+                return total / ((error < near).sum() + (error >= near).sum())
+                """
+            ),
+            exact=False,
+        ),
+        Example(
+            name="selected-and-kept",
+            code=forward("""
+                error = (self.fc(x) - 1).abs()
+                small = error[error < 0.5]  # DYN301
+                twice = small * 2
+                return twice.sum(), small
+            """),
+            declined="the number of selected elements depends on data",
+        ),
+        Example(
+            name="changed-after-it-was-selected",
+            code=forward("""
+                error = (self.fc(x) - 1).abs()
+                few = error < 0.5
+                small = error[few] + 1  # DYN301
+                error.mul_(2)
+                return small.sum()
+            """),
+            declined="the number of selected elements depends on data",
+        ),
+        Example(
+            name="mask-that-changes",
+            code=forward("""
+                error = (self.fc(x) - 1).abs()
+                limit = 0.5
+                small = error[error < limit] + 1  # DYN301
+                limit = 2
+                return small.sum() + limit
+            """),
+            declined="the number of selected elements depends on data",
+        ),
         Example(
             name="comparison",
             code=forward("""

@@ -97,7 +97,11 @@ def test_uses_that_change_something(use: str) -> None:
         ("return x / (2 * max(s, 0.1))", "return x / (2 * s.double().clamp(min=0.1)).to(x.dtype)", ""),
         ("return x / (2 * max(1, s))", "return x / (2 * s.clamp(min=1).double()).to(x.dtype)", "`s` is never NaN"),
         ("return x * (1 / max(s, 1.0))", "return x * (1 / s.clamp(min=1.0).double()).to(x.dtype)", ""),
-        ("return x / (unknown(3).shape[0] * s)", "x / (unknown(3).shape[0] * s.double()).to(x.dtype)", "is a whole number"),
+        (
+            "return x / (unknown(3).shape[0] * s)",
+            "x / (unknown(3).shape[0] * s.double()).to(x.dtype)",
+            "is a whole number",
+        ),
         ("return x * x * (s + 1)", "return x * x * (s.double() + 1)", "`x * x` has dimensions"),
         ("return s / x", "return x.reciprocal() * s", ""),
         ("return (2 + s) / x", "return x.reciprocal() * (2 + s.double()).to(x.dtype)", ""),

@@ -16,7 +16,7 @@ from dynalint.analysis.index import walk_function
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.masked_reductions import OTHER_ORDER, Selection, matches, may_match, selection_of
-from dynalint_rules._shared.names import changed_in_place, loads
+from dynalint_rules._shared.names import changed_in_place, loads, only_value
 from dynalint_rules._shared.numbers import flow_of
 from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.sides import FINITE
@@ -28,6 +28,7 @@ _ELEMENTWISE = frozenset(
     "clamp float double add sub mul div".split()
 )
 _REDUCTIONS = ("sum", "mean")
+_REDUCING = frozenset("all any sum mean max min amax amin prod argmax argmin norm squeeze select count_nonzero".split())
 
 
 def reduced_at_last(scope: Scope, read: Selection) -> Rewrite | None:
@@ -62,7 +63,7 @@ class _Chain:
     def is_stable(self) -> bool:
         """Whether the mask is the same wherever it is written from its first use on."""
         scope, mask = self.scope, self.read.mask
-        if any(isinstance(one, ast.Call) for one in ast.walk(mask)):
+        if any(isinstance(one, ast.Call) for one in ast.walk(mask)) or self._selects_rows():
             return False
         first = scope.file.span(self.read.node)[0]
         read = {ast.unparse(one) for one in ast.walk(mask) if isinstance(one, ast.Attribute)}
@@ -75,6 +76,14 @@ class _Chain:
             if later or changed_in_place(scope, name) is not None:
                 return False
         return True
+
+    def _selects_rows(self) -> bool:
+        """Whether a mask was reduced along a dimension, and thus has fewer than what it selects from."""
+        mask = self.read.mask
+        value = only_value(self.scope, mask.id, mask) if isinstance(mask, ast.Name) else None
+        calls = [one for one in ast.walk(value) if isinstance(one, ast.Call)] if value is not None else []
+        names = (one.func.attr for one in calls if isinstance(one.func, ast.Attribute) and (one.args or one.keywords))
+        return not _REDUCING.isdisjoint(names)
 
     def follow(self) -> bool:
         """Go through the statements of the function; return whether all that reads the elements is known."""

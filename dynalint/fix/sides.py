@@ -7,7 +7,7 @@ the test back unchanged and notes what it was, so that the marked text does what
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dynalint.analysis.source import SourceFile
@@ -43,17 +43,27 @@ def sides_of(
     """Return what has to run for `own`, a part of all `changes` that lead from `file` to `new`, and the insertions.
 
     Insertions are (offset, rank, text): of those at one offset the lower rank comes first. Marks count up from
-    `first`. A test that is still a test in the new code is no changed branch.
+    `first`. A test that is still a test in the new code is no changed branch. Where a test is dropped and what stands
+    under it stays, nothing changes if it holds: only its other side has to run.
     """
     if file.tree is None or new.tree is None:
         return [], []
     moves = Moves(changes)
-    new_spans = [moves.new_span(index) for index, change in enumerate(changes) if any(change is one for one in own)]
-    kept = {ast.dump(test) for test in _tests(new, new_spans)}
+    spans = {
+        (change.start, change.end): moves.new_span(index)
+        for index, change in enumerate(changes)
+        if any(change is one for one in own)
+    }
+    kept = {ast.dump(test) for test in _tests(new, list(spans.values()))}
+    dropped = _dropped(file, new, spans)
+    unchanged = {(_bare(branch.test), _truth_taken(branch.test)) for branch in dropped}
+    same = {node for branch in dropped for statement in branch.body for node in ast.walk(statement)}
     sides: list[Side] = []
     insertions: list[tuple[int, int, str]] = []
     mark = first
     for statement in _simple_statements(file, [(change.start, change.end) for change in own]):
+        if statement in same:
+            continue
         start, end = file.span(statement)
         sides.append(Side((mark, None), statement.lineno, "the statement", _function_at(file.tree, statement)))
         insertions.append((start, -2 * len(file.text), f"{MARK}({mark}); "))
@@ -63,8 +73,9 @@ def sides_of(
             continue
         start, end = file.span(test)
         function, words = _function_at(file.tree, test), f"the side of `{_short(file, test)}` that"
-        sides.append(Side((mark, True), test.lineno, f"{words} holds", function))
-        sides.append(Side((mark, False), test.lineno, f"{words} does not hold", function))
+        for truth, verb in ((True, "holds"), (False, "does not hold")):
+            if (test, truth) not in unchanged:
+                sides.append(Side((mark, truth), test.lineno, f"{words} {verb}", function))
         # Of several at one place, the outer opens first and closes last.
         insertions += [(start, start - end, f"{MARK}({mark}, ("), (end, end - start - len(file.text), "))")]
         mark += 1
@@ -79,6 +90,32 @@ def inserted(text: str, insertions: Iterable[tuple[int, int, str]]) -> str:
         pieces += [text[position:offset], content]
         position = offset
     return "".join([*pieces, text[position:]])
+
+
+def _dropped(file: SourceFile, new: SourceFile, spans: Mapping[_Span, _Span]) -> list[ast.If]:
+    """Return each `if` in the place of which stands what stood under it, and nothing else.
+
+    `spans` maps what is changed to what stands there in the new code.
+    """
+    found = []
+    for node in _walk(file.tree):
+        if isinstance(node, ast.If) and not node.orelse and (span := spans.get(file.span(node))) is not None:
+            inside = [ast.dump(statement) for statement in _outermost(new, span)]
+            if inside == [ast.dump(statement) for statement in node.body]:
+                found.append(node)
+    return found
+
+
+def _outermost(file: SourceFile, span: _Span) -> list[ast.stmt]:
+    """Return the statements in a range of the text that stand in no other one there, in order."""
+    spans = [(file.span(node), node) for node in _walk(file.tree) if isinstance(node, ast.stmt)]
+    found: list[ast.stmt] = []
+    end = span[0]
+    for own, statement in sorted(spans, key=lambda one: (one[0][0], -one[0][1])):
+        if end <= own[0] and own[1] <= span[1]:
+            found.append(statement)
+            end = own[1]
+    return found
 
 
 def _touch(span: _Span, spans: Sequence[_Span]) -> bool:
@@ -129,6 +166,14 @@ def _bare(test: ast.expr) -> ast.expr:
     while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         test = test.operand
     return test
+
+
+def _truth_taken(test: ast.expr) -> bool:
+    """The truth that the test has without its `not`s where what stands under it runs."""
+    truth = True
+    while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        test, truth = test.operand, not truth
+    return truth
 
 
 def _walk(tree: ast.AST | None) -> Iterator[ast.AST]:

@@ -97,6 +97,21 @@ def test_a_test_that_stays_is_not_marked() -> None:
     ]
 
 
+def test_what_stood_under_a_dropped_test_needs_no_run() -> None:
+    code = "def f(a, t):\n    if not t > 0:\n        # why\n        a = 1\n        if t:\n            a = 2\n    return a\n"
+    old = "if not t > 0:\n        # why\n        a = 1\n        if t:\n            a = 2"
+    _, sides = marked(code, old, new="# why\n    a = 1\n    if t:\n        a = 2")
+    assert list(sides.values()) == ["the side of `t > 0` that holds"]
+
+
+@pytest.mark.parametrize("new", ["a = 2", "a = 1\n    b = 2", "if t:\n        a = 1", "a = where(t > 0, 1, a)", "pass"])
+def test_what_stood_under_a_test_needs_a_run_if_something_else_is_there_now(new: str) -> None:
+    code = "def f(a, t):\n    if t > 0:\n        a = 1\n    return a\n"
+    _, sides = marked(code, "if t > 0:\n        a = 1", new=new)
+    assert "the statement" in sides.values()
+    assert "the side of `t > 0` that holds" in sides.values()
+
+
 def test_sides_name_the_function_they_stand_in() -> None:
     code = "x = 1\nclass A:\n    def f(self):\n        if x:\n            def g():\n                return 2\n        return g\n"
     file = parse_source(Path("m.py"), code.encode())

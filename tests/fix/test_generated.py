@@ -147,9 +147,13 @@ def check_program(path: Path, code: str, counts: Counter[str]) -> None:
 def test_generated_programs_stay_what_they_are(
     tmp_path: Path, here: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from dynalint.confirm.worker import verify
+    import torch
+
+    from dynalint.confirm.worker import verify, witness
 
     monkeypatch.setattr(verify, "_compiled", lambda *_: {"problem": "the test compiles it"})
+    # As in a worker without a GPU, for which torch would note down each seed.
+    monkeypatch.setattr(witness, "seed_torch", torch.default_generator.manual_seed)
     # Hypothesis follows each program by near copies of it, which come to one answer many times over.
     monkeypatch.setattr(ConjectureRunner, "generate_mutations_from", lambda *_: None)
     counts: Counter[str] = Counter()

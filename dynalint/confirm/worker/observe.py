@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import marshal
 import random
 import re
 import sys
@@ -67,7 +68,8 @@ def observe(run: Callable[..., Any], owner: Any, call: Call, seed: int, *, train
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the code raises is what it does
             seen.error = (type(error).__name__, ADDRESS.sub("0x", str(error)))
     seen.effects["the random state of torch"] = torch.get_rng_state()
-    seen.effects["the random state of random"] = random.getstate()
+    # As bytes: of hundreds of numbers, only whether all are the same is asked.
+    seen.effects["the random state of random"] = marshal.dumps(random.getstate())
     if "numpy" in sys.modules:
         seen.effects["the random state of NumPy"] = sys.modules["numpy"].random.get_state(legacy=False)
     seen.inputs = {**dict(enumerate(args)), **kwargs}

@@ -37,6 +37,7 @@ class Version:
         self._files = frozenset(str(Path(path).resolve()) for path in overrides)
         self._overridden: dict[str, bool] = {}
         self._foreign: set[str] = set()
+        self._owned_names: dict[tuple[int, str, int], tuple[str, ...]] = {}
         self._depth = 0
 
     @contextmanager
@@ -78,15 +79,23 @@ class Version:
 
     def _owned(self) -> dict[str, ModuleType]:
         """The modules in place now that belong to this version, by name."""
-        owned: dict[str, ModuleType] = {}
-        # Of thousands of modules, at every switch of versions; what an installed one is called stays its name.
+        # At every switch of versions, of thousands of modules: whatever is imported becomes the last of them.
+        last = next(reversed(sys.modules))
+        state = (len(sys.modules), last, id(sys.modules[last]))
+        names = self._owned_names.get(state)
+        if names is None:
+            names = self._owned_names[state] = tuple(self._look_through())
+        return {name: sys.modules[name] for name in names if name in sys.modules}
+
+    def _look_through(self) -> Iterator[str]:
+        # What an installed module is called stays its name.
         for name in sys.modules.keys() - self._foreign:
-            module = sys.modules[name]
-            if isinstance(file := getattr(module, "__file__", None), str) and _is_in_any(file, self._folders):
-                owned[name] = module
+            if isinstance(file := getattr(sys.modules[name], "__file__", None), str) and _is_in_any(
+                file, self._folders
+            ):
+                yield name
             else:
                 self._foreign.add(name)
-        return owned
 
     def _overrides_file(self, file: str) -> bool:
         known = self._overridden.get(file)

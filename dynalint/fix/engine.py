@@ -163,7 +163,8 @@ class _Rounds:
             self._refused.setdefault(item.origin, Refused(item.origin, str(fault)))
             return None
         sources = {replacement.file.path: replacement.file for replacement in rewrite.replacements}
-        unit = Unit((item.linted,), plan, rewrite.title, rewrite.safety, rewrite.conditions, sources, rewrite.shown)
+        about = (rewrite.title, rewrite.safety, rewrite.conditions, sources, rewrite.shown, rewrite.settled)
+        unit = Unit((item.linted,), plan, *about)
         return self._completed(item, unit, rewrite.leaves) if rewrite.leaves else unit
 
     def _completed(self, item: Item, unit: Unit, leaves: tuple[str, ...]) -> Unit | None:
@@ -347,7 +348,7 @@ def _united(units: Sequence[Unit]) -> Unit:
     conditions = tuple(dict.fromkeys(condition for unit in units for condition in unit.conditions))
     first = units[0]
     shown = any(unit.shown for unit in units)
-    return Unit(linted, first.plan, first.title, safety, conditions, first.sources, shown)
+    return Unit(linted, first.plan, first.title, safety, conditions, first.sources, shown, first.settled)
 
 
 def _refuted(unit: Unit, proof: Proof) -> bool:

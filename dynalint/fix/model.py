@@ -13,7 +13,7 @@ from dynalint.analysis.notebook import Cells
 from dynalint.analysis.source import SourceFile
 from dynalint.findings import Finding, Safety
 from dynalint.fix.edits import Plan
-from dynalint.rules import Rewrite
+from dynalint.rules import Rewrite, Settled
 
 _BUFFER = re.compile(r"""\.register_buffer\(\s*["'](\w+)["']""")
 
@@ -40,7 +40,7 @@ class Unit:
     """What is applied as one: a rewrite, all it changes, and the findings that go with it.
 
     `sources` are the files as the rewrite found them. `shown` tells that running must show the conditions of an unsafe
-    rewrite too.
+    rewrite too. `settled` are tests in these files of which the answer is known.
     """
 
     linted: tuple[Linted, ...]
@@ -50,6 +50,7 @@ class Unit:
     conditions: tuple[str, ...]
     sources: Mapping[Path, SourceFile]
     shown: bool = False
+    settled: tuple[Settled, ...] = ()
 
     @property
     def exact(self) -> bool:

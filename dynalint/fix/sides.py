@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from dynalint.analysis.source import SourceFile
 from dynalint.fix.edits import Change, Moves
+from dynalint.rules import Settled
 
 # Known to the worker as `lockstep.MARK`.
 MARK = "__dynalint_side__"
@@ -38,13 +39,20 @@ class Side:
 
 
 def sides_of(
-    file: SourceFile, new: SourceFile, changes: Sequence[Change], own: Sequence[Change], first: int
+    file: SourceFile,
+    new: SourceFile,
+    changes: Sequence[Change],
+    own: Sequence[Change],
+    first: int,
+    *,
+    settled: Iterable[Settled] = (),
 ) -> tuple[list[Side], list[tuple[int, int, str]]]:
     """Return what has to run for `own`, a part of all `changes` that lead from `file` to `new`, and the insertions.
 
     Insertions are (offset, rank, text): of those at one offset the lower rank comes first. Marks count up from
     `first`. A test that is still a test in the new code is no changed branch. Where a test is dropped and what stands
-    under it stays, nothing changes if it holds: only its other side has to run.
+    under it stays, nothing changes if it holds: only its other side has to run. Nor does anything have to that rests on
+    another answer than the one that a `settled` test has.
     """
     if file.tree is None or new.tree is None:
         return [], []
@@ -55,26 +63,24 @@ def sides_of(
         if any(change is one for one in own)
     }
     kept = {ast.dump(test) for test in _tests(new, list(spans.values()))}
-    dropped = _dropped(file, new, spans)
-    unchanged = {(_bare(branch.test), _truth_taken(branch.test)) for branch in dropped}
-    same = {node for branch in dropped for statement in branch.body for node in ast.walk(statement)}
+    needless = _needless(file, _dropped(file, new, spans), {(one.start, one.end): one.truth for one in settled})
     sides: list[Side] = []
     insertions: list[tuple[int, int, str]] = []
     mark = first
     for statement in _simple_statements(file, [(change.start, change.end) for change in own]):
-        if statement in same:
+        if statement in needless:
             continue
         start, end = file.span(statement)
         sides.append(Side((mark, None), statement.lineno, "the statement", _function_at(file.tree, statement)))
         insertions.append((start, -2 * len(file.text), f"{MARK}({mark}); "))
         mark += 1
     for test in _tests(file, [(change.start, change.end) for change in own]):
-        if ast.dump(test) in kept:
+        if ast.dump(test) in kept or test in needless:
             continue
         start, end = file.span(test)
         function, words = _function_at(file.tree, test), f"the side of `{_short(file, test)}` that"
         for truth, verb in ((True, "holds"), (False, "does not hold")):
-            if (test, truth) not in unchanged:
+            if (test, truth) not in needless:
                 sides.append(Side((mark, truth), test.lineno, f"{words} {verb}", function))
         # Of several at one place, the outer opens first and closes last.
         insertions += [(start, start - end, f"{MARK}({mark}, ("), (end, end - start - len(file.text), "))")]
@@ -90,6 +96,27 @@ def inserted(text: str, insertions: Iterable[tuple[int, int, str]]) -> str:
         pieces += [text[position:offset], content]
         position = offset
     return "".join([*pieces, text[position:]])
+
+
+def _needless(
+    file: SourceFile, dropped: Sequence[ast.If], settled: Mapping[_Span, bool]
+) -> set[ast.AST | tuple[ast.expr, bool]]:
+    """Return the nodes that need no run, and the answers of tests that nobody need see."""
+    found: set[ast.AST | tuple[ast.expr, bool]] = set()
+    for node in _walk(file.tree):
+        if isinstance(node, ast.expr) and (answer := settled.get(file.span(node))) is not None:
+            found.add((_bare(node), _truth_taken(node) is not answer))
+        if not isinstance(node, ast.If | ast.IfExp):
+            continue
+        answer = settled.get(file.span(node.test))
+        blocks = [node.body] if node in dropped or answer is False else []
+        blocks += [node.orelse] if answer is True else []
+        if node in dropped:
+            found.add((_bare(node.test), _truth_taken(node.test)))
+        for block in blocks:
+            for part in block if isinstance(block, list) else [block]:
+                found.update(ast.walk(part))
+    return found
 
 
 def _dropped(file: SourceFile, new: SourceFile, spans: Mapping[_Span, _Span]) -> list[ast.If]:

@@ -134,6 +134,33 @@ def test_a_search_over_parameters_reaches_what_inputs_do_not(prove: Prove) -> No
     assert proof.outcome == "proven", proof
 
 
+def test_a_search_over_flags_reaches_what_inputs_do_not(prove: Prove) -> None:
+    body = "if h.sum() > 0:\n    if self.wide:\n        h = h * 2"
+    code = model(body).replace("self.n = 0", "self.n = 0; self.wide = False")
+    proof = prove(code, (body, "if self.wide:\n    h = torch.where(h.sum() > 0, h * 2, h)"))
+    assert proof.outcome == "proven", proof
+
+
+def test_parameters_are_drawn_apart_from_each_other(prove: Prove) -> None:
+    body = "if self.one.sum() > 0.1 and self.two.sum() < 0.1:\n    z = x * 2 + y\nelse:\n    z = x - y"
+    code = two(body).replace(
+        "    def forward",
+        "    def __init__(self):\n        super().__init__()\n        self.one = nn.Parameter(torch.zeros(4))\n"
+        "        self.two = nn.Parameter(torch.ones(4))\n\n    def forward",
+    )
+    new = "z = torch.where((self.one.sum() > 0.1) & (self.two.sum() < 0.1), x * 2 + y, x - y)"
+    proof = prove(code, (body, new), inputs=TWO_INPUTS)
+    assert (proof.sides_run, proof.sides) == (6, 6), proof
+
+
+def test_inputs_that_are_no_numbers_come_with_any_sign(prove: Prove) -> None:
+    body = "if x.isinf().any() and (x < 0).all():\n    z = x.detach() * 2 + y\nelse:\n    z = x.detach() + y"
+    test = "x.isinf().any() & (x < 0).all()"
+    new = f"z = torch.where({test}, x.detach() * 2 + y, x.detach() + y)"
+    proof = prove(two(body), (body, new), inputs=TWO_INPUTS)
+    assert proof.outcome == "proven", proof
+
+
 def two(body: str) -> str:
     """A model of two inputs."""
     indented = body.replace("\n", "\n        ")

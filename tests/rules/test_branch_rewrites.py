@@ -10,6 +10,8 @@ import pytest
 from dynalint.rules import Declined, Example, Rewrite, Rule
 from dynalint.testing.cases import Case
 from dynalint.testing.static import Study
+from dynalint_rules._shared.scope import Scope
+from dynalint_rules._shared.settled import settled_tests
 from dynalint_rules.control_flow.assert_on_tensor import AssertOnTensor
 from dynalint_rules.control_flow.bool_operator_on_tensor import BoolOperatorOnTensor
 from dynalint_rules.control_flow.branch_on_tensor import BranchOnTensor
@@ -932,3 +934,74 @@ def test_random_branches_keep_their_values(start: int) -> None:
         for before, after in zip(results(code), results(text), strict=True):
             assert torch.equal(before.nan_to_num(), after.nan_to_num()), f"{code}\nbecame\n{text}"
     assert rewritten >= 8
+
+
+# Tests of which the answer is known.
+
+
+def settled(body: str) -> list[tuple[str, bool]]:
+    found = study(body).own[0]
+    known = settled_tests(Scope.of(found.flag.event, found.project))
+    return [(one.file.text[one.start : one.end], one.truth) for one in known]
+
+
+def test_the_same_test_again_has_the_same_answer() -> None:
+    body = """
+    if x.sum() > 0 or y.sum() > 1:
+        x = x * 2
+        z = x if x.sum() > 0 else y
+    elif y.mean() < 1:
+        z = x + 1
+    elif not y.sum() > 1:
+        z = x * 3 if y.sum() > 1 and flag else x
+    else:
+        z = -x
+    return z
+    """
+    assert settled(body) == [("not y.sum() > 1", True), ("y.sum() > 1 and flag", False), ("y.sum() > 1", False)]
+
+
+@pytest.mark.parametrize(
+    "between",
+    ["x = x - 1", "x, z = z, x", "y += 1", "y[0] = 1", "y.add_(1)", "torch.relu_(y)", "for x in (y, z): pass"],
+)
+def test_a_test_of_what_has_changed_may_have_another_answer(between: str) -> None:
+    body = """
+    z = y
+    if x.sum() > 0:
+        BETWEEN
+        z = -x if x.sum() > 0 else y
+    return z
+    """
+    assert settled(body.replace("BETWEEN", between)) == []
+
+
+def test_a_test_in_a_loop_may_have_another_answer_in_the_next_round() -> None:
+    body = """
+    z = y * 2
+    if x.sum() > 0:
+        for _ in range(2):
+            z = torch.where(x > 0, z, y) if x.sum() > 0 else z
+            x = x - 1
+    return z
+    """
+    assert settled(body) == []
+
+
+def test_a_test_that_draws_may_have_another_answer() -> None:
+    body = """
+    if torch.rand(()) > 0.5:
+        x = x * 2 if torch.rand(()) > 0.5 else x
+    return x
+    """
+    assert settled(body) == []
+
+
+def test_nothing_is_larger_than_itself() -> None:
+    assert settled("return x * 2 if x.max() > x.max() else x") == [("x.max() > x.max()", False)]
+    assert settled("return x * 2 if x.max() != x.max() else x") == []
+
+
+def test_a_rewrite_tells_which_answers_are_known() -> None:
+    known = rewrite("return x * 2 if x.max() > x.max() else y").settled
+    assert [one.truth for one in known] == [False]

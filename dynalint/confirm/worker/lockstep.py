@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice, takewhile
+from itertools import chain, islice, takewhile
 from typing import Any, cast
 
 import torch
@@ -16,8 +16,21 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from .differ import Equality, difference
-from .observe import Observation, globals_of, modules_of, observe, parameters_of
-from .trials import ALIKE, BASE, BATCHES, NO_NUMBERS, STATES, USUAL, StateChange, Trial, random_trials, visit
+from .observe import OWN_TO_MODULES, Observation, globals_of, modules_of, observe, parameters_of
+from .trials import (
+    ALIKE,
+    BASE,
+    BATCHES,
+    MORE_STATES,
+    NO_NUMBERS,
+    STATES,
+    USUAL,
+    StateChange,
+    Trial,
+    broken_trials,
+    random_trials,
+    visit,
+)
 from .versions import Version
 from .witness import Call, Maker, force_eager, fresh_callable
 
@@ -25,7 +38,8 @@ MARK = "__dynalint_side__"
 _REPEATS = 3
 _LEAST_DRAWN = 4
 _FIRST_DRAWN = 8
-_MORE_DRAWN = 50
+_MORE_DRAWN = 25
+_MIXED_DRAWN = 6
 
 
 @dataclass(frozen=True)
@@ -121,14 +135,27 @@ def fresh(subject: Subject, *, training: bool) -> Callable[..., Any]:
 
 def _level(one: Any, other: Any, change: StateChange | None) -> None:
     """Copy the tensors of one callable's state to the other's, changed if asked for."""
+    if change is not None and change.flags:
+        _turn_flags(one)
+        _turn_flags(other)
+    generator = torch.Generator().manual_seed(0 if change is None else change.seed)
     sources, targets = _state_tensors(one), _state_tensors(other)
     for name, source in sources.items():
         target = targets.get(name)
         with torch.no_grad():
             if change is not None:
-                source.copy_(change.of(source))
+                source.copy_(change.of(source, generator))
             if target is not None and (target.shape, target.dtype) == (source.shape, source.dtype):
                 target.copy_(source)
+
+
+def _turn_flags(function: Any) -> None:
+    """Turn over each public attribute that is True or False, of the parts that are not torch's own."""
+    for _, module in modules_of(function):
+        if not type(module).__module__.startswith("torch."):
+            for name, value in vars(module).items():
+                if isinstance(value, bool) and not name.startswith("_") and name not in OWN_TO_MODULES:
+                    setattr(module, name, not value)
 
 
 def _state_tensors(function: Any) -> dict[str, torch.Tensor]:
@@ -247,6 +274,12 @@ def _scenes(one: Subject, other: Subject, equality: Equality, search: Search) ->
             pair = Pair(one, other, equality, training=True, change=change)
             yield _Scene(pair, (BASE, *USUAL[:5]), training=True, change=change)
     yield from both(lambda: drawn(_MORE_DRAWN))
+    broken = broken_trials()
+    for state in (None, *STATES, *MORE_STATES):
+        if wanted():
+            pair = Pair(one, other, equality, training=True, change=state)
+            mixed = chain(drawn(_MIXED_DRAWN), islice(broken, _MIXED_DRAWN))
+            yield _Scene(pair, takewhile(lambda _: wanted(), mixed), training=True, change=state)
     for training in (True, False):
         yield _Scene(Pair(one, other, equality, training=training), NO_NUMBERS, training)
 

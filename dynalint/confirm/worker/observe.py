@@ -25,7 +25,7 @@ from . import witness
 from .witness import Call
 
 ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
-_OWN_TO_MODULES = frozenset(vars(nn.Module()))
+OWN_TO_MODULES = frozenset(vars(nn.Module()))
 PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
 DEEPEST = 12
 
@@ -102,7 +102,7 @@ def state_of(owner: Any) -> dict[str, Any]:
     """Return what a callable keeps between calls: parameters, buffers, attributes, class attributes, closures."""
     state: dict[str, Any] = {}
     for prefix, module in modules_of(owner):
-        own = {name: value for name, value in vars(module).items() if name not in _OWN_TO_MODULES}
+        own = {name: value for name, value in vars(module).items() if name not in OWN_TO_MODULES}
         own.update(module._parameters)  # noqa: SLF001
         own.update(module._buffers)  # noqa: SLF001
         own.update({"training": module.training})

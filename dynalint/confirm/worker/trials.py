@@ -6,6 +6,7 @@ made again for another copy of the code.
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -26,7 +27,8 @@ class Trial:
     `batch` is another size for the first dimension of the tensors that share it. With `method`, it is no call of the
     target but one of a method without arguments, "Class.method", on the first part of it that has this class. With
     `alike`, tensors of one shape and dtype all hold the numbers of the first of them. `which` is the range, among all
-    tensors, that it changes.
+    tensors, that it changes. In each float tensor of the range `spoils`, one element becomes
+    `spoilt`, if that is given.
     """
 
     name: str
@@ -38,6 +40,8 @@ class Trial:
     method: str | None = None
     alike: bool = False
     which: tuple[int, int | None] = (0, None)
+    spoilt: float | None = None
+    spoils: tuple[int, int | None] = (0, None)
 
     def of(self, call: Call) -> Call:
         """Return the call with its tensors changed; no tensor of the given call is in it."""
@@ -52,6 +56,9 @@ class Trial:
         ]
         if self.alike:
             _copy_the_first(changed)
+        if self.spoilt is not None:
+            for place in places[slice(*self.spoils)]:
+                _spoil(changed[place], self.spoilt, generator)
         args, kwargs = pytree.tree_unflatten(changed, layout)
         return tuple(args), kwargs
 
@@ -69,6 +76,12 @@ class Trial:
             tensor = torch.cat([tensor] * -(-self.batch // size))[: self.batch]
         tensor = tensor.to(leaf.device, leaf.dtype).detach().clone()
         return tensor.requires_grad_() if leaf.requires_grad else tensor
+
+
+def _spoil(tensor: torch.Tensor, value: float, generator: torch.Generator) -> None:
+    if tensor.is_floating_point() and tensor.numel():
+        with torch.no_grad():
+            tensor.view(-1)[int(torch.randint(tensor.numel(), (), generator=generator))] = value
 
 
 def _copy_the_first(leaves: list[Any]) -> None:
@@ -202,19 +215,32 @@ def random_trials() -> Iterator[Trial]:
         seed += 1
 
 
+def broken_trials() -> Iterator[Trial]:
+    """Yield trials without end in which one element is no finite number: to be run on callables of their own."""
+    for seed in itertools.count(10_000):
+        choose = random.Random(seed)  # noqa: S311 - as above
+        drawn, how = choose.choice([(_apart, "apart"), (_negative, "negative"), (_positive, "positive")])
+        value, words = choose.choice([("inf", "infinite"), ("-inf", "infinite and negative"), ("nan", "NaN")])
+        where, spoils = choose.choice([("the first tensor", (0, 1)), ("the others", (1, None)), ("each", (0, None))])
+        name = f"inputs drawn {how}, one element of {where} {words}"
+        yield Trial(name, seed, drawn, _drawn, _coin, spoilt=float(value), spoils=spoils)
+
+
 @dataclass(frozen=True)
 class StateChange:
-    """A change of all parameters and buffers, in words and by kind of tensor."""
+    """A change of all parameters and buffers, in words and by kind of tensor; with `flags`, bools are turned over."""
 
     name: str
-    floats: Callable[[torch.Tensor], torch.Tensor]
+    floats: Callable[[torch.Tensor, torch.Generator], torch.Tensor]
     ints: Callable[[torch.Tensor], torch.Tensor]
     bools: Callable[[torch.Tensor], torch.Tensor]
+    seed: int = 0
+    flags: bool = False
 
-    def of(self, tensor: torch.Tensor) -> torch.Tensor:
+    def of(self, tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         """Return the changed tensor, of the same dtype and on the same device."""
         if tensor.is_floating_point() or tensor.is_complex():
-            changed = self.floats(tensor)
+            changed = self.floats(tensor, generator)
         else:
             changed = self.bools(tensor) if tensor.dtype is torch.bool else self.ints(tensor)
         return changed.to(tensor.device, tensor.dtype)
@@ -224,14 +250,17 @@ def _as_it_is(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
-def _drawn_state(tensor: torch.Tensor) -> torch.Tensor:
-    return torch.randn(tensor.shape, generator=torch.Generator().manual_seed(tensor.numel()))
+def _drawn_state(number: int, *, flags: bool) -> StateChange:
+    name = f"parameters drawn apart ({number}{', flags turned over' if flags else ''})"
+    return StateChange(name, _apart, _as_it_is, _as_it_is, seed=number, flags=flags)
 
 
 # Integers in buffers are mostly indices and counts: rarely worth changing, and then upwards.
 STATES: tuple[StateChange, ...] = (
-    StateChange("parameters negated", torch.neg, _as_it_is, torch.logical_not),
-    StateChange("parameters drawn anew", _drawn_state, _as_it_is, torch.ones_like),
-    StateChange("parameters ten times larger", lambda tensor: tensor * 10, lambda tensor: tensor + 1000, _as_it_is),
-    StateChange("parameters all zero", torch.zeros_like, torch.zeros_like, torch.zeros_like),
+    StateChange("flags turned over", _same, _as_it_is, _as_it_is, flags=True),
+    StateChange("parameters negated", _scaled(-1.0), _as_it_is, torch.logical_not),
+    StateChange("parameters drawn anew", _normal(1.0), _as_it_is, torch.ones_like),
+    StateChange("parameters ten times larger", _scaled(10.0), lambda tensor: tensor + 1000, _as_it_is),
+    StateChange("parameters all zero", _filled(0.0), torch.zeros_like, torch.zeros_like),
 )
+MORE_STATES = tuple(_drawn_state(number, flags=number % 2 == 0) for number in range(1, 9))

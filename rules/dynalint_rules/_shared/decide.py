@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 
 from dynalint.analysis.events import Event
 from dynalint.analysis.project import Project
@@ -11,6 +12,7 @@ from dynalint_rules._shared.checks import rewrite_assert, rewrite_guard
 from dynalint_rules._shared.choice import rewrite_conditional_expression
 from dynalint_rules._shared.decision import decision_of, is_guard
 from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.settled import settled_tests
 from dynalint_rules._shared.where import rewrite_if
 
 _LOOP = (
@@ -36,10 +38,12 @@ def rewrite_decision(event: Event, operand: ast.expr, project: Project, *, value
         scope = Scope.of(event, project)
         decision = decision_of(scope.parents, operand)
         node = decision.node
+        if isinstance(node, ast.If) and not is_guard(node):
+            return replace(rewrite_if(scope, node), settled=settled_tests(scope))
         if isinstance(node, ast.If):
-            return rewrite_guard(scope, node) if is_guard(node) else rewrite_if(scope, node)
+            return rewrite_guard(scope, node)
         if decision.form == "ifexp" and isinstance(node, ast.IfExp):
-            return rewrite_conditional_expression(scope, node)
+            return replace(rewrite_conditional_expression(scope, node), settled=settled_tests(scope))
         if decision.form == "assert" and isinstance(node, ast.Assert):
             return rewrite_assert(scope, node)
     except Refusal as refusal:

@@ -1,0 +1,130 @@
+"""Tests that can have but one answer where they stand, so that nothing ever reaches the other side of the branch.
+
+    if x.sum() > 0: ...             if x.max() > x.max(): ...
+    elif x.mean() < 1: ...
+    elif x.sum() > 0: ...           never
+
+A side that no input reaches need not run for the proof of a rewrite.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.index import walk_function
+from dynalint.rules import Settled
+from dynalint_rules._shared.effects import is_pure
+from dynalint_rules._shared.names import kind_of_name
+from dynalint_rules._shared.scope import Scope
+
+# What may stand between a test and the same test again, if it changes nothing that the test reads.
+_PLAIN = (
+    ast.Assign,
+    ast.AnnAssign,
+    ast.AugAssign,
+    ast.Expr,
+    ast.Pass,
+    ast.If,
+    ast.For,
+    ast.Return,
+    ast.Break,
+    ast.Assert,
+)
+_NEVER = (ast.Lt, ast.Gt)
+
+
+def settled_tests(scope: Scope) -> tuple[Settled, ...]:
+    """Return the tests of branches in the function of which the answer is known."""
+    found = []
+    for node in walk_function(scope.function.node):
+        if isinstance(node, ast.If | ast.IfExp):
+            known = dict(_known_at(scope, node))
+            values = node.test.values if isinstance(node.test, ast.BoolOp) else []
+            for test in (node.test, *values):
+                truth = _answer(scope, test, known)
+                if truth is not None:
+                    found.append(Settled(scope.file, *scope.file.span(test), truth))
+    return tuple(found)
+
+
+def _answer(scope: Scope, test: ast.expr, known: Mapping[str, bool]) -> bool | None:
+    """The answer of a test, given those of others by their dump."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        inner = _answer(scope, test.operand, known)
+        return None if inner is None else not inner
+    if isinstance(test, ast.BoolOp):
+        answers = [_answer(scope, value, known) for value in test.values]
+        decides = isinstance(test.op, ast.Or)
+        return decides if decides in answers else None if None in answers else not decides
+    if _compares_with_itself(scope, test):
+        return False
+    return known.get(ast.dump(test))
+
+
+def _compares_with_itself(scope: Scope, test: ast.expr) -> bool:
+    """Whether a test asks whether a tensor is larger, or smaller, than itself: not even NaN is."""
+    return (
+        isinstance(test, ast.Compare)
+        and len(test.ops) == 1
+        and isinstance(test.ops[0], _NEVER)
+        and scope.tensor(test.left) is not None
+        and ast.dump(test.left) == ast.dump(test.comparators[0])
+        and is_pure(scope, test.left)
+    )
+
+
+def _known_at(scope: Scope, node: ast.AST) -> Iterator[tuple[str, bool]]:
+    """The answers that the tests around a place have had, those whose values have not changed since."""
+    between: list[ast.AST] = []
+    while node is not scope.function.node:
+        parent = scope.parents[node]
+        body, orelse = (_block(parent, name) for name in ("body", "orelse"))
+        around = body if node in body else orelse
+        if isinstance(parent, ast.If | ast.IfExp) and around:
+            between += around[: around.index(node)]
+            for test, truth in _parts(parent.test, node in body):
+                if is_pure(scope, test) and _keeps(scope, between, test):
+                    yield ast.dump(test), truth
+            between.append(parent.test)
+        elif around:
+            in_loop = isinstance(parent, ast.For | ast.AsyncFor | ast.While)
+            between += [parent] if in_loop else around[: around.index(node)]
+        node = parent
+
+
+def _block(parent: ast.AST, name: str) -> Sequence[ast.AST]:
+    block = getattr(parent, name, None)
+    return block if isinstance(block, list) else [block] if isinstance(block, ast.AST) else []
+
+
+def _parts(test: ast.expr, truth: bool) -> Iterator[tuple[ast.expr, bool]]:
+    """The tests that have an answer for certain where another one has the answer `truth`."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        yield from _parts(test.operand, not truth)
+    elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) is truth:
+        yield from chain.from_iterable(_parts(value, truth) for value in test.values)
+    else:
+        yield test, truth
+
+
+def _keeps(scope: Scope, nodes: Sequence[ast.AST], test: ast.expr) -> bool:
+    """Whether a test has the same answer again after some statements and expressions have run."""
+    names = {node.id for node in ast.walk(test) if isinstance(node, ast.Name)}
+    return not any(_changes(scope, one, names) for node in nodes for one in ast.walk(node))
+
+
+def _changes(scope: Scope, node: ast.AST, names: set[str]) -> bool:
+    if isinstance(node, ast.stmt) and not isinstance(node, _PLAIN):
+        return True
+    if isinstance(node, ast.AugAssign):
+        target = node.target
+        if not (isinstance(target, ast.Name) and k.is_number(kind_of_name(scope, target.id, node))):
+            return True
+    if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load):
+        return not isinstance(node, ast.Name) or node.id in names
+    return isinstance(node, ast.Call | ast.NamedExpr | ast.Await | ast.Yield | ast.YieldFrom) and not is_pure(
+        scope, node
+    )

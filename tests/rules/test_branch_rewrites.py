@@ -936,6 +936,30 @@ def test_random_branches_keep_their_values(start: int) -> None:
     assert rewritten >= 8
 
 
+# Sides of which nothing is known.
+
+UNKNOWN = HEAD.replace("y: torch.Tensor", "y")
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("return y + 1.5 if x.sum() > 0 else x", "`y + 1.5` is a tensor"),
+        ("if x.sum() > 0:\n    y = x * 2\nreturn y", "`y` is a tensor"),
+        ("if x.sum() > 0:\n    return y\nz = x * 2\nreturn z", "`y` is a tensor"),
+    ],
+)
+def test_what_stands_beside_a_tensor_may_be_one(body: str, told: str) -> None:
+    answer = study(body, head=UNKNOWN).own[0].answer
+    assert isinstance(answer, Rewrite), answer
+    assert (answer.safety, told in answer.conditions) == ("conditional", True), answer.conditions
+
+
+@pytest.mark.parametrize("side", ["y if x.sum() > 0 else y + 1", "y / y if x.sum() > 0 else x"])
+def test_what_may_be_anything_is_declined(side: str) -> None:
+    assert "cannot tell that" in reason(f"return {side}", head=UNKNOWN)
+
+
 # Tests of which the answer is known.
 
 

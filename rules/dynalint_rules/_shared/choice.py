@@ -44,7 +44,7 @@ def rewrite_conditional_expression(scope: Scope, node: ast.IfExp) -> Rewrite:
     if all(k.is_number(side.kind) for side in sides):
         conditions += number_conditions(scope, sides, _uses_of_expression(scope, node))
     else:
-        require_tensors(scope, sides)
+        conditions += require_tensors(scope, sides)
         refuse_other_sizes(scope, sides)
         conditions += tensor_conditions(scope, sides)
         conditions += alias_conditions(scope, sides, _target(scope, node), node)
@@ -100,20 +100,38 @@ def _contains(outer: ast.AST, inner: ast.AST) -> bool:
     return any(child is inner for child in ast.walk(outer))
 
 
-def require_tensors(scope: Scope, sides: Sequence[Side]) -> None:
-    """Make sure that every side gives a tensor.
+def require_tensors(scope: Scope, sides: Sequence[Side]) -> list[str]:
+    """Make sure that every side gives a tensor; return what must hold for that.
+
+    Where one side certainly does, another one of which nothing is known may: running it can tell.
 
     Raises:
-        Refusal: one does not, or it is not known.
+        Refusal: one does not, or it is not known of any.
     """
+    certain = any(as_tensor(side.kind) is not None for side in sides)
+    conditions = []
     for side in sides:
-        if as_tensor(side.kind) is None:
+        if as_tensor(side.kind) is not None:
+            continue
+        if not certain or not isinstance(side.kind, k.Unknown) or side.node in scope.composed or not _is_total(side):
             raise Refusal(_why_no_tensor(scope, side))
+        conditions.append(f"{_shown(scope, side)} is a tensor")
+    return conditions
+
+
+def _is_total(side: Side) -> bool:
+    """Whether the operators in it are defined for all numbers: the others have their operands guarded, if known."""
+    nodes = ast.walk(side.node) if side.node is not None else ()
+    return all(isinstance(node.op, ast.Add | ast.Sub | ast.Mult) for node in nodes if isinstance(node, ast.BinOp))
+
+
+def _shown(scope: Scope, side: Side) -> str:
+    return scope.quote(side.node) if side.node is not None else f"`{side.name}`"
 
 
 def _why_no_tensor(scope: Scope, side: Side) -> str:
     kind = side.kind
-    shown = scope.quote(side.node) if side.node is not None else f"`{side.name}`"
+    shown = _shown(scope, side)
     if k.NONE in kind.members:
         given = "gives None" if kind == k.NONE else f"gives {shown}, which may be None"
         return f"one side {given}; give a tensor on both sides, of zeros where there is nothing"

@@ -136,7 +136,7 @@ class _DoneMask:
                 Side(None, kind_of_name(scope, one.name, self.loop), one.name),
                 Side(one.value, scope.kind(one.value)),
             ]
-            require_tensors(scope, sides)
+            self.conditions += require_tensors(scope, sides)
             refuse_other_sizes(scope, sides)
             self.conditions += [SAME_FORM, NO_RAISE, FINITE]
             self.conditions += alias_conditions(scope, sides, one.name, self.loop)

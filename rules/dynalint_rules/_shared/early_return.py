@@ -206,7 +206,7 @@ class _EarlyReturn:
                 texts.append(text)
                 continue
             sides = [Side(one, scope.kind(one)), Side(other, scope.kind(other))]
-            require_tensors(scope, sides)
+            self.conditions += require_tensors(scope, sides)
             refuse_other_sizes(scope, sides)
             self.conditions += [SAME_FORM, NO_RAISE, FINITE]
             self.conditions += alias_conditions(scope, sides, None, self.statement)

@@ -338,7 +338,7 @@ class Predicated:
 
     def _choose(self, name: str, text: str, predicate: Predicate, sides: Sequence[Side]) -> None:
         scope = self.scope
-        require_tensors(scope, sides)
+        self.conditions += require_tensors(scope, sides)
         refuse_other_sizes(scope, sides)
         self.conditions += tensor_conditions(scope, sides)
         self.conditions += alias_conditions(scope, sides, name, self.head)

@@ -258,7 +258,7 @@ class _Writer:
         self.lines.append(f"{name} = {self._where(texts, len(name) + 3)}")
 
     def _require_tensors(self, sides: Sequence[Side], target: str | None) -> None:
-        require_tensors(self.scope, sides)
+        self.conditions += require_tensors(self.scope, sides)
         refuse_other_sizes(self.scope, sides)
         self.conditions += tensor_conditions(self.scope, sides)
         self.conditions += alias_conditions(self.scope, sides, target, self.chain.head)

@@ -160,6 +160,9 @@ class WorkerVerifier:
                 case.seen |= seen & case.sides.keys()
                 case.inputs += answer.parts["ran"]["inputs"]
                 judge_compiled(case, answer.parts["compiled"], target.name)
+        if difference is None and obstacle is None:
+            for case in cases:
+                case.inputs += 0 if case in touched else answer.parts["ran"]["inputs"]
 
     def _ask(self, target: Target, cases: Sequence[Case], comparison: _Comparison) -> Answer | None:
         if self._worker is None:

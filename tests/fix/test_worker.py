@@ -115,8 +115,10 @@ def test_the_one_wrong_fix_is_found(path: Path) -> None:
 Ask = Callable[..., Answer]
 
 
-def verified(path: Path, monkeypatch: pytest.MonkeyPatch, answers: Sequence[Answer], torch: str | None = "2") -> Proof:
-    """The proof of a fix where the worker answers so."""
+def verified(
+    path: Path, monkeypatch: pytest.MonkeyPatch, answers: Sequence[Answer], *olds: str, torch: str | None = "2"
+) -> Proof:
+    """The proof of a fix, the last of several, where the worker answers so."""
     left = list(answers)
 
     class FakeWorker:
@@ -131,10 +133,10 @@ def verified(path: Path, monkeypatch: pytest.MonkeyPatch, answers: Sequence[Answ
 
     monkeypatch.setattr(verifying, "Worker", FakeWorker)
     file = read_source(path)
-    unit = unit_of(file, [(FIRST, "h")])
-    after = {path: replaced(file.text, merged([unit.plan])[path])}
+    units = [unit_of(file, [(old, "h")]) for old in olds or (FIRST,)]
+    after = {path: replaced(file.text, merged(unit.plan for unit in units)[path])}
     with WorkerVerifier(options(path), [Target(path, "model", "Model")]) as verify:
-        return verify({}, after, [unit])[unit]
+        return verify({}, after, units)[units[-1]]
 
 
 @pytest.mark.parametrize(
@@ -170,6 +172,16 @@ def test_no_root_that_reaches_the_code(path: Path) -> None:
     after = {path: replaced(file.text, merged([unit.plan])[path])}
     with WorkerVerifier(options(path), [Target(path, "model", "Model")]) as verify:
         assert verify({}, after, [unit])[unit] == Proof("unverifiable", "no compiled root reaches it", 0, 3, 0)
+
+
+def test_code_that_ran_on_no_input_beside_code_that_did(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = {
+        "ran": {"inputs": 7, "returned": 7, "error": ""}, "seen": [[0, None]], "difference": None,
+        "compiled": {"problem": "nobody asked"},
+    }  # fmt: skip
+    proof = verified(path, monkeypatch, [Answer("done", parts, {}, "")], FIRST, SECOND)
+    assert (proof.outcome, proof.inputs) == ("unverifiable", 7)
+    assert "on none of 7 inputs did" in proof.detail
 
 
 def test_of_roots_with_one_name_those_on_the_way_are_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

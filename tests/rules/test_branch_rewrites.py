@@ -936,6 +936,33 @@ def test_random_branches_keep_their_values(start: int) -> None:
     assert rewritten >= 8
 
 
+# Tensors that are nobody else's.
+
+
+@pytest.mark.parametrize("value", ["z.detach()", "z.detach() * 2", "y + z.t().t().exp()"])
+def test_a_view_that_is_used_up_leaves_a_tensor_its_own(value: str) -> None:
+    body = f"""
+    z = x * 2
+    if x.sum() > 0:
+        z -= {value}
+    return z
+    """
+    assert "nothing relies on" not in " ".join(rewrite(body).conditions)
+    assert "z = torch.where(" in fixed(body)
+
+
+@pytest.mark.parametrize("kept", ["w = z.detach()", "w = z.t()[0]", "w = [z.view(-1)]", "w = z.t().t()"])
+def test_a_view_that_is_kept_does_not(kept: str) -> None:
+    body = f"""
+    z = x * 2
+    {kept}
+    if x.sum() > 0:
+        z -= y
+    return z, w
+    """
+    assert "changes the tensor in place" in reason(body)
+
+
 # Sides of which nothing is known.
 
 UNKNOWN = HEAD.replace("y: torch.Tensor", "y")

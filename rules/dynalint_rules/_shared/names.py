@@ -10,7 +10,7 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.index import walk_function
 from dynalint.analysis.kinds import NOTHING, Kind, join
 from dynalint.analysis.subscripts import is_mask
-from dynalint_rules._shared.scope import Scope
+from dynalint_rules._shared.scope import Scope, as_tensor
 
 # Methods that return their own tensor, or one that shares its memory, at least for some arguments.
 _VIEWS = frozenset(
@@ -294,7 +294,7 @@ def _is_read_only(scope: Scope, node: ast.Name, parent: ast.AST | None) -> bool:
     if isinstance(parent, ast.Attribute):
         use = scope.parents.get(parent)
         if isinstance(use, ast.Call) and use.func is parent:
-            return parent.attr not in _VIEWS
+            return parent.attr not in _VIEWS or _is_used_up(scope, use)
         return parent.attr in ("shape", "dtype", "device", "ndim", "requires_grad")
     if isinstance(parent, ast.Subscript):
         # A store keeps nothing, and a read by a mask or by rows copies.
@@ -304,6 +304,19 @@ def _is_read_only(scope: Scope, node: ast.Name, parent: ast.AST | None) -> bool:
     if isinstance(parent, ast.Call) and node in parent.args:
         return makes_tensor(scope, parent)
     return False
+
+
+def _is_used_up(scope: Scope, view: ast.Call) -> bool:
+    """Whether a view is but an operand of what makes another tensor, as in `b.detach() * 2` and `a -= b.t()`."""
+    parent = scope.parents.get(view)
+    if isinstance(parent, ast.AugAssign) and isinstance(parent.target, ast.Name):
+        return as_tensor(kind_of_name(scope, parent.target.id, parent)) is not None
+    if isinstance(parent, ast.Attribute):
+        use = scope.parents.get(parent)
+        return (
+            isinstance(use, ast.Call) and use.func is parent and (makes_tensor(scope, use) or _is_used_up(scope, use))
+        )
+    return isinstance(parent, ast.BinOp | ast.Compare) and scope.tensor(parent) is not None
 
 
 def _is_rows(scope: Scope, index: ast.expr) -> bool:

@@ -963,6 +963,18 @@ def test_a_view_that_is_kept_does_not(kept: str) -> None:
     assert "changes the tensor in place" in reason(body)
 
 
+def test_an_argument_that_is_changed_in_place_after_an_early_return() -> None:
+    body = """
+    if x.sum() > 0:
+        return x * 2
+    CHANGE
+    z = y * 2
+    return z * x
+    """
+    assert "changes `y` in place" in reason(body.replace("CHANGE", "y += 1"))
+    assert "z = y" in fixed(body.replace("CHANGE", "y = x + y\n    y += 1"))
+
+
 # Sides of which nothing is known.
 
 UNKNOWN = HEAD.replace("y: torch.Tensor", "y")

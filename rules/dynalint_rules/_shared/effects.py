@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.index import FunctionInfo, walk_function
+from dynalint_rules._shared.names import is_own, kind_of_name
 from dynalint_rules._shared.scope import Refusal, Scope
 
 if TYPE_CHECKING:
@@ -227,6 +228,14 @@ def _check_function(scope: Scope, function: FunctionInfo, shown: str, found: Eff
             raise Refusal(f"in {shown}, {refusal}") from None
 
 
+def _changes_another(scope: Scope, statement: ast.AugAssign) -> bool:
+    """Whether an augmented assignment may write into a tensor that something else refers to as well."""
+    target = statement.target
+    if not isinstance(target, ast.Name):
+        return k.may_be_tensor(scope.kind(target))
+    return k.may_be_tensor(kind_of_name(scope, target.id, statement)) and not is_own(scope, target.id, statement)
+
+
 def refuse_lasting_effects(scope: Scope, statements: Sequence[ast.stmt], shown: str) -> None:
     """Make sure that statements, which `shown` names, change nothing but local names.
 
@@ -238,5 +247,5 @@ def refuse_lasting_effects(scope: Scope, statements: Sequence[ast.stmt], shown: 
             raise Refusal(f"{shown} has effects beyond what it returns; call it before the test if it may always run")
         if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):
             raise Refusal(f"{shown} stores to {scope.quote(node)}, which would happen on every call; move that out")
-        if isinstance(node, ast.AugAssign) and k.may_be_tensor(scope.kind(node.target)):
+        if isinstance(node, ast.AugAssign) and _changes_another(scope, node):
             raise Refusal(f"{shown} changes {scope.quote(node.target)} in place; use `a = a + b` there")

@@ -21,7 +21,7 @@ from dynalint_rules._shared.sides import (
     uses_of,
 )
 from dynalint_rules._shared.sizes import refuse_other_sizes
-from dynalint_rules._shared.text import call, indentation
+from dynalint_rules._shared.text import atom, call, indentation
 from dynalint_rules._shared.truth import Truth, truth_of
 
 TITLE = "Compute both sides and choose with `torch.where`"
@@ -77,6 +77,8 @@ def rendered(scope: Scope, node: ast.expr, guards: Sequence[Guarded], guard: str
     """
     if node in scope.renamed:
         return scope.renamed[node]
+    if node in scope.composed and isinstance(node, ast.Subscript):
+        return f"{atom(node.value, rendered(scope, node.value, guards, guard))}[{ast.unparse(node.slice)}]"
     if node in scope.composed:
         parts = [node.body, node.test, node.orelse] if isinstance(node, ast.IfExp) else []
         texts = [rendered(scope, part, guards, guard) for part in parts]

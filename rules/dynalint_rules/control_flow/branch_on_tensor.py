@@ -119,6 +119,51 @@ class BranchOnTensor(Rule):
 
     examples = (
         Example(
+            name="one-of-two-results",
+            code=forward(
+                """
+                y, _ = split(self.fc(x))
+                if x.sum() > 0:  # DYN101
+                    z = x * 2
+                    y, _ = split(self.fc(z))
+                return y
+                """,
+                head="""
+                def split(x: torch.Tensor):
+                    return x.relu(), x.sum()
+                """,
+            ),
+            fixed=forward(
+                """
+                y, _ = split(self.fc(x))
+                condition = x.sum() > 0
+                z = x * 2
+                y = torch.where(condition, split(self.fc(z))[0], y)
+                return y
+                """,
+                head="""
+                def split(x: torch.Tensor):
+                    return x.relu(), x.sum()
+                """,
+            ),
+        ),
+        Example(
+            name="both-of-two-results",
+            code=forward(
+                """
+                y, total = split(self.fc(x))
+                if x.sum() > 0:  # DYN101
+                    y, total = split(self.fc(x * 2))
+                return y + total
+                """,
+                head="""
+                def split(x: torch.Tensor):
+                    return x.relu(), x.sum()
+                """,
+            ),
+            declined="assigns to several targets at once",
+        ),
+        Example(
             name="same-on-both-sides",
             code=forward("""
                 if x.sum() == 0:  # DYN101

@@ -31,8 +31,14 @@ def prepare(search: Iterable[str], overrides: Mapping[str, str]) -> None:
     first = list(dict.fromkeys(search))
     sys.path[:] = first + [entry for entry in sys.path if entry not in first]
     if overrides:
-        texts = {str(Path(path).resolve()): text for path, text in overrides.items()}
+        texts = {str(resolved(path)): text for path, text in overrides.items()}
         sys.meta_path.insert(0, _OverridingFinder(texts))
+
+
+@cache
+def resolved(file: str) -> Path:
+    """Resolve a path that is asked for again and again, at every switch between versions of the code."""
+    return Path(file).resolve()
 
 
 class _OverridingFinder(importlib.abc.MetaPathFinder):
@@ -49,7 +55,7 @@ class _OverridingFinder(importlib.abc.MetaPathFinder):
 
     def override(self, spec: importlib.machinery.ModuleSpec) -> importlib.machinery.ModuleSpec | None:
         origin = str(spec.origin)
-        text = self._texts.get(str(Path(origin).resolve()))
+        text = self._texts.get(str(resolved(origin)))
         if text is None:
             return None
         spec.loader = _TextLoader(spec.name, origin, text)

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-from .loading import is_below, prepare
+from .loading import is_below, prepare, resolved
 
 
 class Version:
@@ -31,6 +31,9 @@ class Version:
         self._overrides = dict(overrides)
         folders = {Path(folder).resolve() for folder in (*self._search, *roots)}
         self._folders = frozenset(folders | {_package_folder(Path(path).resolve()) for path in overrides})
+        self._lines = {
+            file: (len(text), None, text.splitlines(keepends=True), file) for file, text in self._overrides.items()
+        }
         self._modules: dict[str, ModuleType] = {}
         self._path: list[str] | None = None
         self._environment: dict[str, str] | None = None
@@ -55,8 +58,7 @@ class Version:
         sys.path[:] = self._path or path
         _set_environment(environment if self._environment is None else self._environment)
         prepare(self._search, self._overrides)
-        for file, text in self._overrides.items():
-            linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+        linecache.cache.update(self._lines)
         self._depth = 1
         try:
             yield
@@ -100,20 +102,14 @@ class Version:
     def _overrides_file(self, file: str) -> bool:
         known = self._overridden.get(file)
         if known is None:
-            known = self._overridden[file] = str(_resolved(file)) in self._files
+            known = self._overridden[file] = str(resolved(file)) in self._files
         return known
 
 
 @cache
 def _is_in_any(file: str, folders: frozenset[Path]) -> bool:
-    path = _resolved(file)
+    path = resolved(file)
     return any(is_below(path, folder) for folder in folders)
-
-
-@cache
-def _resolved(file: str) -> Path:
-    """Resolve the path of a module, of which each version asks for thousands."""
-    return Path(file).resolve()
 
 
 def _set_environment(wanted: Mapping[str, str]) -> None:

@@ -264,7 +264,8 @@ class _Rounds:
             return replace(
                 trial, trouble=f"running it showed a difference: {proofs[refuted[0]].detail}", suspects=refuted
             )
-        blamed = {unit: reason for unit in units if (reason := _refusal(unit, proofs[unit])) is not None}
+        # A difference ends the run: what it left open, another run without the one that differs may show.
+        blamed = {unit: reason for unit in refuted or units if (reason := _refusal(unit, proofs[unit])) is not None}
         return replace(trial, blamed=blamed)
 
     def _block(self, unit: Unit, reason: str, proof: Proof | None) -> None:

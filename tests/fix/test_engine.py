@@ -268,6 +268,19 @@ def test_one_refuted_fix_in_a_model_does_not_cost_the_others(path: Path) -> None
     assert left.fix.verified is False
 
 
+def test_what_a_run_that_ended_at_a_difference_left_open_is_run_again(path: Path) -> None:
+    path.write_text("x = bad(A)\ny = bad(B)\nz = bad(C)\n")
+
+    def verify(before: object, after: object, units: Sequence[Unit]) -> Mapping[Unit, Proof]:
+        codes = [unit.linted[0].finding.code for unit in units]
+        outcomes = {"DYNA": "unverifiable" if "DYNB" in codes else "proven", "DYNB": "refuted", "DYNC": "unverifiable"}
+        return {unit: Proof(outcomes[code], "seen") for unit, code in zip(units, codes, strict=True)}  # type: ignore[arg-type]
+
+    result = Toy([path], {"A": "1", "B": "2", "C": "3"}, dict.fromkeys("ABC", "conditional")).fix(verify)
+    assert text_of(result, path) == "x = 1\ny = bad(B)\nz = bad(C)\n"
+    assert [refused.refuted for refused in result.refused] == [True, False]
+
+
 def test_an_unsafe_fix_that_fails_where_the_original_ran_is_not_applied(path: Path) -> None:
     path.write_text("x = bad(A)\n")
 

@@ -366,6 +366,8 @@ def _object_call(
     cls = frame.interpreter.project.api.torch_class(callee.type)
     entry = cls.call if cls is not None else None
     result = UNKNOWN if entry is None else torch_call(entry, callee, args, keywords, starred=starred)
+    if callee.type == "torch.nn.Identity" and args and not isinstance(args[0], k.Unknown) and not starred:
+        result = args[0]
     _note_call(frame, node, f"{callee.type}.__call__", callee, args, keywords, result, starred=starred)
     return result
 

@@ -503,6 +503,25 @@ def test_arrays_of_plain_numbers(tmp_path: Path) -> None:
     check(tmp_path, code)
 
 
+def test_an_identity_gives_back_what_it_is_given(tmp_path: Path) -> None:
+    check(
+        tmp_path,
+        """\
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.same = nn.Identity()
+
+    def forward(self, x: torch.Tensor, scale: float):
+        if self.same(scale) == 5:
+            x = x + 1
+        if self.same(x).sum() > 0:  # Branch
+            x = x + 2
+        return x
+""",
+    )
+
+
 def test_constructors_of_old_and_declared_results_are_tensors(tmp_path: Path) -> None:
     code = """
     from dataclasses import dataclass

@@ -28,7 +28,7 @@ def untraced(examples: Iterable[Example]) -> dict[str, list[str]]:
     level = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     for name, function, call in sorted(examples, key=lambda one: one[0]):
-        broken = set(_breaks(function, call)) if _runs(function, call) else set()
+        broken = set(_breaks(name, function, call)) if _runs(function, call) else set()
         if broken and broken <= _REFUSALS:
             found[min(broken)].append(name)
     torch.compiler.reset()
@@ -45,15 +45,21 @@ def _runs(function: Callable[..., Any], call: Call) -> bool:
     return True
 
 
-def _breaks(function: Callable[..., Any], call: Call) -> Iterator[str]:
-    """Yield the ids of the breaks that Dynamo reports for a call on tensors made in the same graph."""
+def _breaks(name: str, function: Callable[..., Any], call: Call) -> Iterator[str]:
+    """Yield the ids of the breaks that Dynamo reports for a call on tensors made in the same graph.
+
+    A method is called as one: Dynamo knows how to trace some of those whose functions it does not go into.
+    """
     # Not at the top: importing Dynamo puts wrappers around functions of torch, and names are collected without them.
     from torch._dynamo.utils import counters
 
     args, kwargs = copied(call.args), copied(dict(call.kwargs))
+    owner, _, method = name.rpartition(".")
 
     def run() -> Any:
         given = [one.clone() if isinstance(one, torch.Tensor) else one for one in args]
+        if owner == "torch.Tensor":
+            return getattr(given[0], method)(*given[1:], **kwargs)
         return function(*given, **kwargs)
 
     torch.compiler.reset()

@@ -124,6 +124,20 @@ class UntracedTorch(Rule):
             """),
         ),
         Example(
+            name="shared",
+            code=forward("""
+                h = self.fc(x)
+                return h.share_memory_() * 2  # DYN610
+            """),
+        ),
+        Example(
+            name="resized",
+            code=forward("""
+                h = self.fc(x)
+                return h.resize(8, 4) * 2
+            """),
+        ),
+        Example(
             name="types",
             code=forward("""
                 h = self.fc(x)

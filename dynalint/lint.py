@@ -10,6 +10,7 @@ from pathlib import Path
 
 from dynalint.analysis import Analysis, AnalysisOptions, analyze
 from dynalint.analysis.events import Call, Event, Read, Write
+from dynalint.analysis.given_up import find_stranded, runs_always
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.run import with_deep_stack
 from dynalint.analysis.source import SourceFile
@@ -17,7 +18,7 @@ from dynalint.catalogue import catalogue
 from dynalint.config import OPTIONS, Configuration, Settings, show_path
 from dynalint.findings import Category, Finding, Fix, Step
 from dynalint.fix import EditError, Linted, to_edits
-from dynalint.provisos import provisos, runs_always
+from dynalint.provisos import provisos
 from dynalint.releases import holds
 from dynalint.rules import Declined, Rewrite, Rule, Violation
 from dynalint.suppress import UNUSED_CODE, Suppression, Suppressions, read_suppressions, unused
@@ -205,13 +206,20 @@ class _Pass:
 
     def _qualified(self, flags: Sequence[Flag]) -> Iterator[Flag]:
         """Yield the flags, each graph break that is not certain with its proviso."""
-        flags = self._caused([flag for flag in flags if holds(flag.violation.torch, self._workspace.settings.torch)])
+        project = self._analysis.project
+        flags = [flag for flag in flags if holds(flag.violation.torch, self._workspace.settings.torch)]
+        stranded = [flag for flag in flags if flag.violation.stranded]
+        flags = self._caused([flag for flag in flags if not flag.violation.stranded])
         breaks = [flag for flag in flags if flag.category == "graph-break" and not flag.proviso]
         refused = {flag.event for flag in breaks if flag.rule.gives_up}
-        known = provisos([flag.event for flag in breaks], refused, self._analysis.project)
+        known = provisos([flag.event for flag in breaks], refused, project)
         for flag in flags:
             open_ = flag.category == "graph-break" and not flag.proviso and flag.event in known
             yield replace(flag, proviso=known[flag.event]) if open_ else flag
+        certain = [flag.event for flag in breaks if flag.event not in known]
+        other = [flag.event for flag in flags if flag.category == "graph-break"]
+        comprehensions = find_stranded({flag.event: flag.violation.node for flag in stranded}, certain, other, project)
+        yield from (flag for flag in stranded if flag.event in comprehensions)
 
     def _caused(self, flags: list[Flag]) -> list[Flag]:
         """Return the flags less those that a break in another function has to cause, where there is none."""

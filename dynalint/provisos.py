@@ -1,7 +1,7 @@
 """What must hold for a graph break that was found to happen each time its line runs.
 
 Three things leave that open: an operand before it in the same statement that Python may stop at, a value that is a
-tensor on some ways only, and another break before it. A break inside a loop cannot be resumed from, nor one by what
+tensor on some ways only, and another break before it. Most breaks inside a loop cannot be resumed from, nor one by what
 Dynamo refuses as soon as it sees it: Dynamo gives up the function and runs it as it is, so what comes after in the same
 function is not traced, and breaks nothing until then. A comprehension is a function of its own before Python 3.12:
 it is compiled alone there, if it reads a tensor or module from outside.
@@ -10,38 +10,16 @@ it is compiled alone there, if it reads a tensor or module from outside.
 from __future__ import annotations
 
 import ast
-import sys
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
+from collections.abc import Collection, Sequence
 
-from dynalint.analysis import kinds as k
+from dynalint.analysis.comprehensions import COMPREHENSIONS, Comprehension, sees_tensor
 from dynalint.analysis.events import Branch, Event
+from dynalint.analysis.given_up import Parents, Way, ancestors, calls_in_loops, ends_function, runs_always, way
 from dynalint.analysis.index import FunctionInfo
-from dynalint.analysis.kinds import UNKNOWN, Kind, only_tensor
+from dynalint.analysis.kinds import only_tensor
 from dynalint.analysis.project import Project
 from dynalint.analysis.source import quote
-
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-_LOOPS = (ast.For, ast.AsyncFor, ast.While)
-# Dynamo looks at functions that name one of these.
-_LIBRARIES = ("torch", "torch.nn", "torch.nn.functional", "numpy")
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp) if sys.version_info < (3, 12) else ()
-# The statements of which only a part may run, and the fields of them that run in any case.
-_CONDITIONAL: Mapping[str, tuple[str, ...]] = {
-    "If": ("test",),
-    "IfExp": ("test",),
-    "Match": ("subject",),
-    "match_case": (),
-    "Try": ("body", "finalbody"),
-    "TryStar": ("body", "finalbody"),
-    "ExceptHandler": (),
-}
-
-Comprehension = ast.ListComp | ast.SetComp | ast.DictComp
-Kinds = Mapping[ast.AST, Kind]
-Parents = Mapping[ast.AST, ast.AST]
-Way = frozenset[tuple[ast.AST, str]]
 
 
 def provisos(events: Sequence[Event], refused: Collection[Event], project: Project) -> dict[Event, str]:
@@ -60,8 +38,9 @@ def provisos(events: Sequence[Event], refused: Collection[Event], project: Proje
             found[event] = "on other ways to this line it is a plain Python value"
         else:
             certain[event.function].append(event)
+    breaking = {event.function for own in certain.values() for event in own if runs_always(event, project)}
     for function, own in certain.items():
-        for event, other, always in _hidden(own, refused, project.parents(function), partial(project.kinds, function)):
+        for event, other, always in _hidden(own, _ending(function, own, refused, breaking, project), project):
             line = other.node.lineno
             found[event] = (
                 f"it shows once line {line} no longer makes Dynamo give up the function"
@@ -71,30 +50,40 @@ def provisos(events: Sequence[Event], refused: Collection[Event], project: Proje
     return found
 
 
-def runs_always(event: Event, project: Project) -> bool:
-    """Whether an event stands under no condition of its function."""
-    return event.condition is None and not _way(event, project.parents(event.function))
+def _ending(
+    function: FunctionInfo,
+    events: Sequence[Event],
+    refused: Collection[Event],
+    breaking: Collection[FunctionInfo],
+    project: Project,
+) -> list[Event]:
+    """Return the breaks of a function that Dynamo gives it up for: its own, and calls in loops of what breaks."""
+    parents = project.parents(function)
+    own = [event for event in events if event in refused or ends_function(event, parents)]
+    return sorted([*own, *calls_in_loops(function, breaking, project)], key=_place)
 
 
-def _hidden(
-    events: Sequence[Event], refused: Collection[Event], parents: Parents, kinds: Callable[[], Kinds]
-) -> list[tuple[Event, Event, bool]]:
+def _place(event: Event) -> tuple[int, int]:
+    return event.node.lineno, event.node.col_offset
+
+
+def _hidden(events: Sequence[Event], ending: Sequence[Event], project: Project) -> list[tuple[Event, Event, bool]]:
     """Return the events of one function that Dynamo does not come to, each with the break because of which.
 
     Last is whether every run comes to that break first, or those that are given an optional argument.
     """
-    ordered = sorted(events, key=lambda event: (event.node.lineno, event.node.col_offset))
-    ways = {event: _way(event, parents) for event in ordered}
-    ending = [(event, ways[event]) for event in ordered if event in refused or _ends_function(event, parents)]
-    ending += _in_both_arms(ending)
     pairs = []
-    for event in ordered:
+    parents = project.parents(events[0].function)
+    ends = [(one, way(one.node, parents)) for one in ending]
+    ends += _in_both_arms(ends)
+    for event in sorted(events, key=_place):
         comprehension = _comprehension(event, parents)
-        if comprehension is not None and _sees_tensor(comprehension, kinds()):
+        if comprehension is not None and sees_tensor(comprehension, event.function, project):
             continue
-        before = [(one, way) for one, way in ending if one.statement.lineno < event.statement.lineno]
-        always = next((one for one, way in before if way <= ways[event]), None)
-        mostly = next((one for one, way in before if _without_given(way, ways[event]) <= ways[event]), None)
+        own = way(event.node, parents)
+        before = [(one, other) for one, other in ends if one.statement.lineno < event.statement.lineno]
+        always = next((one for one, other in before if other <= own), None)
+        mostly = next((one for one, other in before if _without_given(other, own) <= own), None)
         first = always or mostly
         if first is not None:
             pairs.append((event, first, always is not None))
@@ -119,68 +108,20 @@ def _is_given(arm: tuple[ast.AST, str]) -> bool:
 def _in_both_arms(ending: Sequence[tuple[Event, Way]]) -> list[tuple[Event, Way]]:
     """Return the ways to come to one of two breaks, of which each arm of an `if` has one: whichever it takes."""
     found = []
-    ways = {way for _, way in ending}
-    for event, way in ending:
-        for arm in way:
-            outer = way - {arm}
+    ways = {one for _, one in ending}
+    for event, own in ending:
+        for arm in own:
+            outer = own - {arm}
             if arm[1] == "orelse" and isinstance(arm[0], ast.If) and outer | {(arm[0], "body")} in ways:
                 found.append((event, outer))
     return found
 
 
-def _ends_function(event: Event, parents: Parents) -> bool:
-    """Whether an event stands inside a loop; the test of a `while` is a place where Dynamo can resume."""
-    for parent, field in _ancestors(event, parents):
-        if isinstance(parent, _LOOPS) and field not in ("test", "iter"):
-            return True
-    return False
-
-
 def _comprehension(event: Event, parents: Parents) -> Comprehension | None:
     """Return the comprehension that an event stands in, as a function of its own; its first iterable stands outside."""
     inner: tuple[ast.AST, str] | None = None
-    for outer in _ancestors(event, parents):
-        if isinstance(outer[0], _COMPREHENSIONS) and inner != (outer[0].generators[0], "iter"):
+    for outer in ancestors(event.node, parents):
+        if isinstance(outer[0], COMPREHENSIONS) and inner != (outer[0].generators[0], "iter"):
             return outer[0]
         inner = outer
     return None
-
-
-def _sees_tensor(node: Comprehension, kinds: Kinds) -> bool:
-    """Whether a comprehension reads from outside what makes Dynamo compile a function: a tensor, or a module."""
-    first = {id(child) for child in ast.walk(node.generators[0].iter)}
-    names = [child for child in ast.walk(node) if isinstance(child, ast.Name) and id(child) not in first]
-    bound = {name.id for name in names if isinstance(name.ctx, ast.Store)}
-    return any(_holds_tensor(kinds.get(name, UNKNOWN)) for name in names if name.id not in bound)
-
-
-def _holds_tensor(kind: Kind) -> bool:
-    if isinstance(kind, k.Sequence):
-        return _holds_tensor(kind.element)
-    if isinstance(kind, k.External):
-        return kind.name in _LIBRARIES
-    return only_tensor(kind) is not None or isinstance(kind, k.Instance)
-
-
-def _way(event: Event, parents: Parents) -> Way:
-    """The arms of conditional statements that must be taken to come to an event."""
-    return frozenset(
-        (parent, field)
-        for parent, field in _ancestors(event, parents)
-        if field not in _CONDITIONAL.get(type(parent).__name__, (field,))
-    )
-
-
-def _ancestors(event: Event, parents: Parents) -> list[tuple[ast.AST, str]]:
-    """The nodes around an event within its function, innermost first, each with the field that the event is in."""
-    found = []
-    child: ast.AST = event.node
-    parent = parents.get(child)
-    while parent is not None and not isinstance(parent, _FUNCTIONS):
-        found.append((parent, next(name for name, value in ast.iter_fields(parent) if _holds(value, child))))
-        child, parent = parent, parents.get(parent)
-    return found
-
-
-def _holds(value: object, child: ast.AST) -> bool:
-    return value is child or (isinstance(value, list) and any(item is child for item in value))

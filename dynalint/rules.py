@@ -66,7 +66,8 @@ class Violation:
 
     `category`, `severity`, `gb` and `help` stand for those of the rule where they are None or empty. `torch` is the
     range of releases that this very case holds for, where that is narrower than the rule's. With `within` it is one
-    only if another rule is certain of a graph break in one of these functions, on every way through it.
+    only if another rule is certain of a graph break in one of these functions, on every way through it; with `stranded`
+    only if Dynamo gives up the function that it stands in for a break in a loop.
     """
 
     node: ast.expr | ast.stmt
@@ -77,6 +78,7 @@ class Violation:
     gb: tuple[str, ...] = ()
     torch: str = ""
     within: tuple[FunctionInfo, ...] = ()
+    stranded: bool = False
 
 
 @dataclass(frozen=True, slots=True)

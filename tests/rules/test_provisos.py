@@ -10,6 +10,7 @@ import torch
 from torch._dynamo.utils import counters
 
 import dynalint
+from dynalint.testing.running import Program
 
 _MODEL = """\
 from torch import nn
@@ -190,3 +191,106 @@ def over_list(x):
         broken[name] = {reason.splitlines()[0] for reason in counters["unimplemented"]}
     assert "Generator reconstruction with mutations" in broken["over_generator"]
     assert "Generator reconstruction with mutations" not in broken["over_list"]
+
+
+_LOOP = """\
+import torch
+from torch import nn
+
+
+def scaled(row):
+    return row * row.sum().item()
+
+
+def mostly(row, debug):
+    return row * row.sum().item() if debug else row
+
+
+class Model(nn.Module):
+    def forward(self, x: torch.Tensor, debug: bool):
+        for i in range(2):
+            {body}
+        return x * x.mean().item()
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "resumes"),
+    [
+        ("x = x * x.sum().item()", False),
+        ("if x.sum() > 100: return x", True),
+        ("x = x * x.sum().item()\n            if debug: return x", True),
+        ("x = x * x.sum().item()\n            if debug: break\n            if i == 7: return x", True),
+        ("x = x * x.sum().item()\n            if debug: continue\n            if i: return x", False),
+        ("x = x * x.sum().item()\n            if debug: x = x + 1\n            else: return x", False),
+        (
+            "x = x * x.sum().item()\n            for j in range(2):\n                if i: continue\n            if i == 7: return x",
+            True,
+        ),
+        ("for j in range(2): x = x * x.sum().item()\n            if debug: return x", False),
+        ("x = scaled(x)", False),
+        ("x = scaled(x)\n            if debug: return x", True),
+        ("x = scaled(x) if debug else x", True),
+        ("x = mostly(x, debug)", True),
+        ("x = x + 1\n        x = scaled(x)", True),
+    ],
+)
+def test_dynamo_resumes_after_a_break_in_a_loop_only_where_a_return_comes_next(body: str, resumes: bool) -> None:
+    code = _LOOP.format(body=body)
+    last = code.count("\n")
+    (found,) = (one for one in dynalint.check_source("m.py", code) if one.line == last and one.code == "DYN201")
+    assert (found.category == "graph-break") == resumes
+
+    program = Program(code, "Model()", "[(torch.ones(3), False)]")
+    if "debug else" not in body and "mostly" not in body:
+        broken = {one.stack[-1].line for one in program.heard.run.breaks}
+        assert (last in broken) == resumes
+
+
+@pytest.mark.parametrize(
+    ("rest", "found"),
+    [
+        ("for row in h:\n            x = scaled(x)", True),
+        ("for row in h:\n            x = x * row.sum().item()", True),
+        ("y = torch.zeros(3).abs()\n        for row in h:\n            x = scaled(x)", True),
+        ("for row in h:\n            x = scaled(x)\n            if debug:\n                return x", False),
+        ("for row in h:\n            x = scaled(x) if debug else x", False),
+        ("if debug:\n            for row in h:\n                x = x * row.sum().item()", False),
+        ("print(x)\n        for row in h:\n            x = scaled(x)", False),
+        ("x = scaled(x)\n        for row in h:\n            x = scaled(x)", False),
+        ("x = other(x)\n        for row in h:\n            x = scaled(x)", False),
+        ("x = scaled(x)", False),
+        ("x = [scaled(row) for row in h]", False),
+        ("x = x * h[0].sum().item()", False),
+        ("while x.sum() > 4:\n            x = x - 1", False),
+        ("for row in h:\n            x = x * row", False),
+    ],
+)
+def test_a_comprehension_is_flagged_only_where_the_function_is_given_up(rest: str, found: bool) -> None:
+    code = f"""\
+import torch
+from torch import nn
+from elsewhere import other
+
+
+def scaled(row):
+    return row * row.sum().item()
+
+
+class Model(nn.Module):
+    def forward(self, x: torch.Tensor, debug: bool):
+        factors = [1, 2]
+        factors.append(3)
+        h = [x * factor for factor in factors]
+        {rest}
+        return x, h
+"""
+    line = 1 + code[: code.index("h = [x")].count("\n")
+    codes = {one.code for one in dynalint.check_source("m.py", code) if one.line == line}
+    assert ("DYN720" in codes) == (found and sys.version_info < (3, 12))
+
+    code = code.replace("from elsewhere import other", "from builtins import abs as other")
+    program = Program(code, "Model()", "[(torch.ones(3), False)]")
+    if "other(" not in rest:
+        broken = {one.stack[-1].line for one in program.heard.run.breaks}
+        assert (line in broken) == (found and sys.version_info < (3, 12))

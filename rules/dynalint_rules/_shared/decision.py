@@ -125,16 +125,6 @@ def tested_value(operand: ast.expr, decision: Decision) -> ast.expr:
     return operand
 
 
-def in_loop(parents: Mapping[ast.AST, ast.AST], statement: ast.AST) -> bool:
-    """Whether a statement stands in the body of a loop: a break there makes Dynamo give up the whole function."""
-    current, parent = statement, parents.get(statement)
-    while parent is not None and not isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-        if isinstance(parent, ast.For | ast.AsyncFor | ast.While) and current in parent.body:
-            return True
-        current, parent = parent, parents.get(parent)
-    return False
-
-
 def operand_of(event: Event) -> ast.expr | None:
     """Return the expression that an event stands at, None if it stands at a statement."""
     return event.node if isinstance(event.node, ast.expr) else None

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dynalint.analysis.events import Branch, Event
+from dynalint.analysis.given_up import ends_function
 from dynalint.analysis.project import Project
 from dynalint.analysis.source import quote
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.decide import rewrite_decision
-from dynalint_rules._shared.decision import asks_tensor, decision_of, in_loop, is_guard, operand_of, tested_value, thing
+from dynalint_rules._shared.decision import asks_tensor, decision_of, is_guard, operand_of, tested_value, thing
 from dynalint_rules._shared.examples import forward
 
 _WHAT = {
@@ -43,8 +44,8 @@ class BranchOnTensor(Rule):
 
     Tracing runs the code without its data, so nobody can say which side comes next. Dynamo ends the graph there, runs
     the test in Python and goes on with a new graph for each side: kernels cannot be fused across the branch, and on a
-    GPU the processor waits for the result of the test. In a `for` or `while` loop, in a `try` or in many `with` blocks
-    it gives up the whole function, which then runs uncompiled.
+    GPU the processor waits for the result of the test. In a `for` or `while` loop (unless a `return` follows there), in
+    a `try` or in many `with` blocks it gives up the whole function, which then runs uncompiled.
 
     ## Example
 
@@ -841,7 +842,7 @@ class BranchOnTensor(Rule):
         if decision.form not in _WHAT or is_guard(decision.node) or not asks_tensor(event, project):
             return
         shown = quote(event.function.file, operand)
-        lost = ", and gives up the whole function for the loop around it" if in_loop(parents, event.statement) else ""
+        lost = ", and gives up the whole function for the loop around it" if ends_function(event, parents) else ""
         message = f"{shown} is {thing(event.kind)}: Dynamo cannot know {_WHAT[decision.form]}{lost}"
         yield Violation(tested_value(operand, decision), message, help=_HELP[decision.form])
 

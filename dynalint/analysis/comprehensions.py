@@ -1,0 +1,37 @@
+"""Comprehensions, which are functions of their own before Python 3.12."""
+
+from __future__ import annotations
+
+import ast
+import sys
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.index import FunctionInfo
+from dynalint.analysis.kinds import UNKNOWN, Kind, only_tensor
+from dynalint.analysis.project import Project
+
+Comprehension = ast.ListComp | ast.SetComp | ast.DictComp
+# Those that are functions of their own.
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp) if sys.version_info < (3, 12) else ()
+# Dynamo looks at functions that name one of these.
+_LIBRARIES = ("torch", "torch.nn", "torch.nn.functional", "numpy")
+
+
+def sees_tensor(node: ast.AST, function: FunctionInfo, project: Project) -> bool:
+    """Whether a comprehension reads from outside what makes Dynamo compile a function: a tensor, or a module."""
+    assert isinstance(node, Comprehension)
+    first = {id(child) for child in ast.walk(node.generators[0].iter)}
+    names = [child for child in ast.walk(node) if isinstance(child, ast.Name) and id(child) not in first]
+    bound = {name.id for name in names if isinstance(name.ctx, ast.Store)}
+    kinds = project.kinds(function)
+    return any(_holds_tensor(kinds.get(name, UNKNOWN), project) for name in names if name.id not in bound)
+
+
+def _holds_tensor(kind: Kind, project: Project) -> bool:
+    if isinstance(kind, k.Sequence):
+        return _holds_tensor(kind.element, project)
+    if isinstance(kind, k.External):
+        return kind.name in _LIBRARIES
+    if isinstance(kind, k.Instance):
+        return project.is_module_class(kind.cls)
+    return only_tensor(kind) is not None

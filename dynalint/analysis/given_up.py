@@ -1,0 +1,178 @@
+"""Which functions Dynamo gives up because of a break in a loop: it runs them as they are, and traces what they call."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.comprehensions import sees_tensor
+from dynalint.analysis.events import Event, Position
+from dynalint.analysis.index import FunctionInfo
+from dynalint.analysis.kinds import UNKNOWN, Kind
+from dynalint.analysis.project import Project
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
+_COVERED = ("builtins", "math", "numpy", "torch")
+_SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr)
+# What may keep a call within a statement from being made, or make it in a function of its own.
+_OPEN = (ast.BoolOp, ast.IfExp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+# The statements of which only a part may run, and the fields of them that run in any case.
+_CONDITIONAL: Mapping[str, tuple[str, ...]] = {
+    "If": ("test",),
+    "IfExp": ("test",),
+    "Match": ("subject",),
+    "match_case": (),
+    "Try": ("body", "finalbody"),
+    "TryStar": ("body", "finalbody"),
+    "ExceptHandler": (),
+}
+
+Parents = Mapping[ast.AST, ast.AST]
+Way = frozenset[tuple[ast.AST, str]]
+
+
+def ancestors(node: ast.AST, parents: Parents) -> list[tuple[ast.AST, str]]:
+    """Return the nodes around a node within its function, innermost first, each with the field that the node is in."""
+    found = []
+    parent = parents.get(node)
+    while parent is not None and not isinstance(parent, _FUNCTIONS):
+        found.append((parent, next(name for name, value in ast.iter_fields(parent) if _holds(value, node))))
+        node, parent = parent, parents.get(parent)
+    return found
+
+
+def way(node: ast.AST, parents: Parents) -> Way:
+    """Return the arms of conditional statements that must be taken to come to a node."""
+    return frozenset(
+        (parent, field)
+        for parent, field in ancestors(node, parents)
+        if field not in _CONDITIONAL.get(type(parent).__name__, (field,))
+    )
+
+
+def runs_always(event: Event, project: Project) -> bool:
+    """Whether an event stands under no condition of its function."""
+    return event.condition is None and not way(event.node, project.parents(event.function))
+
+
+def ends_function(event: Event, parents: Parents) -> bool:
+    """Whether Dynamo gives up the function after a break at an event, because of the loop around it.
+
+    It looks for a jump backwards in the bytecode that follows, up to the next `return`: where one of those comes first
+    it resumes, as after the test of a `while`.
+    """
+    child: ast.AST = event.node
+    following: list[ast.stmt] = []
+    for parent, field in ancestors(event.node, parents):
+        if isinstance(child, ast.Return):
+            return False
+        if isinstance(parent, ast.If) and field == "test":
+            following += parent.body
+        elif isinstance(child, ast.stmt):
+            block = getattr(parent, field)
+            following += block[block.index(child) + 1 :]
+        if isinstance(parent, _LOOPS) and field == "body":
+            return not isinstance(_leaving(following), ast.Return)
+        child = parent
+    return False
+
+
+def _leaving(statements: Sequence[ast.stmt]) -> ast.stmt | None:
+    """The first `return` or `continue` among statements of a loop; before a `return` in an `else` may come a jump."""
+    for one in statements:
+        if isinstance(one, (ast.Return, ast.Continue)):
+            return one
+        if not isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            first, other = _leaving(getattr(one, "body", ())), _leaving(getattr(one, "orelse", ()))
+            if isinstance(first, ast.Return):
+                return first
+            if not isinstance(one, _LOOPS) and isinstance(first or other, ast.Continue):
+                return first or other
+    return None
+
+
+def calls_in_loops(function: FunctionInfo, breaking: Collection[FunctionInfo], project: Project) -> Iterator[Event]:
+    """Yield the calls of functions that break the graph, on which Dynamo gives up this one, each as an event."""
+    parents = project.parents(function)
+    for node in (one for one in parents if isinstance(one, ast.Call)) if breaking else ():
+        around = [one for one, _ in ancestors(node, parents)]
+        if any(isinstance(one, _LOOPS) for one in around) and not any(isinstance(one, _OPEN) for one in around):
+            statement = next(one for one in around if isinstance(one, ast.stmt))
+            event = Event(node=node, statement=statement, function=function, position=Position(loop=True))
+            called = _called(project.kinds(function).get(node.func, UNKNOWN), project)
+            if called in breaking and ends_function(event, parents):
+                yield event
+
+
+def _called(kind: Kind, project: Project) -> FunctionInfo | None:
+    """The function of the project that calling `kind` runs, if it is one."""
+    if isinstance(kind, k.Function):
+        return kind.function
+    if isinstance(kind, k.Instance):
+        return project.find_method(kind.cls, "forward" if project.is_module_class(kind.cls) else "__call__")
+    return None
+
+
+def find_stranded(
+    comprehensions: Mapping[Event, ast.AST], certain: Sequence[Event], breaks: Collection[Event], project: Project
+) -> set[Event]:
+    """Return which comprehensions, each given by the event of what it goes over, Dynamo compiles by themselves.
+
+    It does where it gives up the function around one for a break, one of `certain` or in a call of what has such a one,
+    that comes first or is sure to be the next: before it stands none of `breaks`, and no call that rules do not cover.
+    """
+    found: set[Event] = set()
+    breaking = {one.function for one in certain if runs_always(one, project)} if comprehensions else set()
+    for event in comprehensions:
+        parents = project.parents(event.function)
+        own = [one for one in certain if one.function is event.function and ends_function(one, parents)]
+        for cause in [*own, *calls_in_loops(event.function, breaking, project)]:
+            around = ancestors(cause.node, parents)
+            loop = [one for one, field in around if isinstance(one, _LOOPS) and field == "body"][-1]
+            if not way(cause.node, parents) <= way(event.node, parents):
+                continue
+            if loop.lineno < event.node.lineno or _leads_to(event, loop, breaks, project):
+                found.add(event)
+    return {one for one in found if sees_tensor(comprehensions[one], one.function, project)}
+
+
+def _leads_to(event: Event, loop: ast.AST, breaks: Collection[Event], project: Project) -> bool:
+    """Whether the statement of an event and those from there to a loop cannot break the graph."""
+    parents = project.parents(event.function)
+    block = next(value for _, value in ast.iter_fields(parents[loop]) if _holds(value, loop))
+    if not isinstance(block, list) or event.statement not in block:
+        return False
+    between: list[ast.AST] = block[block.index(event.statement) : block.index(loop)]
+    nodes = [node for one in [*between, *_entered(loop)] for node in ast.walk(one)]
+    kinds = project.kinds(event.function)
+    return (
+        all(isinstance(one, _SIMPLE) for one in between)
+        and not any(one.node in nodes for one in breaks)
+        and all(_is_covered(kinds.get(node.func, UNKNOWN)) for node in nodes if isinstance(node, ast.Call))
+    )
+
+
+def _entered(loop: ast.AST) -> list[ast.expr]:
+    return (
+        [loop.test] if isinstance(loop, ast.While) else [loop.iter] if isinstance(loop, (ast.For, ast.AsyncFor)) else []
+    )
+
+
+def _is_covered(kind: Kind) -> bool:
+    """Whether it is known what is called, and rules tell all that breaks the graph there."""
+    return all(
+        _is_covered(one.receiver) if isinstance(one, k.Method) else _origin(one) in _COVERED for one in kind.members
+    )
+
+
+def _origin(kind: Kind) -> str:
+    """The library that a value belongs to; tensors and plain values of Python are torch's and Python's."""
+    if isinstance(kind, (k.External, k.Object)):
+        return (kind.name if isinstance(kind, k.External) else kind.type).partition(".")[0]
+    return "builtins" if isinstance(kind, (k.Tensor, k.Value, k.Sequence, k.Dictionary)) else ""
+
+
+def _holds(value: object, child: ast.AST) -> bool:
+    return value is child or (isinstance(value, list) and any(item is child for item in value))

@@ -19,6 +19,7 @@ _OF_TENSORS = ("max", "mean", "min", "var", "numpy", "long", "bool", "int")
 _MEASURING = ("size", "dim", "numel", "nelement", "ndimension")
 # What these give is what they are asked of, be it a tensor or a module.
 _CONVERTING = ("to", "cpu", "cuda", "float", "half", "double", "bfloat16", "clone")
+_CONVERSIONS = ("builtins.int", "builtins.float")
 _TAKING_SEQUENCES = ("cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "block_diag")
 
 
@@ -42,6 +43,20 @@ def unknown_method(frame: Frame, node: ast.Attribute, args: list[Kind]) -> Kind 
         # It may turn out to be a tensor: so is what is made of it then.
         return k.Unknown(owner.parameter) if isinstance(owner, k.Unknown) else UNKNOWN
     return None
+
+
+def note_converted(frame: Frame, node: ast.Call, callee: Kind) -> None:
+    """`int(labels[i])` with an `i` that counts rows of a tensor: what is a list of numbers needs no conversion."""
+    if not isinstance(callee, k.External) or callee.name not in _CONVERSIONS or len(node.args) != 1:
+        return
+    value = node.args[0]
+    if not isinstance(value, ast.Subscript) or not isinstance(value.value, ast.Name):
+        return
+    index = evaluate(frame, value.slice)
+    counted = isinstance(index, k.Value) and index.source == "shape" and isinstance(value.slice, ast.Name)
+    owner = frame.env.get(value.value.id, UNKNOWN)
+    if counted and isinstance(owner, k.Unknown):
+        frame.note_tensor(value.value, owner)
 
 
 def note_masks(frame: Frame, keywords: dict[str, Kind]) -> None:

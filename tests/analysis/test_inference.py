@@ -487,6 +487,24 @@ def test_the_use_of_a_parameter_tells_that_it_is_a_tensor(tmp_path: Path) -> Non
     check(tmp_path, code)
 
 
+def test_what_is_converted_row_by_row_is_a_tensor(tmp_path: Path) -> None:
+    code = """
+    class Model(nn.Module):
+        def forward(self, x: torch.Tensor, labels, scales, size, names):
+            height = int(size[0])  # Call
+            for row in range(x.size(0)):
+                x[row, int(labels[row])] = 1  # Call, Subscript
+            for at in range(3):
+                x = x * float(scales[at])
+            if labels[0] > 1:  # Branch
+                x = x + 1
+            if scales[0] > 1 or size[1] > height or names:
+                x = x + 1
+            return x
+    """
+    check(tmp_path, code)
+
+
 def test_arrays_of_plain_numbers(tmp_path: Path) -> None:
     code = """
     import numpy as np

@@ -331,5 +331,7 @@ def _environment(scratch: Path, device: str) -> dict[str, str]:
         "PYTHONUNBUFFERED": "1",
         "HF_HUB_OFFLINE": "1",
         "MPLBACKEND": "Agg",
+        # Targets that run side by side should not fight for cores, and a process with threads cannot be forked.
+        "OPENBLAS_NUM_THREADS": "1",
         **hidden,
     }

@@ -158,6 +158,11 @@ def test_what_is_asked_together_costs_no_other_its_answer(worker: Worker, code: 
         assert [(answer.outcome, answer.parts["ready"]) for answer in answers] == [("done", 1)] * 2
 
 
+def test_linear_algebra_starts_no_threads_that_would_keep_targets_of_a_module_apart(worker: Worker) -> None:
+    code = "import numpy; reply.part('a', [os.environ['OPENBLAS_NUM_THREADS'], len(os.listdir('/proc/self/task'))])"
+    assert does(worker, code).parts["a"] == ["1", 1]
+
+
 def test_threads_of_the_preparation_keep_nothing_from_being_run(worker: Worker) -> None:
     before = "import threading, time; threading.Thread(target=time.sleep, args=(60,), daemon=True).start()"
     answers = together(worker, *["reply.part('ready', len(ready))"] * 3, before=before)

@@ -12,6 +12,7 @@ from dynalint.analysis import Analysis, AnalysisOptions, analyze
 from dynalint.analysis.events import Call, Event, Read, Write
 from dynalint.analysis.given_up import find_stranded, runs_always
 from dynalint.analysis.index import FunctionInfo
+from dynalint.analysis.project import Project
 from dynalint.analysis.run import with_deep_stack
 from dynalint.analysis.source import SourceFile
 from dynalint.catalogue import catalogue
@@ -156,6 +157,35 @@ def find(
             yield from (Flag(rule, event, violation, proviso) for violation in violations)
 
 
+def qualified(flags: Sequence[Flag], project: Project) -> Iterator[Flag]:
+    """Yield those that nothing else rules out, each graph break that is not certain with its proviso."""
+    stranded = [flag for flag in flags if flag.violation.stranded]
+    flags = _caused([flag for flag in flags if not flag.violation.stranded], project)
+    breaks = [flag for flag in flags if flag.category == "graph-break" and not flag.proviso]
+    refused = {flag.event for flag in breaks if flag.rule.gives_up}
+    known = provisos([flag.event for flag in breaks], refused, project)
+    for flag in flags:
+        open_ = flag.category == "graph-break" and not flag.proviso and flag.event in known
+        yield replace(flag, proviso=known[flag.event]) if open_ else flag
+    certain = [flag.event for flag in breaks if flag.event not in known]
+    other = [flag.event for flag in flags if flag.category == "graph-break"]
+    comprehensions = find_stranded({flag.event: flag.violation.node for flag in stranded}, certain, other, project)
+    yield from (flag for flag in stranded if flag.event in comprehensions)
+
+
+def _caused(flags: Sequence[Flag], project: Project) -> Sequence[Flag]:
+    """Return the flags less those that a break in another function has to cause, where there is none."""
+    if not any(flag.violation.within for flag in flags):
+        return flags
+    breaking = {
+        flag.event.function
+        for flag in flags
+        if flag.category == "graph-break" and not flag.violation.within and not flag.proviso
+        if runs_always(flag.event, project)
+    }
+    return [flag for flag in flags if not flag.violation.within or not breaking.isdisjoint(flag.violation.within)]
+
+
 class Linter:
     """Lints the files of a workspace as one project, as often as asked, each time with some texts replaced."""
 
@@ -197,41 +227,14 @@ class _Pass:
 
     def result(self) -> LintResult:
         flags: dict[Path, list[Flag]] = defaultdict(list)
-        for flag in self._qualified(list(find(self._analysis, self._rules, self._wanted, self._failed))):
+        found = find(self._analysis, self._rules, self._wanted, self._failed)
+        release = self._workspace.settings.torch
+        for flag in qualified([flag for flag in found if holds(flag.violation.torch, release)], self._analysis.project):
             flags[flag.event.function.file.path].append(flag)
         linted = [one for file in self._analysis.files for one in self._file(file, flags[file.path])]
         linted.sort(key=lambda one: one.finding.sort_key)
         failures = tuple(dict.fromkeys(self._failures))
         return LintResult(tuple(linted), tuple(self._silenced), self._analysis, self._suppressions, failures)
-
-    def _qualified(self, flags: Sequence[Flag]) -> Iterator[Flag]:
-        """Yield the flags, each graph break that is not certain with its proviso."""
-        project = self._analysis.project
-        flags = [flag for flag in flags if holds(flag.violation.torch, self._workspace.settings.torch)]
-        stranded = [flag for flag in flags if flag.violation.stranded]
-        flags = self._caused([flag for flag in flags if not flag.violation.stranded])
-        breaks = [flag for flag in flags if flag.category == "graph-break" and not flag.proviso]
-        refused = {flag.event for flag in breaks if flag.rule.gives_up}
-        known = provisos([flag.event for flag in breaks], refused, project)
-        for flag in flags:
-            open_ = flag.category == "graph-break" and not flag.proviso and flag.event in known
-            yield replace(flag, proviso=known[flag.event]) if open_ else flag
-        certain = [flag.event for flag in breaks if flag.event not in known]
-        other = [flag.event for flag in flags if flag.category == "graph-break"]
-        comprehensions = find_stranded({flag.event: flag.violation.node for flag in stranded}, certain, other, project)
-        yield from (flag for flag in stranded if flag.event in comprehensions)
-
-    def _caused(self, flags: list[Flag]) -> list[Flag]:
-        """Return the flags less those that a break in another function has to cause, where there is none."""
-        if not any(flag.violation.within for flag in flags):
-            return flags
-        breaking = {
-            flag.event.function
-            for flag in flags
-            if flag.category == "graph-break" and not flag.violation.within and not flag.proviso
-            if runs_always(flag.event, self._analysis.project)
-        }
-        return [flag for flag in flags if not flag.violation.within or not breaking.isdisjoint(flag.violation.within)]
 
     def _file(self, file: SourceFile, flags: Sequence[Flag]) -> Iterator[Linted]:
         shown, enabled = self._workspace.shown(file.path), self._enabled[file.path]

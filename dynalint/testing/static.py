@@ -13,7 +13,7 @@ from dynalint.analysis.events import Event
 from dynalint.analysis.project import Project
 from dynalint.analysis.source import SourceFile
 from dynalint.fix.edits import Accepted, Plan, merged, plan_of, replaced
-from dynalint.lint import Flag, RuleSet, find
+from dynalint.lint import Flag, RuleSet, find, qualified
 from dynalint.rules import Declined, Rewrite, Rule
 from dynalint.testing.cases import Case
 
@@ -102,7 +102,7 @@ class Study:
         if analysis.failures:
             failure = analysis.failures[0]
             raise AssertionError(f"the analysis failed on {failure.function}: {failure.fault}")
-        flags = find(analysis, rules, _always, _raise)
+        flags = qualified(list(find(analysis, rules, _always, _raise)), analysis.project)
         found = [Found(flag, analysis.project) for flag in flags]
         return sorted(found, key=lambda one: (one.line, one.code))
 

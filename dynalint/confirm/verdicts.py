@@ -134,9 +134,7 @@ def _verdict(court: Court, placed: Placed, testimony: Testimony, breaks: Sequenc
     if placed.finding.category not in JUDGED:
         return None
     if testimony.default is None or testimony.eager is None:
-        if not _concerns(testimony, placed) or testimony.problem is None:
-            return None
-        return _failed(testimony)
+        return _failed(testimony) if _concerns(testimony, placed) or _ran(testimony, placed) else None
     if placed.path not in testimony.files:
         return _never_reached(testimony, placed)
     if breaks:
@@ -171,6 +169,12 @@ def _concerns(testimony: Testimony, placed: Placed) -> bool:
         return len(finding.region) > 1 or str(target.path) == placed.path
     inside = finding.function == target.qualname or finding.function.startswith(f"{target.qualname}.")
     return inside and str(target.path) == placed.path
+
+
+def _ran(testimony: Testimony, placed: Placed) -> bool:
+    """Whether a line of the finding ran without the compiler."""
+    lines = testimony.eager.lines.get(placed.path, ()) if testimony.eager is not None else ()
+    return any(placed.finding.line <= line <= placed.finding.end_line for line in lines)
 
 
 def _never_reached(testimony: Testimony, placed: Placed) -> Verdict | None:
@@ -225,10 +229,8 @@ def _compared(court: Court, placed: Placed, testimony: Testimony) -> Verdict | N
 def _unbroken(court: Court, placed: Placed, testimony: Testimony) -> Verdict | None:
     """Judge a finding that no break and no recompile belongs to: traced whole, hidden, partly run or never reached."""
     coverage = coverage_of(placed, testimony)
-    eager, default = testimony.eager, testimony.default
-    lines = eager.lines.get(placed.path, ()) if eager is not None else ()
-    ran = any(placed.finding.line <= line <= placed.finding.end_line for line in lines)
-    if not ran and not coverage.traced:
+    default = testimony.default
+    if not _ran(testimony, placed) and not coverage.traced:
         return _never_reached(testimony, placed) if testimony.problem is None else _failed(testimony)
     name = placed.finding.function.rpartition(".")[2]
     again = next((one for one in testimony.recompiles if one.file == placed.path and name in one.function), None)

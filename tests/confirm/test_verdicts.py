@@ -201,6 +201,15 @@ def test_a_target_that_failed_matters_only_to_its_own_findings() -> None:
     assert status(BRANCH, failed, heard(coverage=covered(BRANCH))) == "refuted"
 
 
+def test_a_target_that_came_to_a_finding_and_then_failed_says_so() -> None:
+    other = finding(5, 12, 23, function="helper", region=("Other.forward", "helper"))
+    problem = Problem("process", "running Model under torch.compile", "timeout", {"seconds": 60.0}, None)
+    stuck = heard(default=None, problem=problem)
+    assert "did not end within 60 s" in evidence(other, stuck).detail
+    assert status(other, replace(stuck, eager=None)) == "static"
+    assert status(other, stuck, heard(coverage=covered(other))) == "refuted"
+
+
 def test_a_crash_after_the_compiled_run_keeps_what_it_showed() -> None:
     problem = Problem("process", "comparing", "timeout", {"seconds": 60}, None)
     assert status(BRANCH, heard(problem=problem, default=replace(RUN, breaks=(broken(5),)))) == "confirmed"

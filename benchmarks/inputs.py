@@ -96,7 +96,7 @@ def main(arguments: Sequence[str]) -> int:
         wanted = [one for one in wanted if one[0] in drawn]
     if not wanted:
         print(
-            "inputs: no class to run is named there; draw by --classes and --pattern, without --truth", file=sys.stderr
+            "inputs: no class to run is named there; draw by --classes, without --truth", file=sys.stderr
         )
         return 2
     try:

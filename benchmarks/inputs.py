@@ -95,9 +95,7 @@ def main(arguments: Sequence[str]) -> int:
         drawn = set(draw.sample(files, min(options.files, len(files))))
         wanted = [one for one in wanted if one[0] in drawn]
     if not wanted:
-        print(
-            "inputs: no class to run is named there; draw by --classes, without --truth", file=sys.stderr
-        )
+        print("inputs: no class to run is named there; draw by --classes, without --truth", file=sys.stderr)
         return 2
     try:
         measured = measure(corpus, wanted, options.jobs, only=bool(options.sample))

@@ -50,13 +50,10 @@ def note_converted(frame: Frame, node: ast.Call, callee: Kind) -> None:
     if not isinstance(callee, k.External) or callee.name not in _CONVERSIONS or len(node.args) != 1:
         return
     value = node.args[0]
-    if not isinstance(value, ast.Subscript) or not isinstance(value.value, ast.Name):
-        return
-    index = evaluate(frame, value.slice)
-    counted = isinstance(index, k.Value) and index.source == "shape" and isinstance(value.slice, ast.Name)
-    owner = frame.env.get(value.value.id, UNKNOWN)
-    if counted and isinstance(owner, k.Unknown):
-        frame.note_tensor(value.value, owner)
+    if isinstance(value, ast.Subscript) and isinstance(value.value, ast.Name) and isinstance(value.slice, ast.Name):
+        owner, index = (frame.env.get(one.id, UNKNOWN) for one in (value.value, value.slice))
+        if isinstance(owner, k.Unknown) and isinstance(index, k.Value) and index.source == "shape":
+            frame.note_tensor(value.value, owner)
 
 
 def note_masks(frame: Frame, keywords: dict[str, Kind]) -> None:

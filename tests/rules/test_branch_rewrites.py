@@ -762,6 +762,22 @@ def test_an_answer_that_is_changed_in_place_is_not_relied_on(test: str, change: 
     assert reason(f"{head}    {change}\n    y = y * 3\nreturn y")
 
 
+@pytest.mark.parametrize("alias", ["other = keep", "other = keep.view(1)", "other, more = keep, x", "held = [keep]"])
+def test_an_answer_that_is_changed_under_another_name_is_not_relied_on(alias: str) -> None:
+    name = "held[0]" if "held" in alias else "other"
+    body = f"y = x * 2\nkeep = x.sum() > 0\n{alias}\nif keep:\n    y = y * 3\n{name}.logical_not_()\nreturn y"
+    assert "in place" in reason(body)
+
+
+@pytest.mark.parametrize("test", ["torch.rand(4).sum() > 2", "x.add_(1).sum() > 0", "(z := x.sum()) > 0"])
+@pytest.mark.parametrize("side", ["return y * 2", "y = y * 2"])
+def test_a_test_that_does_something_is_not_dropped_where_both_sides_are_alike(test: str, side: str) -> None:
+    body = f"if {test}:\n    {side}\nelse:\n    {side}\nreturn y"
+    found = study(body)
+    assert test in found.fixed
+    assert all(isinstance(one.answer, Declined) or test in str(one.answer.replacements) for one in found.own)
+
+
 def test_sides_of_an_inner_branch_in_different_orders() -> None:
     body = """
         if x.sum() > 0:

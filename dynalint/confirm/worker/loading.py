@@ -23,6 +23,12 @@ class LoadError(Exception):
     """The code under check has no such module, class or function; the text says so in one sentence."""
 
 
+@cache
+def real_path(file: str) -> str:
+    """Return a resolved path; remembered, for it is asked for of thousands of modules, at every switch of versions."""
+    return os.path.realpath(file)
+
+
 def prepare(search: Iterable[str], overrides: Mapping[str, str]) -> None:
     """Put `search` in front of `sys.path`, and have the modules in `overrides` run from the texts given.
 
@@ -31,14 +37,8 @@ def prepare(search: Iterable[str], overrides: Mapping[str, str]) -> None:
     first = list(dict.fromkeys(search))
     sys.path[:] = first + [entry for entry in sys.path if entry not in first]
     if overrides:
-        texts = {str(resolved(path)): text for path, text in overrides.items()}
+        texts = {real_path(path): text for path, text in overrides.items()}
         sys.meta_path.insert(0, _OverridingFinder(texts))
-
-
-@cache
-def resolved(file: str) -> Path:
-    """Resolve a path that is asked for again and again, at every switch between versions of the code."""
-    return Path(file).resolve()
 
 
 class _OverridingFinder(importlib.abc.MetaPathFinder):
@@ -55,7 +55,7 @@ class _OverridingFinder(importlib.abc.MetaPathFinder):
 
     def override(self, spec: importlib.machinery.ModuleSpec) -> importlib.machinery.ModuleSpec | None:
         origin = str(spec.origin)
-        text = self._texts.get(str(resolved(origin)))
+        text = self._texts.get(real_path(origin))
         if text is None:
             return None
         spec.loader = _TextLoader(spec.name, origin, text)
@@ -158,12 +158,6 @@ def _attribute(module: ModuleType, qualname: str, where: str) -> Any:
         return reduce(getattr, qualname.split("."), module)
     except AttributeError:
         raise LoadError(f"{where} has no {qualname!r} once it is imported") from None
-
-
-@cache
-def real_path(file: str) -> str:
-    """Return a resolved path; remembered, for there are thousands of modules and each process asks for all of them."""
-    return os.path.realpath(file)
 
 
 _known: list[tuple[str, str]] = []

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-from .loading import is_below, prepare, resolved
+from .loading import is_below, prepare, real_path
 
 
 class Version:
@@ -102,13 +102,13 @@ class Version:
     def _overrides_file(self, file: str) -> bool:
         known = self._overridden.get(file)
         if known is None:
-            known = self._overridden[file] = str(resolved(file)) in self._files
+            known = self._overridden[file] = real_path(file) in self._files
         return known
 
 
 @cache
 def _is_in_any(file: str, folders: frozenset[Path]) -> bool:
-    path = resolved(file)
+    path = Path(real_path(file))
     return any(is_below(path, folder) for folder in folders)
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import partial
 
 from dynalint.analysis import kinds as k
 from dynalint.findings import Safety
 from dynalint.rules import Replacement, Rewrite
-from dynalint_rules._shared.handed_numbers import calls_of
+from dynalint_rules._shared.handed_numbers import calls_of, is_parameter_only_read
 from dynalint_rules._shared.handover import argument_for
 from dynalint_rules._shared.known_numbers import is_whole
 from dynalint_rules._shared.names import loads, only_value
@@ -33,7 +34,7 @@ def handed_as_list(scope: Scope, number: ast.expr) -> Rewrite | None:
     if not isinstance(number, ast.Subscript) or not isinstance(number.value, ast.Name):
         return None
     name = number.value.id
-    if not _gives_sizes_only(scope, name):
+    if not is_parameter_only_read(scope, name, partial(_gives_size, scope)):
         return None
     found: list[Rewrite] = []
     for caller, call in calls_of(scope):
@@ -50,16 +51,9 @@ def handed_as_list(scope: Scope, number: ast.expr) -> Rewrite | None:
     return Rewrite(found[0].title, safety, tuple(edits.values()), conditions) if found else None
 
 
-def _gives_sizes_only(scope: Scope, name: str) -> bool:
-    """Whether a name is a parameter that keeps its value and is only asked for elements that are sizes."""
-    arguments = scope.function.node.args
-    if name not in {one.arg for one in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]}:
-        return False
-    names = [one for one in ast.walk(scope.function.node) if isinstance(one, ast.Name) and one.id == name]
-    return all(isinstance(one.ctx, ast.Load) and _is_size(scope, scope.parents[one], one) for one in names)
-
-
-def _is_size(scope: Scope, element: ast.AST, array: ast.Name) -> bool:
+def _gives_size(scope: Scope, array: ast.Name) -> bool:
+    """Whether an array is asked for an element here that is used as a size."""
+    element = scope.parents[array]
     if not isinstance(element, ast.Subscript) or element.value is not array or not isinstance(element.ctx, ast.Load):
         return False
     return is_whole(scope.kind(element.slice)) and is_plain_number(scope, element)

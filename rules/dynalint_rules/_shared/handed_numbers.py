@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.index import FunctionInfo, walk_function
@@ -25,7 +26,7 @@ def handed_as_numbers(scope: Scope, bounds: Sequence[ast.expr]) -> Rewrite | Non
     """
     edits: dict[tuple[int, int], Replacement] = {}
     for bound in bounds:
-        if not isinstance(bound, ast.Name) or not _is_a_bound_only(scope, bound.id):
+        if not isinstance(bound, ast.Name) or not is_parameter_only_read(scope, bound.id, partial(_is_bound, scope)):
             return None
         found = list(_handed(scope, bound.id))
         if not found or None in found:
@@ -37,13 +38,17 @@ def handed_as_numbers(scope: Scope, bounds: Sequence[ast.expr]) -> Rewrite | Non
     return Rewrite(title, "safe", tuple(edits.values())) if edits else None
 
 
-def _is_a_bound_only(scope: Scope, name: str) -> bool:
-    """Whether a name is a parameter that keeps its value and is the bound of slices wherever it is read."""
+def _is_bound(scope: Scope, name: ast.Name) -> bool:
+    return isinstance(scope.parents.get(name), ast.Slice)
+
+
+def is_parameter_only_read(scope: Scope, name: str, fits: Callable[[ast.Name], bool]) -> bool:
+    """Whether a name is a parameter that keeps its value and fits wherever it is read."""
     arguments = scope.function.node.args
     if name not in {one.arg for one in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]}:
         return False
     names = [one for one in ast.walk(scope.function.node) if isinstance(one, ast.Name) and one.id == name]
-    return all(isinstance(one.ctx, ast.Load) and isinstance(scope.parents.get(one), ast.Slice) for one in names)
+    return all(isinstance(one.ctx, ast.Load) and fits(one) for one in names)
 
 
 def _handed(scope: Scope, name: str) -> Iterator[Replacement | None]:

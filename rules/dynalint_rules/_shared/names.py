@@ -122,6 +122,36 @@ def _has_target(target: ast.expr, name: str) -> bool:
     return isinstance(target, ast.Starred) and _has_target(target.value, name)
 
 
+def may_change_in_place(scope: Scope, name: str) -> bool:
+    """Whether the tensor under `name` is changed in place somewhere in the function, under whatever name."""
+    return any(changed_in_place(scope, one) is not None for one in _sharing(scope, name))
+
+
+def _sharing(scope: Scope, name: str) -> set[str]:
+    """Return the names that may stand for the memory of the tensor under `name`, or for what holds it; its own too."""
+    bound = []
+    for node in walk_function(scope.function.node):
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            bound.append({one.id for part in targets for one in ast.walk(part) if isinstance(one, ast.Name)})
+            bound[-1] |= set(_kept_in(scope, node.value))
+    found, before = {name}, 0
+    while len(found) > before:
+        before = len(found)
+        found.update(*(names for names in bound if not found.isdisjoint(names)))
+    return found
+
+
+def _kept_in(scope: Scope, value: ast.expr) -> Iterator[str]:
+    """Yield the names whose tensors an expression hands on, as they are or as views."""
+    if isinstance(value, ast.Name):
+        yield value.id
+    elif not makes_tensor(scope, value):
+        for child in ast.iter_child_nodes(value):
+            if isinstance(child, ast.expr):
+                yield from _kept_in(scope, child)
+
+
 def changed_in_place(scope: Scope, name: str, outside: ast.AST | None = None) -> ast.AST | None:
     """Return a place of the function where the tensor under `name` is changed in place, None if there is none.
 

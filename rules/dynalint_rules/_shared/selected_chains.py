@@ -16,7 +16,7 @@ from dynalint.analysis.index import walk_function
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.masked_reductions import OTHER_ORDER, Selection, matches, may_match, selection_of
-from dynalint_rules._shared.names import changed_in_place, loads, only_value
+from dynalint_rules._shared.names import loads, may_change_in_place, only_value
 from dynalint_rules._shared.numbers import flow_of
 from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.sides import FINITE
@@ -73,7 +73,7 @@ class _Chain:
         for name in {one.id for one in ast.walk(mask) if isinstance(one, ast.Name)}:
             stores = [one for one in walk_function(scope.function.node) if _stores(one, name)]
             later = any(scope.file.span(one)[0] > first for one in stores if isinstance(one, ast.Name))
-            if later or changed_in_place(scope, name) is not None:
+            if later or may_change_in_place(scope, name):
                 return False
         return True
 
@@ -133,7 +133,7 @@ class _Chain:
     def _keeps(self, source: ast.expr) -> bool:
         """Whether a tensor is never changed in place: what was selected out of it would not change with it."""
         names = {one.id for one in ast.walk(source) if isinstance(one, ast.Name)}
-        return not any(changed_in_place(self.scope, name) is not None for name in names)
+        return not any(may_change_in_place(self.scope, name) for name in names)
 
     def _is_read(self, node: ast.Name) -> bool:
         return node.id in self.names and isinstance(node.ctx, ast.Load)

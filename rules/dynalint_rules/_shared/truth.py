@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dynalint.analysis import kinds as k
 from dynalint_rules._shared.effects import effects_of
-from dynalint_rules._shared.names import changed_in_place, makes_tensor
+from dynalint_rules._shared.names import makes_tensor, may_change_in_place
 from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
 from dynalint_rules._shared.text import atom
 
@@ -129,7 +129,7 @@ def _require_lasting(scope: Scope, node: ast.expr) -> None:
     owner = node
     while not makes_tensor(scope, owner):
         if isinstance(owner, ast.Name):
-            if changed_in_place(scope, owner.id) is not None:
+            if may_change_in_place(scope, owner.id):
                 raise Refusal(f"`{owner.id}` is tested and changed in place; give the answer a name of its own first")
             return
         if isinstance(owner, ast.Call):

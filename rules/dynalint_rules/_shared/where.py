@@ -179,6 +179,9 @@ class _Writer:
             return
         if results:
             self.lines.append(f"return {self._result(results, len('return '))}")
+        if not any(self.tests[0] in line for line in self.lines):
+            # Where all sides are alike nothing asks for it any more, and it must not do anything else either.
+            effects_of(self.scope, self.chain.tests[:1])
         self.conditions += [text for truth in truths for text in truth.conditions]
         self.conditions += gradient_conditions([self._reads(block) for block in chain.blocks], layers)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from dynalint.analysis.index import FunctionInfo
+from dynalint.analysis import Analysis
+from dynalint.analysis.index import ClassInfo, FunctionInfo
 from dynalint.analysis.notebook import SUFFIX
 from dynalint.analysis.source import SourceFile, read_source
 from dynalint.catalogue import catalogue
@@ -79,12 +81,13 @@ def _judged(linted: Linted, finding: Finding) -> Linted:
 def verifier(workspace: Workspace, result: LintResult, progress: Progress | None) -> WorkerVerifier:
     """Return what runs fixes against the original, on the code that confirming would run."""
     options = confirm_options(workspace, result.analysis.project.roots)
-    return WorkerVerifier(options, targets(workspace, result), progress)
+    return WorkerVerifier(options, targets(workspace, result), progress, _heirs(result.analysis))
 
 
 def targets(workspace: Workspace, result: LintResult) -> tuple[Target, ...]:
     """Return what to run: the compiled roots, and what the user has declared an example for in the files checked."""
-    found = dict.fromkeys(_importable(result.analysis.roots))
+    heirs = itertools.chain.from_iterable(_heirs(result.analysis).values())
+    found = dict.fromkeys([*_importable(result.analysis.roots), *heirs])
     checked = {file.path for file in result.analysis.files}
     for name in workspace.settings.examples:
         where, _, qualname = name.rpartition(":")
@@ -133,13 +136,30 @@ def _search(folders: Iterable[Path], settings: Settings) -> tuple[Path, ...]:
 def _importable(roots: Iterable[FunctionInfo]) -> Iterator[Target]:
     """Yield the roots that have a name by which they can be imported: a model by its class."""
     for function in roots:
-        if function.file.path.suffix == SUFFIX:  # running a notebook is its user's to decide
-            continue
-        qualname = function.qualname
         if function.owner is not None and function.name == "forward":
-            qualname = function.owner.qualname
-        if all(part.isidentifier() for part in qualname.split(".")) and function.parent is None:
-            yield Target(function.file.path, function.module.name, qualname)
+            yield from _named(function.owner)
+        else:
+            yield from _named(function)
+
+
+def _heirs(analysis: Analysis) -> dict[Target, list[Target]]:
+    """Return, by model, the models that inherit what is compiled of it and have code of their own that it comes to."""
+    roots = set(analysis.roots)
+    found: dict[Target, list[Target]] = {}
+    for owner in dict.fromkeys(one.owner for one in analysis.functions if one.owner is not None):
+        forward = analysis.project.find_method(owner, "forward") if "forward" not in owner.methods else None
+        if forward in roots:
+            for base in _importable([forward]):
+                found.setdefault(base, []).extend(_named(owner))
+    return found
+
+
+def _named(code: FunctionInfo | ClassInfo) -> Iterator[Target]:
+    """Yield the target that code is, if there is a name by which it can be imported."""
+    if code.file.path.suffix == SUFFIX:  # running a notebook is its user's to decide
+        return
+    if code.parent is None and all(part.isidentifier() for part in code.qualname.split(".")):
+        yield Target(code.file.path, code.module.name, code.qualname)
 
 
 def _discovered(finding: Finding, files: dict[str, SourceFile], workspace: Workspace) -> Iterator[Linted]:

@@ -74,13 +74,21 @@ class Case:
 class WorkerVerifier:
     """Verifies fixes in a worker that is started when it is first needed; a context manager that ends it.
 
-    `roots` are the compiled roots that can be run. Raises WorkerError where the interpreter cannot be started.
+    `roots` are the compiled roots that can be run, `heirs` those of them that inherit another one's code, by that one.
+    Raises WorkerError where the interpreter cannot be started.
     """
 
-    def __init__(self, options: ConfirmOptions, roots: Iterable[Target], progress: Progress | None = None) -> None:
+    def __init__(
+        self,
+        options: ConfirmOptions,
+        roots: Iterable[Target],
+        progress: Progress | None = None,
+        heirs: Mapping[Target, Sequence[Target]] | None = None,
+    ) -> None:
         self._options = options
         self._roots = tuple(roots)
         self._progress = progress
+        self._heirs = heirs or {}
         self._worker: Worker | None = None
         self._obstacle: str | None = None
 
@@ -116,7 +124,7 @@ class WorkerVerifier:
         return {case.unit: case.outcome() for case in comparison.cases}
 
     def _targets(self, unit: Unit) -> list[Target]:
-        """Return the roots that reach a unit: those with a declared example first, then the nearest.
+        """Return the roots that reach a unit: those with a declared example first, then the nearest, then their heirs.
 
         Of roots with the same name, those in the files on the way come first.
         """
@@ -128,11 +136,13 @@ class WorkerVerifier:
         steps = [step for linted in unit.linted for step in linted.finding.steps]
         paths.update(os.path.realpath(self._options.directory / step.path) for step in steps)
 
-        def rank(target: Target) -> tuple[bool, int, bool, Target]:
-            own = os.path.realpath(target.path) in paths
-            return self._options.example_for(target) is None, names.index(target.qualname), not own, target
+        def rank(target: Target) -> tuple[int, bool, Target]:
+            return names.index(target.qualname), os.path.realpath(target.path) not in paths, target
 
-        return sorted((target for target in self._roots if target.qualname in names), key=rank)[:_MOST_TARGETS]
+        near = sorted((target for target in self._roots if target.qualname in names), key=rank)
+        heirs = (heir for target in near for heir in self._heirs.get(target, ()))
+        found = dict.fromkeys([*near, *heirs])
+        return sorted(found, key=lambda target: self._options.example_for(target) is None)[:_MOST_TARGETS]
 
     def _try(self, target: Target, cases: Sequence[Case], comparison: _Comparison) -> None:
         """Run one root before and after, and note what that says about each case."""

@@ -173,6 +173,24 @@ def test_what_is_run_and_how(check: Run, place: Path, confirm: Confirm) -> None:
     assert (confirm.options.cache, confirm.options.mode) == (None, "auto")
 
 
+def test_models_that_inherit_what_is_compiled_are_run_where_it_comes_to_their_code(
+    check: Run, place: Path, confirm: Confirm
+) -> None:
+    base = (
+        "from torch import nn\n\n\nclass Base(nn.Module):\n    def forward(self, x):\n        return self.side(x)\n\n"
+        "    def side(self, x):\n        raise NotImplementedError\n"
+    )
+    heirs = (
+        "from base import Base\n\n\nclass Doubled(Base):\n    def side(self, x):\n        return x * 2\n\n\n"
+        "class Named(Doubled):\n    name = 'named'\n\n    def unused(self):\n        return self.name\n\n\n"
+        "def make():\n    class Inner(Base):\n        def side(self, x):\n            return x\n    return Inner()\n"
+    )
+    (place / "base.py").write_text(base)
+    (place / "heirs.py").write_text(heirs)
+    check("base.py", "heirs.py")
+    assert [(one.module, one.qualname) for one in confirm.targets] == [("base", "Base"), ("heirs", "Doubled")]
+
+
 def test_an_interrupt_reports_what_is_known(check: Run, dynalint: Run, model: Path, confirm: Confirm) -> None:
     confirm.interrupted = True
     confirm.evidence = {"DYN101": CONFIRMED, "DYN401": Evidence("unconfirmed", "not run: interrupted.")}

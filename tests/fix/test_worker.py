@@ -166,6 +166,23 @@ def test_no_torch(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "torch is not installed for" in verified(path, monkeypatch, [], torch=None).detail
 
 
+@pytest.mark.slow
+def test_an_heir_is_run_where_the_model_itself_cannot_be(tmp_path: Path) -> None:
+    path = tmp_path / "model.py"
+    head, body = MODEL[: MODEL.index("class Model")], MODEL[MODEL.index("class Model") : MODEL.index("def example")]
+    base = body.replace("Model", "Base").replace("self.linear(x)", "self.side(x)")
+    heir = "class Heir(Base):\n    def side(self, x):\n        return self.linear(x)\n"
+    path.write_text(head + base + heir)
+    file = read_source(path)
+    unit = unit_of(file, [(FIRST, "torch.where(h.sum() > 0, h * 2, h * 3)")], function="Base.forward")
+    after = {path: replaced(file.text, merged([unit.plan])[path])}
+    roots = [Target(path, "model", name) for name in ("Base", "Heir")]
+    given = replace(options(path, mode="always"), examples={})
+    for heirs, outcome in (({}, "unverifiable"), ({roots[0]: [roots[1]]}, "proven")):
+        with WorkerVerifier(given, roots, heirs=heirs) as verify:
+            assert verify({}, after, [unit])[unit].outcome == outcome
+
+
 def test_no_root_that_reaches_the_code(path: Path) -> None:
     file = read_source(path)
     unit = unit_of(file, [(FIRST, "h")], function="helper")

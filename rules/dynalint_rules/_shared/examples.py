@@ -6,6 +6,34 @@ from textwrap import dedent, indent
 
 _STEP = "    "
 
+KEPT_PIECES = """\
+import torch
+from torch import nn
+
+
+class Output:
+    def __init__(self, parts, levels):
+        self.parts, self.levels = parts, levels
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(8, 8)
+
+    def features(self, x: torch.Tensor, lengths: torch.Tensor) -> Output:
+        out = Output(self.fc(x), [x + 1, x + 2])
+        {cut}
+        return out
+
+    def forward(self, x: torch.Tensor, lengths: torch.Tensor):
+        out = self.features(x, lengths)
+        return {read}
+"""
+"""A module that keeps a tensor in pieces: `cut` are lines of a method that makes them, `read` is what comes of them."""
+
+KEPT_INPUTS = "[(torch.randn(4, 8), torch.tensor(lengths)) for lengths in ([2, 6], [4, 4])]"
+
 
 def forward(
     body: str, *, head: str = "", init: str = "self.fc = nn.Linear(8, 8)", arguments: str = "x: torch.Tensor"

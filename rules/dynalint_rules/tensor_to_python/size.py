@@ -10,10 +10,11 @@ from dynalint.analysis.events import Branch, Call, Event, Operation, Subscript
 from dynalint.analysis.project import Project
 from dynalint.analysis.source import quote
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
-from dynalint_rules._shared.examples import forward
+from dynalint_rules._shared.examples import KEPT_INPUTS, KEPT_PIECES, forward
 from dynalint_rules._shared.handed_arrays import handed_as_list
 from dynalint_rules._shared.known_numbers import multiplied
 from dynalint_rules._shared.number_arrays import array_of, listed
+from dynalint_rules._shared.one_piece import kept_in_one
 from dynalint_rules._shared.order import always_before
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.selection import reads_by_mask
@@ -58,13 +59,15 @@ class TensorAsSize(Rule):
     ## How it is rewritten
     `np.prod(sizes)`, of Python's numbers, becomes `math.prod(sizes)`. An array made of sizes, of which only elements
     are taken, as sizes, becomes a list, also where it is worked out in a list of arrays and handed to a function of
-    the same file. Anything else is declined: a bound that no input
-    exceeds (the padded length, a number of the configuration) has to come from a person.
+    the same file. Pieces of a tensor that are stored in an attribute for `torch.cat` to put together again become one
+    piece, as for DYN207. Anything else is declined: a bound that no input exceeds (the padded length, a number of the
+    configuration) has to come from a person.
     `torch._dynamo.config.capture_scalar_outputs = True` lets Dynamo trace many of these with a size that it does not
     know.
 
     ## When the rewrite is not exact
-    A static bound makes larger results, whose surplus has to be masked.
+    One piece instead of several is `unsafe`: it is one to whoever counts the pieces. A static bound, by hand, makes
+    larger results, whose surplus has to be masked.
 
     ## How Dynamo words it
     GB0033: `Data dependent operator`, "Operator `aten._local_scalar_dense.default` has a non-Tensor output whose value
@@ -107,7 +110,7 @@ class TensorAsSize(Rule):
             if len(given) == 1:
                 made = array_of(scope, given[0])
                 found = listed(scope, made) if made is not None else handed_as_list(scope, given[0])
-                return found or Declined(_DECLINED)
+                return found or kept_in_one(scope, given[0]) or Declined(_DECLINED)
         except Refusal as refusal:
             return Declined(str(refusal))
         return Declined(_DECLINED)
@@ -121,6 +124,16 @@ class TensorAsSize(Rule):
                 return positions[None, :] < lengths[:, None]
             """),
             declined="a bound that no input exceeds",
+        ),
+        Example(
+            name="pieces-put-together",
+            code=KEPT_PIECES.format(
+                cut="""sizes = [length // 2 for length in lengths]  # DYN803
+        out.parts = torch.split(out.parts, sizes)  # DYN204""",
+                read="torch.cat(out.parts, dim=0)",
+            ),
+            inputs=KEPT_INPUTS,
+            fixed=KEPT_PIECES.format(cut="out.parts = (out.parts,)", read="torch.cat(out.parts, dim=0)"),
         ),
         Example(
             name="range",

@@ -10,11 +10,21 @@ from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.detached import rows_of, tail
-from dynalint_rules._shared.examples import forward
+from dynalint_rules._shared.examples import KEPT_INPUTS, KEPT_PIECES, forward
 from dynalint_rules._shared.exits import leads_to_raise
 from dynalint_rules._shared.known_numbers import is_whole, read_back
 from dynalint_rules._shared.numbers import flow_into, flow_of
+from dynalint_rules._shared.one_piece import kept_in_one
+from dynalint_rules._shared.packed_attention import in_one_call
 from dynalint_rules._shared.scope import Refusal, Scope
+
+_ATTEND = """
+def attend(query, key, value, attention_mask, is_causal):
+    scores = query @ key.transpose(2, 3)
+    if attention_mask is not None:
+        scores = scores + attention_mask
+    return (scores.softmax(-1) @ value).transpose(1, 2), scores
+"""
 
 
 class TolistOfTensor(Rule):
@@ -46,12 +56,19 @@ class TolistOfTensor(Rule):
     What is known while tracing is taken as it is: `torch.tensor(x.shape[:2]).tolist()` becomes `list(x.shape[:2])`, and
     `torch.arange(2, n).tolist()` becomes `list(range(2, n))`. `for n in t.tolist():` becomes
     `for n in t.detach().unbind():`, and `t.tolist()[0]` becomes `t.detach()[0]`, if every use of the number takes a
-    0-dim tensor as well (see DYN201). Anything else is declined: which tensor operation stands for it is for a person
-    to say.
+    0-dim tensor as well (see DYN201).
+
+    Pieces of a tensor cut by such a list cannot stay, but what is done with them can. Attention that is called once a
+    piece, `[attend(q, k, v, attn_mask=None) for q, k, v in zip(*pieces)]`, is called once with a mask that parts the
+    pieces. Pieces that are stored in an attribute for `torch.cat` to put together again become one piece,
+    `out.parts = (x,)`. Anything else is declined: which tensor operation stands for it is for a person to say.
 
     ## When the rewrite is not exact
-    Going on with tensors is `conditional`, as it is for DYN201; known numbers are exact. A masked sum, by hand, adds up
-    in another order than a sum over a slice, so it may round otherwise.
+    Going on with tensors is `conditional`, as it is for DYN201; known numbers are exact. What is done instead of
+    cutting is `unsafe`, and is applied only where a run has shown that nothing but rounding differs: one attention over
+    the whole rounds otherwise, takes time and memory for every pair of elements, and drops others out where it drops
+    some; one piece is one to whoever counts the pieces. Lengths that do not add up raise no exception any more. A
+    masked sum, by hand, adds up in another order than a sum over a slice, so it may round otherwise.
 
     ## How Dynamo words it
     GB0033: `Data dependent operator` for whole numbers, which `fullgraph=True` can capture. GB0109: `Tensor.tolist()
@@ -89,6 +106,8 @@ class TolistOfTensor(Rule):
         try:
             scope, source = Scope.of(event, project), event.node.func.value
             rewrite = read_back(scope, event.node, source, listed=True) or _unbound(scope, event.node, source)
+            if rewrite is None and scope.tensor(source) is not None:
+                rewrite = in_one_call(scope, event.node, source) or kept_in_one(scope, event.node)
         except Refusal as refusal:
             return Declined(str(refusal))
         return rewrite or Declined(_nearest(scope.parents.get(event.node)))
@@ -167,6 +186,126 @@ class TolistOfTensor(Rule):
                 sizes = torch.tensor([1, 3]) + 0 * (x > 0).sum()
                 return torch.cat(self.fc(x).split(sizes.tolist())[::-1])  # DYN207
             """),
+            declined="mask a tensor of fixed size",
+        ),
+        Example(
+            name="attention-of-pieces",
+            code=forward(
+                """
+                q, k, v = self.qkv(x)[None, None].chunk(3, dim=-1)
+                lengths = ends.diff(prepend=ends.new_zeros(1))
+                pieces = [torch.split(t, lengths.tolist(), dim=2) for t in (q, k, v)]  # DYN207
+
+                outputs = [
+                    functional.scaled_dot_product_attention(
+                        q,
+                        k,
+                        v,
+                        attn_mask=None,  # all of the piece
+                    )
+                    for q, k, v in zip(*pieces)
+                ]
+                out = torch.cat(outputs, dim=2)
+                return out.flatten()
+                """,
+                head="from torch.nn import functional",
+                init="self.qkv = nn.Linear(8, 12)",
+                arguments="x: torch.Tensor, ends: torch.Tensor",
+            ),
+            fixed=forward(
+                """
+                q, k, v = self.qkv(x)[None, None].chunk(3, dim=-1)
+                lengths = ends.diff(prepend=ends.new_zeros(1))
+                piece = torch.searchsorted(lengths.cumsum(0), torch.arange(q.shape[2], device=q.device), right=True)
+                mask = torch.where(piece[:, None] == piece, 0.0, -torch.inf)[None, None].to(q.dtype)
+
+                out = functional.scaled_dot_product_attention(
+                    q,
+                    k,
+                    v,
+                    attn_mask=mask,  # all of the piece
+                )
+                return out.flatten()
+                """,
+                head="from torch.nn import functional",
+                init="self.qkv = nn.Linear(8, 12)",
+                arguments="x: torch.Tensor, ends: torch.Tensor",
+            ),
+            inputs="[(torch.randn(6, 8), torch.tensor(ends)) for ends in ([1, 4, 6], [2, 2, 6], [3, 4, 6])]",
+            exact=False,
+        ),
+        Example(
+            name="own-attention-of-pieces",
+            code=forward(
+                """
+                q, k, v = self.qkv(x)[None, None].chunk(3, dim=-1)
+                sizes = (ends[1:] - ends[:-1]).tolist()  # DYN207
+                pieces = [t.split(sizes, dim=2) for t in (q, k, v)]
+                return torch.cat(
+                    [attend(q, k, v, attention_mask=None, is_causal=False)[0] for q, k, v in zip(*pieces)], dim=1
+                )
+                """,
+                head=_ATTEND,
+                init="self.qkv = nn.Linear(8, 12)",
+                arguments="x: torch.Tensor, ends: torch.Tensor",
+            ),
+            inputs="[(torch.randn(6, 8), torch.tensor(ends)) for ends in ([0, 1, 4, 6], [0, 2, 2, 6])]",
+            fixed=forward(
+                """
+                q, k, v = self.qkv(x)[None, None].chunk(3, dim=-1)
+                sizes = (ends[1:] - ends[:-1])
+                piece = torch.searchsorted(sizes.cumsum(0), torch.arange(q.shape[2], device=q.device), right=True)
+                mask = torch.where(piece[:, None] == piece, 0.0, -torch.inf)[None, None].to(q.dtype)
+                return attend(q, k, v, attention_mask=mask, is_causal=False)[0]
+                """,
+                head=_ATTEND,
+                init="self.qkv = nn.Linear(8, 12)",
+                arguments="x: torch.Tensor, ends: torch.Tensor",
+            ),
+            exact=False,
+        ),
+        Example(
+            name="causal-attention-of-pieces",
+            code=forward(
+                """
+                q, k, v = self.qkv(x)[None, None].chunk(3, dim=-1)
+                sizes = (ends[1:] - ends[:-1]).tolist()  # DYN207
+                pieces = [t.split(sizes, dim=2) for t in (q, k, v)]
+                outputs = [
+                    functional.scaled_dot_product_attention(q, k, v, attn_mask=None, is_causal=True)
+                    for q, k, v in zip(*pieces)
+                ]
+                return torch.cat(outputs, dim=2)
+                """,
+                head="from torch.nn import functional",
+                init="self.qkv = nn.Linear(8, 12)",
+                arguments="x: torch.Tensor, ends: torch.Tensor",
+            ),
+            inputs="[(torch.randn(6, 8), torch.tensor([0, 1, 4, 6]))]",
+            declined="index or unbind",
+        ),
+        Example(
+            name="pieces-put-together",
+            code=KEPT_PIECES.format(
+                cut="""sizes = (lengths // 2).tolist()  # DYN207
+        out.parts = torch.split(out.parts, sizes)
+        out.levels = [torch.split(level, sizes) for level in out.levels]""",
+                read="torch.cat(out.parts, dim=0) + sum(torch.cat(level, dim=0) for level in out.levels)",
+            ),
+            inputs=KEPT_INPUTS,
+            fixed=KEPT_PIECES.format(
+                cut="""out.parts = (out.parts,)
+        out.levels = [(level,) for level in out.levels]""",
+                read="torch.cat(out.parts, dim=0) + sum(torch.cat(level, dim=0) for level in out.levels)",
+            ),
+        ),
+        Example(
+            name="pieces-one-by-one",
+            code=KEPT_PIECES.format(
+                cut="out.parts = torch.split(out.parts, (lengths // 2).tolist())  # DYN207",
+                read="torch.stack([part.sum() for part in out.parts])",
+            ),
+            inputs=KEPT_INPUTS,
             declined="mask a tensor of fixed size",
         ),
         Example(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.elements import element_of
-from dynalint.analysis.externals import SOME_LAYER
+from dynalint.analysis.externals import SOME_LAYER, exists
 from dynalint.analysis.kinds import UNKNOWN, Kind, join, join_all
 from dynalint.analysis.members import member
 from dynalint.analysis.narrowing import is_instance
@@ -146,8 +146,13 @@ def _pow(frame: Frame, args: list[Kind], keywords: dict[str, Kind]) -> Kind:
 def _getattr(frame: Frame, args: list[Kind], keywords: dict[str, Kind]) -> Kind:
     if len(args) >= 2 and isinstance(args[1], k.Value) and isinstance(args[1].constant, str):
         kind = member(frame, args[0], args[1].constant)
-        return join(kind, args[2]) if len(args) == 3 else kind
+        return join(kind, args[2]) if len(args) == 3 and not exists(args[0], args[1].constant) else kind
     return k.External(SOME_LAYER) if args and args[0] == k.External("torch.nn") else UNKNOWN
+
+
+def _hasattr(frame: Frame, args: list[Kind], keywords: dict[str, Kind]) -> Kind:
+    name = args[1].constant if len(args) == 2 and isinstance(args[1], k.Value) else None
+    return k.Value("bool", True) if isinstance(name, str) and exists(args[0], name) else k.BOOL
 
 
 def _super(frame: Frame, args: list[Kind], keywords: dict[str, Kind]) -> Kind:
@@ -181,7 +186,6 @@ def _reversed(frame: Frame, args: list[Kind], keywords: dict[str, Kind]) -> Kind
 
 _FIXED: dict[str, Kind] = {
     "print": k.NONE,
-    "hasattr": k.BOOL,
     "callable": k.BOOL,
     "issubclass": k.BOOL,
     "any": k.BOOL,
@@ -217,6 +221,7 @@ _HANDLERS: dict[str, Handler] = {
     "round": _round,
     "pow": _pow,
     "getattr": _getattr,
+    "hasattr": _hasattr,
     "super": _super,
     "type": _type,
     "next": _next,

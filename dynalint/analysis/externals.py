@@ -25,6 +25,8 @@ _WHILE_COMPILING = {
     "torch._C._get_tracing_state": False,
 }
 
+_CERTAIN = frozenset(name.rsplit(".", dots)[0] for name in _WHILE_COMPILING for dots in range(name.count(".")))
+
 _NUMPY_ELEMENTWISE = frozenset("abs absolute ceil cos exp floor log log10 log2 power rint round sin sqrt tan".split())
 _NUMPY_REDUCTIONS = frozenset("all any argmax argmin max mean median min prod std sum var".split())
 _NUMPY_MAKERS = frozenset(
@@ -224,6 +226,11 @@ def _is_one_number(given: Kind) -> bool:
     if isinstance(given, k.Sequence) and given.items is not None and len(given.items) == 1:
         given = given.items[0]
     return k.is_number(given) or (isinstance(given, k.Tensor) and given.foreseen)
+
+
+def exists(owner: Kind, name: str) -> bool:
+    """Whether a module of torch has an attribute for certain: what code asks to learn whether it is being compiled."""
+    return isinstance(owner, k.External) and f"{owner.name}.{name}" in _CERTAIN
 
 
 def external_call(name: str, args: list[Kind], keywords: dict[str, Kind], *, starred: bool) -> Kind:  # noqa: C901 - one case after the other

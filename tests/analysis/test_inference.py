@@ -147,6 +147,13 @@ FORWARD = {
             print(x)
         if int(torch.__version__.split(".")[1]) < 13:  # Call
             print(x)  # Call
+        asks = getattr(torch.compiler, "is_compiling", None) or getattr(torch._dynamo, "is_compiling", None)
+        if not (bool(asks()) if asks is not None else False):
+            print(x)
+        if not hasattr(torch, "compiler") or not hasattr(torch.compiler, "is_compiling"):
+            print(x)
+        if not hasattr(torch, "no_such_function"):
+            print(x)  # Call
         if torch.compiler.is_compiling() or x.is_cuda:
             return x
         print(x)

@@ -10,6 +10,7 @@ from dynalint.rules import Declined, Example, Rewrite
 from dynalint.testing.cases import Case
 from dynalint.testing.static import Study
 from dynalint_rules.shapes.counting_call import CountingCall
+from dynalint_rules.tensor_to_python.numpy_call import UntracedNumpy
 
 HEAD = "import numpy as np\nimport torch\n\n\n@torch.compile\ndef f(x: torch.Tensor, axes, flag: bool):\n"
 
@@ -74,3 +75,10 @@ def test_names_that_mean_something_else_are_left_alone() -> None:
     found = answer("a = np.unique((1, 0))\nfor i in a:\n    x = x.sum(int(i))\nreturn x", head)
     assert isinstance(found, Declined)
     assert "means something else" in found.reason
+
+
+def test_a_function_of_numpy_is_flagged_once() -> None:
+    rule = UntracedNumpy()
+    code = HEAD + "    return x + np.interp(axes, [0.0], [1.0])\n"
+    (found,) = Study(Case(rule, Example("x", code)), [rule]).own
+    assert "np.interp()" in found.flag.violation.message

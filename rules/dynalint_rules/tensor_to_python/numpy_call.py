@@ -91,11 +91,12 @@ class UntracedNumpy(Rule):
         if not isinstance(event, Call | Read) or leads_to_raise(event, project):
             return
         if isinstance(event, Read):
-            yield Violation(
-                event.node,
-                f"Dynamo does not look into `{event.name.replace('numpy.', 'np.')}[...]`, so the graph ends there",
-                help="use `torch.arange` and `torch.meshgrid`, or make the array in the constructor",
-            )
+            if event.name.rpartition(".")[2] in _INDEXED:
+                yield Violation(
+                    event.node,
+                    f"Dynamo does not look into `{event.name.replace('numpy.', 'np.')}[...]`, so the graph ends there",
+                    help="use `torch.arange` and `torch.meshgrid`, or make the array in the constructor",
+                )
             return
         name = event.callee.replace("numpy.", "np.")
         if event.callee.startswith("Tensor."):

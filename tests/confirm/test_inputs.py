@@ -442,6 +442,23 @@ def test_what_is_compared_gets_the_same_shape() -> None:
     assert torch.broadcast_shapes(prediction.shape, target.shape) == prediction.shape
 
 
+class Likelihood(nn.Module):
+    def forward(self, prediction, truth):
+        loss = nn.functional.binary_cross_entropy(prediction.view(-1), truth.view(-1), reduction="none")
+        return loss.sum() / (truth > 0.5).sum()
+
+
+class Draw(nn.Module):
+    def forward(self, p):
+        return torch.distributions.Bernoulli(p).log_prob(torch.ones_like(p))
+
+
+@pytest.mark.parametrize("module", [Likelihood(), Draw()])
+def test_probabilities_are_between_0_and_1(module: nn.Module) -> None:
+    args, _ = find_call(module, "cpu", 30).call
+    assert all(float(one.min()) >= 0 and float(one.max()) <= 1 for one in args)
+
+
 class Tokens(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -21,13 +21,15 @@ _SIDES = (28, 64, 224, 96, 16, 128, 8)
 class TensorSpec:
     """A tensor to be made: `kind` is `float`, `int` (from 0 up to `high`, exclusive) or `bool`.
 
-    `rows` are the values of one of two dimensions that is not random.
+    `rows` are the values of one of two dimensions that is not random. With `unit`, floats are between 0 and 1, as
+    probabilities are.
     """
 
     shape: tuple[int, ...]
     kind: str = "float"
     high: int = 2
     rows: tuple[tuple[int, ...], ...] = ()
+    unit: bool = False
 
     def make(self) -> torch.Tensor:
         """Return a tensor of this description from torch's own random numbers."""
@@ -37,7 +39,7 @@ class TensorSpec:
             return torch.randint(0, max(self.high, 1), self.shape)
         if self.kind == "bool":
             return torch.rand(self.shape) > 0.3
-        return torch.randn(self.shape)
+        return torch.rand(self.shape) if self.unit else torch.randn(self.shape)
 
 
 Specs = Mapping[str, Any]
@@ -266,6 +268,11 @@ def _floating(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
     yield from _kinds(specs, "bool", "float")
 
 
+def _between(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
+    """Probabilities are asked for; what they are compared with mostly has the same bounds."""
+    yield {**specs, **{name: replace(spec, unit=True) for name, spec in _tensors(specs).items()}}
+
+
 def _single(specs: Specs, match: re.Match[str]) -> Iterator[Specs]:
     """A tensor of one element is asked for, or no tensor at all: an argument after the first is a flag more often."""
     yield from _plain(specs, match)
@@ -360,6 +367,7 @@ _BY_MESSAGE: tuple[tuple[str, Callable[[Specs, re.Match[str]], Iterator[Specs]]]
         r"floating point|[Ff]ound (Long|Bool)|Long and|(Long|Bool)Tensor|got Long|!= (long|bool)|'Long'|'Bool'",
         _floating,
     ),
+    (r"between 0 and 1\b|lower_bound=0\.0, upper_bound=1\.0", _between),
     (r"batch(es|_size| size)?s? (sizes? )?(> 1|of (size )?(1|one))|batch size (must be|should be) (1|one)", _one_row),
     (r"only one element tensors|single element|more than one value is ambiguous|a Tensor with \d+ elements", _single),
     (r"^TypeError: (?!.*[Ff]ound dtype)", _plain),

@@ -158,6 +158,10 @@ def _positive(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return torch.randn(tensor.shape, generator=generator, dtype=torch.float32).abs() + 0.1
 
 
+def _unit(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    return torch.rand(tensor.shape, generator=generator, dtype=torch.float32)
+
+
 def _negative(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return -_positive(tensor, generator)
 
@@ -174,6 +178,7 @@ USUAL: tuple[Trial, ...] = (
     Trial("inputs negative", 7, _negative, _drawn, _filled(0)),
     Trial("inputs a thousand times larger", 8, _scaled(1e3), _same, _same),
     Trial("inputs a thousand times smaller", 9, _scaled(1e-3), _same, _same),
+    Trial("inputs between 0 and 1", 20, _unit, _drawn, _coin),
 )
 
 BATCHES: tuple[Trial, ...] = (

@@ -136,7 +136,7 @@ class SystemCall(Rule):
             code=forward(
                 """
                 h = self.fc(x)
-                gc.collect()  # DYN411
+                gc.collect(0)  # DYN411
                 return torch.relu(h)
                 """,
                 head="import gc",
@@ -145,7 +145,7 @@ class SystemCall(Rule):
                 """
                 h = self.fc(x)
                 if not torch.compiler.is_compiling():
-                    gc.collect()
+                    gc.collect(0)
                 return torch.relu(h)
                 """,
                 head="import gc",

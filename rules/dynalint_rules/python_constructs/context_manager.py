@@ -35,6 +35,13 @@ _MAKERS: dict[str, str] = {
     "torch.jit": "optimized_execution strict_fusion",
     "torch.utils.flop_counter": "FlopCounterMode",
 }
+# Of those, the ones that leave results as they are but for rounding, each with what a compiled run goes without.
+_HARMLESS_TO_LEAVE = {
+    "torch.backends.cudnn.flags": "a compiled run takes the kernels of cuDNN that the caller's settings ask for",
+    "torch.backends.mkldnn.flags": "a compiled run takes the kernels of oneDNN that the caller's settings ask for",
+    "numpy.errstate": "a compiled run treats floating-point errors as the caller's settings say",
+    "numpy.printoptions": "a compiled run prints arrays as the caller's settings say",
+}
 
 
 class ContextManager(Rule):
@@ -75,13 +82,14 @@ class ContextManager(Rule):
     ## How it is rewritten
 
     A lock is taken in eager code only: `with contextlib.nullcontext() if torch.compiler.is_compiling() else lock:`.
-    The others are left to you: give the device to the calls that make tensors; make the context manager in the `with`
-    statement itself.
+    So are the settings of `torch.backends.cudnn.flags`, `torch.backends.mkldnn.flags`, `numpy.errstate` and
+    `numpy.printoptions`. The others are left to you: give the device to the calls that make tensors; make the context
+    manager in the `with` statement itself.
 
     ## When the rewrite is not exact
 
-    It is `unsafe`: a compiled run does not hold the lock. If threads share what it guards, take it around the call of
-    the compiled function instead.
+    It is `unsafe`: a compiled run does not hold the lock, and has the settings of its caller, so that other kernels may
+    round otherwise. If threads share what a lock guards, take it around the call of the compiled function instead.
 
     ## How Dynamo words it
 
@@ -109,11 +117,17 @@ class ContextManager(Rule):
                 yield Violation(event.node, f"Dynamo cannot enter {what}")
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Take a lock in eager code only."""
-        if not isinstance(event, Entry) or not isinstance(event.kind, k.Object) or event.kind.type not in _LOCKS:
+        """Take a lock, or settings that hardly change a result, in eager code only."""
+        title = "Take the lock in eager code only"
+        if isinstance(event, Entry) and isinstance(event.kind, k.Object) and event.kind.type in _LOCKS:
+            condition: str | None = "a compiled run does not hold the lock"
+        else:
+            title = "Make the settings in eager code only"
+            condition = _HARMLESS_TO_LEAVE.get(event.callee) if isinstance(event, Call) else None
+        if condition is None:
             return Declined("what is entered decides what can stand for it; see the help of the finding")
         try:
-            return _left_to_eager(Scope.of(event, project), violation.node)
+            return _left_to_eager(Scope.of(event, project), violation.node, title, condition)
         except Refusal as refusal:
             return Declined(str(refusal))
 
@@ -268,10 +282,19 @@ class ContextManager(Rule):
             name="backend-flags",
             code=forward(
                 """
-                with torch.backends.cudnn.flags(enabled=False):  # DYN706
+                with cudnn.flags(False):  # DYN706
                     h = self.fc(x)
                 return h + 1
                 """,
+                head="import contextlib\nfrom torch.backends import cudnn",
+            ),
+            fixed=forward(
+                """
+                with contextlib.nullcontext() if torch.compiler.is_compiling() else cudnn.flags(False):
+                    h = self.fc(x)
+                return h + 1
+                """,
+                head="import contextlib\nfrom torch.backends import cudnn",
             ),
         ),
         Example(
@@ -344,11 +367,13 @@ class ContextManager(Rule):
     )
 
 
-def _left_to_eager(scope: Scope, node: ast.AST) -> Rewrite:
-    """The rewrite of `with lock:`, which holds it in eager code only."""
+def _left_to_eager(scope: Scope, node: ast.AST, title: str, condition: str) -> Rewrite:
+    """The rewrite of `with lock:`, which enters it in eager code only."""
     item = scope.parents.get(node)
-    if not isinstance(node, ast.expr) or not isinstance(item, ast.withitem) or item.optional_vars is not None:
-        raise Refusal("what entering the lock gives is used; take it around the call of the compiled function")
+    if not isinstance(node, ast.expr) or not isinstance(item, ast.withitem):
+        raise Refusal("it is not made where it is entered; write it into the `with` statement first")
+    if item.optional_vars is not None:
+        raise Refusal("what entering it gives is used; enter it around the call of the compiled function")
     if "contextlib" in scope.function.locals or (
         scope.function.module.bindings.get("contextlib", _CONTEXTLIB) != _CONTEXTLIB
     ):
@@ -357,8 +382,7 @@ def _left_to_eager(scope: Scope, node: ast.AST) -> Rewrite:
     text = f"contextlib.nullcontext() if {scope.torch}.compiler.is_compiling() else "
     replacement = Replacement(scope.file, start, start, text)
     imports = ("import contextlib", *scope.imports)
-    title = "Take the lock in eager code only"
-    return Rewrite(title, "unsafe", (replacement,), ("a compiled run does not hold the lock",), imports)
+    return Rewrite(title, "unsafe", (replacement,), (condition,), imports)
 
 
 def _unknown(event: Entry, project: Project) -> str | None:

@@ -12,6 +12,7 @@ from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violat
 from dynalint_rules._shared.counts import count_of
 from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.examples import forward
+from dynalint_rules._shared.masked_calls import called_for_all
 from dynalint_rules._shared.masked_reductions import ignored_in_loss, reduced, reduced_later, selection_of
 from dynalint_rules._shared.masked_stores import scattered_back, stored_next
 from dynalint_rules._shared.numbers import flow_of
@@ -26,6 +27,11 @@ _DECLINED = (
     "the number of selected elements depends on data; keep the full shape and let `torch.where` put a neutral value "
     "where nothing is selected, or set `torch._dynamo.config.capture_dynamic_output_shape_ops = True`"
 )
+_BEND = """
+def bend(values, weight, bound):
+    share = weight.softmax(-1)[..., 0]
+    return values * share + bound, values + share
+"""
 
 
 class MaskRead(Rule):
@@ -56,20 +62,23 @@ class MaskRead(Rule):
     ```
 
     ## How it is rewritten
-    `x[mask].sum()` becomes `torch.where(mask, x, 0).sum()`, and `x[mask].mean()` becomes
-    `torch.where(mask, x, 0).sum() / mask.sum()`, also where the selected elements have a name and go through
-    elementwise operations first, over several statements if need be. `F.cross_entropy(x[mask], y[mask])` becomes
-    `F.cross_entropy(x, torch.where(mask, y, -100))`, with the label that the loss ignores. Where only the number of
-    elements is asked for, by `x[mask].numel()`, `x[mask].shape[0]` or `len(x[mask])`, it is `mask.sum()`, if every use
-    takes a tensor (see DYN201). `v = x[mask] + y` or `v = x[mask]`, stored by the next statement by the same mask, is
-    chosen by `torch.where` (see DYN302), and so is `a.masked_scatter(mask, b[mask])`. A list of bools becomes a list of
-    positions: `x[[True, False]]` is `x[[0]]`. Anything else needs a neutral value that suits what is done with the
-    elements (minus infinity before a maximum), which is for a person to say.
+    `x[mask].sum()` becomes `torch.where(mask, x, 0).sum()`, and `x[mask].mean()` becomes `torch.where(mask, x, 0).sum()
+    / mask.sum()`, also where the selected elements have a name and go through elementwise operations first, over
+    several statements if need be. `F.cross_entropy(x[mask], y[mask])` becomes `F.cross_entropy(x, torch.where(mask, y,
+    -100))`, with the label that the loss ignores. Where only the number of elements is asked for, by `x[mask].numel()`,
+    `x[mask].shape[0]` or `len(x[mask])`, it is `mask.sum()`, if every use takes a tensor (see DYN201). `v = x[mask] +
+    y` or `v = x[mask]`, stored by the next statement by the same mask, is chosen by `torch.where` (see DYN302), and so
+    is `a.masked_scatter(mask, b[mask])`. A function of yours that is called for what the mask selects and stored by it,
+    `a[mask], b[mask] = f(x[mask], y[mask, :])`, is called for all, with zeros in the place of the others. A list of
+    bools becomes a list of positions: `x[[True, False]]` is `x[[0]]`. Anything else needs a neutral value that suits
+    what is done with the elements (minus infinity before a maximum), which is for a person to say.
 
     ## When the rewrite is not exact
     The sum runs over more elements, in another order, so the last digits may differ. The fix is `unsafe` for that
-    reason, and asks for a mask with as many dimensions as the tensor. Counting is `conditional`: `numel()` is that of
-    the mask only if it has as many dimensions as the tensor, and the count is a tensor of whole numbers.
+    reason, and asks for a mask with as many dimensions as the tensor. A function may look at what it is given as a
+    whole, so calling it for all is `unsafe` too, and is done only where a run has shown the same results. Counting is
+    `conditional`: `numel()` is that of the mask only if it has as many dimensions as the tensor, and the count is a
+    tensor of whole numbers.
 
     ## How Dynamo words it
     GB0036: `Dynamic shape operator`, "Operator `aten.nonzero.default`'s output shape depends on input Tensor data". For
@@ -114,6 +123,7 @@ class MaskRead(Rule):
                 if isinstance(event, Subscript):
                     rewrite = rewrite or ignored_in_loss(scope, event.node) or stored_next(scope, event)
                     rewrite = rewrite or scattered_back(scope, event) or _counted(scope, event)
+                    rewrite = rewrite or called_for_all(scope, event)
                 if rewrite is None and selection is not None:
                     rewrite = reduced_at_last(scope, selection)
             except Refusal as refusal:
@@ -382,6 +392,51 @@ class MaskRead(Rule):
             ),
             inputs="[(torch.randn(4, 8), torch.arange(4)), (torch.ones(4, 8), torch.zeros(4).long())]",
             exact=False,
+        ),
+        Example(
+            name="called-for-the-selected",
+            code=forward(
+                """
+                h = self.fc(x)
+                inside = x.abs() < 1
+                out = torch.zeros_like(h)
+                slope = torch.ones_like(h)
+                out[inside], slope[inside] = bend(x[inside], weight=self.bends(x)[inside, :], bound=1.0)  # DYN301
+                return out + slope * h
+                """,
+                head=_BEND,
+                init="self.fc, self.bends = nn.Linear(8, 8), nn.Sequential(nn.Linear(8, 16), nn.Unflatten(-1, (8, 2)))",
+            ),
+            fixed=forward(
+                """
+                h = self.fc(x)
+                inside = x.abs() < 1
+                out = torch.zeros_like(h)
+                slope = torch.ones_like(h)
+                all_out, all_slope = bend(
+                    torch.where(inside, x, 0),
+                    weight=torch.where(inside[..., None], self.bends(x), 0),
+                    bound=1.0,
+                )
+                out = torch.where(inside, all_out, out)
+                slope = torch.where(inside, all_slope, slope)
+                return out + slope * h
+                """,
+                head=_BEND,
+                init="self.fc, self.bends = nn.Linear(8, 8), nn.Sequential(nn.Linear(8, 16), nn.Unflatten(-1, (8, 2)))",
+            ),
+        ),
+        Example(
+            name="called-with-their-number",
+            code=forward(
+                """
+                out, inside = torch.zeros_like(x), x.abs() < 1
+                out[inside], out[inside] = bend(x[inside], torch.ones(2)[None], inside.sum())  # DYN301
+                return out
+                """,
+                head=_BEND,
+            ),
+            declined="depends on data",
         ),
         Example(
             name="number-of-elements",

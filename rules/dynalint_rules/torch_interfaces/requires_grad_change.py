@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
+from dataclasses import replace
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event, Write
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
+from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
 from dynalint_rules._shared.guard import taken_out
-from dynalint_rules._shared.names import changed_in_place
+from dynalint_rules._shared.names import changed_in_place, loads
 from dynalint_rules._shared.scope import Refusal, Scope
 
 # Those that were seen to break when they are asked for a tensor with gradients; `t.new_zeros` and its kin are traced.
@@ -26,6 +28,7 @@ _METHODS = ("Tensor.requires_grad_", "torch.nn.Module.requires_grad_")
 _MAKING = frozenset(
     f"torch.{name}" for name in "arange empty eye from_numpy ones rand randint randn randperm tensor zeros".split()
 )
+_GRADIENTS = frozenset({"grad", "backward", "retain_grad", "autograd", "grad_fn", "is_leaf"})
 _JOINING = frozenset({"torch.cat", "torch.stack", "torch.meshgrid"})
 _RESHAPING = frozenset(
     "unsqueeze squeeze view reshape repeat expand transpose permute t float half double long int to cuda cpu type "
@@ -66,12 +69,14 @@ class RequiresGradChange(Rule):
 
     ## How it is rewritten
     `t.requires_grad = False` is taken out where `t` is new and made of numbers alone: such a tensor asks for no
-    gradients unless it is told to. Anything else is declined: whoever reads `.grad` of the new leaf is not to be seen
+    gradients unless it is told to. `t.requires_grad = True` is taken out where `t` is made in the function, which then
+    does nothing with its gradient. Anything else is declined: whoever reads `.grad` of the new leaf is not to be seen
     from here. Freeze parameters before the model runs.
 
     ## When the rewrite is not exact
-    Asking for gradients of an input outside of the call gives the same gradients, but also to a caller that
-    passes a tensor it did not want any for.
+    Taking out `t.requires_grad = True` is `unsafe`, and done only where a run has shown the same results and gradients:
+    re-entrant checkpointing of a layer asks for an input with gradients. Asking for gradients of an input outside of
+    the call gives the same gradients, but also to a caller that passes a tensor it did not want any for.
 
     ## How Dynamo words it
     GB0206: `setattr() on Tensor.requires_grad`, GB0125: `Unsupported Tensor.requires_grad_() call`, GB8985:
@@ -111,7 +116,8 @@ class RequiresGradChange(Rule):
         """Take out what changes nothing; decline where the gradient may be read elsewhere."""
         if isinstance(event, Write):
             try:
-                rewrite = _changing_nothing(Scope.of(event, project), event)
+                scope = Scope.of(event, project)
+                rewrite = _changing_nothing(scope, event) or _asking_for_none(scope, event)
             except Refusal as refusal:
                 return Declined(str(refusal))
             if rewrite is not None:
@@ -159,6 +165,53 @@ class RequiresGradChange(Rule):
                 mask[0] = 1.0
                 return self.fc(x * mask)
             """),
+        ),
+        Example(
+            name="set-for-nobody",
+            code=forward("""
+                h = x.detach()[:, :4].repeat(1, 2)
+                if self.training:
+                    h.requires_grad = True  # DYN608
+                return self.fc(h)
+            """),
+            fixed=forward("""
+                h = x.detach()[:, :4].repeat(1, 2)
+                return self.fc(h)
+            """),
+        ),
+        Example(
+            name="set-and-bound-again",
+            code=forward("""
+                h = x.detach()[:, :4].repeat(1, 2)
+                h.requires_grad = True  # DYN608
+                for layer in (self.fc, torch.tanh):
+                    h = layer(h)
+                return h
+            """),
+            fixed=forward("""
+                h = x.detach()[:, :4].repeat(1, 2)
+                for layer in (self.fc, torch.tanh):
+                    h = layer(h)
+                return h
+            """),
+        ),
+        Example(
+            name="set-and-read",
+            code=forward("""
+                h = x * 1
+                h.requires_grad = True  # DYN608
+                return torch.autograd.grad(self.fc(h).sum(), h)[0]  # DYN607
+            """),
+            declined="who reads the gradient",
+        ),
+        Example(
+            name="set-and-returned",
+            code=forward("""
+                h = x * 1
+                h.requires_grad = True  # DYN608
+                return self.fc(h), h
+            """),
+            declined="who reads the gradient",
         ),
         Example(
             name="set-on-an-input",
@@ -247,6 +300,48 @@ def _changing_nothing(scope: Scope, event: Write) -> Rewrite | None:
     if changed is not None and getattr(changed, "lineno", 0) < statement.lineno:
         return None
     return taken_out(scope, statement, "Take out what changes nothing: the tensor asks for no gradient", "safe")
+
+
+def _asking_for_none(scope: Scope, event: Write) -> Rewrite | None:
+    """Take out `t.requires_grad = True` where the function that makes `t` does nothing with its gradient."""
+    statement, owner = event.statement, event.node.value
+    plain = isinstance(statement, ast.Assign) and len(statement.targets) == 1
+    if not plain or event.value != k.constant(True) or not isinstance(owner, ast.Name):
+        return None
+    arguments = scope.function.node.args
+    if any(isinstance(one, ast.arg) and one.arg == owner.id for one in ast.walk(arguments)):
+        return None
+    if not _is_lost(scope, owner.id, statement) or any(map(_reads_gradients, ast.walk(scope.function.node))):
+        return None
+    parent = scope.parents[statement]
+    alone = isinstance(parent, ast.If) and parent.body == [statement] and not parent.orelse
+    if isinstance(parent, ast.If) and alone and is_pure(scope, parent.test):
+        statement = parent
+    shown = f"`{owner.id}`"
+    conditions = (
+        f"nothing asks for the gradient of {shown}",
+        f"what is computed from {shown} has gradients all the same",
+    )
+    gone = taken_out(scope, statement, "Take out the demand for a gradient that nobody reads", "unsafe", conditions)
+    return replace(gone, shown=True)
+
+
+def _is_lost(scope: Scope, name: str, since: ast.stmt) -> bool:
+    """Whether what a local name holds is only given to calls, or computed with, until it holds something else."""
+    stores = [
+        node.lineno
+        for node in ast.walk(scope.function.node)
+        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)
+    ]
+    return all(
+        isinstance(scope.parents[use], ast.Call | ast.BinOp | ast.Attribute | ast.Subscript)
+        or any(since.lineno < line < use.lineno for line in stores)
+        for use in loads(scope, name)
+    )
+
+
+def _reads_gradients(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and (node.attr in _GRADIENTS or node.attr.endswith("_hook"))
 
 
 def _is_made_of_numbers(scope: Scope, node: ast.expr) -> bool:

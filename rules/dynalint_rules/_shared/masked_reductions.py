@@ -16,8 +16,8 @@ from dynalint_rules._shared.sides import FINITE
 OTHER_ORDER = "the sum is taken in another order, so that it is equal up to rounding"
 _ELEMENTWISE = frozenset({"abs", "square", "pow", "neg", "float", "double"})
 _OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
-_LOSS = "torch.nn.functional.cross_entropy"
-_IGNORED = -100
+LOSS = "torch.nn.functional.cross_entropy"
+IGNORED = -100
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def ignored_in_loss(scope: Scope, read: ast.Subscript) -> Rewrite | None:
         return None
     if wanted is None or wanted.dtype not in ("int", None):
         return None
-    kept = f"{scope.torch}.where({scope.text(read.slice)}, {scope.text(labels.value)}, {_IGNORED})"
+    kept = f"{scope.torch}.where({scope.text(read.slice)}, {scope.text(labels.value)}, {IGNORED})"
     rows, flat = ("", "") if mask.rank == 1 else (".flatten(0, -2)", ".flatten()")
     edits = (
         Replacement(scope.file, *scope.file.span(logits), scope.text(logits.value) + rows),
@@ -114,13 +114,13 @@ def ignored_in_loss(scope: Scope, read: ast.Subscript) -> Rewrite | None:
     )
     shown = scope.quote(labels.value)
     conditions = (OTHER_ORDER, f"{shown} holds numbers of classes", f"{scope.quote(logits.value)} is finite")
-    title = f"Ignore labels of {_IGNORED} instead of selecting the others"
+    title = f"Ignore labels of {IGNORED} instead of selecting the others"
     return Rewrite(title, "unsafe", edits, conditions, scope.imports)
 
 
 def _is_plain_loss(scope: Scope, call: ast.Call) -> bool:
     function = scope.kind(call.func)
-    if not isinstance(function, k.External) or scope.project.api.canonical(function.name) != _LOSS:
+    if not isinstance(function, k.External) or scope.project.api.canonical(function.name) != LOSS:
         return False
     return all(
         keyword.arg == "reduction"

@@ -13,6 +13,7 @@ from dynalint_rules._shared.counts import count_of
 from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.masked_calls import called_for_all
+from dynalint_rules._shared.masked_losses import ignored_in_later_loss
 from dynalint_rules._shared.masked_reductions import ignored_in_loss, reduced, reduced_later, selection_of
 from dynalint_rules._shared.masked_stores import scattered_back, stored_next
 from dynalint_rules._shared.numbers import flow_of
@@ -123,7 +124,7 @@ class MaskRead(Rule):
                 if isinstance(event, Subscript):
                     rewrite = rewrite or ignored_in_loss(scope, event.node) or stored_next(scope, event)
                     rewrite = rewrite or scattered_back(scope, event) or _counted(scope, event)
-                    rewrite = rewrite or called_for_all(scope, event)
+                    rewrite = rewrite or called_for_all(scope, event) or ignored_in_later_loss(scope, event.node)
                 if rewrite is None and selection is not None:
                     rewrite = reduced_at_last(scope, selection)
             except Refusal as refusal:
@@ -425,6 +426,41 @@ class MaskRead(Rule):
                 head=_BEND,
                 init="self.fc, self.bends = nn.Linear(8, 8), nn.Sequential(nn.Linear(8, 16), nn.Unflatten(-1, (8, 2)))",
             ),
+        ),
+        Example(
+            name="ignored-in-a-later-loss",
+            code=forward(
+                """
+                logits = self.fc(x).view(2, 2, 8)
+                keep = (x[:, 0] > -1).view(2, 2)
+                if self.training:
+                    some_logits = logits[..., :-1, :][keep[..., 1:].to(logits.device) != 0].contiguous()  # DYN301
+                    some_labels = labels[..., 1:][keep[..., 1:].to(labels.device) != 0].contiguous()  # DYN301
+                else:
+                    some_logits = logits[..., :-1, :].contiguous()
+                    some_labels = labels[..., 1:].contiguous()
+                loss = nn.CrossEntropyLoss()
+                return loss(some_logits.view(-1, some_logits.size(-1)), some_labels.view(-1).to(some_logits.device))
+                """,
+                arguments="x: torch.Tensor, labels: torch.Tensor",
+            ),
+            inputs="[(torch.ones(4, 8), torch.ones(2, 2).long()), (torch.randn(4, 8), torch.arange(4).view(2, 2))]",
+            fixed=forward(
+                """
+                logits = self.fc(x).view(2, 2, 8)
+                keep = (x[:, 0] > -1).view(2, 2)
+                if self.training:
+                    some_logits = logits[..., :-1, :].contiguous()
+                    some_labels = torch.where(keep[..., 1:].to(labels.device) != 0, labels[..., 1:], -100).contiguous()
+                else:
+                    some_logits = logits[..., :-1, :].contiguous()
+                    some_labels = labels[..., 1:].contiguous()
+                loss = nn.CrossEntropyLoss()
+                return loss(some_logits.view(-1, some_logits.size(-1)), some_labels.view(-1).to(some_logits.device))
+                """,
+                arguments="x: torch.Tensor, labels: torch.Tensor",
+            ),
+            exact=False,
         ),
         Example(
             name="called-with-their-number",

@@ -14,7 +14,7 @@ from dynalint.analysis.source import SourceFile
 from dynalint.fix.edits import Change, Moves
 from dynalint.rules import Settled
 
-# Known to the worker as `lockstep.MARK`.
+# Known to the worker as `search.MARK`.
 MARK = "__dynalint_side__"
 
 Key = tuple[int, bool | None]

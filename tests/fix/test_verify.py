@@ -128,6 +128,16 @@ def test_a_side_that_no_input_reaches_leaves_it_open(prove: Prove) -> None:
     assert "did the statement on line 15 run" in proof.detail
 
 
+def test_a_side_that_is_not_taken_is_tried_where_slopes_are_infinite(prove: Prove) -> None:
+    proof = prove(
+        model("h = x.log()\nh = h * 2 if not x.min() < -1 else x * 1"),
+        ("h * 2 if not x.min() < -1 else x * 1", "torch.where(~(x.min() < -1), h * 2, x * 1)"),
+    )
+    assert proof.outcome == "refuted", proof
+    assert "gradient of input 0" in proof.detail
+    assert "one element of each zero" in proof.detail
+
+
 def test_a_search_over_parameters_reaches_what_inputs_do_not(prove: Prove) -> None:
     body = "if self.gain.sum() > 0:\n    h = h * 2\nelse:\n    h = h - 1"
     proof = prove(model(body), (body, "h = torch.where(self.gain.sum() > 0, h * 2, h - 1)"))

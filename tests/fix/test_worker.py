@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -21,6 +22,10 @@ from dynalint.fix.verify import WorkerVerifier
 from dynalint.rules import Replacement, Rewrite
 
 from .conftest import unit_of
+
+if TYPE_CHECKING:
+    from dynalint.confirm.worker.search import Search
+    from dynalint.confirm.worker.trials import Trial
 
 MODEL = """
 import os, time
@@ -231,13 +236,38 @@ def test_of_roots_with_one_name_those_on_the_way_are_run(tmp_path: Path, monkeyp
     assert asked[0] == "z.py"
 
 
-def test_waiting_takes_nothing_from_a_search() -> None:
-    from dynalint.confirm.worker.lockstep import working_for
+def search(**options: Any) -> Search:
+    from dynalint.confirm.worker.search import Marks, Search
 
-    in_time = working_for(0.05)
+    made = Search(**{"marks": Marks(), "wanted": frozenset({(1, True)}), "seconds": 60.0, **options})
+    made.begin()
+    return made
+
+
+def test_waiting_takes_nothing_from_a_search() -> None:
+    looking = search(seconds=0.05)
     time.sleep(0.1)
-    assert in_time()
+    assert looking.goes_on()
     end = time.thread_time() + 0.06
     while time.thread_time() < end:
         pass
-    assert not in_time()
+    assert not looking.goes_on()
+
+
+@pytest.mark.parametrize(
+    ("reached_at", "compared"),
+    [(3, [0, 1, 4]), (6, [0, 1, 4, 2, 3, 4])],
+    ids=["what shows more", "and where it takes what came before it, that too"],
+)
+def test_a_search_compares(reached_at: int, compared: Sequence[int]) -> None:
+    looking, done = search(), list[int]()
+    for trial in looking.telling(trials(9), lambda: lambda one: looking.marks(1, one.seed == 4)):
+        done.append(trial.seed)
+        looking.marks(1, len(done) == reached_at)
+    assert done == compared
+
+
+def trials(number: int) -> list[Trial]:
+    from dynalint.confirm.worker.trials import BASE
+
+    return [replace(BASE, seed=seed) for seed in range(number)]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import builtins
 import inspect
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain, islice, takewhile
+from itertools import chain, islice
 from typing import Any, cast
 
 import torch
@@ -16,7 +14,17 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from .differ import Equality, difference
-from .observe import OWN_TO_MODULES, Observation, globals_of, modules_of, observe, parameters_of
+from .observe import (
+    OWN_TO_MODULES,
+    Observation,
+    attempt,
+    globals_of,
+    hearing_all_logs,
+    modules_of,
+    observe,
+    parameters_of,
+)
+from .search import Search
 from .trials import (
     ALIKE,
     BASE,
@@ -27,6 +35,7 @@ from .trials import (
     USUAL,
     StateChange,
     Trial,
+    at_edges,
     broken_trials,
     random_trials,
     visit,
@@ -34,7 +43,6 @@ from .trials import (
 from .versions import Version
 from .witness import Call, Maker, force_eager, fresh_callable
 
-MARK = "__dynalint_side__"
 _REPEATS = 3
 _LEAST_DRAWN = 4
 _FIRST_DRAWN = 8
@@ -68,10 +76,15 @@ class Difference:
     stable: bool = True
 
 
+Told = dict["StateChange | None", list[Trial]]
+
+
 @dataclass
 class Findings:
-    """What the calls showed. `worked` are trials that ran without an exception, for the compiler to be tried on.
+    """What the calls showed.
 
+    `worked` are trials that ran without an exception, for the compiler to be tried on. `telling` are those that made
+    something run for the first time, by the change of state that they ran with.
     `error` is the exception of the first call that raised one.
     """
 
@@ -79,29 +92,8 @@ class Findings:
     returned: int = 0
     difference: Difference | None = None
     worked: list[Trial] = field(default_factory=list)
+    telling: Told = field(default_factory=dict)
     error: str = ""
-
-
-class Marks:
-    """Collects which marks of the marked version have run: (mark, truth) for tests, (mark, None) for statements."""
-
-    def __init__(self) -> None:
-        self.seen: set[tuple[int, bool | None]] = set()
-
-    def __call__(self, mark: int, *tested: Any) -> Any:
-        """Note that `mark` was passed; give back the value that was tested, unchanged."""
-        if not tested:
-            self.seen.add((mark, None))
-            return None
-        try:
-            self.seen.add((mark, bool(tested[0])))
-        except Exception:  # noqa: BLE001 - the branch itself is about to raise the same
-            self.seen.add((mark, None))
-        return tested[0]
-
-    def install(self) -> None:
-        """Make the marks known to all code: marked texts call a builtin."""
-        setattr(builtins, MARK, self)
 
 
 class Pair:
@@ -110,7 +102,7 @@ class Pair:
     def __init__(
         self, one: Subject, other: Subject, equality: Equality, *, training: bool, change: StateChange | None = None
     ) -> None:
-        self._subjects, self._equality, self._training = (one, other), equality, training
+        self._subjects, self._equality, self._training, self._change = (one, other), equality, training, change
         self._functions = (fresh(one, training=training), fresh(other, training=training))
         _level(*self._functions, change)
 
@@ -121,6 +113,20 @@ class Pair:
             for subject, function in zip(self._subjects, self._functions, strict=True)
         ]
         return difference(seen[0], seen[1], self._equality), seen[0], seen[1]
+
+    def probe(self) -> Callable[[Trial], None]:
+        """Return what runs trials on one more copy of the first callable, without a look at what they do."""
+        subject = self._subjects[0]
+        function = fresh(subject, training=self._training)
+        if self._change is not None and self._change.flags:
+            _turn_flags(function)
+        _level(self._functions[0], function, None)
+
+        def run(trial: Trial) -> None:
+            with subject.version.active(), force_eager():
+                attempt(function, trial.of(subject.call), trial.seed, training=self._training)
+
+        return run
 
 
 def fresh(subject: Subject, *, training: bool) -> Callable[..., Any]:
@@ -196,34 +202,24 @@ def _needs_nothing(function: Callable[..., Any]) -> bool:
     return True
 
 
-@dataclass(frozen=True)
-class Search:
-    """When to look for further inputs, for how many seconds of work, and which methods to call in between."""
-
-    complete: Callable[[], bool]
-    seconds: float
-    methods: tuple[str, ...] = ()
-
-
-def working_for(seconds: float) -> Callable[[], bool]:
-    """Return what tells whether less than these seconds of work were done since now.
-
-    Waiting for a processor that others use is no work: the same search goes equally far on a busy machine.
-    """
-    end = time.thread_time() + seconds
-    return lambda: time.thread_time() < end
-
-
 def run_side_by_side(one: Subject, other: Subject, equality: Equality, search: Search) -> Findings:
     """Run both through the usual trials, then through others until the search is complete.
 
     The first difference ends the run.
     """
+    with hearing_all_logs():
+        return _run_scenes(one, other, equality, search)
+
+
+def _run_scenes(one: Subject, other: Subject, equality: Equality, search: Search) -> Findings:
     found = Findings()
-    for scene in _scenes(one, other, equality, search):
+    for scene in _scenes(one, other, equality, search, found.telling):
         for trial in scene.trials:
+            left = search.left()
             differs, first, second = scene.pair.step(trial)
             scene.done.append(trial)
+            if search.left() != left and trial.method is None:
+                found.telling.setdefault(scene.change, []).append(trial)
             found.inputs += 1
             if trial.method is None and first.error is None:
                 found.returned += 1
@@ -249,7 +245,7 @@ class _Scene:
     done: list[Trial] = field(default_factory=list)
 
 
-def _scenes(one: Subject, other: Subject, equality: Equality, search: Search) -> Iterator[_Scene]:
+def _scenes(one: Subject, other: Subject, equality: Equality, search: Search, told: Told) -> Iterator[_Scene]:
     pairs = {training: Pair(one, other, equality, training=training) for training in (True, False)}
 
     def both(trials: Callable[[], Iterable[Trial]]) -> Iterator[_Scene]:
@@ -257,31 +253,29 @@ def _scenes(one: Subject, other: Subject, equality: Equality, search: Search) ->
 
     yield from both(lambda: (*[BASE] * _REPEATS, *USUAL, *BATCHES, ALIKE))
     endless = random_trials()
-    in_time = working_for(search.seconds)
-
-    def wanted() -> bool:
-        return not search.complete() and in_time()
-
-    def drawn(most: int) -> Iterator[Trial]:
-        return takewhile(lambda _: wanted(), islice(endless, most))
-
-    for method in search.methods if wanted() else ():
+    search.begin()
+    for method in search.methods if search.goes_on() else ():
         yield from both(partial(_visits, method))
     yield from both(lambda: islice(endless, _LEAST_DRAWN))
-    yield from both(lambda: drawn(_FIRST_DRAWN))
+    for training, pair in pairs.items():
+        yield _Scene(pair, search.telling(islice(endless, _FIRST_DRAWN), pair.probe), training)
     for change in STATES:
-        if wanted():
+        if search.goes_on():
             pair = Pair(one, other, equality, training=True, change=change)
-            yield _Scene(pair, (BASE, *USUAL[:5]), training=True, change=change)
-    yield from both(lambda: drawn(_MORE_DRAWN))
+            yield _Scene(pair, search.telling((BASE, *USUAL[:5]), pair.probe), training=True, change=change)
+    for training, pair in pairs.items():
+        yield _Scene(pair, search.telling(islice(endless, _MORE_DRAWN), pair.probe), training)
     broken = broken_trials()
     for state in (None, *STATES, *MORE_STATES):
-        if wanted():
+        if search.goes_on():
             pair = Pair(one, other, equality, training=True, change=state)
-            mixed = chain(drawn(_MIXED_DRAWN), islice(broken, _MIXED_DRAWN))
-            yield _Scene(pair, takewhile(lambda _: wanted(), mixed), training=True, change=state)
+            mixed = chain(islice(endless, _MIXED_DRAWN), islice(broken, _MIXED_DRAWN))
+            yield _Scene(pair, search.telling(mixed, pair.probe), training=True, change=state)
     for training in (True, False):
         yield _Scene(Pair(one, other, equality, training=training), NO_NUMBERS, training)
+    for state, trials in told.items():
+        pair = Pair(one, other, equality, training=True, change=state)
+        yield _Scene(pair, at_edges(trials), training=True, change=state)
 
 
 def _visits(method: str) -> tuple[Trial, ...]:

@@ -81,6 +81,14 @@ def observe(run: Callable[..., Any], owner: Any, call: Call, seed: int, *, train
     return seen
 
 
+def attempt(run: Callable[..., Any], call: Call, seed: int, *, training: bool) -> None:
+    """Run `run` on `call` as `observe` does, without a look at what comes of it."""
+    _, (args, kwargs) = _with_gradients(call, training=training)
+    _seed(seed)
+    with _watching({}), torch.set_grad_enabled(training), contextlib.suppress(Exception, SystemExit):
+        run(*args, **kwargs)
+
+
 def modules_of(owner: Any) -> Iterator[tuple[str, nn.Module]]:
     """Yield the modules that a callable consists of, by name; itself has the empty name."""
     for root in (owner, getattr(owner, "__self__", None)):
@@ -158,6 +166,23 @@ def _seed(seed: int) -> None:
 
 
 @contextlib.contextmanager
+def hearing_all_logs() -> Iterator[None]:
+    """Let records of every level through; put around many calls, it spares each of them the change of all loggers."""
+    root = logging.getLogger()
+    level = root.level
+    _set_level(root, logging.DEBUG)
+    try:
+        yield
+    finally:
+        _set_level(root, level)
+
+
+def _set_level(logger: logging.Logger, level: int) -> None:
+    if logger.level != level:
+        logger.setLevel(level)
+
+
+@contextlib.contextmanager
 def _watching(effects: dict[str, Any]) -> Iterator[None]:
     """Keep what is printed, logged and warned about, all of it: nothing is shown once only."""
     out, err = io.StringIO(), io.StringIO()
@@ -166,12 +191,12 @@ def _watching(effects: dict[str, Any]) -> Iterator[None]:
     # Torch itself logs every step of a compile.
     handler.addFilter(lambda record: not record.name.startswith("torch."))
     handler.emit = lambda record: records.append((record.name, record.levelname, _message(record)))  # type: ignore[method-assign]
-    level, always = root.level, torch.is_warn_always_enabled()
+    always = torch.is_warn_always_enabled()
     root.addHandler(handler)
-    root.setLevel(logging.DEBUG)
     torch.set_warn_always(True)
     try:
         with (
+            hearing_all_logs(),
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),
             warnings.catch_warnings(record=True) as warned,
@@ -180,7 +205,6 @@ def _watching(effects: dict[str, Any]) -> Iterator[None]:
             yield
     finally:
         torch.set_warn_always(always)
-        root.setLevel(level)
         root.removeHandler(handler)
         effects["printed text"] = out.getvalue()
         effects["text on standard error"] = err.getvalue()

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -199,6 +199,17 @@ NO_NUMBERS: tuple[Trial, ...] = (
     Trial("one element NaN", 13, _with_one(float("nan")), _same, _same),
     Trial("inputs all NaN", 14, _filled(float("nan")), _same, _same),
 )
+
+
+def at_edges(trials: Sequence[Trial]) -> Iterator[Trial]:
+    """Yield the same trials with one element of each tensor where slopes are infinite, or itself infinite.
+
+    What a branch keeps from such a point, a choice between both sides must keep from it too. State that an infinite
+    number has spoilt shows nothing any more, so these come last.
+    """
+    for value, words in ((0.0, "zero"), (float("inf"), "infinite"), (float("-inf"), "infinite and negative")):
+        for trial in trials:
+            yield replace(trial, name=f"{trial.name}, one element of each {words}", spoilt=value, spoils=(0, None))
 
 
 def visit(method: str) -> Trial:

@@ -4,11 +4,12 @@
     trials      inputs like those of an example, until every side of a branch has run
     observe     one call and all that could be noticed of it
     differ      how two such observations differ
+    search      which of them are worth a comparison
     lockstep    both versions through the same calls
 
 The request is one of `hearing` with `overrides` being the texts of the original, and besides:
 
-    marked      the texts of the original with marks in them (see `lockstep.Marks`)
+    marked      the texts of the original with marks in them (see `search.Marks`)
     rewritten   the texts after the fix
     sides       what has to run: `[mark, truth]`, truth null for a statement
     exact, numbers   what counts as equal (see `differ.Equality`)
@@ -38,9 +39,10 @@ from torch.utils import _pytree as pytree
 
 from . import witness
 from .differ import Equality, difference
-from .lockstep import Findings, Marks, Search, Subject, fresh, run_side_by_side
+from .lockstep import Findings, Subject, fresh, run_side_by_side
 from .observe import PLAIN, observe
 from .records import Break, Failure, Run
+from .search import Marks, Search
 from .subjects import ProblemError, subject_of
 from .trials import BASE, USUAL, Trial
 from .variants import other_batch
@@ -73,11 +75,11 @@ def verify(request: Mapping[str, Any], reply: Reply) -> None:
     except _VersionProblemError as problem:
         reply.part("problem", problem.told)
         return
-    wanted = {(mark, truth) for mark, truth in request["sides"]}
+    wanted = frozenset((mark, truth) for mark, truth in request["sides"])
     equality = Equality(request["exact"], frozenset(request["numbers"]))
     name = request["target"]["qualname"]
     reply.stage(f"running {name} before and after the fix")
-    search = Search(lambda: wanted <= marks.seen, float(request["search_seconds"]), tuple(request["methods"]))
+    search = Search(marks, wanted, float(request["search_seconds"]), tuple(request["methods"]))
     found = run_side_by_side(original, rewritten, equality, search)
     reply.part("ran", {"inputs": found.inputs, "returned": found.returned, "error": found.error})
     reply.part("seen", sorted([list(side) for side in marks.seen & wanted], key=str))

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from .loading import is_below, prepare, real_path
 
@@ -36,10 +37,10 @@ class Version:
         }
         self._modules: dict[str, ModuleType] = {}
         self._path: list[str] | None = None
-        self._environment: dict[str, str] | None = None
+        self._environment: dict[Any, Any] | None = None
         self._files = frozenset(str(Path(path).resolve()) for path in overrides)
         self._overridden: dict[str, bool] = {}
-        self._foreign: set[str] = set()
+        self._foreign = _foreign_to(self._folders)
         self._owned_names: dict[tuple[int, str, int], tuple[str, ...]] = {}
         self._depth = 0
 
@@ -49,7 +50,7 @@ class Version:
         if self._depth:
             yield
             return
-        path, finders, environment = sys.path[:], sys.meta_path[:], dict(os.environ)
+        path, finders, environment = sys.path[:], sys.meta_path[:], _environment()
         others = self._owned()
         for name in others:
             del sys.modules[name]
@@ -68,7 +69,7 @@ class Version:
             for name in self._modules:
                 del sys.modules[name]
             sys.modules.update(others)
-            self._path, self._environment = sys.path[:], dict(os.environ)
+            self._path, self._environment = sys.path[:], _environment()
             sys.path[:], sys.meta_path[:] = path, finders
             _set_environment(environment)
 
@@ -107,17 +108,31 @@ class Version:
 
 
 @cache
+def _foreign_to(_: frozenset[Path]) -> set[str]:
+    """Return the names of modules found to stand in none of these folders, a set that all versions there add to."""
+    return set()
+
+
 def _is_in_any(file: str, folders: frozenset[Path]) -> bool:
     path = Path(real_path(file))
     return any(is_below(path, folder) for folder in folders)
 
 
-def _set_environment(wanted: Mapping[str, str]) -> None:
-    for name in os.environ.keys() - wanted.keys():
-        del os.environ[name]
+def _environment() -> dict[Any, Any]:
+    # As the system has it: at every switch of versions, decoding it would take longer than all else.
+    return dict(os.environ._data)  # type: ignore[attr-defined]  # noqa: SLF001
+
+
+def _set_environment(wanted: Mapping[Any, Any]) -> None:
+    now = _environment()
+    if now == wanted:
+        return
+    environment: Any = getattr(os, "environb", os.environ)
+    for name in now.keys() - wanted.keys():
+        del environment[name]
     for name, value in wanted.items():
-        if os.environ.get(name) != value:
-            os.environ[name] = value
+        if now.get(name) != value:
+            environment[name] = value
 
 
 def _package_folder(path: Path) -> Path:

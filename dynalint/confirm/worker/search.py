@@ -1,0 +1,98 @@
+"""What of the changed code has run, and which further inputs are worth a comparison: those that make more of it run."""
+
+from __future__ import annotations
+
+import builtins
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from .trials import Trial
+
+MARK = "__dynalint_side__"
+_ALWAYS_COMPARED = 2
+
+Side = tuple[int, "bool | None"]
+
+
+class Marks:
+    """Collects which marks of the marked version have run: (mark, truth) for tests, (mark, None) for statements."""
+
+    def __init__(self) -> None:
+        self.seen: set[Side] = set()
+
+    def __call__(self, mark: int, *tested: object) -> object:
+        """Note that `mark` was passed; give back the value that was tested, unchanged."""
+        if not tested:
+            self.seen.add((mark, None))
+            return None
+        try:
+            self.seen.add((mark, bool(tested[0])))
+        except Exception:  # noqa: BLE001 - the branch itself is about to raise the same
+            self.seen.add((mark, None))
+        return tested[0]
+
+    def install(self) -> None:
+        """Make the marks known to all code: marked texts call a builtin."""
+        setattr(builtins, MARK, self)
+
+
+@dataclass
+class Search:
+    """Looks for inputs until all that is `wanted` has run, for so many seconds of work.
+
+    `methods` are to be called in between. Waiting for a processor that others use is no work: the same search goes
+    equally far on a busy machine.
+    """
+
+    marks: Marks
+    wanted: frozenset[Side]
+    seconds: float
+    methods: tuple[str, ...] = ()
+    _end: float = field(default=0.0, init=False)
+
+    def begin(self) -> None:
+        """Count the time from now on."""
+        self._end = time.thread_time() + self.seconds
+
+    def left(self) -> frozenset[Side]:
+        """Return what has not run yet."""
+        return self.wanted - self.marks.seen
+
+    def goes_on(self) -> bool:
+        """Whether something has not run yet, and there is time to look for it."""
+        return bool(self.left()) and time.thread_time() < self._end
+
+    def telling(self, trials: Iterable[Trial], probe: Callable[[], Callable[[Trial], None]]) -> Iterator[Trial]:
+        """Yield the trials worth a comparison while the search goes on: the first few, then those that show more.
+
+        What `probe` returns finds out which these are, by one run without a comparison, at a tenth of the cost.
+        """
+        run: Callable[[Trial], None] | None = None
+        skipped: list[Trial] = []
+        for number, trial in enumerate(trials):
+            if not self.goes_on():
+                return
+            if number < _ALWAYS_COMPARED:
+                yield trial
+                continue
+            run = run or probe()
+            if not self._shows_more(run, trial):
+                skipped.append(trial)
+                continue
+            left = self.left()
+            yield trial
+            if self.left() == left:
+                # It takes what earlier calls left behind.
+                yield from skipped
+                yield trial
+            skipped.clear()
+
+    def _shows_more(self, run: Callable[[Trial], None], trial: Trial) -> bool:
+        """Whether a run of a trial comes by what has not run yet; it does not count as having run."""
+        seen, self.marks.seen = self.marks.seen, set()
+        try:
+            run(trial)
+        finally:
+            shown, self.marks.seen = self.marks.seen, seen
+        return not self.left().isdisjoint(shown)

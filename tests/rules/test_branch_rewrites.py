@@ -1084,3 +1084,48 @@ def test_nothing_is_larger_than_itself() -> None:
 def test_a_rewrite_tells_which_answers_are_known() -> None:
     known = rewrite("return x * 2 if x.max() > x.max() else y").settled
     assert [one.truth for one in known] == [False]
+
+
+# Steps that are skipped at random.
+
+SKIPPED = """
+for layer in (torch.relu, torch.tanh):
+    skip = False
+    if flag:
+        skip = torch.rand([]) < 0.5
+"""
+
+
+def skipped(body: str) -> str:
+    drawn = SKIPPED.replace("skip = torch.rand([]) < 0.5", "draw = torch.rand([])\n        skip = draw < 0.5")
+    return lines(drawn) + "\n" + textwrap.indent(lines(body), "    ") + "\nreturn x"
+
+
+def test_forgets_what_a_skipped_step_gave() -> None:
+    body = skipped("""
+        if not skip:
+            outputs = (torch.dropout(layer(x), 0.1, flag), None)
+            x = outputs[0]
+        if skip:
+            outputs = (None, None)
+    """)
+    assert fixed(body) == skipped("""
+        before = x
+        outputs = (torch.dropout(layer(x), 0.1, flag), None)
+        x = outputs[0]
+        if isinstance(skip, torch.Tensor):
+            x = torch.where(skip, before, x)
+    """)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "if not skip:\n    x = torch.dropout(x, 0.1, flag)\nif skip:\n    x = y",
+        "if not skip:\n    x = torch.dropout(x, 0.1, flag)\nprint(skip)",
+        "if not skip:\n    x[0] = torch.dropout(x, 0.1, flag)[0]",
+        "if not skip:\n    x = torch.dropout(x, 0.1, flag)\nelse:\n    x = y",
+    ],
+)
+def test_declines_a_skipped_step_on_which_more_hangs(body: str) -> None:
+    assert "before = x" not in fixed(skipped(body))

@@ -38,6 +38,7 @@ from dynalint_rules._shared.sides import (
     uses_of,
 )
 from dynalint_rules._shared.sizes import refuse_other_sizes
+from dynalint_rules._shared.skipped_step import rewrite_skipped
 from dynalint_rules._shared.text import call, comments, held_together, indentation, inner_indentation
 from dynalint_rules._shared.truth import Truth, is_tensor_test, truth_of
 
@@ -56,7 +57,7 @@ def rewrite_if(scope: Scope, statement: ast.If) -> Rewrite:
     try:
         return _rewrite_as_expressions(scope, statement)
     except Refusal:
-        found = _rewrite_as_statements(scope, statement)
+        found = _rewrite_as_statements(scope, statement) or rewrite_skipped(scope, statement)
         if found is None:
             raise
         return found

@@ -25,6 +25,26 @@ _HELP = {
     "comprehension": "Keep all elements and give those that do not count a weight of zero.",
     "match": "Compute every case and choose with `torch.where`.",
 }
+_SKIPPED = """\
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc, self.rate, self.always = nn.Linear(8, 8), 0.5, False
+
+    def forward(self, x: torch.Tensor):
+        h = self.fc(x)
+        for _ in range(3):
+            skip = False
+            if self.training and self.rate > 0.0:
+                draw = torch.rand([])
+                skip = draw < self.rate
+{step}
+        return h
+"""
 
 
 class BranchOnTensor(Rule):
@@ -89,7 +109,12 @@ class BranchOnTensor(Rule):
     `if mask.any():` around statements that only write where the mask selects (`x[mask] = 0`, `masked_fill`) loses its
     test: it only spares work. So does `if not mask.any(): return x` before such statements and `return x`.
 
+    A step of a loop that is skipped at random, as LayerDrop does, is taken always, and what there was before is chosen
+    where a number was drawn that skips it.
+
     ## When the rewrite is not exact
+
+    Taking a step that is skipped is `unsafe`: it draws its random numbers, and its parameters get gradients of zero.
 
     `torch.where` computes both sides. The rewrite is declined where that can be told to matter: a side that raises,
     prints, draws random numbers, stores state, changes somebody else's tensor in place, updates running statistics or
@@ -119,6 +144,38 @@ class BranchOnTensor(Rule):
     events = (Branch,)
 
     examples = (
+        Example(
+            name="skipped-at-random",
+            code=_SKIPPED.format(
+                step="""            if not skip or self.always:  # DYN101
+                # All of them, if they must keep in step.
+                outputs = (
+                    torch.dropout(h, 0.0, self.training),
+                    None,
+                )
+                h = outputs[0] + 1"""
+            ),
+            fixed=_SKIPPED.format(
+                step="""            before = h
+            # All of them, if they must keep in step.
+            outputs = (
+                torch.dropout(h, 0.0, self.training),
+                None,
+            )
+            h = outputs[0] + 1
+            if isinstance(skip, torch.Tensor) and not self.always:
+                h = torch.where(skip, before, h)"""
+            ),
+        ),
+        Example(
+            name="skipped-at-random-and-told",
+            code=_SKIPPED.format(
+                step="""            if not skip:  # DYN101
+                h = torch.dropout(h, 0.0, self.training)
+                self.steps = h"""
+            ),
+            declined="stores state",
+        ),
         Example(
             name="one-of-two-results",
             code=forward(

@@ -442,6 +442,22 @@ def test_what_is_compared_gets_the_same_shape() -> None:
     assert torch.broadcast_shapes(prediction.shape, target.shape) == prediction.shape
 
 
+class Frames(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 3, padding=1)
+
+    def forward(self, x):
+        if x.dim() != 5:
+            raise ValueError(f"Frames only works for 5D tensors but got {x.dim()}D input!")
+        return self.conv(x.flatten(0, 1)).mean((-2, -1))
+
+
+def test_a_message_of_the_model_s_own_names_the_rank() -> None:
+    (x,), _ = find_call(Frames(), "cpu", 30).call
+    assert x.dim() == 5
+
+
 class Likelihood(nn.Module):
     def forward(self, prediction, truth):
         loss = nn.functional.binary_cross_entropy(prediction.view(-1), truth.view(-1), reduction="none")

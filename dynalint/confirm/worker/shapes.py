@@ -343,7 +343,7 @@ def _unpacked(specs: Specs, match: re.Match[str]) -> Iterator[Specs]:
 
 
 def _ranks_named(specs: Specs, match: re.Match[str]) -> Iterator[Specs]:
-    for digit in re.findall(r"(\d)-?D", match[0]):
+    for digit in re.findall(r"([0-5])-?[Dd]\b", match[0]):
         yield from _rank(specs, int(digit))
 
 
@@ -355,6 +355,7 @@ _BY_MESSAGE: tuple[tuple[str, Callable[[Specs, re.Match[str]], Iterator[Specs]]]
     (r"inconsistent input_size: got (\d+) expected (\d+)", _sizes(1, 2)),
     (r"values to unpack \(expected (\d+)", _unpacked),
     (r"[Ee]xpected \d-?D.*", _ranks_named),
+    (r"(?i)(only|supports?|works? (for|with|on)|(must|should|has to) be) (an? )?\d-?D [a-z]+", _ranks_named),
     (r"tuple index out of range|Dimension out of range|too many indices|Dimension specified as", _deeper),
     (r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)", _patched),
     (r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)", _sizes(1, 2)),

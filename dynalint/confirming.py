@@ -81,7 +81,8 @@ def _judged(linted: Linted, finding: Finding) -> Linted:
 def verifier(workspace: Workspace, result: LintResult, progress: Progress | None) -> WorkerVerifier:
     """Return what runs fixes against the original, on the code that confirming would run."""
     options = confirm_options(workspace, result.analysis.project.roots)
-    return WorkerVerifier(options, targets(workspace, result), progress, _heirs(result.analysis))
+    near = _roots_near(workspace, result)
+    return WorkerVerifier(options, targets(workspace, result), progress, _heirs(result.analysis), near)
 
 
 def targets(workspace: Workspace, result: LintResult) -> tuple[Target, ...]:
@@ -106,6 +107,18 @@ def parts(workspace: Workspace, result: LintResult) -> Callable[[Finding], Seque
         return tuple(_importable(reversed(function.callers))) if function is not None else ()
 
     return leading_to
+
+
+def _roots_near(workspace: Workspace, result: LintResult) -> Callable[[Finding], Sequence[Target]]:
+    """Return what tells the compiled roots that reach the code of a finding, the nearest first."""
+    functions = {(workspace.shown(one.file.path), one.qualname): one for one in result.analysis.functions}
+    roots = set(result.analysis.roots)
+
+    def near(finding: Finding) -> Sequence[Target]:
+        function = functions.get((finding.path, finding.function))
+        return tuple(_importable(one for one in function.leading_here if one in roots)) if function is not None else ()
+
+    return near
 
 
 def confirm_options(workspace: Workspace, search: Iterable[Path]) -> ConfirmOptions:

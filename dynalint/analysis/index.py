@@ -31,7 +31,8 @@ class FunctionInfo:
     """A function, method or lambda of the project.
 
     `owner` is the class that defines a method, `parent` the function that a nested one stands in. `caller` and
-    `chain` tell how a compiled root reached it; both are empty for code outside every region.
+    `chain` tell how a compiled root reached it, `called_by` what else in the region calls it; all are empty for code
+    outside every region.
     """
 
     name: str
@@ -42,6 +43,7 @@ class FunctionInfo:
     parent: FunctionInfo | None = None
     reached: bool = False
     caller: FunctionInfo | None = None
+    called_by: dict[FunctionInfo, None] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"FunctionInfo({self.qualname})"
@@ -65,6 +67,17 @@ class FunctionInfo:
             found[function] = None
             function = function.caller
         return tuple(reversed(found))
+
+    @property
+    def leading_here(self) -> tuple[FunctionInfo, ...]:
+        """The function, and all of the region that it is called from, by however many calls: the nearest first."""
+        found: dict[FunctionInfo, None] = {self: None}
+        waiting = [self]
+        for function in waiting:
+            new = [one for one in function.called_by if one not in found]
+            found.update(dict.fromkeys(new))
+            waiting += new
+        return tuple(found)
 
     @property
     def statements(self) -> list[ast.stmt]:

@@ -179,6 +179,7 @@ def mark_region(interpreter: Interpreter, roots: Sequence[FunctionInfo]) -> list
         while waiting:
             context = waiting.popleft()
             for callee in context.callees:
+                callee.function.called_by[context.function] = None
                 if callee not in seen:
                     seen[callee] = None
                     waiting.append(callee)

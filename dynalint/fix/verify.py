@@ -17,13 +17,14 @@ from typing import Any
 from dynalint.analysis.source import SourceFile, parse_text
 from dynalint.confirm.client import Answer, Worker, WorkerOptions
 from dynalint.confirm.options import ConfirmOptions, Target
+from dynalint.findings import Finding
 from dynalint.fix.edits import Change, Moves, merged
 from dynalint.fix.judge import judge_compiled
 from dynalint.fix.model import Proof, Unit
 from dynalint.fix.sides import Key, Side, inserted, sides_of
 
 Progress = Callable[[int, int, str], None]
-_MOST_TARGETS = 3
+_MOST_TARGETS = 4
 # Of the time for a run, what may go to the search for inputs: work, which takes much longer on a busy machine.
 _SEARCH = 1 / 6
 _WORKER_FAULTS = frozenset({"supervisor", "lost"})
@@ -75,6 +76,7 @@ class WorkerVerifier:
     """Verifies fixes in a worker that is started when it is first needed; a context manager that ends it.
 
     `roots` are the compiled roots that can be run, `heirs` those of them that inherit another one's code, by that one.
+    `near` tells those that reach a finding, the nearest first: a finding itself tells one way to it.
     Raises WorkerError where the interpreter cannot be started.
     """
 
@@ -84,11 +86,13 @@ class WorkerVerifier:
         roots: Iterable[Target],
         progress: Progress | None = None,
         heirs: Mapping[Target, Sequence[Target]] | None = None,
+        near: Callable[[Finding], Sequence[Target]] = lambda _: (),
     ) -> None:
         self._options = options
         self._roots = tuple(roots)
         self._progress = progress
         self._heirs = heirs or {}
+        self._near = near
         self._worker: Worker | None = None
         self._obstacle: str | None = None
 
@@ -139,9 +143,10 @@ class WorkerVerifier:
         def rank(target: Target) -> tuple[int, bool, Target]:
             return names.index(target.qualname), os.path.realpath(target.path) not in paths, target
 
-        near = sorted((target for target in self._roots if target.qualname in names), key=rank)
-        heirs = (heir for target in near for heir in self._heirs.get(target, ()))
-        found = dict.fromkeys([*near, *heirs])
+        way = sorted((target for target in self._roots if target.qualname in names), key=rank)
+        near = [target for linted in unit.linted for target in self._near(linted.finding) if target in self._roots]
+        heirs = (heir for target in way for heir in self._heirs.get(target, ()))
+        found = dict.fromkeys([*way[:1], *near, *way, *heirs])
         return sorted(found, key=lambda target: self._options.example_for(target) is None)[:_MOST_TARGETS]
 
     def _try(self, target: Target, cases: Sequence[Case], comparison: _Comparison) -> None:

@@ -178,6 +178,32 @@ def test_classes(tmp_path: Path) -> None:
     assert chains["Attention.cut"][0] == "Model.forward"
 
 
+def test_all_that_leads_to_a_function(tmp_path: Path) -> None:
+    code = """
+    import torch
+
+    def clip(x):
+        return x.clamp(0)
+
+    def scale(x):
+        return clip(x) * 2
+
+    @torch.compile
+    def first(x):
+        return scale(x)
+
+    @torch.compile
+    def second(x):
+        return clip(x)
+    """
+    analysis = project(tmp_path, {"model.py": code})
+    functions = {function.qualname: function for function in analysis.functions}
+    found = [function.qualname for function in functions["clip"].leading_here]
+    assert found[0] == "clip"
+    assert set(found[1:3]) == {"scale", "second"}
+    assert found[3:] == ["first"]
+
+
 @pytest.mark.parametrize(
     ("code", "wanted"),
     [

@@ -12,14 +12,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from dynalint.analysis.source import parse_source, read_source
+from dynalint.catalogue import known_codes
+from dynalint.config import Configuration, Overrides, parse_layer
 from dynalint.confirm.client import Answer, Hello
 from dynalint.confirm.options import ConfirmOptions, Target
+from dynalint.confirming import verifier
+from dynalint.engine import open_workspace
 from dynalint.findings import Finding, Fix, Step
 from dynalint.fix import FixOptions, Linted, Proof, fix_findings
 from dynalint.fix import verify as verifying
 from dynalint.fix.edits import merged, replaced
 from dynalint.fix.verify import WorkerVerifier
-from dynalint.rules import Replacement, Rewrite
+from dynalint.lint import Linter
+from dynalint.rules import Replacement, Rewrite, all_rules
 
 from .conftest import unit_of
 
@@ -271,3 +276,40 @@ def trials(number: int) -> list[Trial]:
     from dynalint.confirm.worker.trials import BASE
 
     return [replace(BASE, seed=seed) for seed in range(number)]
+
+
+HELPER = """
+import torch
+from torch import nn
+
+def choose(h):
+    return h.roll(1, 0) if h.sum() > 0 else h.flip(0)
+
+class Usable(nn.Module):
+    def forward(self, x):
+        return choose(x * 2)
+
+class Broken(nn.Module):
+    def __init__(self):
+        super().__init__()
+        raise RuntimeError("no weights on this machine")
+
+    def forward(self, x):
+        return choose(x)
+"""
+
+
+@pytest.mark.slow
+def test_another_root_is_run_where_the_one_on_the_way_cannot_be(tmp_path: Path) -> None:
+    path = tmp_path / "model.py"
+    path.write_text(HELPER)
+    layer = parse_layer({"confirm": "always"}, tmp_path, lambda _: "a test")
+    configuration = Configuration(Overrides((layer,), isolated=True), known_codes(), tmp_path)
+    workspace, _ = open_workspace([path], configuration, tmp_path)
+    linter = Linter(workspace, all_rules())
+    found = linter.lint()
+    assert [one.finding.region for one in found.linted] == [("Broken.forward", "choose")]
+    with verifier(workspace, found, None) as verify:
+        (fixed,) = fix_findings(found.linted, linter, FixOptions(), verify).fixed
+    assert fixed.proof is not None
+    assert fixed.proof.outcome == "proven"

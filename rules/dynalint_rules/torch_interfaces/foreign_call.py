@@ -17,6 +17,22 @@ _CALLS = {
     "struct": "pack unpack calcsize",
     "base64": "b64encode b64decode",
     "binascii": "crc32 hexlify unhexlify",
+    "scipy.fft": "dct dst fft fftn idct idst ifft ifftn irfft next_fast_len rfft",
+    "scipy.fftpack": "dct fft idct ifft irfft next_fast_len rfft",
+    "scipy.integrate": "simpson trapezoid",
+    "scipy.interpolate": "CubicSpline RegularGridInterpolator UnivariateSpline griddata interp1d make_interp_spline "
+    "splrep",
+    "scipy.linalg": "det eig eigh eigvals eigvalsh expm inv pinv sqrtm svd",
+    "scipy.ndimage": "distance_transform_edt",
+    "scipy.optimize": "linear_sum_assignment nnls",
+    "scipy.signal": "butter firwin lfilter resample",
+    "scipy.sparse": "coo_matrix csc_matrix csr_matrix diags eye lil_matrix",
+    "scipy.spatial": "ConvexHull Delaunay KDTree cKDTree distance_matrix",
+    "scipy.spatial.distance": "cdist cosine euclidean pdist squareform",
+    "scipy.spatial.transform.Rotation": "from_euler from_matrix from_quat from_rotvec",
+    "scipy.special": "digamma entr erf erfc erfinv exp1 exp2 expi expit expm1 gamma gammaln i0 i0e i1 i1e k0 k1 log1p "
+    "log_ndtr log_softmax loggamma logit logsumexp ndtr ndtri psi",
+    "scipy.stats": "norm.cdf norm.logpdf norm.pdf norm.ppf norm.rvs truncnorm.rvs",
 }
 
 
@@ -24,13 +40,14 @@ class ForeignCall(Rule):
     """Call C code that is neither torch's nor NumPy's in code that is compiled.
 
     ## What it flags
-    Types and functions of `ctypes` and of libraries that it loads, and functions of `zlib`, `struct`, `base64` and
-    `binascii`, in code that is compiled. Not flagged: the same in `__init__`, and Python functions of other packages,
-    which Dynamo follows.
+    Types and functions of `ctypes` and of libraries that it loads, functions of `zlib`, `struct`, `base64` and
+    `binascii`, and those of SciPy that come down to compiled code (`linear_sum_assignment`, `distance_transform_edt`,
+    `cdist`, most of `scipy.special`), in code that is compiled. Not flagged: the same in `__init__`, and Python
+    functions of other packages, which Dynamo follows.
 
     ## Why
-    Dynamo follows Python code. A function written in C has none, and for the few that it knows it has a version of its
-    own; at all others the graph ends.
+    Dynamo follows Python code, that of other packages too. A function written in C has none, and for the few that it
+    knows it has a version of its own; at all others the graph ends.
 
     ## Example
     ```python
@@ -75,7 +92,7 @@ class ForeignCall(Rule):
         if isinstance(event, Call) and not leads_to_raise(event, project):
             yield Violation(
                 event.node,
-                f"`{event.callee}()` is written in C and unknown to Dynamo, so the graph ends there",
+                f"`{event.callee}()` runs C code that Dynamo does not know, so the graph ends there",
                 help="compute it before, or make it an operation with `torch.library.custom_op`",
             )
 
@@ -133,6 +150,27 @@ class ForeignCall(Rule):
                 return h * width
                 """,
                 head="import struct",
+            ),
+        ),
+        Example(
+            name="assignment",
+            code=forward(
+                """
+                h = self.fc(x)
+                rows, columns = linear_sum_assignment(h.detach().numpy())  # DYN615
+                return h[torch.as_tensor(rows), torch.as_tensor(columns)]
+                """,
+                head="from scipy.optimize import linear_sum_assignment",
+            ),
+        ),
+        Example(
+            name="softmax-of-an-array",
+            code=forward(
+                """
+                h = self.fc(x)
+                return h * torch.from_numpy(special.softmax(x.numpy()))
+                """,
+                head="from scipy import special",
             ),
         ),
         Example(

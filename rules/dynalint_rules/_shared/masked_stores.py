@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from contextlib import suppress
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Subscript
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.blocks import statements_after
+from dynalint_rules._shared.domain import guarded_operands
 from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.names import changed_in_place, is_own, loads, within
 from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
 from dynalint_rules._shared.selection import target_of
 from dynalint_rules._shared.sides import FINITE
-from dynalint_rules._shared.text import atom, comments
+from dynalint_rules._shared.text import atom, call, comments, indentation
 
 _OPERATORS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**"}
 # By a number these keep nothing of their operand for the gradient, so it may be written to afterwards.
@@ -107,6 +109,7 @@ class _Store:
         self.named = read
         self.reads = dict(self._reads(self.value))
         self.given: list[ast.expr] = []
+        self.guards: dict[ast.expr, str] = {}
         self.computed = isinstance(statement, ast.AugAssign)
 
     def rewrite(self) -> Rewrite:
@@ -131,13 +134,18 @@ class _Store:
         start, end = file.span(self.first)[0], file.span(self.last)[1]
         if self.last is not self.first and comments(file, file.span(self.first)[1], end) != []:
             raise Refusal("there is a comment between the read and the store; choose by `torch.where` by hand")
-        head = f"{name if own else f'{name}[...]'} = {scope.torch}.where({mask}, "
-        text = self._value(f"{scope.torch}.zeros_like({name}).masked_scatter({mask}, ")
+        head = f"{name if own else f'{name}[...]'} = "
+        self.guards = self._guarded()
+        text = self._part(self.value, mask)
         if isinstance(self.statement, ast.AugAssign):
             sign = _OPERATORS[type(self.statement.op)]
             plain = k.is_number(scope.kind(self.value)) and isinstance(self.value, ast.Constant | ast.UnaryOp)
             text = f"{name} {sign} {text if plain or self.value in self.given else atom(self.value, text)}"
-        replacements = (Replacement(file, start, end, f"{head}{text}, {name})"),)
+        indent = indentation(file, self.first.lineno)
+        where = call(
+            f"{scope.torch}.where", [mask, text, name], column=len(indent + head), indent=indent, newline=file.newline
+        )
+        replacements = (Replacement(file, start, end, head + where),)
         title = "Compute the value for all elements and choose with `torch.where`"
         return Rewrite(title, "conditional", replacements, tuple(self._conditions(name)), scope.imports)
 
@@ -181,17 +189,41 @@ class _Store:
         target = self.named.targets[0] if self.named is not None else None
         return target.id if isinstance(target, ast.Name) else None
 
-    def _value(self, scatter: str) -> str:
-        """The text of the value: whole tensors for reads by the mask, and what is given to the selected put there."""
+    def _guarded(self) -> dict[ast.expr, str]:
+        """Return the operands that may not be what they are where nothing is selected, each with what is harmless."""
+        with suppress(Refusal):
+            found = {one.node: one.safe for one in guarded_operands(self.scope, self.value)}
+            divided = isinstance(self.statement, ast.AugAssign) and isinstance(self.statement.op, ast.Div)
+            if divided and not k.is_number(self.scope.kind(self.value)):
+                found[self.value] = "1.0"
+            return found
+        return {}
+
+    def _part(self, node: ast.expr, mask: str) -> str:
+        """The text of a part of the value: whole tensors are read, and what is given to the selected goes there.
+
+        An operand that has a harmless value has that one where nothing is selected.
+        """
+        text = self._inside(node, mask)
+        return f"{self.scope.torch}.where({mask}, {text}, {self.guards[node]})" if node in self.guards else text
+
+    def _inside(self, node: ast.expr, mask: str) -> str:
         file = self.scope.file
-        start, end = file.span(self.value)
-        text, position = "", start
-        for part in sorted([*self.reads, *self.given], key=file.span):
+        if node in self.reads:
+            return file.segment(self.reads[node])
+        if node in self.given:
+            assert isinstance(self.target.value, ast.Name)
+            return f"{self.scope.torch}.zeros_like({self.target.value.id}).masked_scatter({mask}, {file.segment(node)})"
+        (start, end), text = file.span(node), ""
+        marked = {*self.reads, *self.given, *self.guards} - {node}
+        for part in sorted((one for one in ast.walk(node) if one in marked), key=lambda one: file.span(one)[::-1]):
+            assert isinstance(part, ast.expr)
+            if any(within(part, other, self.scope) for other in marked - {part} if within(other, node, self.scope)):
+                continue  # written with what it stands in
             own_start, own_end = file.span(part)
-            text += file.text[position:own_start]
-            text += file.segment(self.reads[part]) if part in self.reads else f"{scatter}{file.segment(part)})"
-            position = own_end
-        return text + file.text[position:end]
+            text += file.text[start:own_start] + self._part(part, mask)
+            start = own_end
+        return text + file.text[start:end]
 
     def _require_elementwise(self, node: ast.expr, *, harmless: bool) -> None:
         scope = self.scope

@@ -33,7 +33,7 @@ class MaskedStore(Rule):
     def forward(self, x, scale):
         out = x.clone()
         large = x.abs() > 1
-        out[large] = x[large] / scale
+        out[large] = x[large] / scale[large]
         return out
     ```
 
@@ -42,12 +42,14 @@ class MaskedStore(Rule):
     def forward(self, x, scale):
         out = x.clone()
         large = x.abs() > 1
-        out = torch.where(large, x / scale, out)
+        out = torch.where(large, x / torch.where(large, scale, 1.0), out)
         return out
     ```
 
     ## How it is rewritten
-    The new value is computed for all elements, and `torch.where` chooses. A tensor that the function has made itself
+    The new value is computed for all elements, and `torch.where` chooses. What is divided by, or given to a function
+    like `torch.log`, is replaced by a harmless number where the mask selects nothing: gradients there stay zero, and do
+    not become NaN. A tensor that the function has made itself
     is bound anew, any other is written to as a whole (`x[...] = torch.where(mask, y, x)`), so that everything else
     that holds it sees the change. A tensor with one element for each that the mask selects is put in their places
     first, by `torch.zeros_like(x).masked_scatter(mask, values)`. Declined where the value is made by anything but
@@ -57,8 +59,8 @@ class MaskedStore(Rule):
     ## When the rewrite is not exact
     The fix is `conditional`: the mask must have as many dimensions as the tensors, whose dtypes must be equal (with
     others the original raises an error), values must be as many as the mask selects, where more would go unnoticed, and
-    where something is computed, its gradient must be finite for the elements that are not selected, too (`torch.sqrt`
-    of zero is the usual trap).
+    where something is computed, its gradient must be finite for the elements that are not selected, too (a product with
+    what is infinite there is the usual trap).
 
     ## How Dynamo words it
     GB0036: `Dynamic shape operator`, "Operator `aten.nonzero.default`'s output shape depends on input Tensor data".
@@ -124,6 +126,23 @@ class MaskedStore(Rule):
                 delta = (self.fc(x) - x).abs()
                 delta = torch.where(delta > 0.5, torch.pow(delta, 2.0) / 2 + 0.1, delta)
                 return delta
+            """),
+        ),
+        Example(
+            name="harmless-where-nothing-is-selected",
+            code=forward("""
+                h = self.fc(x).abs()
+                big = h > 0.1
+                out = h.clone()
+                out[big] = torch.log(1 + h[big] / 2) / h[big]  # DYN302
+                return out
+            """),
+            fixed=forward("""
+                h = self.fc(x).abs()
+                big = h > 0.1
+                out = h.clone()
+                out = torch.where(big, torch.log(torch.where(big, 1 + h / 2, 1.0)) / torch.where(big, h, 1.0), out)
+                return out
             """),
         ),
         Example(

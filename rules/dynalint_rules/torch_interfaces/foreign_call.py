@@ -22,16 +22,18 @@ _CALLS = {
     "scipy.integrate": "simpson trapezoid",
     "scipy.interpolate": "CubicSpline RegularGridInterpolator UnivariateSpline griddata interp1d make_interp_spline "
     "splrep",
-    "scipy.linalg": "det eig eigh eigvals eigvalsh expm inv pinv sqrtm svd",
-    "scipy.ndimage": "distance_transform_edt",
+    "scipy.linalg": "block_diag circulant det eig eigh eigvals eigvalsh expm inv orth pinv solve solve_triangular sqrtm "
+    "svd toeplitz",
+    "scipy.ndimage": "binary_dilation binary_erosion binary_fill_holes convolve distance_transform_edt gaussian_filter "
+    "gaussian_filter1d label map_coordinates maximum_filter median_filter rotate",
     "scipy.optimize": "linear_sum_assignment nnls",
-    "scipy.signal": "butter firwin lfilter resample",
+    "scipy.signal": "butter convolve2d fftconvolve find_peaks firwin get_window lfilter resample",
     "scipy.sparse": "coo_matrix csc_matrix csr_matrix diags eye lil_matrix",
     "scipy.spatial": "ConvexHull Delaunay KDTree cKDTree distance_matrix",
     "scipy.spatial.distance": "cdist cosine euclidean pdist squareform",
     "scipy.spatial.transform.Rotation": "from_euler from_matrix from_quat from_rotvec",
-    "scipy.special": "digamma entr erf erfc erfinv exp1 exp2 expi expit expm1 gamma gammaln i0 i0e i1 i1e k0 k1 log1p "
-    "log_ndtr log_softmax loggamma logit logsumexp ndtr ndtri psi",
+    "scipy.special": "binom digamma entr erf erfc erfinv exp1 exp2 expi expit expm1 gamma gammaln i0 i0e i1 i1e iv ive "
+    "jv k0 k1 log1p log_ndtr log_softmax loggamma logit logsumexp ndtr ndtri psi",
     "scipy.stats": "norm.cdf norm.logpdf norm.pdf norm.ppf norm.rvs truncnorm.rvs",
 }
 
@@ -40,10 +42,10 @@ class ForeignCall(Rule):
     """Call C code that is neither torch's nor NumPy's in code that is compiled.
 
     ## What it flags
-    Types and functions of `ctypes` and of libraries that it loads, functions of `zlib`, `struct`, `base64` and
-    `binascii`, and those of SciPy that come down to compiled code (`linear_sum_assignment`, `distance_transform_edt`,
-    `cdist`, most of `scipy.special`), in code that is compiled. Not flagged: the same in `__init__`, and Python
-    functions of other packages, which Dynamo follows.
+    Types and functions of `ctypes` and of libraries that it loads, functions of `cv2`, `zlib`, `struct`, `base64`
+    and `binascii`, and those of SciPy that come down to compiled code (`linear_sum_assignment`, `cdist`,
+    `distance_transform_edt`, most of `scipy.special`), in code that is compiled. Not flagged: the same in `__init__`,
+    and Python functions of other packages, which Dynamo follows.
 
     ## Why
     Dynamo follows Python code, that of other packages too. A function written in C has none, and for the few that it
@@ -84,7 +86,7 @@ class ForeignCall(Rule):
     gb = ("GB0007", "GB0156", "GB0059", "GB0147")
     events = (Call,)
     calls = frozenset(
-        {"ctypes.CDLL.*", *(f"{module}.{name}" for module, names in _CALLS.items() for name in names.split())}
+        {"ctypes.CDLL.*", "cv2.*", *(f"{module}.{name}" for module, names in _CALLS.items() for name in names.split())}
     )
 
     def check(self, event: Event, project: Project) -> Iterable[Violation]:

@@ -95,7 +95,12 @@ def test_uses_that_change_something(use: str) -> None:
         ("return x.sum(1) * (s + 1)", "x.sum(1) * (s.double() + 1).to(x.dtype)", ""),
         ("return x / (2 * max(s, 1))", "return x / (2 * s.clamp(min=1).double()).to(x.dtype)", ""),
         ("return x / (2 * max(s, 0.1))", "return x / (2 * s.double().clamp(min=0.1)).to(x.dtype)", ""),
-        ("return x / (2 * max(1, s))", "return x / (2 * s.clamp(min=1).double()).to(x.dtype)", "`s` is never NaN"),
+        (
+            "return x / (2 * max(1, s))",
+            "return x / (2 * s.clamp(min=1).nan_to_num(1, torch.inf).double()).to(x.dtype)",
+            "",
+        ),
+        ("return x * (2 * min(1, s))", "2 * s.clamp(max=1).nan_to_num(1, neginf=-torch.inf).double()", ""),
         ("return x * (1 / max(s, 1.0))", "return x * (1 / s.clamp(min=1.0).double()).to(x.dtype)", ""),
         (
             "return x / (unknown(3).shape[0] * s)",

@@ -130,6 +130,8 @@ def _witness(scope: Scope, node: ast.expr) -> ast.expr | None:
 def bounded(scope: Scope, call: ast.Call, node: ast.expr, dtype: Class) -> tuple[list[Replacement], Class, bool]:
     """Return `max(t, 1)` as `t.clamp(min=1)`, what its dtype is, and whether it is above zero.
 
+    `max(1, t)` is 1 where `t` is NaN, which a clamp would keep.
+
     Raises:
         Refusal: there are other arguments, or more.
     """
@@ -155,9 +157,11 @@ def bounded(scope: Scope, call: ast.Call, node: ast.expr, dtype: Class) -> tuple
     else:
         kept = "double"
     double = ".double()" if kept == "double" and dtype != "double" else ""
+    kept_infinity = f"{scope.torch}.inf" if bound == "min" else f"neginf=-{scope.torch}.inf"
+    number = "" if call.args[0] is node or dtype == "int" else f".nan_to_num({value}, {kept_infinity})"
     edits = [
         Replacement(scope.file, start, inner_start, ""),
-        Replacement(scope.file, inner_end, end, f"{double}.clamp({bound}={value})"),
+        Replacement(scope.file, inner_end, end, f"{double}.clamp({bound}={value}){number}"),
     ]
     return edits, kept, function == "max" and float(kind.constant) > 0
 

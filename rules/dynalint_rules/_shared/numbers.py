@@ -311,14 +311,15 @@ class _Follower:
         others = [self.scope.kind(argument) for argument in call.args if argument is not node]
         if call.keywords or not all(k.is_number(kind) for kind in others):
             self._refuse(call, node)
-        if dtype == "float" and position > 0:
-            self.flow.conditions[f"{self.scope.quote(node)} is never NaN"] = None
         if self.doubles:
             edits, kept, positive = bounded(self.scope, call, node, dtype)
             self.flow.edits += edits
+            self.flow.imports = self.scope.imports
             self.positive |= {call} if positive else set()
             self.climb(call, kept)
             return
+        if dtype == "float" and position > 0:
+            self.flow.conditions[f"{self.scope.quote(node)} is never NaN"] = None
         types = {one.type for kind in others for one in kind.members if isinstance(one, k.Value)}
         self.climb(call, dtype if dtype == "float" or types <= {"int"} else None)
 

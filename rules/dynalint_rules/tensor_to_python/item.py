@@ -171,7 +171,7 @@ class ItemOfTensor(Rule):
                 h = self.fc(x)
                 total = h.detach().square().sum().detach().clamp(min=1.0)
                 share = total.double() / 3
-                count = x.abs().sum().detach().double().clamp(min=1)
+                count = x.abs().sum().detach().double().clamp(min=1).nan_to_num(1, torch.inf)
                 return h.sum() / (x.shape[1] * count).to(h.dtype), x * share.to(x.dtype)
             """),
         ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 
 from dynalint.analysis import kinds as k
@@ -15,7 +15,7 @@ from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.names import changed_in_place, is_own, loads, within
 from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
 from dynalint_rules._shared.selection import target_of
-from dynalint_rules._shared.sides import FINITE
+from dynalint_rules._shared.sides import FINITE, HARMLESS
 from dynalint_rules._shared.text import atom, call, comments, indentation
 
 _OPERATORS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**"}
@@ -190,14 +190,46 @@ class _Store:
         return target.id if isinstance(target, ast.Name) else None
 
     def _guarded(self) -> dict[ast.expr, str]:
-        """Return the operands that may not be what they are where nothing is selected, each with what is harmless."""
+        """Return what may not stay what it is where nothing is selected, each with what is harmless there.
+
+        Those are operands that are not defined for all numbers, and what is read where zeros that flow back may meet
+        something infinite on their way to it.
+        """
+        found: dict[ast.expr, str] = {}
         with suppress(Refusal):
             found = {one.node: one.safe for one in guarded_operands(self.scope, self.value)}
-            divided = isinstance(self.statement, ast.AugAssign) and isinstance(self.statement.op, ast.Div)
-            if divided and not k.is_number(self.scope.kind(self.value)):
-                found[self.value] = "1.0"
-            return found
-        return {}
+        divided = isinstance(self.statement, ast.AugAssign) and isinstance(self.statement.op, ast.Div)
+        if divided and not k.is_number(self.scope.kind(self.value)):
+            found[self.value] = "1.0"
+        return {**found, **dict.fromkeys((read for read in self.reads if self._meets_infinity(read, found)), "1")}
+
+    def _meets_infinity(self, read: ast.expr, guarded: Collection[ast.expr]) -> bool:
+        """Whether a read goes through more than linear steps before it comes to the result, or to a guarded operand."""
+        scope, node = self.scope, read
+        tensor = scope.tensor(self.reads[read])
+        if tensor is not None and tensor.dtype in ("int", "bool"):
+            return False  # without a gradient
+        while node is not self.value and node not in guarded:
+            parent = scope.parents[node]
+            if isinstance(parent, ast.keyword):
+                parent = scope.parents[parent]
+            if not isinstance(parent, ast.expr) or not self._is_linear(parent, node):
+                return isinstance(parent, ast.expr)
+            node = parent
+        product = isinstance(self.statement, ast.AugAssign) and not isinstance(self.statement.op, ast.Add | ast.Sub)
+        return product and node not in guarded
+
+    def _is_linear(self, step: ast.expr, node: ast.expr) -> bool:
+        """Whether a step gives zeros back for zeros, whatever is in `node`."""
+        if isinstance(step, ast.BinOp):
+            other = step.right if node is step.left else step.left
+            by_number = k.is_number(self.scope.kind(other))
+            plain = isinstance(step.op, ast.Mult) or (isinstance(step.op, ast.Div) and node is step.left)
+            return isinstance(step.op, ast.Add | ast.Sub) or (plain and by_number)
+        if isinstance(step, ast.Call):
+            callee = self.scope.kind(step.func)
+            return isinstance(callee, k.Method | k.External) and callee.name.rpartition(".")[2] in HARMLESS
+        return isinstance(step, ast.UnaryOp | ast.Attribute)
 
     def _part(self, node: ast.expr, mask: str) -> str:
         """The text of a part of the value: whole tensors are read, and what is given to the selected goes there.

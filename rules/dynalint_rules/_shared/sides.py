@@ -19,7 +19,7 @@ FINITE = "the gradient of the side that is not taken is finite"
 
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div)
 # Exact for every element and every gradient, NaN and infinity included, whatever the dtype.
-_HARMLESS = frozenset({"relu", "clamp", "clip", "clamp_min", "clamp_max", "neg", "abs", "clone", "nan_to_num"})
+HARMLESS = frozenset({"relu", "clamp", "clip", "clamp_min", "clamp_max", "neg", "abs", "clone", "nan_to_num"})
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ def _elementwise(scope: Scope, node: ast.Call) -> _Profile | None:
     name = callee.name.rpartition(".")[2]
     numbers = [_number(value) for value in [*given, *(keyword.value for keyword in node.keywords)]]
     inner = _profile_of(scope, owner)
-    if inner is None or name not in _HARMLESS or any(value is None for value in numbers):
+    if inner is None or name not in HARMLESS or any(value is None for value in numbers):
         return None
     # What these do to bool tensors, and to an int tensor beside a float bound, is theirs; `signed` rules it out.
     floats = any(isinstance(value, float) for value in numbers)

@@ -47,9 +47,9 @@ class MaskedStore(Rule):
     ```
 
     ## How it is rewritten
-    The new value is computed for all elements, and `torch.where` chooses. What is divided by, or given to a function
-    like `torch.log`, is replaced by a harmless number where the mask selects nothing: gradients there stay zero, and do
-    not become NaN. A tensor that the function has made itself
+    The new value is computed for all elements, and `torch.where` chooses. What is divided by, given to a function
+    like `torch.log`, or goes through more than linear steps is replaced by a harmless number where the mask selects
+    nothing: gradients there stay zero, and do not become NaN. A tensor that the function has made itself
     is bound anew, any other is written to as a whole (`x[...] = torch.where(mask, y, x)`), so that everything else
     that holds it sees the change. A tensor with one element for each that the mask selects is put in their places
     first, by `torch.zeros_like(x).masked_scatter(mask, values)`. Declined where the value is made by anything but
@@ -59,8 +59,7 @@ class MaskedStore(Rule):
     ## When the rewrite is not exact
     The fix is `conditional`: the mask must have as many dimensions as the tensors, whose dtypes must be equal (with
     others the original raises an error), values must be as many as the mask selects, where more would go unnoticed, and
-    where something is computed, its gradient must be finite for the elements that are not selected, too (a product with
-    what is infinite there is the usual trap).
+    where something is computed, its gradient must be finite for the elements that are not selected, too.
 
     ## How Dynamo words it
     GB0036: `Dynamic shape operator`, "Operator `aten.nonzero.default`'s output shape depends on input Tensor data".
@@ -124,7 +123,7 @@ class MaskedStore(Rule):
             """),
             fixed=forward("""
                 delta = (self.fc(x) - x).abs()
-                delta = torch.where(delta > 0.5, torch.pow(delta, 2.0) / 2 + 0.1, delta)
+                delta = torch.where(delta > 0.5, torch.pow(torch.where(delta > 0.5, delta, 1), 2.0) / 2 + 0.1, delta)
                 return delta
             """),
         ),
@@ -156,7 +155,11 @@ class MaskedStore(Rule):
             fixed=forward("""
                 out = torch.zeros_like(x)
                 inside = x.abs() < 1
-                out = torch.where(inside, (self.fc(x) - x) * x, out)
+                out = torch.where(
+                    inside,
+                    (torch.where(inside, self.fc(x), 1) - torch.where(inside, x, 1)) * torch.where(inside, x, 1),
+                    out,
+                )
                 return out
             """),
         ),

@@ -22,8 +22,8 @@ _CALLS = {
     "scipy.integrate": "simpson trapezoid",
     "scipy.interpolate": "CubicSpline RegularGridInterpolator UnivariateSpline griddata interp1d make_interp_spline "
     "splrep",
-    "scipy.linalg": "block_diag circulant det eig eigh eigvals eigvalsh expm inv orth pinv solve solve_triangular sqrtm "
-    "svd toeplitz",
+    "scipy.linalg": "block_diag circulant det eig eigh eigvals eigvalsh expm inv orth pinv solve solve_triangular "
+    "sqrtm svd toeplitz",
     "scipy.ndimage": "binary_dilation binary_erosion binary_fill_holes convolve distance_transform_edt gaussian_filter "
     "gaussian_filter1d label map_coordinates maximum_filter median_filter rotate",
     "scipy.optimize": "linear_sum_assignment nnls",

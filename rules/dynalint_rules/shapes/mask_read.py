@@ -17,6 +17,7 @@ from dynalint_rules._shared.masked_losses import ignored_in_later_loss
 from dynalint_rules._shared.masked_reductions import ignored_in_loss, reduced, reduced_later, selection_of
 from dynalint_rules._shared.masked_stores import scattered_back, stored_next
 from dynalint_rules._shared.numbers import flow_of
+from dynalint_rules._shared.scattered_rows import scattered_elsewhere
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.selected_chains import reduced_at_last
 from dynalint_rules._shared.selection import reads_by_mask, target_of
@@ -70,9 +71,10 @@ class MaskRead(Rule):
     `x[mask].shape[0]` or `len(x[mask])`, it is `mask.sum()`, if every use takes a tensor (see DYN201). `v = x[mask] +
     y` or `v = x[mask]`, stored by the next statement by the same mask, is chosen by `torch.where` (see DYN302), and so
     is `a.masked_scatter(mask, b[mask])`. A function of yours that is called for what the mask selects and stored by it,
-    `a[mask], b[mask] = f(x[mask], y[mask, :])`, is called for all, with zeros in the place of the others. A list of
-    bools becomes a list of positions: `x[[True, False]]` is `x[[0]]`. Anything else needs a neutral value that suits
-    what is done with the elements (minus infinity before a maximum), which is for a person to say.
+    `a[mask], b[mask] = f(x[mask], y[mask, :])`, is called for all, with zeros in the place of the others. Rows that are
+    only counted and put elsewhere, by `out.masked_scatter(places, x[mask])`, are put first by a stable sort of the
+    mask. A list of bools becomes a list of positions: `x[[True, False]]` is `x[[0]]`. Anything else needs a neutral
+    value that suits what is done with the elements (minus infinity before a maximum), which is for a person to say.
 
     ## When the rewrite is not exact
     The sum runs over more elements, in another order, so the last digits may differ. The fix is `unsafe` for that
@@ -125,6 +127,7 @@ class MaskRead(Rule):
                     rewrite = rewrite or ignored_in_loss(scope, event.node) or stored_next(scope, event)
                     rewrite = rewrite or scattered_back(scope, event) or _counted(scope, event)
                     rewrite = rewrite or called_for_all(scope, event) or ignored_in_later_loss(scope, event.node)
+                    rewrite = rewrite or scattered_elsewhere(scope, event)
                 if rewrite is None and selection is not None:
                     rewrite = reduced_at_last(scope, selection)
             except Refusal as refusal:
@@ -461,6 +464,50 @@ class MaskRead(Rule):
                 arguments="x: torch.Tensor, labels: torch.Tensor",
             ),
             exact=False,
+        ),
+        Example(
+            name="put-elsewhere",
+            code=forward(
+                """
+                parts = self.fc(x).view(2, 2, 8)
+                mask = torch.arange(2) < lengths[:, None]
+                parts = parts[mask]  # DYN301
+                places = torch.arange(4) < lengths.sum()
+                if parts.shape[1] != 8:
+                    raise ValueError("other parts")
+                torch._assert_async(places.sum() == parts.shape[0])
+                parts = parts.to(x.dtype)
+                return x.masked_scatter(places[:, None], parts)
+                """,
+                arguments="x: torch.Tensor, lengths: torch.Tensor",
+            ),
+            inputs="[(torch.randn(4, 8), torch.tensor(lengths)) for lengths in ([1, 2], [0, 1], [2, 2])]",
+            fixed=forward(
+                """
+                parts = self.fc(x).view(2, 2, 8)
+                mask = torch.arange(2) < lengths[:, None]
+                order = (~mask).flatten().argsort(stable=True)
+                parts = parts.flatten(0, mask.dim() - 1)[order]
+                places = torch.arange(4) < lengths.sum()
+                if parts.shape[1] != 8:
+                    raise ValueError("other parts")
+                torch._assert_async(places.sum() == mask.sum())
+                parts = parts.to(x.dtype)
+                return x.masked_scatter(places[:, None], parts)
+                """,
+                arguments="x: torch.Tensor, lengths: torch.Tensor",
+            ),
+        ),
+        Example(
+            name="put-elsewhere-and-returned",
+            code=forward(
+                """
+                parts = self.fc(x)
+                parts = parts[x[:, 0] > 0]  # DYN301
+                return x.masked_scatter(x[:, :1] > 0, parts), parts
+                """,
+            ),
+            declined="depends on data",
         ),
         Example(
             name="called-with-their-number",

@@ -275,7 +275,16 @@ class ContextManager(Rule):
                     h = h * 2
                 return h
                 """,
-                head="import numpy as np",
+                head="import contextlib\nimport numpy as np",
+            ),
+            fixed=forward(
+                """
+                h = self.fc(x)
+                with contextlib.nullcontext() if torch.compiler.is_compiling() else np.errstate(divide="ignore"):
+                    h = h * 2
+                return h
+                """,
+                head="import contextlib\nimport numpy as np",
             ),
         ),
         Example(

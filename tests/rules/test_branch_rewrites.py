@@ -10,6 +10,7 @@ import pytest
 from dynalint.rules import Declined, Example, Rewrite, Rule
 from dynalint.testing.cases import Case
 from dynalint.testing.static import Study
+from dynalint_rules._shared.kept import UNCHANGED
 from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.settled import settled_tests
 from dynalint_rules.control_flow.assert_on_tensor import AssertOnTensor
@@ -776,6 +777,35 @@ def test_a_test_that_does_something_is_not_dropped_where_both_sides_are_alike(te
     found = study(body)
     assert test in found.fixed
     assert all(isinstance(one.answer, Declined) or test in str(one.answer.replacements) for one in found.own)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "if y.sum() > 0:\n    z = y.clamp(min=0)\nelse:\n    z = y * 2\ny.add_(1)\nreturn y + z",
+        "v = y\nif y.sum() > 0:\n    y = y.abs()\nelse:\n    y = -y\nv += 1\nreturn y",
+        "m = y < 0\nif m.any():\n    y = y.masked_fill(m, 0)\nm |= x > 3\nreturn y",
+        "y = y.sigmoid()\nm = y > 2\nif m.any():\n    y.masked_fill_(m, 0)\nreturn y",
+        "z = y * y\nm = y > 2\nif m.any():\n    y[m] = 0\nreturn y + z",
+    ],
+)
+def test_what_a_gradient_needs_is_not_safe_to_change(body: str) -> None:
+    assert UNCHANGED in rewrite(f"y = x @ y\n{body}").conditions
+
+
+@pytest.mark.parametrize(
+    "body", ["if y.sum() > 0:\n    y = y.abs()", "m = y < 0\nif m.any():\n    y = y.masked_fill(m, 0)"]
+)
+def test_a_tensor_from_before_no_grad_may_need_a_gradient(body: str) -> None:
+    under = textwrap.indent(body, "    ")
+    needed = "`y` needs no gradient, which is switched off here"
+    assert needed in rewrite(f"y = x @ y\nwith torch.no_grad():\n{under}\nreturn y").conditions
+    assert needed not in rewrite(f"with torch.no_grad():\n    y = x @ y\n{under}\nreturn y").conditions
+
+
+def test_a_product_by_indices_may_be_a_view() -> None:
+    body = "y = x @ y\nv = torch.einsum('ij->ji', y)\nif y.sum() > 0:\n    y = y * 2\ny.add_(1)\nreturn v"
+    assert "in place" in reason(body)
 
 
 def test_sides_of_an_inner_branch_in_different_orders() -> None:

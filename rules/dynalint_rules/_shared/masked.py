@@ -15,6 +15,7 @@ from dynalint_rules._shared.blocks import is_elif, split_test, statements_after
 from dynalint_rules._shared.choice import finished
 from dynalint_rules._shared.effects import effects_of
 from dynalint_rules._shared.guard import taken_out
+from dynalint_rules._shared.kept import change_conditions, kept_conditions, switch_conditions
 from dynalint_rules._shared.names import is_own, only_value
 from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.sides import FINITE, NO_RAISE, SAME_FORM
@@ -167,6 +168,7 @@ class _Body:
             self.conditions.append(f"the mask fits the shape of `{base.id}`")
         if not is_own(self.scope, base.id, base):
             self.conditions.append(f"`{base.id}` may be written to, even where nothing is selected")
+        self.conditions += change_conditions(self.scope, base.id, base)
         return True
 
     def _keeps(self, name: str, value: ast.expr) -> bool:
@@ -193,6 +195,7 @@ class _Body:
         fits = (tensor is not None and tensor.dtype == "float") or _is_whole(value.args[1])
         if self._is_number(value.args[1]) and not fits:
             self.conditions.append(f"`{name}` is a floating-point tensor")
+        self.conditions += switch_conditions(self.scope, name, value) + kept_conditions(self.scope, [self.mask])
         if not is_own(self.scope, name, value):
             self.conditions.append(f"nothing relies on getting the very tensor `{name}` rather than an equal copy")
         return True

@@ -15,19 +15,21 @@ from dynalint_rules._shared.scope import Scope, as_tensor
 # Methods that return their own tensor, or one that shares its memory, at least for some arguments.
 _VIEWS = frozenset(
     "adjoint alias align_as align_to alpha_dropout as_strided as_subclass as_tensor asarray atleast_1d atleast_2d "
-    "atleast_3d bfloat16 bool broadcast_tensors broadcast_to ccol_indices chunk coalesce col_indices conj "
-    "conj_physical contiguous cpu crow_indices cuda dequantize detach diagonal double dropout dsplit expand "
-    "expand_as feature_alpha_dropout feature_dropout flatten float from_dlpack half hsplit imag indices int long "
-    "meshgrid moveaxis movedim narrow new permute pin_memory positive ravel real refine_names rename "
-    "requires_grad_ reshape reshape_as resize_as resolve_conj resolve_neg row_indices select slice_inverse split "
-    "split_with_sizes squeeze sum_to_size swapaxes swapdims t tensor_split to to_dense transpose type type_as "
-    "unbind unflatten unfold unsqueeze values view view_as view_as_complex view_as_real vsplit".split()
+    "atleast_3d bfloat16 bool broadcast_tensors broadcast_to cartesian_prod ccol_indices channel_shuffle chunk "
+    "coalesce col_indices conj conj_physical contiguous cpu crow_indices cuda dequantize detach diagonal double "
+    "dropout dsplit einsum expand expand_as feature_alpha_dropout feature_dropout flatten float from_dlpack half "
+    "hsplit imag indices int long meshgrid moveaxis movedim narrow new permute pin_memory pixel_shuffle "
+    "pixel_unshuffle positive ravel real refine_names rename requires_grad_ reshape reshape_as resize_as resolve_conj "
+    "resolve_neg row_indices select slice_inverse split split_with_sizes squeeze sum_to_size swapaxes swapdims t "
+    "tensor_split to to_dense transpose type type_as unbind unflatten unfold unsqueeze values view view_as "
+    "view_as_complex view_as_real vsplit".split()
 )
 
 # Layers that may return their argument, as some do when made with `inplace=True`, or a view of it.
 _MAY_PASS_ON = frozenset(
-    "AlphaDropout CELU Dropout Dropout1d Dropout2d Dropout3d ELU FeatureAlphaDropout Flatten Hardsigmoid Hardswish "
-    "Hardtanh Identity LeakyReLU Mish RReLU ReLU ReLU6 SELU Sequential SiLU Threshold Unflatten".split()
+    "AlphaDropout CELU ChannelShuffle Dropout Dropout1d Dropout2d Dropout3d ELU FeatureAlphaDropout Flatten "
+    "Hardsigmoid Hardswish Hardtanh Identity LeakyReLU Mish PixelShuffle PixelUnshuffle RReLU ReLU ReLU6 SELU "
+    "Sequential SiLU Threshold Unflatten".split()
 )
 
 
@@ -208,7 +210,7 @@ def _is_own_since_made(scope: Scope, name: str, at: ast.AST) -> bool:
 
     What `name` held before, and what becomes of it afterwards, does not matter then.
     """
-    made = _last_assignment(scope, name, at)
+    made = last_assignment(scope, name, at)
     if made is None or not makes_tensor(scope, made.value):
         return False
     own = set(walk_function(scope.function.node))
@@ -229,7 +231,7 @@ def _is_own_since_made(scope: Scope, name: str, at: ast.AST) -> bool:
     return True
 
 
-def _last_assignment(scope: Scope, name: str, at: ast.AST) -> ast.Assign | None:
+def last_assignment(scope: Scope, name: str, at: ast.AST) -> ast.Assign | None:
     """The nearest plain assignment to `name` before `at` in its block or one around it, with no loop between."""
     current = at
     while not isinstance(current, ast.For | ast.AsyncFor | ast.While) and current is not scope.function.node:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.kinds import Kind
+from dynalint_rules._shared.kept import kept_conditions, switch_conditions
 from dynalint_rules._shared.names import changed_in_place, is_own, loads, makes_tensor, only_value, within
 from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
 
@@ -43,12 +44,14 @@ class Side:
 class _Profile:
     """A tensor made from the one under `base` elementwise, by steps that neither raise nor blow up.
 
-    `number` is the class of numbers mixed in; `signed` tells of a step that bool tensors do not take.
+    `number` is the class of numbers mixed in; `signed` tells of a step that bool tensors do not take, `keeps` of one
+    that keeps its argument for the gradient.
     """
 
     base: str
     number: str | None = None
     signed: bool = False
+    keeps: bool = False
 
 
 _NUMBER_RANK = {None: 0, "bool": 1, "int": 2, "float": 3}
@@ -63,7 +66,8 @@ def tensor_conditions(scope: Scope, sides: Sequence[Side]) -> list[str]:
     if len({profile.base for profile in known}) > 1:
         # Zeros that flow back into what only one side uses may meet an infinite slope there.
         return [SAME_FORM, FINITE]
-    return _same_dtype(known, sides[0].kind, _base_kind(scope, sides))
+    keep = [side.node for side, profile in zip(sides, known, strict=True) if profile.keeps]
+    return [*_same_dtype(known, sides[0].kind, _base_kind(scope, sides)), *kept_conditions(scope, keep)]
 
 
 def _same_dtype(profiles: Sequence[_Profile], first: Kind, base: Kind) -> list[str]:
@@ -122,7 +126,7 @@ def _arithmetic(scope: Scope, node: ast.BinOp) -> _Profile | None:
         number = max(inner.number, type(value).__name__, key=_NUMBER_RANK.__getitem__)
     # Subtraction is not defined for bool tensors.
     signed = isinstance(node.op, ast.Sub) and inner.number in (None, "bool")
-    return _Profile(inner.base, number, inner.signed or signed)
+    return replace(inner, number=number, signed=inner.signed or signed)
 
 
 def _is_moderate(value: float, operator: ast.operator) -> bool:
@@ -148,7 +152,8 @@ def _elementwise(scope: Scope, node: ast.Call) -> _Profile | None:
         return None
     # What these do to bool tensors, and to an int tensor beside a float bound, is theirs; `signed` rules it out.
     floats = any(isinstance(value, float) for value in numbers)
-    return _Profile(inner.base, "float" if floats else inner.number, signed=True)
+    number = "float" if floats else inner.number
+    return replace(inner, number=number, signed=True, keeps=inner.keeps or name not in ("neg", "clone"))
 
 
 def _number(node: ast.expr) -> int | float | None:
@@ -174,8 +179,10 @@ def alias_conditions(scope: Scope, sides: Sequence[Side], target: str | None, ar
                 shared.append(scope.quote(side.node))
         elif not is_own(scope, side.source, side.node or around):
             shared.append(f"`{side.source}`")
+    kept = dict.fromkeys(side.source for side in sides if side.source is not None and side.node not in scope.renamed)
+    conditions = [text for name in kept for text in switch_conditions(scope, name, around)]
     if not shared:
-        return []
+        return conditions
     for name in dict.fromkeys([*(side.source for side in sides), target]):
         place = changed_in_place(scope, name, around) if name is not None else None
         if isinstance(place, ast.stmt | ast.expr):
@@ -184,7 +191,7 @@ def alias_conditions(scope: Scope, sides: Sequence[Side], target: str | None, ar
                 "`torch.where` would give a copy. Make that change out of place first"
             )
     names = " or ".join(dict.fromkeys(shared))
-    return [f"nothing relies on getting the very tensor {names} rather than an equal copy"]
+    return [*conditions, f"nothing relies on getting the very tensor {names} rather than an equal copy"]
 
 
 def gradient_conditions(branches: Sequence[set[str]], layers: dict[str, None]) -> list[str]:

@@ -1,0 +1,101 @@
+"""What a backward pass needs of what stands around a branch: tensors as they were, and gradients switched on."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.index import walk_function
+from dynalint_rules._shared.names import last_assignment, loads, may_change_in_place, within
+from dynalint_rules._shared.scope import Scope, as_tensor
+
+UNCHANGED = "no gradient needs what is changed in place"
+
+_SWITCHES = ("no_grad", "inference_mode", "set_grad_enabled")
+# What gives a tensor that its own gradient does not need.
+_NOT_NEEDED = frozenset(
+    "add arange bmm clone cat detach empty empty_like expand_copy full full_like linspace linear masked_fill matmul mm "
+    "new_empty new_full new_ones new_tensor new_zeros ones ones_like rand rand_like randn randn_like stack sub sum "
+    "tensor zeros zeros_like".split()
+)
+_NOT_NEEDED_LAYERS = frozenset("Bilinear Conv1d Conv2d Conv3d Linear".split())
+_LOOKS = frozenset("all any argmax argmin dim eq ge gt isfinite isinf isnan le lt ne numel size".split())
+
+
+def kept_conditions(scope: Scope, nodes: Iterable[ast.AST | None]) -> list[str]:
+    """Return what must hold where expressions that keep their tensors for a gradient are computed on every call."""
+    parts = (part for node in nodes if node is not None for part in ast.walk(node))
+    names = sorted({part.id for part in parts if isinstance(part, ast.Name)})
+    return [UNCHANGED] if any(may_change_in_place(scope, name) for name in names) else []
+
+
+def change_conditions(scope: Scope, name: str, at: ast.AST) -> list[str]:
+    """Return what must hold where the tensor under a name is changed in place on every call."""
+    made = last_assignment(scope, name, at)
+    if made is None:
+        return [UNCHANGED]
+    tensor = scope.tensor(made.value)
+    if tensor is not None and tensor.dtype in ("bool", "int"):
+        return []
+    reads = (node for node in loads(scope, name) if made.lineno < node.lineno <= at.lineno)  # type: ignore[attr-defined]
+    needed = not _is_not_needed(scope, made.value) or not all(_only_looks(scope, node) for node in reads)
+    looped = any(isinstance(node, ast.For | ast.While) and within(at, node, scope) for node in _loops(scope))
+    return [UNCHANGED] if needed or looped else []
+
+
+def _loops(scope: Scope) -> Iterable[ast.AST]:
+    return (node for node in walk_function(scope.function.node) if isinstance(node, ast.For | ast.While))
+
+
+def _is_not_needed(scope: Scope, value: ast.expr) -> bool:
+    if isinstance(value, ast.BinOp):
+        return isinstance(value.op, ast.Add | ast.Sub | ast.Mult | ast.MatMult)
+    if not isinstance(value, ast.Call):
+        return False
+    callee = scope.kind(value.func)
+    if isinstance(callee, k.Object):
+        return callee.type.rpartition(".")[2] in _NOT_NEEDED_LAYERS
+    return isinstance(callee, k.Method | k.External) and callee.name.rpartition(".")[2] in _NOT_NEEDED
+
+
+def _only_looks(scope: Scope, node: ast.Name) -> bool:
+    """Whether a use of a tensor leaves nothing for a gradient to need: a comparison, a change, its shape."""
+    parent = scope.parents.get(node)
+    if isinstance(parent, ast.Compare):
+        return True
+    if isinstance(parent, ast.Subscript):
+        return isinstance(parent.ctx, ast.Store)
+    if isinstance(parent, ast.Attribute):
+        use = scope.parents.get(parent)
+        called = isinstance(use, ast.Call) and use.func is parent
+        return not called or parent.attr in _LOOKS or parent.attr.endswith("_")
+    if isinstance(parent, ast.Call) and node in parent.args:
+        callee = scope.kind(parent.func)
+        return isinstance(callee, k.External) and callee.name.rpartition(".")[2] in _LOOKS
+    return False
+
+
+def switch_conditions(scope: Scope, name: str, at: ast.AST) -> list[str]:
+    """Return what must hold where a branch keeps a tensor from before `with torch.no_grad():`, around that branch.
+
+    What is made there in its place has no gradient.
+    """
+    block: ast.AST | None = at
+    while block is not None and not (isinstance(block, ast.With) and _switches(block)):
+        block = scope.parents.get(block) if block is not scope.function.node else None
+    if block is None:
+        return []
+    made = last_assignment(scope, name, at)
+    if made is not None and (within(made, block, scope) or _has_no_gradient(scope, made.value)):
+        return []
+    return [f"`{name}` needs no gradient, which is switched off here"]
+
+
+def _switches(block: ast.With) -> bool:
+    return any(word in ast.unparse(item.context_expr) for item in block.items for word in _SWITCHES)
+
+
+def _has_no_gradient(scope: Scope, value: ast.expr) -> bool:
+    tensor = as_tensor(scope.kind(value))
+    return tensor is not None and tensor.dtype in ("bool", "int")

@@ -24,7 +24,7 @@ from .observe import (
     observe,
     parameters_of,
 )
-from .search import Search
+from .search import Search, Side
 from .trials import (
     ALIKE,
     BASE,
@@ -76,15 +76,15 @@ class Difference:
     stable: bool = True
 
 
-Told = dict["StateChange | None", list[Trial]]
+Told = dict[Side, tuple["StateChange | None", Trial]]
 
 
 @dataclass
 class Findings:
     """What the calls showed.
 
-    `worked` are trials that ran without an exception, for the compiler to be tried on. `telling` are those that made
-    something run for the first time, by the change of state that they ran with.
+    `worked` are trials that ran without an exception, for the compiler to be tried on. `telling` has for each side
+    the last that made it run, which mostly is a drawn one, and the change of state that it ran with.
     `error` is the exception of the first call that raised one.
     """
 
@@ -215,11 +215,15 @@ def _run_scenes(one: Subject, other: Subject, equality: Equality, search: Search
     found = Findings()
     for scene in _scenes(one, other, equality, search, found.telling):
         for trial in scene.trials:
-            left = search.left()
+            before = set(search.marks.seen)
+            search.marks.seen.clear()
             differs, first, second = scene.pair.step(trial)
             scene.done.append(trial)
-            if search.left() != left and trial.method is None:
-                found.telling.setdefault(scene.change, []).append(trial)
+            if trial.method is None and scene.tells:
+                for side in search.marks.seen:
+                    if scene.change is None or side not in before:
+                        found.telling[side] = (scene.change, trial)
+            search.marks.seen |= before
             found.inputs += 1
             if trial.method is None and first.error is None:
                 found.returned += 1
@@ -236,12 +240,13 @@ def _run_scenes(one: Subject, other: Subject, equality: Equality, search: Search
 
 @dataclass
 class _Scene:
-    """Trials for one pair. `change` says how its state was set, if it was."""
+    """Trials for one pair. `change` says how its state was set, if it was; without `tells` they are varied no more."""
 
     pair: Pair
     trials: Iterable[Trial]
     training: bool
     change: StateChange | None = None
+    tells: bool = True
     done: list[Trial] = field(default_factory=list)
 
 
@@ -272,10 +277,11 @@ def _scenes(one: Subject, other: Subject, equality: Equality, search: Search, to
             mixed = chain(islice(endless, _MIXED_DRAWN), islice(broken, _MIXED_DRAWN))
             yield _Scene(pair, search.telling(mixed, pair.probe), training=True, change=state)
     for training in (True, False):
-        yield _Scene(Pair(one, other, equality, training=training), NO_NUMBERS, training)
-    for state, trials in told.items():
+        yield _Scene(Pair(one, other, equality, training=training), NO_NUMBERS, training, tells=False)
+    for state in dict.fromkeys(change for change, _ in told.values()):
         pair = Pair(one, other, equality, training=True, change=state)
-        yield _Scene(pair, at_edges(trials), training=True, change=state)
+        trials = list(dict.fromkeys(trial for change, trial in told.values() if change is state))
+        yield _Scene(pair, at_edges(trials), training=True, change=state, tells=False)
 
 
 def _visits(method: str) -> tuple[Trial, ...]:

@@ -6,6 +6,7 @@ import builtins
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 from .trials import Trial
 
@@ -63,6 +64,15 @@ class Search:
         """Whether something has not run yet, and there is time to look for it."""
         return bool(self.left()) and time.thread_time() < self._end
 
+    def shown_by(self, run: Callable[[], object]) -> set[Side]:
+        """Run something and return what came to run; it does not count as having run."""
+        seen, self.marks.seen = self.marks.seen, set()
+        try:
+            run()
+        finally:
+            shown, self.marks.seen = self.marks.seen, seen
+        return shown
+
     def telling(self, trials: Iterable[Trial], probe: Callable[[], Callable[[Trial], None]]) -> Iterator[Trial]:
         """Yield the trials worth a comparison while the search goes on: the first few, then those that show more.
 
@@ -77,7 +87,7 @@ class Search:
                 yield trial
                 continue
             run = run or probe()
-            if not self._shows_more(run, trial):
+            if self.left().isdisjoint(self.shown_by(partial(run, trial))):
                 skipped.append(trial)
                 continue
             left = self.left()
@@ -87,12 +97,3 @@ class Search:
                 yield from skipped
                 yield trial
             skipped.clear()
-
-    def _shows_more(self, run: Callable[[Trial], None], trial: Trial) -> bool:
-        """Whether a run of a trial comes by what has not run yet; it does not count as having run."""
-        seen, self.marks.seen = self.marks.seen, set()
-        try:
-            run(trial)
-        finally:
-            shown, self.marks.seen = self.marks.seen, seen
-        return not self.left().isdisjoint(shown)

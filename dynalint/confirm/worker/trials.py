@@ -28,7 +28,7 @@ class Trial:
     target but one of a method without arguments, "Class.method", on the first part of it that has this class. With
     `alike`, tensors of one shape and dtype all hold the numbers of the first of them. `which` is the range, among all
     tensors, that it changes. In each float tensor of the range `spoils`, one element becomes
-    `spoilt`, if that is given.
+    `spoilt`, if that is given; `place` says which of those that are drawn for it.
     """
 
     name: str
@@ -42,6 +42,7 @@ class Trial:
     which: tuple[int, int | None] = (0, None)
     spoilt: float | None = None
     spoils: tuple[int, int | None] = (0, None)
+    place: int = 0
 
     def of(self, call: Call) -> Call:
         """Return the call with its tensors changed; no tensor of the given call is in it."""
@@ -58,7 +59,7 @@ class Trial:
             _copy_the_first(changed)
         if self.spoilt is not None:
             for place in places[slice(*self.spoils)]:
-                _spoil(changed[place], self.spoilt, generator)
+                _spoil(changed[place], self.spoilt, generator, self.place)
         args, kwargs = pytree.tree_unflatten(changed, layout)
         return tuple(args), kwargs
 
@@ -78,10 +79,11 @@ class Trial:
         return tensor.requires_grad_() if leaf.requires_grad else tensor
 
 
-def _spoil(tensor: torch.Tensor, value: float, generator: torch.Generator) -> None:
+def _spoil(tensor: torch.Tensor, value: float, generator: torch.Generator, place: int) -> None:
     if tensor.is_floating_point() and tensor.numel():
+        drawn = torch.randint(tensor.numel(), (place + 1,), generator=generator)
         with torch.no_grad():
-            tensor.view(-1)[int(torch.randint(tensor.numel(), (), generator=generator))] = value
+            tensor.view(-1)[int(drawn[-1])] = value
 
 
 def _copy_the_first(leaves: list[Any]) -> None:
@@ -207,9 +209,19 @@ def at_edges(trials: Sequence[Trial]) -> Iterator[Trial]:
     What a branch keeps from such a point, a choice between both sides must keep from it too. State that an infinite
     number has spoilt shows nothing any more, so these come last.
     """
-    for value, words in ((0.0, "zero"), (float("inf"), "infinite"), (float("-inf"), "infinite and negative")):
-        for trial in trials:
-            yield replace(trial, name=f"{trial.name}, one element of each {words}", spoilt=value, spoils=(0, None))
+    for (value, words), (place, (where, spoils)) in (
+        *itertools.product(_EDGES[:1], enumerate(_PLACES[:1])),
+        *itertools.product(_EDGES[1:], enumerate(_PLACES[1:])),
+    ):
+        for trial in trials[:_MOST_AT_EDGES]:
+            name = f"{trial.name}, one element of {where} {words}"
+            yield replace(trial, name=name, spoilt=value, spoils=spoils, place=place)
+
+
+_EDGES = ((0.0, "zero"), (float("inf"), "infinite"), (float("-inf"), "infinite and negative"))
+_EACH, _FIRST, _OTHERS = ("each", (0, None)), ("the first tensor", (0, 1)), ("the others", (1, None))
+_PLACES: tuple[tuple[str, tuple[int, int | None]], ...] = (_EACH, _FIRST, _OTHERS, _FIRST, _OTHERS)
+_MOST_AT_EDGES = 4
 
 
 def visit(method: str) -> Trial:

@@ -28,7 +28,7 @@ class Trial:
     target but one of a method without arguments, "Class.method", on the first part of it that has this class. With
     `alike`, tensors of one shape and dtype all hold the numbers of the first of them. `which` is the range, among all
     tensors, that it changes. In each float tensor of the range `spoils`, one element becomes
-    `spoilt`, if that is given; `place` says which of those that are drawn for it.
+    `spoilt`, if that is given.
     """
 
     name: str
@@ -42,7 +42,6 @@ class Trial:
     which: tuple[int, int | None] = (0, None)
     spoilt: float | None = None
     spoils: tuple[int, int | None] = (0, None)
-    place: int = 0
 
     def of(self, call: Call) -> Call:
         """Return the call with its tensors changed; no tensor of the given call is in it."""
@@ -59,7 +58,7 @@ class Trial:
             _copy_the_first(changed)
         if self.spoilt is not None:
             for place in places[slice(*self.spoils)]:
-                _spoil(changed[place], self.spoilt, generator, self.place)
+                _spoil(changed[place], self.spoilt, generator)
         args, kwargs = pytree.tree_unflatten(changed, layout)
         return tuple(args), kwargs
 
@@ -79,11 +78,10 @@ class Trial:
         return tensor.requires_grad_() if leaf.requires_grad else tensor
 
 
-def _spoil(tensor: torch.Tensor, value: float, generator: torch.Generator, place: int) -> None:
+def _spoil(tensor: torch.Tensor, value: float, generator: torch.Generator) -> None:
     if tensor.is_floating_point() and tensor.numel():
-        drawn = torch.randint(tensor.numel(), (place + 1,), generator=generator)
         with torch.no_grad():
-            tensor.view(-1)[int(drawn[-1])] = value
+            tensor.view(-1)[int(torch.randint(tensor.numel(), (), generator=generator))] = value
 
 
 def _copy_the_first(leaves: list[Any]) -> None:
@@ -204,23 +202,24 @@ NO_NUMBERS: tuple[Trial, ...] = (
 
 
 def at_edges(trials: Sequence[Trial]) -> Iterator[Trial]:
-    """Yield the same trials with one element of each tensor where slopes are infinite, or itself infinite.
+    """Yield some of these trials with one element where slopes are infinite, or itself no finite number.
 
-    What a branch keeps from such a point, a choice between both sides must keep from it too. State that an infinite
-    number has spoilt shows nothing any more, so these come last.
+    What a branch keeps from such a point, a choice between both sides must keep from it too. State that such a number
+    has spoilt shows nothing any more, so these come last.
     """
-    for (value, words), (place, (where, spoils)) in (
-        *itertools.product(_EDGES[:1], enumerate(_PLACES[:1])),
-        *itertools.product(_EDGES[1:], enumerate(_PLACES[1:])),
-    ):
+    for value, words, (where, spoils) in _EDGES:
         for trial in trials[:_MOST_AT_EDGES]:
             name = f"{trial.name}, one element of {where} {words}"
-            yield replace(trial, name=name, spoilt=value, spoils=spoils, place=place)
+            yield replace(trial, name=name, spoilt=value, spoils=spoils)
 
 
-_EDGES = ((0.0, "zero"), (float("inf"), "infinite"), (float("-inf"), "infinite and negative"))
-_EACH, _FIRST, _OTHERS = ("each", (0, None)), ("the first tensor", (0, 1)), ("the others", (1, None))
-_PLACES: tuple[tuple[str, tuple[int, int | None]], ...] = (_EACH, _FIRST, _OTHERS, _FIRST, _OTHERS)
+_FIRST, _OTHERS = ("the first tensor", (0, 1)), ("the others", (1, None))
+_EDGES: tuple[tuple[float, str, tuple[str, tuple[int, int | None]]], ...] = (
+    (0.0, "zero", ("each", (0, None))),
+    *((float("inf"), "infinite", place) for place in (_FIRST, _OTHERS)),
+    *((float("-inf"), "infinite and negative", place) for place in (_FIRST, _OTHERS)),
+    *((float("nan"), "NaN", place) for place in (_FIRST, _OTHERS)),
+)
 _MOST_AT_EDGES = 4
 
 

@@ -23,6 +23,8 @@ def test_every_change_is_checked(tmp_path: Path) -> None:
     model = tmp_path / "model.py"
     model.write_text(MODEL.format("pass"))
     command = ["check", "--static", "--watch", "--output-format", "concise", "."]
+    # A shell has its background jobs ignore Ctrl-C, and what they start inherits that.
+    known = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(
         [sys.executable, "-m", "dynalint", *command], cwd=tmp_path, stdout=subprocess.PIPE, text=True
     )
@@ -42,3 +44,4 @@ def test_every_change_is_checked(tmp_path: Path) -> None:
         assert process.wait(timeout=60) == 130
     finally:
         process.kill()
+        signal.signal(signal.SIGINT, known)

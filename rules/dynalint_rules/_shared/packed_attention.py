@@ -107,13 +107,10 @@ def _sources(cut: Cut, comprehension: ast.ListComp) -> list[ast.expr] | None:
 
 def _loop_over(scope: Scope, statement: ast.Assign) -> ast.ListComp | None:
     """Return the one comprehension that goes through `zip(*pieces)`, for the pieces that a statement names."""
-    target = statement.targets[0]
-    if len(statement.targets) != 1 or not isinstance(target, ast.Name):
+    use = _only_use(scope, statement)
+    if use is None:
         return None
-    uses = list(loads(scope, target.id))
-    if len(uses) != 1 or only_value(scope, target.id, scope.function.node.args) is None:
-        return None
-    starred = scope.parents[uses[0]]
+    starred = scope.parents[use]
     zipped = scope.parents[starred]
     if not isinstance(starred, ast.Starred) or not isinstance(zipped, ast.Call) or len(zipped.args) != 1:
         return None
@@ -123,6 +120,15 @@ def _loop_over(scope: Scope, statement: ast.Assign) -> ast.ListComp | None:
     if not is_zip or not isinstance(generator, ast.comprehension) or not isinstance(comprehension, ast.ListComp):
         return None
     return comprehension if len(comprehension.generators) == 1 and not generator.ifs else None
+
+
+def _only_use(scope: Scope, statement: ast.Assign) -> ast.Name | None:
+    """Return the one use of the name that a statement gives a value, the only one that it has."""
+    target = statement.targets[0]
+    if len(statement.targets) != 1 or not isinstance(target, ast.Name):
+        return None
+    uses = list(loads(scope, target.id))
+    return uses[0] if len(uses) == 1 and only_value(scope, target.id, scope.function.node.args) is not None else None
 
 
 def _names(target: ast.expr) -> list[str]:
@@ -166,13 +172,8 @@ def _joined(scope: Scope, results: ast.ListComp) -> tuple[ast.Call, int] | None:
     statement = scope.parents[results]
     if not isinstance(statement, ast.Assign):
         return join_of(scope, results)
-    target = statement.targets[0]
-    if len(statement.targets) != 1 or not isinstance(target, ast.Name):
-        return None
-    uses = list(loads(scope, target.id))
-    if len(uses) != 1 or only_value(scope, target.id, scope.function.node.args) is None:
-        return None
-    found = join_of(scope, uses[0])
+    use = _only_use(scope, statement)
+    found = None if use is None else join_of(scope, use)
     return found if found is not None and _next_to(scope, statement) is _statement(scope, found[0]) else None
 
 

@@ -1,0 +1,81 @@
+"""How many of the small programs that break, and that have a rewrite known to work, `dynalint fix` repairs.
+
+    python benchmarks/repairs.py FOLDER [--safe-only] [--list]
+
+FOLDER is that of `probes.py`; a record's `rewrites` tells with `usable` whether one was seen to compile whole. The
+conditions of conditional fixes are taken for granted: what is measured is what is on offer. A program is repaired where
+each finding that claims something is fixed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fixes import fix
+from probes import OK, Record, claims, is_hidden, with_call
+
+from dynalint.findings import Finding
+
+# Rewrites of this name leave the program as it is, and are run under a setting of Dynamo.
+SETTINGS = ("cdo_config", "cso", "cso_check", "allow_rnn", "trace_autograd_ops")
+
+
+def main() -> None:
+    """Print the share for the folder given."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--safe-only", action="store_true", help="take no unsafe fix")
+    parser.add_argument("--list", action="store_true", help="print what is left of each program that is not repaired")
+    options = parser.parse_args()
+    with (options.folder / "probes.jsonl").open(encoding="utf-8") as lines:
+        records: list[Record] = [json.loads(line) for line in lines]
+    wanted = {record["id"]: record for record in records if _is_wanted(record)}
+    left = _left(options.folder, sorted(wanted), unsafe=not options.safe_only)
+    repaired = [name for name in wanted if not left[name]]
+    print(f"repaired   {len(repaired) / len(wanted):.3f} ({len(repaired)}/{len(wanted)})")
+    print(Counter(name[:2] for name in wanted if left[name]))
+    for name in sorted(wanted) if options.list else ():
+        if left[name]:
+            print(f"\n{name}: {wanted[name]['pattern']}")
+            print(*(f"    {line}" for line in left[name]), sep="\n")
+            print("    known:", *(one["name"] for one in wanted[name]["rewrites"] if one["usable"]))
+
+
+def _is_wanted(record: Record) -> bool:
+    """Whether it breaks, source shows it, and a rewrite works that changes the program and not only a setting."""
+    changes = any(one["usable"] and one["name"] not in SETTINGS for one in record["rewrites"])
+    return record["outcome"] != OK and not is_hidden(record) and changes
+
+
+def _left(folder: Path, names: list[str], *, unsafe: bool) -> dict[str, list[str]]:
+    """What is left in each program after fixing it: findings with the reasons."""
+    taken = argparse.Namespace(static=False, assume=True, unsafe_fixes=unsafe, separately=True)
+    left: dict[str, list[str]] = {}
+    with tempfile.TemporaryDirectory() as copies:
+        corpus = Path(copies).resolve()
+        for name in names:
+            program = with_call((folder / "probes" / f"{name}.py").read_text(encoding="utf-8"))
+            (corpus / f"{name}.py").write_text(program, encoding="utf-8")
+            found, result = fix(corpus, [f"{name}.py"], taken)
+            fixed = {one.finding.sort_key for one in result.fixed}
+            reasons = {one.finding.sort_key: one.reason for one in result.refused}
+            unfixed = [one for one in found if one.sort_key not in fixed and claims([one.to_json()])]
+            left[name] = [f"{one.line}: {one.code} {_reason(one, reasons)}" for one in unfixed]
+            if not found:
+                left[name] = ["no finding"]
+    return left
+
+
+def _reason(finding: Finding, refused: Mapping[Any, str]) -> str:
+    declined = finding.fix.declined if finding.fix else None
+    return declined or refused.get(finding.sort_key, "has no fix")
+
+
+if __name__ == "__main__":
+    main()

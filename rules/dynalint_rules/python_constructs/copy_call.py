@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
+from dynalint.analysis.source import quote
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.text import atom
@@ -51,12 +52,14 @@ class CopyCall(Rule):
     ## How it is rewritten
 
     `copy.copy` of a container that the same call has made becomes its own `copy` method. The rewrite is `safe`: the
-    type of the container is known, and the method makes the same shallow copy. The rest is declined.
+    type of the container is known, and the method makes the same shallow copy. `copy.deepcopy` of a tensor becomes
+    `tensor.detach().clone()`. The rest is declined.
 
     ## When the rewrite is not exact
 
-    It always is. No rewrite is offered for `copy.deepcopy(tensor)`: `tensor.clone()` lets gradients through, which a
-    deep copy does not, and `tensor.detach().clone()` leaves out what a deep copy keeps, such as `requires_grad`.
+    A deep copy lets no gradient through either, but it asks for one of its own where the tensor does, and raises where
+    the tensor is computed from one that does. So the rewrite of a tensor is `unsafe`, but for whole numbers and masks,
+    which need no gradient. It is declined for parameters, of which a deep copy is a parameter again.
 
     ## How Dynamo words it
 
@@ -91,9 +94,7 @@ class CopyCall(Rule):
             return None
         kind = event.args[0]
         if event.callee == "copy.deepcopy":
-            return Declined(
-                "`clone()` would let gradients through; write `clone()` or `detach().clone()`, whichever is meant"
-            )
+            return _cloned(event)
         if not (isinstance(kind, k.Sequence | k.Dictionary) and kind.type in _WITH_METHOD and kind.home is None):
             return Declined("the type of what is copied is not known for certain; use its own method `copy`")
         if len(event.node.args) != 1 or event.node.keywords:
@@ -160,12 +161,51 @@ class CopyCall(Rule):
             name="deep-copy-of-a-tensor",
             code=forward(
                 """
-                first = copy.deepcopy(x)  # DYN701
+                with torch.no_grad():
+                    first = copy.deepcopy(x * 2)  # DYN701
                 return self.fc(first)
                 """,
                 head="import copy",
             ),
-            declined="`clone()` would let gradients through",
+            fixed=forward(
+                """
+                with torch.no_grad():
+                    first = (x * 2).detach().clone()
+                return self.fc(first)
+                """,
+                head="import copy",
+            ),
+        ),
+        Example(
+            name="deep-copy-of-a-mask",
+            code=forward(
+                """
+                mask = copy.deepcopy(x > 0)  # DYN701
+                mask[0] = True
+                return x * mask
+                """,
+                head="import copy",
+            ),
+            fixed=forward(
+                """
+                mask = (x > 0).detach().clone()
+                mask[0] = True
+                return x * mask
+                """,
+                head="import copy",
+            ),
+        ),
+        Example(
+            name="deep-copy-of-a-parameter",
+            code=forward(
+                """
+                scale = copy.deepcopy(self.scale)  # DYN701
+                return x * scale
+                """,
+                head="import copy",
+                init="self.scale = nn.Parameter(torch.ones(8))",
+            ),
+            declined="a parameter again",
         ),
         Example(
             name="deep-copy-of-tensors-in-a-list",
@@ -222,6 +262,25 @@ class CopyCall(Rule):
             ),
         ),
     )
+
+
+def _cloned(event: Call) -> Rewrite | Declined:
+    """Replace a deep copy of a tensor by a clone without gradient."""
+    tensor = k.only_tensor(event.args[0])
+    if tensor is None or event.node.keywords or len(event.node.args) != 1:
+        return Declined(
+            "`clone()` would let gradients through; write `clone()` or `detach().clone()`, whichever is meant"
+        )
+    source, file = event.node.args[0], event.function.file
+    if tensor.origin == "parameter":
+        return Declined("the copy of a parameter is a parameter again; write `detach().clone()` if a tensor will do")
+    content = f"{atom(source, file.segment(source))}.detach().clone()"
+    replacement = Replacement(file, *file.span(event.node), content)
+    title = "Copy the tensor with `detach().clone()`"
+    if tensor.dtype in ("bool", "int"):
+        return Rewrite(title, "safe", (replacement,))
+    change = f"a copy of {quote(file, source)} needs no gradient where a deep copy would, or would raise"
+    return Rewrite(title, "unsafe", (replacement,), (change,))
 
 
 def _breaks_shallow(project: Project, kind: k.Kind) -> bool:

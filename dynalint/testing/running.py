@@ -8,11 +8,12 @@ import math
 import sys
 import types
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
 from typing import Any
+from unittest import mock
 
 import torch
 from torch.utils import _pytree as pytree
@@ -164,7 +165,8 @@ def rewritten_differently(original: Program, fixed: Program, *, exact: bool, by_
     """Say in what a rewrite differs from the original, or compiled from itself, in a clause; None if in nothing.
 
     Both run the same calls, at least three, with gradients and without. `exact` asks for the same numbers.
-    `by_nature` allows what an unsafe rewrite may change: tensors for numbers, other exceptions, other text.
+    `by_nature` allows what an unsafe rewrite may change: tensors for numbers, other exceptions, other text, and what it
+    leaves to eager code.
     """
     calls = original.calls * math.ceil(3 / len(original.calls))
     equality = Equality(exact=exact, numbers=_new_buffers(original.code, fixed.code))
@@ -176,7 +178,8 @@ def rewritten_differently(original: Program, fixed: Program, *, exact: bool, by_
             found = difference(before, after, equality)
             if found:
                 return f"{mode}, call {number}: {found}"
-        pairs = _side_by_side(fixed, fixed.twin(), calls, backend="aot_eager", training=training)
+        with _told_to_compile() if by_nature else nullcontext():
+            pairs = list(_side_by_side(fixed, fixed.twin(), calls, backend="aot_eager", training=training))
         for number, (eager, compiled) in enumerate(pairs, start=1):
             found = difference(eager, compiled, _COMPILED)
             if found:
@@ -213,6 +216,11 @@ def _side_by_side(
             yield before, after
     finally:
         torch.compiler.reset()
+
+
+def _told_to_compile() -> AbstractContextManager[Any]:
+    """Let eager code take itself for compiled code, and leave out what compiled code leaves out."""
+    return mock.patch("torch.compiler.is_compiling", return_value=True)
 
 
 def _allow(before: Observation, after: Observation) -> None:

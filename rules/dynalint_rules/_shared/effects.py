@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _DEEPEST = 4
 
 _PURE_BUILTINS = frozenset(
-    "abs bool complex dict divmod enumerate float frozenset getattr hasattr int isinstance issubclass "
+    "abs bool complex dict divmod enumerate float frozenset getattr hasattr id int isinstance issubclass "
     "len list max min pow range reversed round set slice str sum tuple type zip".split()
 )
 _PURE_MODULES = ("math.", "operator.", "typing.", "builtins.")

@@ -137,12 +137,19 @@ def own_statement(scope: Scope, event: Call) -> ast.Expr:
 
 
 def _check_arguments(scope: Scope, call: ast.Call) -> None:
-    """Refuse arguments that do more than give a value: they would no longer do it in a compiled run."""
-    for argument in [*call.args, *(keyword.value for keyword in call.keywords)]:
-        inner = argument.value if isinstance(argument, ast.Starred) else argument
-        if not is_pure(scope, inner):
+    check_left_out(scope, [*call.args, *(keyword.value for keyword in call.keywords)])
+
+
+def check_left_out(scope: Scope, parts: Sequence[ast.expr]) -> None:
+    """Make sure that expressions do no more than give a value: they would no longer do it in a compiled run.
+
+    Raises:
+        Refusal: one of them may do more.
+    """
+    for part in parts:
+        if not is_pure(scope, part.value if isinstance(part, ast.Starred) else part):
             raise Refusal(
-                f"evaluating {scope.quote(argument)} may have an effect of its own, which would be left out as well; "
+                f"evaluating {scope.quote(part)} may have an effect of its own, which would be left out as well; "
                 "assign it to a variable first"
             )
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable
+from dataclasses import replace
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import ContainerChange, Event, StateChange
@@ -11,8 +13,10 @@ from dynalint.analysis.kinds import Kind
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.deques import deque_limits
+from dynalint_rules._shared.eager_record import recorded_in_eager
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.growth import LIMIT, is_there_before, mentions, same, settles, state_name
+from dynalint_rules._shared.scope import Refusal
 
 _GROWING = frozenset({"append", "appendleft", "extend", "extendleft", "insert", "iadd"})
 _PLACES = {
@@ -22,6 +26,12 @@ _PLACES = {
     "closure": "`{}` of the enclosing function",
     "default": "the default of the parameter `{}`",
 }
+
+
+def _recorded(example: Example) -> Example:
+    """Complete an example of a container that is only added to, which is left to eager code."""
+    guard = r"\1if not torch.compiler.is_compiling():\n\1    \2"
+    return replace(example, fixed=re.sub(r"(?m)^( *)(.*\S) +# DYN503$", guard, example.code))
 
 
 class GrowingContainer(Rule):
@@ -66,13 +76,16 @@ class GrowingContainer(Rule):
 
     ## How it is rewritten
 
-    It is not. What the container is for decides: results belong into the return value, where the caller appends them;
-    records of a run belong around the compiled call; a cache of tensors belongs into a buffer of fixed
-    size. Guarding the line with `torch.compiler.is_compiling()` would record nothing in compiled code.
+    A container that compiled code only adds to is a record for someone else: the statement goes behind `if not
+    torch.compiler.is_compiling():`, and a lambda that adds gives `None if torch.compiler.is_compiling() else` what it
+    gave. Declined where compiled code reads the container as well, or where evaluating what is added has an effect.
+    Results belong into the return value then, where the caller collects them, and a cache of tensors into a buffer of
+    fixed size.
 
     ## When the rewrite is not exact
 
-    There is no rewrite.
+    A compiled run records nothing, so whoever looks at the container afterwards finds it as it was. The fix is `unsafe`
+    for that reason; where the record is wanted, return what is added.
 
     ## How Dynamo words it
 
@@ -106,25 +119,26 @@ class GrowingContainer(Rule):
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Say why there is none."""
+        """Add to it in eager code only, where compiled code never reads it."""
         assert isinstance(event, ContainerChange | StateChange)
-        return Declined(
-            f"only you can tell what `{event.home.name}` is for; return what is added to it and let the caller "
-            "collect it, or keep a tensor of fixed size in a buffer"
-        )
+        try:
+            return recorded_in_eager(event, project)
+        except Refusal as refusal:
+            return Declined(str(refusal))
 
     examples = (
-        Example(
-            name="features",
-            code=forward(
-                """
+        _recorded(
+            Example(
+                name="features",
+                code=forward(
+                    """
                 h = self.fc(x)
                 self.features.append(h.detach())  # DYN503
                 return h
                 """,
-                init="self.fc = nn.Linear(8, 8)\nself.features = []",
-            ),
-            declined="only you can tell",
+                    init="self.fc = nn.Linear(8, 8)\nself.features = []",
+                ),
+            )
         ),
         Example(
             name="kept-by-a-forward-hook",
@@ -133,13 +147,24 @@ class GrowingContainer(Rule):
                 init="""
                 self.fc = nn.Linear(8, 8)
                 self.kept = []
-                self.fc.register_forward_hook(lambda module, args, out: self.kept.append(out.detach()))  # DYN503
+                keep = lambda m, i, o: self.kept.append(o)  # DYN503
+                self.fc.register_forward_hook(keep)
+                """,
+            ),
+            fixed=forward(
+                "return self.fc(x) * 2",
+                init="""
+                self.fc = nn.Linear(8, 8)
+                self.kept = []
+                keep = lambda m, i, o: None if torch.compiler.is_compiling() else self.kept.append(o)
+                self.fc.register_forward_hook(keep)
                 """,
             ),
         ),
-        Example(
-            name="kept-by-a-method",
-            code="""
+        _recorded(
+            Example(
+                name="kept-by-a-method",
+                code="""
                 import torch
                 from torch import nn
 
@@ -156,7 +181,8 @@ class GrowingContainer(Rule):
 
                     def forward(self, x):
                         return self.fc(x) * 2
-            """,
+                """,
+            )
         ),
         Example(
             name="replaced-by-a-hook",
@@ -179,44 +205,48 @@ class GrowingContainer(Rule):
                         return self.fc(x) * 2
             """,
         ),
-        Example(
-            name="plus-equals",
-            code=forward(
-                """
+        _recorded(
+            Example(
+                name="plus-equals",
+                code=forward(
+                    """
                 self.sizes += [x.shape[0]]  # DYN503
                 return self.fc(x)
                 """,
-                init="self.fc = nn.Linear(8, 8)\nself.sizes = []",
-            ),
-            declined="only you can tell",
+                    init="self.fc = nn.Linear(8, 8)\nself.sizes = []",
+                ),
+            )
         ),
-        Example(
-            name="replaced-by-a-longer-one",
-            code=forward(
-                """
+        _recorded(
+            Example(
+                name="replaced-by-a-longer-one",
+                code=forward(
+                    """
                 self.sizes = self.sizes + (x.shape[0],)  # DYN503
                 return self.fc(x)
                 """,
-                init="self.fc = nn.Linear(8, 8)\nself.sizes = ()",
-            ),
-            declined="only you can tell",
+                    init="self.fc = nn.Linear(8, 8)\nself.sizes = ()",
+                ),
+            )
         ),
-        Example(
-            name="in-training-only",
-            code=forward(
-                """
+        _recorded(
+            Example(
+                name="in-training-only",
+                code=forward(
+                    """
                 h = self.fc(x)
                 if self.training:
                     self.losses.extend([h.mean().detach(), h.var().detach()])  # DYN503
                 return h
                 """,
-                init="self.fc = nn.Linear(8, 8)\nself.losses = []",
-            ),
-            declined="only you can tell",
+                    init="self.fc = nn.Linear(8, 8)\nself.losses = []",
+                ),
+            )
         ),
-        Example(
-            name="in-a-submodule",
-            code="""
+        _recorded(
+            Example(
+                name="in-a-submodule",
+                code="""
                 import torch
                 from torch import nn
 
@@ -240,12 +270,13 @@ class GrowingContainer(Rule):
 
                     def forward(self, x):
                         return self.block(x) * 2
-            """,
-            declined="only you can tell",
+                """,
+            )
         ),
-        Example(
-            name="module-global",
-            code="""
+        _recorded(
+            Example(
+                name="module-global",
+                code="""
                 import torch
 
                 SEEN = []
@@ -255,9 +286,33 @@ class GrowingContainer(Rule):
                 def scale(x):
                     SEEN.append(x.detach())  # DYN503
                     return x * 2
-            """,
-            target="scale",
-            declined="only you can tell",
+                """,
+                target="scale",
+            )
+        ),
+        Example(
+            name="read-again",
+            code=forward(
+                """
+                h = self.fc(x)
+                self.features.append(h.detach())  # DYN503
+                return h + self.features[0]
+                """,
+                init="self.fc = nn.Linear(8, 8)\nself.features = []",
+            ),
+            declined="reads `features` in compiled code",
+        ),
+        Example(
+            name="effect-of-its-own",
+            code=forward(
+                """
+                h = self.fc(x)
+                self.features.append(h.mul_(2))  # DYN503
+                return h
+                """,
+                init="self.fc = nn.Linear(8, 8)\nself.features = []",
+            ),
+            declined="may have an effect of its own",
         ),
         Example(
             name="mutable-default",
@@ -271,11 +326,12 @@ class GrowingContainer(Rule):
                     return x * len(seen)
             """,
             target="scale",
-            declined="only you can tell",
+            declined="reads `seen` in compiled code",
         ),
-        Example(
-            name="list-of-the-class",
-            code="""
+        _recorded(
+            Example(
+                name="list-of-the-class",
+                code="""
                 import torch
                 from torch import nn
 
@@ -286,67 +342,71 @@ class GrowingContainer(Rule):
                     def forward(self, x):
                         self.seen.append(x.shape[0])  # DYN503
                         return x * 2
-            """,
-            declined="only you can tell",
+                """,
+            )
         ),
-        Example(
-            name="tensor-as-key",
-            code=forward(
-                """
+        _recorded(
+            Example(
+                name="tensor-as-key",
+                code=forward(
+                    """
                 self.cache[x] = 1  # DYN503
                 return self.fc(x)
                 """,
-                init="self.fc = nn.Linear(8, 8)\nself.cache = {}",
-            ),
-            declined="only you can tell",
+                    init="self.fc = nn.Linear(8, 8)\nself.cache = {}",
+                ),
+            )
         ),
-        Example(
-            name="numbered-items",
-            torch=">=2.13",
-            code=forward(
-                """
+        _recorded(
+            Example(
+                name="numbered-items",
+                torch=">=2.13",
+                code=forward(
+                    """
                 self.log[len(self.log)] = x.shape[0]  # DYN503
                 return self.fc(x)
                 """,
-                init="self.fc = nn.Linear(8, 8)\nself.log = {}",
-            ),
-            declined="only you can tell",
+                    init="self.fc = nn.Linear(8, 8)\nself.log = {}",
+                ),
+            )
         ),
         Example(
             name="identity-as-key",
             code=forward(
                 """
                 self.cache[id(x)] = 1  # DYN503
-                return self.fc(x)
+                return self.fc(x) * len(self.cache)
                 """,
                 init="self.fc = nn.Linear(8, 8)\nself.cache = {}",
             ),
             inputs="[(torch.randn(4, 8),) for _ in range(12)]",
-            declined="only you can tell",
+            declined="reads `cache` in compiled code",
         ),
-        Example(
-            name="list-in-a-dict",
-            code=forward(
-                """
+        _recorded(
+            Example(
+                name="list-in-a-dict",
+                code=forward(
+                    """
                 y = self.fc(x)
                 self.seen.setdefault("y", []).append(y.detach())  # DYN503
                 return y
                 """,
-                init="self.fc = nn.Linear(8, 8)\nself.seen = {}",
-            ),
-            declined="only you can tell",
+                    init="self.fc = nn.Linear(8, 8)\nself.seen = {}",
+                ),
+            )
         ),
-        Example(
-            name="list-in-a-list",
-            code=forward(
-                """
+        _recorded(
+            Example(
+                name="list-in-a-list",
+                code=forward(
+                    """
                 y = self.fc(x)
                 self.maps[0].append(y.detach())  # DYN503
                 return y
                 """,
-                init="self.fc = nn.Linear(8, 8)\nself.maps = [[], []]",
-            ),
-            declined="only you can tell",
+                    init="self.fc = nn.Linear(8, 8)\nself.maps = [[], []]",
+                ),
+            )
         ),
         Example(
             name="new-list-in-a-dict",
@@ -361,17 +421,18 @@ class GrowingContainer(Rule):
                 init="self.fc = nn.Linear(8, 8)\nself.seen = {}",
             ),
         ),
-        Example(
-            name="long-deque",
-            code=forward(
-                """
+        _recorded(
+            Example(
+                name="long-deque",
+                code=forward(
+                    """
                 self.sizes.append(x.shape[0])  # DYN503
                 return self.fc(x)
                 """,
-                head="from collections import deque",
-                init="self.fc = nn.Linear(8, 8)\nself.sizes = deque(maxlen=100)",
-            ),
-            declined="only you can tell",
+                    head="from collections import deque",
+                    init="self.fc = nn.Linear(8, 8)\nself.sizes = deque(maxlen=100)",
+                ),
+            )
         ),
         Example(
             name="short-deque",

@@ -39,6 +39,7 @@ _RANKS = {
     **dict.fromkeys(("arange", "linspace", "randperm", "bincount", "masked_select"), 1),
     **dict.fromkeys(("nonzero", "argwhere", "eye"), 2),
 }
+_SIZED = frozenset(f"torch.{name}" for name in "empty full normal ones rand randint randn zeros".split())
 # The constructors of old, `torch.LongTensor(...)` and `torch.cuda.LongTensor(...)`, by the dtype of what they make.
 _LEGACY_DTYPES: dict[DType, str] = {
     "float": "Float Double Half BFloat16",
@@ -195,12 +196,18 @@ def torch_call(
         given = given_dtype(entry.name, tensors, args, keywords)
         if given is not None:
             kind = k.Tensor(given[0], kind.rank)
-        rank = _RANKS.get(entry.name.rpartition(".")[2])
+        rank = _RANKS.get(entry.name.rpartition(".")[2], _rank_of_size(entry.name, args, keywords))
         if kind.rank is None and rank is not None:
             kind = replace(kind, rank=rank)
         if _is_foreseen(entry.name, overload, tensors, args, keywords):
             kind = replace(kind, foreseen=True)
     return kind
+
+
+def _rank_of_size(name: str, args: list[Kind], keywords: dict[str, Kind]) -> int | None:
+    """Return how many dimensions the size has that a factory is given as a tuple or list of known length."""
+    sizes = [one for one in (*args, keywords.get("size")) if isinstance(one, k.Sequence)] if name in _SIZED else []
+    return len(sizes[0].items) if len(sizes) == 1 and sizes[0].items is not None else None
 
 
 def _is_foreseen(

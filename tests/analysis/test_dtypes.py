@@ -138,6 +138,11 @@ def test_the_rank_of_what_always_has_the_same(tmp_path: Path) -> None:
         "torch.nonzero(x)[0, 1]": 0,
         "x.nonzero()[:, 0]": 1,
         "torch.arange(4)": 1,
+        "torch.rand(())": 0,
+        "torch.zeros([]).uniform_(0, 1)": 0,
+        "torch.randint(1, 5, size=(2, 3))": 2,
+        "torch.ones((*x.shape, 1))": None,
+        "torch.zeros(x.shape)": None,
         "flags.long()": None,
     }.items():
         tensor = k.only_tensor(value_of(tmp_path, code))

@@ -29,7 +29,8 @@ from dynalint_rules._shared.precision import Class, is_double, is_nonzero, is_sh
 from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
 from dynalint_rules._shared.single_index import with_a_dimension
 
-_ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod)
+_DIVIDING = (ast.Div, ast.FloorDiv, ast.Mod)
+_ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, *_DIVIDING)
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
 _ASKING = ast.If | ast.IfExp | ast.Assert | ast.BoolOp | ast.UnaryOp
 DECISIONS = ("DYN101", "DYN103", "DYN104", "DYN105")
@@ -62,16 +63,25 @@ class Flow:
         return (*self.changes, *self.conditions)
 
 
-def flow_of(scope: Scope, node: ast.expr, dtype: k.DType | None, *, wide: bool = False, doubles: bool = False) -> Flow:
+def flow_of(
+    scope: Scope,
+    node: ast.expr,
+    dtype: k.DType | None,
+    *,
+    wide: bool = False,
+    doubles: bool = False,
+    drawn: bool = False,
+) -> Flow:
     """Follow the number that `node` gives to all its uses, as if it were a 0-dim tensor of that class of dtypes.
 
     `wide` tells that it will be one of 64 bits. With `doubles` the tensor is converted where Python computes with more
-    digits than it has, if that is all that would change.
+    digits than it has, if that is all that would change. `drawn` tells that it is drawn at random, so that no digit of
+    it matters.
 
     Raises:
         Refusal: at least one of the uses takes no tensor, or nothing is known of it.
     """
-    follower = _Follower(scope, double=is_double(node), wide=wide or is_wide(node))
+    follower = _Follower(scope, double=is_double(node), wide=wide or is_wide(node), drawn=drawn)
     follower.climb(node, dtype)
     if doubles and follower.flow.changes:
         exact = replace(follower, flow=Flow(), names=set(), doubles=True)
@@ -100,6 +110,7 @@ class _Follower:
     double: bool = False
     wide: bool = False
     doubles: bool = False
+    drawn: bool = False
     positive: set[ast.expr] = field(default_factory=set)
 
     def climb(self, node: ast.expr, dtype: Class) -> None:
@@ -177,8 +188,9 @@ class _Follower:
                 self._note(*operands(self.scope, operation, node, dtype, node in self.positive))
                 dtype = "double"
             elif not (integral and defined):
-                clause = f"{shown} is computed in the precision of the tensor, and gives inf or nan where Python raises"
-                self.flow.changes[clause] = None
+                if not self.drawn or (node is operation.right and isinstance(operation.op, _DIVIDING)):
+                    clause = "is computed in the precision of the tensor, and gives inf or nan where Python raises"
+                    self.flow.changes[f"{shown} {clause}"] = None
                 floats = any(isinstance(one, k.Value) and one.type == "float" for one in kind.members)
                 dtype = "float" if floats or isinstance(operation.op, ast.Div) else dtype
             self.climb(operation, dtype)
@@ -209,7 +221,9 @@ class _Follower:
             self._compared(node, other, dtype, shown)
             return
         if len(comparison.ops) == 1 and isinstance(comparison.ops[0], _ORDER) and self._decides(comparison):
-            if tensor is None and not k.is_number(self.scope.kind(other)):
+            if self.drawn and isinstance(self.scope.kind(other), k.Unknown):
+                self.flow.changes[f"{self.scope.quote(other)} is a number"] = None
+            elif tensor is None and not k.is_number(self.scope.kind(other)):
                 raise Refusal(f"{self.scope.quote(other)} in {shown} may be no number; compare with a tensor by hand")
             self._compared(node, other, dtype, shown)
             self.flow.leaves, self.flow.meets = DECISIONS, self.flow.meets or tensor is not None
@@ -227,6 +241,8 @@ class _Follower:
         A tensor of few bits compares with what is left of a number that does not fit into them.
         """
         kind = self.scope.kind(other)
+        if self.drawn:
+            return
         if dtype == "double":
             if as_tensor(kind) is not None:
                 self._meet(None, dtype, node)

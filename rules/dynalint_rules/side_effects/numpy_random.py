@@ -7,8 +7,10 @@ from collections.abc import Iterable
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
+from dynalint_rules._shared.drawn import drawn_by_torch
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
+from dynalint_rules._shared.scope import Refusal, Scope
 
 # How many positional arguments come before the size; without one the function gives a number.
 _SIZED = {
@@ -51,16 +53,20 @@ class NumpyRandom(Rule):
     Use instead:
     ```python
     def forward(self, x):
-        return x * torch.empty((), device=x.device).uniform_(0.5, 1.5)
+        return x * torch.empty(()).uniform_(0.5, 1.5)
     ```
 
     ## How it is rewritten
-    It is not: no function that stays in the graph draws the same numbers.
+    Torch draws instead, a tensor without dimensions: `torch.rand(())`, `torch.randn(())`,
+    `torch.empty(()).uniform_(low, high)`, `torch.normal(mean, std, ())`, `torch.randint(low, high, ())`. A branch that
+    it decides is rewritten along with it (see DYN101). `np.random.choice(n, k, replace=False)` and
+    `np.random.permutation(n)` that index tensors become `torch.randperm`. Declined where the number is needed as one of
+    Python, as a size or a slice bound is, and for distributions and generators that torch has nothing like.
 
     ## When the rewrite is not exact
-    Torch has a generator of its own, seeded by `torch.manual_seed`. That is so for the traced functions as well:
-    compiled code that calls `np.random.rand(3)` draws from torch's generator, and `np.random.seed` has no effect on
-    it.
+    It is `unsafe`, since other numbers are drawn. Torch has a generator of its own, seeded by `torch.manual_seed`. That
+    is so for the traced functions as well: compiled code that calls `np.random.rand(3)` draws from torch's generator,
+    and `np.random.seed` has no effect on it.
 
     ## How Dynamo words it
     GB0033: `Data dependent operator`, or GB0294: `attempted to trace numpy function unsupported by PyTorch`. For
@@ -92,35 +98,110 @@ class NumpyRandom(Rule):
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: any other generator gives other numbers."""
-        return Declined("torch draws other numbers than NumPy; use `torch.rand` or `torch.randint` if that will do")
+        """Draw with torch."""
+        if not isinstance(event, Call):
+            return None
+        try:
+            return drawn_by_torch(Scope.of(event, project), event)
+        except Refusal as refusal:
+            return Declined(str(refusal))
 
     examples = (
         Example(
-            name="scale",
-            code=forward("return self.fc(x) * np.random.uniform(0.5, 1.5)  # DYN408", head="import numpy as np"),
-            declined="other numbers",
+            name="bound",
+            code=forward(
+                """
+                h = self.fc(x)
+                return torch.where(h > np.random.uniform(50, 60), h, -h)  # DYN408
+                """,
+                head="import numpy as np",
+            ),
+            fixed=forward(
+                """
+                h = self.fc(x)
+                return torch.where(h > torch.empty(()).uniform_(50, 60), h, -h)
+                """,
+                head="import numpy as np",
+            ),
         ),
         Example(
             name="skipped-layer",
             code=forward(
                 """
-                if np.random.rand() < 0.5:  # DYN408
+                if np.random.rand() < self.rate:  # DYN408
                     x = self.fc(x)
                 return x + 1
+                """,
+                head="import numpy as np",
+                init="self.fc, self.rate = nn.Linear(8, 8), 1.0",
+            ),
+            fixed=forward(
+                """
+                x = torch.where(torch.rand(()) < self.rate, self.fc(x), x)
+                return x + 1
+                """,
+                head="import numpy as np",
+                init="self.fc, self.rate = nn.Linear(8, 8), 1.0",
+            ),
+        ),
+        Example(
+            name="row",
+            code=forward(
+                """
+                h = self.fc(x)
+                row = np.random.randint(2, 3)  # DYN408
+                return h[row]
+                """,
+                head="import numpy as np",
+            ),
+            fixed=forward(
+                """
+                h = self.fc(x)
+                row = torch.randint(2, 3, ())
+                return h[row.reshape(1)].squeeze(0)
                 """,
                 head="import numpy as np",
             ),
         ),
         Example(
-            name="choice",
+            name="length",
             code=forward(
                 """
-                rows = np.random.choice(4, 2, replace=False)  # DYN408
-                return self.fc(x)[torch.from_numpy(rows)]
+                h = self.fc(x)
+                return h.repeat(np.random.randint(2, 3), 1)  # DYN204 DYN408
                 """,
                 head="import numpy as np",
             ),
+            declined="draw it outside",
+        ),
+        Example(
+            name="choice",
+            code=forward(
+                """
+                rows = np.random.choice(4, 4, replace=False)  # DYN408
+                return self.fc(x)[torch.from_numpy(rows)].sum()
+                """,
+                head="import numpy as np",
+            ),
+            fixed=forward(
+                """
+                rows = torch.randperm(4)[:4]
+                return self.fc(x)[rows].sum()
+                """,
+                head="import numpy as np",
+            ),
+            exact=False,
+        ),
+        Example(
+            name="choice-for-python",
+            code=forward(
+                """
+                rows = np.random.choice(4, 2, replace=False)  # DYN408
+                return self.fc(x), len(rows)
+                """,
+                head="import numpy as np",
+            ),
+            declined="does more than index tensors",
         ),
         Example(
             name="generator",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.calls import callee
+from dynalint_rules._shared.drawn import drawn_by_torch
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
 from dynalint_rules._shared.numbers import flow_of
@@ -55,13 +57,17 @@ class PythonRandom(Rule):
 
     ## How it is rewritten
     `random.random()` becomes `random.uniform(0.0, 1.0)`, which draws the same number from the same stream, where every
-    use of it meets a tensor. Declined where the number is tested, combined with other numbers or used as an index or a
-    size, and for the other functions, which have no traced form that draws from the same stream.
+    use of it meets a tensor. Where the number is tested, combined with other numbers or used as an index, torch draws
+    it, as a tensor without dimensions: `torch.rand(())`, `torch.empty(()).uniform_(a, b)`, `torch.randint(a, b, ())`,
+    `torch.normal(mean, std, ())`. A branch that it decides is rewritten along with it (see DYN101).
+    `random.sample(range(n), k)` that indexes tensors becomes `torch.randperm(n)[:k]`. Declined where the number is a
+    size, and for the other functions: draw outside of the compiled function and pass the result as an argument.
 
     ## When the rewrite is not exact
-    Eager code gives the same numbers. Compiled code takes a number of `random.uniform` for a tensor of dtype float64,
-    so with tensors of whole numbers, and with tensors without dimensions, the dtype of the result may differ: the fix
-    is `safe` where all tensors are known to be floating and to have dimensions, else `conditional`.
+    Eager code gives the same numbers with `random.uniform`. Compiled code takes a number of it for a tensor of dtype
+    float64, so with tensors of whole numbers, and with tensors without dimensions, the dtype of the result may differ:
+    the fix is `safe` where all tensors are known to be floating and to have dimensions, else `conditional`. What torch
+    draws are other numbers, from a generator of its own which `torch.manual_seed` seeds, so that is `unsafe`.
 
     ## How Dynamo words it
     GB0007: `Attempted to call function marked as skipped`. Uses of a traced number give GB0170: `Data-dependent
@@ -98,16 +104,14 @@ class PythonRandom(Rule):
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Draw with `random.uniform`, where that is traced."""
+        """Draw with `random.uniform`, where that is traced, else with torch."""
         if not isinstance(event, Call):
             return None
-        if event.callee != "random.random":
-            return Declined(
-                "no traced function draws the same numbers; draw outside of the compiled function and pass the result "
-                "as an argument, or use torch's generator"
-            )
         try:
-            return _uniform(Scope.of(event, project), event)
+            scope = Scope.of(event, project)
+            with suppress(Refusal):
+                return _uniform(scope, event)
+            return drawn_by_torch(scope, event)
         except Refusal as refusal:
             return Declined(str(refusal))
 
@@ -121,48 +125,81 @@ class PythonRandom(Rule):
             name="imported-by-name",
             code=forward(
                 """
-                threshold = random()  # DYN407
+                threshold = 50 + random()  # DYN407
                 h = self.fc(x)
-                return torch.where(h > threshold, h, threshold)
+                return torch.where(h > threshold, h, -h)
                 """,
                 head="from random import random",
             ),
-            declined="`random` is imported by its name",
+            fixed=forward(
+                """
+                threshold = 50 + torch.rand(())
+                h = self.fc(x)
+                return torch.where(h > threshold, h, -h)
+                """,
+                head="from random import random",
+            ),
         ),
         Example(
             name="combined-with-numbers",
-            code=forward("return self.fc(x) * (1.0 - random.random())  # DYN407", head="import random"),
-            declined="is combined with other numbers",
+            code=forward(
+                """
+                h = self.fc(x)
+                return torch.where(h > 50.0 + random.random(), h, -h)  # DYN407
+                """,
+                head="import random",
+            ),
+            fixed=forward(
+                """
+                h = self.fc(x)
+                return torch.where(h > 50.0 + torch.rand(()), h, -h)
+                """,
+                head="import random",
+            ),
         ),
         Example(
             name="skipped-layer",
             code=forward(
                 """
-                if random.random() < 0.5:  # DYN407
+                if random.random() < self.rate:  # DYN407
                     x = self.fc(x)
                 return x + 1
                 """,
                 head="import random",
+                init="self.fc, self.rate = nn.Linear(8, 8), 1.0",
             ),
-            declined="decides something in Python",
+            fixed=forward(
+                """
+                x = torch.where(torch.rand(()) < self.rate, self.fc(x), x)
+                return x + 1
+                """,
+                head="import random",
+                init="self.fc, self.rate = nn.Linear(8, 8), 1.0",
+            ),
         ),
         Example(
             name="skipped-layer-by-uniform",
             code=forward(
                 """
-                if random.uniform(0, 1) < 0.5:  # DYN407
+                if random.uniform(0, 1) < 1.5:  # DYN407
                     x = self.fc(x)
                 return x + 1
                 """,
                 head="import random",
             ),
-            declined="no traced function",
+            fixed=forward(
+                """
+                x = torch.where(torch.rand(()) < 1.5, self.fc(x), x)
+                return x + 1
+                """,
+                head="import random",
+            ),
         ),
         Example(
             name="tested-later",
             code=forward(
                 """
-                probability = random.uniform(0, 1)
+                probability = random.uniform(2, 3)
                 h = self.fc(x)
                 if self.training and probability < 0.5:  # DYN407
                     h = h * 2
@@ -170,6 +207,36 @@ class PythonRandom(Rule):
                 """,
                 head="import random",
             ),
+            fixed=forward(
+                """
+                probability = torch.empty(()).uniform_(2, 3)
+                h = self.fc(x)
+                if self.training:
+                    h = torch.where(probability < 0.5, h * 2, h)
+                return h + 1
+                """,
+                head="import random",
+            ),
+        ),
+        Example(
+            name="rows",
+            code=forward(
+                """
+                h = self.fc(x)
+                rows = random.sample(range(4), 4)  # DYN407
+                return h[rows].sum()
+                """,
+                head="import random",
+            ),
+            fixed=forward(
+                """
+                h = self.fc(x)
+                rows = torch.randperm(4)[:4]
+                return h[rows].sum()
+                """,
+                head="import random",
+            ),
+            exact=False,
         ),
         Example(
             name="size",
@@ -181,7 +248,7 @@ class PythonRandom(Rule):
                 """,
                 head="import random",
             ),
-            declined="no traced function",
+            declined="draw it outside",
         ),
         Example(
             name="size-unless-given",
@@ -224,7 +291,7 @@ class PythonRandom(Rule):
                 """,
                 head="import random",
             ),
-            declined="no traced function",
+            declined="draw it outside",
         ),
         Example(
             name="padding",
@@ -242,7 +309,7 @@ class PythonRandom(Rule):
             code=forward(
                 "return self.fc(x).sum() + torch.full((random.randint(1, 3), 8), 1.0)  # DYN407", head="import random"
             ),
-            declined="no traced function",
+            declined="draw it outside",
         ),
         Example(
             name="value-of-a-tensor",
@@ -268,23 +335,17 @@ class PythonRandom(Rule):
 
 
 def _uniform(scope: Scope, event: Call) -> Rewrite:
-    """Replace `random.random()` by `random.uniform(0.0, 1.0)`."""
+    """Replace `random.random()` by `random.uniform(0.0, 1.0)`.
+
+    Raises:
+        Refusal: it draws otherwise, or Dynamo has to know the number, as a test or an index, or in arithmetic.
+    """
     flow = flow_of(scope, event.node, "float")
-    if flow.leaves:
-        raise Refusal(
-            f"{scope.quote(event.node)} decides something in Python, and Dynamo has to know the number for that; "
-            "draw it outside of the compiled function, or draw a tensor with `torch.rand` and select with `torch.where`"
-        )
-    if flow.edits:
-        raise Refusal("the number is an index, which Dynamo has to know; draw it outside of the compiled function")
-    if any("precision" in clause for clause in flow.clauses):
-        raise Refusal(
-            "the number is combined with other numbers, which Dynamo does not trace either; "
-            "draw it in that range with `random.uniform(low, high)`, or use `torch.rand`"
-        )
     name = event.node.func
-    if not isinstance(name, ast.Attribute):
-        raise Refusal("`random` is imported by its name; import the module and call `random.uniform(0.0, 1.0)`")
+    if event.callee != "random.random" or flow.leaves or flow.edits or not isinstance(name, ast.Attribute):
+        raise Refusal("no traced function draws the same numbers")
+    if any("precision" in clause for clause in flow.clauses):
+        raise Refusal("Dynamo does not trace arithmetic of a number that is drawn with others")
     start, end = scope.file.span(event.node)
     content = f"{scope.text(name.value)}.uniform(0.0, 1.0)"
     title = "Draw with `random.uniform`, which is traced and gives the same number"

@@ -1,0 +1,203 @@
+"""Numbers that torch draws in the place of Python's `random` and of NumPy: as many, from the same distribution.
+
+The numbers are others, since torch has a generator of its own; what is drawn is a 0-dim tensor and stays one.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.events import Call
+from dynalint.rules import Replacement, Rewrite
+from dynalint_rules._shared.calls import callee
+from dynalint_rules._shared.known_numbers import is_whole
+from dynalint_rules._shared.numbers import flow_of
+from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.text import atom
+
+OTHER_NUMBERS = "other numbers are drawn, by torch's generator, which `torch.manual_seed` seeds"
+_TITLE = "Draw with torch, in the graph"
+_RAND, _RANDN, _UNIFORM, _NORMAL, _RANDINT = (
+    "rand(())",
+    "randn(())",
+    "empty(()).uniform_({}, {})",
+    "normal({}, {}, ())",
+    "randint({}, ())",
+)
+# The parameters of what gives a single number, each with the default ("" where there is none, None where it may be
+# left out), and what torch has for it.
+_DRAWS: dict[str, tuple[dict[str, str | None], str]] = {
+    "random.random": ({}, _RAND),
+    "random.uniform": ({"a": "", "b": ""}, _UNIFORM),
+    "random.gauss": ({"mu": "0.0", "sigma": "1.0"}, _NORMAL),
+    "random.normalvariate": ({"mu": "0.0", "sigma": "1.0"}, _NORMAL),
+    "random.randint": ({"a": "", "b": ""}, _RANDINT),
+    "random.randrange": ({"start": "", "stop": None}, _RANDINT),
+    **{f"numpy.random.{name}": ({}, _RAND) for name in ("rand", "random", "random_sample", "ranf", "sample")},
+    **{f"numpy.random.{name}": ({}, _RANDN) for name in ("randn", "standard_normal")},
+    "numpy.random.uniform": ({"low": "0.0", "high": "1.0"}, _UNIFORM),
+    "numpy.random.normal": ({"loc": "0.0", "scale": "1.0"}, _NORMAL),
+    "numpy.random.randint": ({"low": "", "high": None}, _RANDINT),
+    "numpy.random.choice": ({"a": ""}, _RANDINT),
+}
+_CONVERSIONS = ("torch.from_numpy", "torch.as_tensor", "torch.tensor", "torch.LongTensor")
+
+
+def drawn_by_torch(scope: Scope, event: Call) -> Rewrite:
+    """Replace a call that draws a single number by one of torch that draws from the same distribution.
+
+    Raises:
+        Refusal: torch has none such, or the number is needed as one of Python.
+    """
+    several = len(event.node.args) > 1 or event.node.keywords
+    if event.callee not in _DRAWS or (event.callee == "numpy.random.choice" and several):
+        return _positions_by_torch(scope, event)
+    given, template = _arguments(scope, event), _DRAWS[event.callee][1]
+    texts, terms = [_text(scope, one) for one in given], []
+    if template is _UNIFORM and [_value(one) for one in given] == [0, 1]:
+        template = _RAND
+    elif template is _UNIFORM and not all(isinstance(one, ast.Constant) for one in given):
+        terms = [f"`{texts[0]}` is not above `{texts[1]}`"]
+    elif event.callee == "random.randint":
+        last = _value(given[1])
+        texts[1] = f"{atom(given[1], texts[1])} + 1" if last is None else str(last + 1)
+    if template is _RANDINT:
+        texts = [", ".join(texts)]
+    dtype: k.DType = "int" if template is _RANDINT else "float"
+    try:
+        flow = flow_of(scope, event.node, dtype, wide=True, drawn=True)
+    except Refusal as refusal:
+        reason = str(refusal).partition("; ")[0]
+        raise Refusal(f"{reason}; draw it outside of the compiled function and pass it as an argument") from refusal
+    edit = Replacement(scope.file, *scope.file.span(event.node), f"{scope.torch}.{template.format(*texts)}")
+    conditions = (OTHER_NUMBERS, *terms, *flow.clauses)
+    imports = tuple(dict.fromkeys([*scope.imports, *flow.imports]))
+    return Rewrite(_TITLE, "unsafe", (edit, *flow.edits), conditions, imports, leaves=flow.leaves)
+
+
+def _arguments(scope: Scope, event: Call) -> list[ast.expr]:
+    """Return the arguments of a call in the order of the parameters, defaults among them.
+
+    Raises:
+        Refusal: others are given, or they may be arrays.
+    """
+    node, (parameters, template) = event.node, _DRAWS[event.callee]
+    keywords = {keyword.arg: keyword.value for keyword in node.keywords}
+    names = [*parameters][len(node.args) :]
+    starred = any(isinstance(one, ast.Starred) for one in node.args)
+    if starred or len(node.args) > len(parameters) or not keywords.keys() <= set(names):
+        raise Refusal(f"torch has no function that draws like {scope.quote(node)}; draw outside")
+    given = list(node.args)
+    for name in names:
+        default = parameters[name]
+        if name in keywords:
+            given.append(keywords[name])
+        elif default:
+            given.append(ast.parse(default, mode="eval").body)
+    for one in given:
+        kind = k.constant(one.value) if isinstance(one, ast.Constant) else scope.kind(one)
+        fits = is_whole(kind) if template is _RANDINT else k.is_number(kind)
+        if event.callee.startswith("numpy.") and not fits:
+            raise Refusal(f"{scope.quote(one)} may be an array, and as many numbers are drawn; draw them outside")
+    return given
+
+
+def _text(scope: Scope, node: ast.expr) -> str:
+    """The text of an argument, or of a default, which stands nowhere in the file."""
+    return ast.unparse(node) if isinstance(node, ast.Constant) else scope.text(node)
+
+
+def _value(node: ast.expr | None) -> Any:
+    return node.value if isinstance(node, ast.Constant) else None
+
+
+def _positions_by_torch(scope: Scope, event: Call) -> Rewrite:
+    """Replace a call that draws some of the first `n` whole numbers, which only index tensors, by one of torch.
+
+    Raises:
+        Refusal: it draws something else, or what it draws is used otherwise.
+    """
+    content, terms = _positions(scope, event)
+    edits: dict[ast.expr, str] = {event.node: content}
+    for use in _uses(scope, event.node):
+        parent = scope.parents[use]
+        if isinstance(parent, ast.Call) and _converts(scope, parent, use):
+            edits[parent] = edits.pop(use, "") or scope.text(use)
+        elif not _indexes(scope, use):
+            raise Refusal(
+                f"what {scope.quote(event.node)} draws does more than index tensors; draw it outside of the compiled "
+                f"function, or with `{scope.torch}.randperm`"
+            )
+    replacements = (Replacement(scope.file, *scope.file.span(node), text) for node, text in edits.items())
+    return Rewrite(_TITLE, "unsafe", tuple(replacements), (OTHER_NUMBERS, *terms), scope.imports)
+
+
+def _positions(scope: Scope, event: Call) -> tuple[str, list[str]]:
+    """Return the call of torch that draws as many whole numbers, and what must hold for it.
+
+    Raises:
+        Refusal: something else is drawn.
+    """
+    node, name = event.node, event.callee
+    refusal = Refusal(f"torch draws nothing like {scope.quote(node)}; draw it outside of the compiled function")
+    keywords = {one.arg: one.value for one in node.keywords}
+    replace = keywords.pop("replace", None)
+    if any(isinstance(one, ast.Starred) for one in node.args) or not node.args:
+        raise refusal
+    first, *others = [*node.args, *(keywords.pop(key) for key in ("k", "size") if key in keywords)]
+    if keywords or len(others) > 1 or (others and not is_whole(scope.kind(others[0]))):
+        raise refusal
+    if name == "random.sample":
+        if isinstance(first, ast.Call) and callee(scope, first) == "builtins.list" and len(first.args) == 1:
+            first = first.args[0]
+        if not (isinstance(first, ast.Call) and callee(scope, first) == "builtins.range" and len(first.args) == 1):
+            raise refusal
+        first = first.args[0]
+    many, count = scope.text(first), scope.text(others[0]) if others else None
+    if not is_whole(scope.kind(first)):
+        raise refusal
+    if name == "numpy.random.permutation" and count is None and replace is None:
+        return f"{scope.torch}.randperm({many})", []
+    if count is None or name not in ("random.sample", "numpy.random.choice"):
+        raise refusal
+    if name == "numpy.random.choice" and (replace is None or _value(replace) is True):
+        return f"{scope.torch}.randint({many}, ({count},))", []
+    if name == "numpy.random.choice" and _value(replace) is not False:
+        raise refusal
+    known = [_value(one) for one in (others[0], first)]
+    fits = None not in known and known[0] <= known[1]
+    return f"{scope.torch}.randperm({many})[:{count}]", [] if fits else [f"`{count}` is not above `{many}`"]
+
+
+def _uses(scope: Scope, node: ast.expr) -> list[ast.expr]:
+    """Return the places that read what a call gives: its own, or those of the one name that it is assigned to.
+
+    Raises:
+        Refusal: it is kept otherwise.
+    """
+    statement = scope.parents[node]
+    if not isinstance(statement, ast.Assign):
+        return [node]
+    target = statement.targets[0]
+    if len(statement.targets) > 1 or not isinstance(target, ast.Name) or target.id not in scope.function.locals:
+        raise Refusal(f"{scope.quote(statement)} keeps what is drawn; draw it outside of the compiled function")
+    names = [one for one in ast.walk(scope.function.node) if isinstance(one, ast.Name) and one.id == target.id]
+    if sum(not isinstance(one.ctx, ast.Load) for one in names) > 1:
+        raise Refusal(f"`{target.id}` is set at more than one place; give this value a name of its own first")
+    return [one for one in names if one is not target]
+
+
+def _converts(scope: Scope, call: ast.Call, node: ast.expr) -> bool:
+    """Whether a call makes a tensor of whole numbers of what `node` gives, and does nothing else."""
+    return callee(scope, call) in _CONVERSIONS and call.args == [node] and not call.keywords
+
+
+def _indexes(scope: Scope, node: ast.expr) -> bool:
+    """Whether an expression is an index of a tensor, or one of several."""
+    parent = scope.parents[node]
+    outer = scope.parents[parent] if isinstance(parent, ast.Tuple) else parent
+    if not isinstance(outer, ast.Subscript) or outer.slice not in (node, parent):
+        return False
+    return scope.tensor(outer.value) is not None and not isinstance(outer.ctx, ast.Del)

@@ -83,10 +83,12 @@ class _Rounds:
         self._fixed: list[tuple[Unit, Proof | None, tuple[Finding, ...]]] = []
         self._refused: dict[Finding, Refused] = {}
         self._blocked: set[Finding] = set()
+        self._undecided: set[Finding] = set()
         self._fixed_along: list[Finding] = []
         self._notes: list[str] = []
         self._trials: dict[frozenset[Unit], _Trial] = {}
         self._chains: dict[int, tuple[Unit, Unit | None]] = {}
+        self._changed = False
         self._ended = False
         self._run()
 
@@ -94,7 +96,7 @@ class _Rounds:
         # Fixes cannot undo each other for ever: a round that is taken removes findings and brings none, so that no
         # text comes twice.
         rounds = 0
-        while units := self._offered():
+        while units := self._offered() or self._offered_again():
             self._trials.clear()
             accepted = self._settle((), units)
             if not accepted:
@@ -126,7 +128,7 @@ class _Rounds:
             if answer == "accept":
                 wanted.append(unit)
             else:
-                self._block(unit, "it was left out on request", None)
+                self._block(unit, "it was left out on request", None, for_good=True)
         return tuple(wanted)
 
     def _offered(self) -> tuple[Unit, ...]:
@@ -141,6 +143,19 @@ class _Rounds:
         units.sort(key=lambda unit: min((str(path), changes[0].start) for path, changes in unit.plan.items()))
         accepted = Accepted()
         return tuple(unit for unit in units if accepted.add(unit.plan))
+
+    def _offered_again(self) -> tuple[Unit, ...]:
+        """Offer once more what did not stand the trial, if the text is another one by now.
+
+        Else a second `fix` would do more than the first: inputs may now reach what a branch kept from them, and where
+        a branch left a parameter without a gradient, `torch.where` gives it zeros already.
+        """
+        if not self._changed:
+            return ()
+        self._changed = False
+        self._blocked -= self._undecided
+        self._undecided.clear()
+        return self._offered()
 
     def _unit(self, item: Item) -> Unit | None:
         """Return what an item offers to be applied now; a refusal is noted down."""
@@ -268,11 +283,13 @@ class _Rounds:
         blamed = {unit: reason for unit in refuted or units if (reason := _refusal(unit, proofs[unit])) is not None}
         return replace(trial, blamed=blamed)
 
-    def _block(self, unit: Unit, reason: str, proof: Proof | None) -> None:
+    def _block(self, unit: Unit, reason: str, proof: Proof | None, *, for_good: bool = False) -> None:
         refuted = proof is not None and proof.outcome == "refuted"
         for finding in self._origins(unit):
             self._blocked.add(finding)
             self._refused[finding] = Refused(finding, reason, refuted)
+            if not for_good:
+                self._undecided.add(finding)
 
     def _origins(self, unit: Unit) -> tuple[Finding, ...]:
         members = {id(linted) for linted in unit.linted}
@@ -290,6 +307,7 @@ class _Rounds:
         self._seen_running = tuple(one for one in moved if one is not None)
         self._texts = dict(trial.texts)
         self._items = trial.items
+        self._changed = True
 
     def _text(self, path: Path) -> str:
         return self._texts.get(path, self._sources[path].text)

@@ -9,12 +9,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from dynalint.analysis.source import parse_source, read_source
 from dynalint.findings import Evidence, Finding, Fix, Safety
-from dynalint.fix import FixOptions, FixResult, Linted, Proof, Unit, fix_findings, write_result
+from dynalint.fix import FixOptions, FixResult, Linted, Proof, Proposal, Unit, fix_findings, write_result
 from dynalint.rules import Replacement, Rewrite
 
 
@@ -109,6 +110,40 @@ def test_a_fix_inside_another_waits_for_its_round(path: Path) -> None:
     assert text_of(result, path) == "x = where(b)\n"
     assert {fixed.finding.code for fixed in result.fixed} == {"DYNA", "DYNB"}
     assert [fixed.finding.column for fixed in result.fixed] == [5, 14]
+
+
+def test_what_another_fix_makes_provable_is_fixed_in_the_same_run(path: Path) -> None:
+    path.write_text("x = bad(A)\ny = bad(B)\n")
+    asked = []
+
+    def verify(before: Mapping[Path, str], after: object, units: Sequence[Unit]) -> Mapping[Unit, Proof]:
+        asked.append([unit.linted[0].finding.code for unit in units])
+        reached = "good(1)" in before.get(path, "")
+        return {
+            unit: Proof("proven" if reached or unit.linted[0].finding.code == "DYNA" else "unverifiable", "so", 3)
+            for unit in units
+        }
+
+    toy = Toy([path], {"A": "good(1)", "B": "good(2)"}, {"B": "conditional"})
+    result = toy.fix(verify)
+    assert text_of(result, path) == "x = good(1)\ny = good(2)\n"
+    assert not result.refused
+    assert asked == [["DYNA", "DYNB"], ["DYNA"], ["DYNB"]]
+
+
+def test_what_is_not_wanted_is_not_asked_about_again(path: Path) -> None:
+    path.write_text("x = bad(A)\ny = bad(B)\nz = bad(C)\n")
+    proposed = []
+
+    def decide(proposal: Proposal) -> Literal["accept", "skip"]:
+        code = proposal.unit.linted[0].finding.code
+        proposed.append(code)
+        return "skip" if code == "DYNC" else "accept"
+
+    toy = Toy([path], {"A": "good(1)", "B": "good(2)", "C": "good(3)"})
+    result = toy.fix(proofs({"DYNB": "refuted"}), decide=decide)
+    assert text_of(result, path) == "x = good(1)\ny = bad(B)\nz = bad(C)\n"
+    assert proposed == ["DYNA", "DYNC"]
 
 
 def test_what_does_not_parse_is_dropped_alone(path: Path) -> None:

@@ -178,8 +178,7 @@ def rewritten_differently(original: Program, fixed: Program, *, exact: bool, by_
             found = difference(before, after, equality)
             if found:
                 return f"{mode}, call {number}: {found}"
-        with _told_to_compile() if by_nature else nullcontext():
-            pairs = list(_side_by_side(fixed, fixed.twin(), calls, backend="aot_eager", training=training))
+        pairs = _side_by_side(fixed, fixed.twin(), calls, backend="aot_eager", training=training, told=by_nature)
         for number, (eager, compiled) in enumerate(pairs, start=1):
             found = difference(eager, compiled, _COMPILED)
             if found:
@@ -199,15 +198,24 @@ def told(program: Program, found: Break) -> str:
 
 
 def _side_by_side(
-    left: Program, right: Program, calls: Sequence[witness.Call], *, training: bool, backend: str | None = None
+    left: Program,
+    right: Program,
+    calls: Sequence[witness.Call],
+    *,
+    training: bool,
+    backend: str | None = None,
+    told: bool = False,
 ) -> Iterator[tuple[Observation, Observation]]:
-    """Yield what two programs do, call by call; the second one compiled where a backend is given."""
+    """Yield what two programs do, call by call; the second one compiled where a backend is given.
+
+    With `told` the first one takes itself for compiled code, and leaves out what compiled code leaves out.
+    """
     torch.compiler.reset()
     one, other = left.make(), right.make()
     run = other if backend is None else witness.user_compile(other, backend=backend)
     try:
         for seed, call in enumerate(calls):
-            with witness.force_eager():
+            with witness.force_eager(), _told_to_compile() if told else nullcontext():
                 before = observe(one, one, call, seed, training=training)
             with witness.force_eager() if backend is None else nullcontext():
                 after = observe(run, other, call, seed, training=training)
@@ -219,7 +227,6 @@ def _side_by_side(
 
 
 def _told_to_compile() -> AbstractContextManager[Any]:
-    """Let eager code take itself for compiled code, and leave out what compiled code leaves out."""
     return mock.patch("torch.compiler.is_compiling", return_value=True)
 
 

@@ -1,12 +1,14 @@
-"""A Python counter kept on a module, turned into a buffer that the module registers.
+"""A Python number kept on a module, turned into a buffer that the module registers.
 
-The buffer does not go into the state dict, holds int64, and is only ever assigned to, never changed in place: an
-update in place gives wrong gradients in compiled code once its value takes part in a differentiable expression.
+The buffer does not go into the state dict, holds int64 for a count and the default dtype for a float, and is only ever
+assigned to, never changed in place: an update in place gives wrong gradients in compiled code once its value takes part
+in a differentiable expression.
 """
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from dynalint.analysis import kinds as k
@@ -15,19 +17,25 @@ from dynalint.analysis.index import ClassInfo, FunctionInfo
 from dynalint.analysis.kinds import Kind
 from dynalint.analysis.project import Project
 from dynalint.rules import Replacement, Rewrite
-from dynalint_rules._shared.scope import Refusal, torch_name
+from dynalint_rules._shared.detached import detached, tail
+from dynalint_rules._shared.numbers import DECISIONS
+from dynalint_rules._shared.scope import Refusal, Scope, torch_name
 from dynalint_rules._shared.uses import Attribute, Use, self_name
 
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult)
 # Between ints these give ints, of tensors as of Python numbers.
 _INTEGRAL = (*_ARITHMETIC, ast.Mod, ast.FloorDiv)
 _WITH_TENSORS = (*_INTEGRAL, ast.Div)
-_SIGNS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*"}
+_FLOATING = (*_ARITHMETIC, ast.Div)
+_SIGNS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
+_ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
 _TIGHT = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Constant)
 
 
-def counter_to_buffer(event: StateChange, project: Project) -> Rewrite:
-    """Return the rewrite that keeps a counter `self.name` in a buffer, in all places at once.
+def number_to_buffer(event: StateChange, project: Project, *, floating: bool = False) -> Rewrite:
+    """Return the rewrite that keeps a number `self.name` in a buffer, in all places at once.
+
+    Whole numbers stay what they are; with `floating` the buffer holds fewer digits than Python does.
 
     Raises:
         Refusal: the constructor does not set it to a plain number, or a place that uses it needs a Python number.
@@ -35,35 +43,52 @@ def counter_to_buffer(event: StateChange, project: Project) -> Rewrite:
     name = event.home.name
     cls, function, statement = _constructor(event, project)
     attribute = Attribute(cls, name, project)
-    plan = _Plan(name)
+    plan = _Plan(name, floating)
     torch, imports = torch_name(function)
     for use in attribute.uses():
         if use.statement() is statement:
-            plan.replace(use, statement, _registration(function, name, statement, torch))
+            plan.replace(use, statement, _registration(plan, function, statement, torch))
         elif use.stored:
             _change_store(plan, use)
         else:
             _check_reader(plan, use)
     conditions = [f"nothing outside this project reads or sets `{name}` as a Python number"]
-    if plan.combined:
+    if floating:
+        conditions.insert(0, f"`{name}` is held in the default dtype, with fewer digits than a Python float has")
+    elif plan.combined:
         conditions.append(f"the tensors that `{name}` is combined with are float32 or wider, or the count stays small")
     return Rewrite(
         title=f"Keep `{name}` in a buffer",
-        safety="conditional",
+        safety="unsafe" if floating else "conditional",
         replacements=tuple(plan.replacements),
         conditions=(*conditions, *plan.conditions),
         imports=imports,
+        leaves=plan.leaves,
     )
 
 
 @dataclass
 class _Plan:
-    """What is to be replaced; `combined` tells that a tensor is computed from the counter."""
+    """What is to be replaced; `combined` tells that a tensor is computed from the counter.
+
+    `leaves` are the codes of what the counter decides.
+    """
 
     name: str
+    floating: bool = False
     replacements: list[Replacement] = field(default_factory=list)
     conditions: dict[str, None] = field(default_factory=dict)
     combined: bool = False
+    leaves: tuple[str, ...] = ()
+
+    @property
+    def operations(self) -> tuple[type[ast.operator], ...]:
+        """The operations with other numbers that give for a tensor what they give for a Python number."""
+        return _FLOATING if self.floating else _INTEGRAL
+
+    def takes(self, kind: Kind) -> bool:
+        """Whether a value is a number that the buffer can hold."""
+        return _is_int(kind) or (self.floating and k.is_number(kind))
 
     def replace(self, use: Use, node: ast.expr | ast.stmt, content: str) -> None:
         self.replacements.append(Replacement(use.file, *use.file.span(node), content))
@@ -73,9 +98,7 @@ def _constructor(event: StateChange, project: Project) -> tuple[ClassInfo, Funct
     """Return the class whose constructor first sets the counter, that constructor, and the statement."""
     name, owner = event.home.name, event.function.owner
     if owner is None or not name.isidentifier() or not project.is_module_class(owner):
-        raise Refusal(
-            f"`{name}` is kept on another object than the module; keep the count in a buffer of the module by hand"
-        )
+        raise Refusal(f"`{name}` is kept on another object than the module; keep it in a buffer of the module by hand")
     for cls in project.mro(owner):
         function = cls.methods.get("__init__")
         if function is not None:
@@ -108,17 +131,19 @@ def _calls_constructor(statement: ast.stmt) -> bool:
 
 
 def _number(node: ast.expr) -> str | None:
-    """The text of a plain int, negative or not."""
+    """The text of a plain number, negative or not."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         inner = _number(node.operand)
         return None if inner is None else f"-{inner}"
-    return str(node.value) if isinstance(node, ast.Constant) and type(node.value) is int else None
+    return repr(node.value) if isinstance(node, ast.Constant) and type(node.value) in (int, float) else None
 
 
-def _registration(function: FunctionInfo, name: str, statement: ast.Assign | ast.AnnAssign, torch: str) -> str:
+def _registration(plan: _Plan, function: FunctionInfo, statement: ast.Assign | ast.AnnAssign, torch: str) -> str:
     assert statement.value is not None
     value = _number(statement.value)
-    return f'{self_name(function)}.register_buffer("{name}", {torch}.tensor({value}), persistent=False)'
+    if plan.floating and isinstance(value, str) and value.lstrip("-").isdigit():
+        value += ".0"
+    return f'{self_name(function)}.register_buffer("{plan.name}", {torch}.tensor({value}), persistent=False)'
 
 
 def _change_store(plan: _Plan, use: Use) -> None:
@@ -126,10 +151,14 @@ def _change_store(plan: _Plan, use: Use) -> None:
     statement = use.statement()
     target = use.file.segment(use.node)
     if isinstance(statement, ast.AugAssign) and statement.target is use.node:
-        if type(statement.op) not in _SIGNS:
+        if type(statement.op) not in (_FLOATING if plan.floating else _ARITHMETIC):
             raise Refusal(f"{use.quote(statement)} has no equal for a tensor; write it with `+`, `-` or `*`")
-        _refuse_other_numbers(use, statement.value)
-        value = use.file.segment(statement.value)
+        if not plan.takes(use.kind(statement.value)):
+            raise Refusal(
+                f"{use.quote(statement.value)} may be something else than a {'' if plan.floating else 'whole '}number, "
+                "which the buffer does not hold"
+            )
+        value = _without_items(plan, use, statement.value)
         if not isinstance(statement.value, _TIGHT):
             value = f"({value})"
         plan.replace(use, statement, f"{target} = {target} {_SIGNS[type(statement.op)]} {value}")
@@ -145,19 +174,44 @@ def _change_store(plan: _Plan, use: Use) -> None:
         plan.replace(use, statement.value, value)
     elif not any(isinstance(node, ast.Attribute) and node.attr == plan.name for node in ast.walk(statement.value)):
         raise Refusal(f"{use.place} sets {use.quote(use.node)} to {use.quote(statement.value)}, which is no tensor")
-    # Else it is computed from the counter itself, and every reader in it is looked at by itself.
+    else:
+        # It is computed from the number itself, and every reader in it is looked at by itself.
+        value = _without_items(plan, use, statement.value)
+        if value != use.file.segment(statement.value):
+            plan.replace(use, statement.value, value)
+
+
+def _without_items(plan: _Plan, use: Use, value: ast.expr) -> str:
+    """The text of arithmetic in which the tensor stays one that `.item()` is called on."""
+    text, (start, _) = use.file.segment(value), use.file.span(value)
+    if not plan.floating:
+        return text
+    function = _function(use)
+    scope = Scope(use.project, function, use.project.parents(function), *torch_name(function))
+    for call in sorted(_operands(plan, value), key=use.file.span, reverse=True):
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "item":
+            found = detached(scope, call.func.value, text="")
+            first, last = tail(scope, call, "item")
+            # Arithmetic gives a tensor of its own, so nothing follows later changes of this one.
+            text = text[: first - start] + found.text.replace(".clone()", "") + text[last - start :]
+            plan.conditions |= dict.fromkeys(found.conditions)
+    return text
+
+
+def _operands(plan: _Plan, value: ast.expr) -> Iterator[ast.expr]:
+    """Yield what the operations on numbers of an expression start from."""
+    if isinstance(value, ast.BinOp) and isinstance(value.op, plan.operations):
+        yield from _operands(plan, value.left)
+        yield from _operands(plan, value.right)
+    elif isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.USub):
+        yield from _operands(plan, value.operand)
+    else:
+        yield value
 
 
 def _function(use: Use) -> FunctionInfo:
     assert use.function is not None, "a use on `self` stands in a method"
     return use.function
-
-
-def _refuse_other_numbers(use: Use, node: ast.expr) -> None:
-    if not _is_int(use.kind(node)):
-        raise Refusal(
-            f"{use.quote(node)} may be something else than a whole number; a buffer of whole numbers is not enough"
-        )
 
 
 def _check_reader(plan: _Plan, use: Use) -> None:
@@ -176,7 +230,7 @@ def _check_reader(plan: _Plan, use: Use) -> None:
             if _is_tensor(use.kind(other)):
                 _check_combination(plan, use, parent, other)
                 return
-            if not isinstance(parent.op, _INTEGRAL) or not _is_int(use.kind(other)):
+            if not isinstance(parent.op, plan.operations) or not plan.takes(use.kind(other)):
                 raise Refusal(_needs_number(plan, use, parent))
             node = parent
         elif isinstance(parent, ast.Assign | ast.AugAssign | ast.AnnAssign) and parent.value is node:
@@ -186,8 +240,23 @@ def _check_reader(plan: _Plan, use: Use) -> None:
             raise Refusal(_needs_number(plan, use, parent))
         elif isinstance(parent, ast.Expr):
             return
+        elif _decides(plan, use, node, parent):
+            plan.leaves = DECISIONS
+            return
         else:
             raise Refusal(_needs_number(plan, use, parent))
+
+
+def _decides(plan: _Plan, use: Use, node: ast.expr, parent: ast.AST | None) -> bool:
+    """Whether a number, or its comparison with another one, does nothing but decide which way to go."""
+    if isinstance(parent, ast.Compare):
+        others = [one for one in (parent.left, *parent.comparators) if one is not node]
+        if len(others) != 1 or not isinstance(parent.ops[0], _ORDER) or not plan.takes(use.kind(others[0])):
+            return False
+        node, parent = parent, use.parent(parent)
+    while isinstance(parent, ast.BoolOp) or (isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.Not)):
+        node, parent = parent, use.parent(parent)
+    return isinstance(parent, ast.If | ast.IfExp) and parent.test is node
 
 
 def _check_combination(plan: _Plan, use: Use, operation: ast.BinOp, other: ast.expr) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dynalint.analysis.events import Event, StateChange
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
-from dynalint_rules._shared.buffers import counter_to_buffer
+from dynalint_rules._shared.buffers import number_to_buffer
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.growth import is_counter
 from dynalint_rules._shared.scope import Refusal
@@ -63,9 +63,10 @@ class PythonCounter(Rule):
     the module and stays out of the state dict, so that old checkpoints load. It is updated by assignment and never in
     place, because an update in place gives wrong gradients as soon as the value takes part in a differentiable
     expression (DYN505). Places that set the count to a number fill a new tensor instead. All places in the project
-    change together, and each that reads the count must be arithmetic that ends in a tensor, or in the count itself.
+    change together, and each that reads the count must be arithmetic that ends in a tensor, or in the count itself, or
+    a comparison with a whole number that decides a branch, which is rewritten with it (see DYN101).
 
-    Declined where a reader needs a Python number: a comparison or test, an index, a size, a text, a return value, an
+    Declined where a reader needs a Python number: a loop, an index, a size, a text, a return value, an
     argument of another function, arithmetic with Python floats; where the count is used from outside the class or by
     its name as text; and where the constructor does not set it to one plain number after `super().__init__()`.
 
@@ -108,7 +109,7 @@ class PythonCounter(Rule):
         """Keep the count in a buffer."""
         assert isinstance(event, StateChange)
         try:
-            return counter_to_buffer(event, project)
+            return number_to_buffer(event, project)
         except Refusal as refusal:
             return Declined(str(refusal))
 
@@ -269,9 +270,28 @@ class PythonCounter(Rule):
             code=forward(
                 """
                 self.steps += 1  # DYN501
-                if self.steps % 100 == 0:
+                if self.steps % 3 == 0:
                     x = x * 2
                 return self.fc(x)
+                """,
+                init="self.fc = nn.Linear(8, 8)\nself.steps = 0",
+            ),
+            inputs="[(torch.randn(4, 8),) for _ in range(12)]",
+            fixed=forward(
+                """
+                self.steps = self.steps + 1
+                x = torch.where(self.steps % 3 == 0, x * 2, x)
+                return self.fc(x)
+                """,
+                init=('self.fc = nn.Linear(8, 8)\nself.register_buffer("steps", torch.tensor(0), persistent=False)'),
+            ),
+        ),
+        Example(
+            name="compared-with-a-float",
+            code=forward(
+                """
+                self.steps += 1  # DYN501
+                return self.fc(x * 2 if self.steps > 1.5 else x)
                 """,
                 init="self.fc = nn.Linear(8, 8)\nself.steps = 0",
             ),

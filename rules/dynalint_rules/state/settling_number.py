@@ -10,8 +10,10 @@ from dynalint.analysis.events import Event, StateChange
 from dynalint.analysis.kinds import Kind
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
+from dynalint_rules._shared.buffers import number_to_buffer
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.growth import is_specialised, is_there_before, same, settles
+from dynalint_rules._shared.scope import Refusal
 
 _PLACES = {"attribute": "`self.{}`", "class": "the class attribute `{}`", "global": "the module global `{}`"}
 
@@ -58,13 +60,15 @@ class SettlingNumber(Rule):
 
     ## How it is rewritten
 
-    It is not. Python counts in 64 bits and a buffer of the usual type in 32, so each value would be a little another
-    one, and a flag decides which code runs. Where that does not matter, the form above is the one to write: assigned,
-    because an update in place gives wrong gradients (DYN505).
+    With `--unsafe-fixes` a float that the constructor of a module sets becomes a buffer, which stays out of the state
+    dict; a number read by `.item()` that goes into it stays a tensor; and a branch that it decides is chosen by
+    `torch.where` (see DYN101). It is assigned, because an update in place gives wrong gradients (DYN505). All places in
+    the project change together, under the conditions of DYN501. Flags, and what is shared or in a closure, are left.
 
     ## When the rewrite is not exact
 
-    There is no rewrite.
+    Python counts in 64 bits and a buffer of the usual dtype in 32, so each value is a little another one. Whoever reads
+    the attribute gets a tensor.
 
     ## How Dynamo words it
 
@@ -98,12 +102,17 @@ class SettlingNumber(Rule):
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Say why there is none."""
+        """Keep a float of a module in a buffer."""
         assert isinstance(event, StateChange)
-        return Declined(
-            f"a tensor would hold `{event.home.name}` less precisely, or cannot decide which code runs; "
-            "keep it in a buffer where that does not matter, or change it around the compiled call"
-        )
+        if event.home.type != "attribute" or not _is_only(event.new, "float"):
+            return Declined(
+                f"a tensor would hold `{event.home.name}` less precisely, or cannot decide which code runs; "
+                "keep it in a buffer where that does not matter, or change it around the compiled call"
+            )
+        try:
+            return number_to_buffer(event, project, floating=True)
+        except Refusal as refusal:
+            return Declined(str(refusal))
 
     examples = (
         Example(
@@ -115,8 +124,15 @@ class SettlingNumber(Rule):
                 """,
                 init="self.fc = nn.Linear(8, 8)\nself.decay = 1.0",
             ),
-            declined="less precisely",
+            fixed=forward(
+                """
+                self.decay = self.decay * 0.99
+                return self.fc(x) * self.decay
+                """,
+                init='self.fc = nn.Linear(8, 8)\nself.register_buffer("decay", torch.tensor(1.0), persistent=False)',
+            ),
             shows="recompile-once",
+            exact=False,
         ),
         Example(
             name="moving-average-of-a-size",
@@ -125,10 +141,65 @@ class SettlingNumber(Rule):
                 self.mean = 0.9 * self.mean + 0.1 * x.shape[0]  # DYN507
                 return self.fc(x) / self.mean
                 """,
-                init="self.fc = nn.Linear(8, 8)\nself.mean = 1.0",
+                init="self.fc = nn.Linear(8, 8)\nself.mean = 1",
             ),
-            declined="less precisely",
+            fixed=forward(
+                """
+                self.mean = 0.9 * self.mean + 0.1 * x.shape[0]
+                return self.fc(x) / self.mean
+                """,
+                init='self.fc = nn.Linear(8, 8)\nself.register_buffer("mean", torch.tensor(1.0), persistent=False)',
+            ),
             shows="recompile-once",
+            exact=False,
+        ),
+        Example(
+            name="moving-average-of-a-loss",
+            code=forward(
+                """
+                loss = self.fc(x).pow(2).mean()
+                self.mean = 0.9 * self.mean + 0.1 * loss.item()  # DYN507 DYN201
+                return loss / (self.mean + 1)
+                """,
+                init="self.fc = nn.Linear(8, 8)\nself.mean = 0.0",
+            ),
+            fixed=forward(
+                """
+                loss = self.fc(x).pow(2).mean()
+                self.mean = 0.9 * self.mean + 0.1 * loss.detach()
+                return loss / (self.mean + 1)
+                """,
+                init='self.fc = nn.Linear(8, 8)\nself.register_buffer("mean", torch.tensor(0.0), persistent=False)',
+            ),
+            shows="graph-break",
+            gb=("GB0124",),
+            exact=False,
+        ),
+        Example(
+            name="total-of-losses",
+            code=forward(
+                """
+                loss = self.fc(x).pow(2).mean()
+                self.total += loss.item()  # DYN507 DYN201
+                if self.total > 2:
+                    loss = loss / self.total
+                return loss
+                """,
+                init="self.fc = nn.Linear(8, 8)\nself.total = 0.0",
+            ),
+            fixed=forward(
+                """
+                loss = self.fc(x).pow(2).mean()
+                self.total = self.total + loss.detach()
+                condition = self.total > 2
+                loss = torch.where(condition, loss / torch.where(condition, self.total, 1.0), loss)
+                return loss
+                """,
+                init='self.fc = nn.Linear(8, 8)\nself.register_buffer("total", torch.tensor(0.0), persistent=False)',
+            ),
+            shows="graph-break",
+            gb=("GB0124",),
+            exact=False,
         ),
         Example(
             name="every-other-call",

@@ -1159,3 +1159,58 @@ def test_forgets_what_a_skipped_step_gave() -> None:
 )
 def test_declines_a_skipped_step_on_which_more_hangs(body: str) -> None:
     assert "before = x" not in fixed(skipped(body))
+
+
+# State that a side stores.
+
+MODULE = """\
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(8))
+        self.weight = nn.Parameter(torch.ones(8))
+        self.name, self.maybe = "", None
+
+    def forward(self, x: torch.Tensor):
+        if x.sum() > 0:
+            {store}
+        return x * 2
+"""
+
+
+def stored(store: str) -> Study:
+    return Study(Case(BranchOnTensor(), Example("x", MODULE.format(store=store))), [BranchOnTensor()])
+
+
+@pytest.mark.parametrize(
+    ("store", "wanted"),
+    [
+        ("self.mean = x.detach().mean(0)", "torch.where(x.sum() > 0, x.detach().mean(0), self.mean)"),
+        ("self.mean = self.mean * 0.9 + x.detach().mean(0) * 0.1", "self.mean * 0.9 + x.detach().mean(0) * 0.1, self"),
+        ("self.mean *= 0.5", "self.mean * 0.5, self.mean)"),
+    ],
+)
+def test_a_tensor_of_the_module_is_stored_on_every_call(store: str, wanted: str) -> None:
+    text = stored(store).fixed.replace("condition", "x.sum() > 0").replace("x.sum() > 0 = x.sum() > 0", "")
+    assert wanted in text
+
+
+@pytest.mark.parametrize(
+    ("store", "words"),
+    [
+        ("self.mean = x.mean(0)", "would keep the graph"),
+        ("self.mean += x.mean(0)", "would keep the graph"),
+        ("self.weight = x.detach()", "stores state"),
+        ("self.name = 'positive'", "stores state"),
+        ("self.maybe = x.detach()", "stores state"),
+        ("self.other = x.detach()", "stores state"),
+        ("self.mean = self.other = x.detach()", "stores state"),
+        ("self.mean = torch.rand(8)", "would keep the graph"),
+    ],
+)
+def test_what_is_no_tensor_of_the_module_is_not_stored(store: str, words: str) -> None:
+    assert words in stored(store).declined[0]

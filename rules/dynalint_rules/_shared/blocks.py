@@ -11,6 +11,7 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.kinds import join
 from dynalint_rules._shared.names import is_bound_before, kind_of_name, loads
 from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.stored_state import store_of
 from dynalint_rules._shared.truth import is_tensor_test
 
 
@@ -302,9 +303,7 @@ def _why_not(scope: Scope, statement: ast.stmt) -> str:
     if isinstance(statement, ast.Assign | ast.AugAssign | ast.AnnAssign):
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
         if any(isinstance(target, ast.Attribute) for target in targets):
-            return (
-                f"a branch stores state, {shown}; compute the new value with `torch.where` and store it on every call"
-            )
+            return _why_not_stored(scope, statement)
         if any(isinstance(target, ast.Subscript) for target in targets):
             return f"a branch changes something in place, {shown}; build the new value with `torch.where` instead"
         return f"a branch assigns to several targets at once, {shown}; assign them one by one"
@@ -328,6 +327,15 @@ def _why_not(scope: Scope, statement: ast.stmt) -> str:
             f"a branch runs {shown} for its effect, which must not happen on the other side; move it out of the branch"
         )
     return f"a branch holds {shown}, which is more than an assignment; choose with `torch.where` by hand"
+
+
+def _why_not_stored(scope: Scope, statement: ast.stmt) -> str:
+    try:
+        store_of(scope, statement)
+    except Refusal as refusal:
+        return str(refusal)
+    shown = scope.quote(statement)
+    return f"a branch stores state, {shown}; compute the new value with `torch.where` and store it on every call"
 
 
 def is_temporary(scope: Scope, assignment: Assignment, block: Block) -> bool:

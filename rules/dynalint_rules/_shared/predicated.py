@@ -37,6 +37,7 @@ from dynalint_rules._shared.sides import (
     tensor_conditions,
 )
 from dynalint_rules._shared.sizes import refuse_other_sizes
+from dynalint_rules._shared.stored_state import Store, store_of
 from dynalint_rules._shared.text import call, comments, held_together, indentation, inner_indentation
 from dynalint_rules._shared.truth import is_tensor_test, truth_of
 
@@ -144,6 +145,8 @@ class Predicated:
             flow.ended = True
         elif (change := change_of(self.scope, statement)) is not None:
             self._change(change, predicate, flow)
+        elif (store := store_of(self.scope, statement)) is not None:
+            self._store(store, predicate, flow)
         else:
             assignments = block_of(self.scope, [statement]).assignments
             texts = [self._value(one, predicate, flow) for one in assignments]
@@ -324,6 +327,19 @@ class Predicated:
             text = copied
         self._emit(f"{change.name} = {self._where(predicate.ordered(text, change.name), change.name)}")
         self.conditions += [SAME_FORM, NO_RAISE, FINITE]
+
+    def _store(self, store: Store, predicate: Predicate, flow: Flow) -> None:
+        """Store on every call, what was there before where the branch is not taken."""
+        self._check(store.value, flow)
+        self._values += 1
+        self.copied.append(store.value)
+        text = self._rendered(store.value, predicate)
+        if store.sign:
+            simple = isinstance(store.value, ast.Name | ast.Constant | ast.Attribute | ast.Call | ast.Subscript)
+            text = f"{store.target} {store.sign} {text if simple else f'({text})'}"
+        old = Side(None, store.old, store.target)
+        new = Side(None, store.old, None) if store.sign else Side(store.value, self.scope.kind(store.value))
+        self._choose(store.target, text, predicate, [new, old])
 
     def _assign(self, one: Assignment, text: str, predicate: Predicate, flow: Flow) -> None:
         scope, name = self.scope, one.name

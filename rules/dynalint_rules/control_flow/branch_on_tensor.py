@@ -104,7 +104,8 @@ class BranchOnTensor(Rule):
     What cannot be written as one expression for each name becomes statements that always run, each of which keeps the
     old value where it should: a loop in a branch (`y = torch.where(condition, y * 2, y)` in each round), a branch in a
     branch that returns, a test of a Python value with more in it than plain assignments, a change in place of a tensor
-    that nothing else refers to.
+    that nothing else refers to, a store to a buffer or another tensor of the module that needs no gradient
+    (`self.best = torch.where(condition, loss.detach(), self.best)`).
 
     `if mask.any():` around statements that only write where the mask selects (`x[mask] = 0`, `masked_fill`) loses its
     test: it only spares work. So does `if not mask.any(): return x` before such statements and `return x`.
@@ -711,6 +712,57 @@ class BranchOnTensor(Rule):
                 return x * 2
             """),
             declined="stores state",
+        ),
+        Example(
+            "side that stores a buffer",
+            forward(
+                """
+                h = self.fc(x)
+                level = h.detach().abs().mean() * 0.5
+                if level > self.peak:  # DYN101
+                    self.peak = level + 0.1
+                    self.hits += 1
+                    h = h * 2
+                return h
+                """,
+                init="""
+                self.fc = nn.Linear(8, 8)
+                self.register_buffer("peak", torch.zeros(()))
+                self.register_buffer("hits", torch.zeros((), dtype=torch.long))
+                """,
+            ),
+            fixed=forward(
+                """
+                h = self.fc(x)
+                level = h.detach().abs().mean() * 0.5
+                condition = (level > self.peak).reshape(())
+                self.peak = torch.where(condition, level + 0.1, self.peak)
+                self.hits = torch.where(condition, self.hits + 1, self.hits)
+                h = torch.where(condition, h * 2, h)
+                return h
+                """,
+                init="""
+                self.fc = nn.Linear(8, 8)
+                self.register_buffer("peak", torch.zeros(()))
+                self.register_buffer("hits", torch.zeros((), dtype=torch.long))
+                """,
+            ),
+        ),
+        Example(
+            "side that stores a tensor with its gradient",
+            forward(
+                """
+                h = self.fc(x)
+                if h.sum() > 0:  # DYN101
+                    self.last = h
+                return h
+                """,
+                init="""
+                self.fc = nn.Linear(8, 8)
+                self.register_buffer("last", torch.zeros(4, 8))
+                """,
+            ),
+            declined="would keep the graph",
         ),
         Example(
             "side that gives None",

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable
 
 from dynalint.analysis.events import Call, ContainerChange, Event, StateChange
+from dynalint.analysis.kinds import UNKNOWN, only_tensor
 from dynalint.analysis.project import Project
 from dynalint.rules import Example, Rule, Violation
 from dynalint_rules._shared.examples import forward
@@ -221,8 +222,10 @@ def _is_made_once(event: StateChange | ContainerChange, project: Project) -> boo
             return False
     elif event.fresh or event.reads_old or is_counter(event, project):
         return False
-    name = state_name(event)
-    return any(_asks_for(test, name) for test, _ in tests_around(event.statement, event.function, project))
+    name, kinds = state_name(event), project.kinds(event.function)
+    tests = (test for test, _ in tests_around(event.statement, event.function, project))
+    # What a tensor decides is not among the things that a compilation rests on.
+    return any(_asks_for(test, name) for test in tests if only_tensor(kinds.get(test, UNKNOWN)) is None)
 
 
 def _asks_for(test: ast.expr, name: str) -> bool:

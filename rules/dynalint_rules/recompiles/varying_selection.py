@@ -1,4 +1,4 @@
-"""DYN806: elements that a random mask selects, another number in each call."""
+"""DYN806: elements that a mask selects, another number in each call."""
 
 from __future__ import annotations
 
@@ -24,27 +24,37 @@ _DRAWING = frozenset(
 # A function that spells none of them draws nothing, and need not be searched any further.
 _DRAWN = re.compile("|".join(sorted({re.escape(name.rpartition(".")[2]) for name in _DRAWING})))
 # What takes part in choosing a number of elements that is the same each time.
-_COUNTED = frozenset({"topk", "kthvalue", "sort", "argsort", "quantile", "median", "randperm"})
+_COUNTED = frozenset({"topk", "kthvalue", "sort", "argsort", "quantile", "median", "randperm", "arange"})
 
 
-class RandomSelection(Rule):
-    """Select elements by a mask that is drawn at random, so that what follows is compiled again for another number.
+# Two tests of which one holds just where the other does not, but for NaN.
+_OPPOSITE: Mapping[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Lt: ast.GtE,
+    ast.GtE: ast.Lt,
+    ast.Gt: ast.LtE,
+    ast.LtE: ast.Gt,
+}
+
+
+class VaryingSelection(Rule):
+    """Select another number of elements in each call, so that what follows is compiled again.
 
     ## What it flags
 
     `x[mask]`, and `x[mask] += 1`, where the mask comes from `torch.rand`, `torch.randint`, `torch.bernoulli` and the
-    like in the same function. The line is also flagged for the break (DYN301, DYN302); this is the other half of the
-    price.
+    like in the same function; and a tensor that a bound takes apart, `low = x[d < t]` and `high = x[d >= t]`, where
+    both are kept under a name: code that deals with both parts is made for data of which now more, now fewer elements
+    are in either. The line is also flagged for the break (DYN301, DYN302); this is the other half of the price.
 
-    Not flagged are masks that are computed from the input, of which only the data tell whether the number differs,
-    masks made by `topk`, `sort` or `randperm`, which choose as many elements each time, and functions that Dynamo gives
-    up as a whole, because the read stands in a loop or a `try`.
+    Not flagged are other masks that are computed from the input, of which only the data tell whether the number
+    differs, masks made by `topk`, `sort`, `randperm` or `arange`, which choose as many elements each time, and
+    functions that Dynamo gives up as a whole, because the read stands in a loop or a `try`.
 
     ## Why
 
     The read ends a graph, and what it gives is an argument of the code behind it. Dynamo compiles that for the first
     number of elements, and again, with the number as a variable, as soon as it is another. With a mask that is drawn
-    anew in each call that is the second one.
+    anew in each call that is the second one, and with a bound in the midst of the data the second batch.
 
     ## Example
 
@@ -82,29 +92,30 @@ class RandomSelection(Rule):
     """
 
     code = "DYN806"
-    name = "random-selection"
-    summary = "A random mask selects another number of elements in each call, and the code after it compiles again"
+    name = "varying-selection"
+    summary = "A mask selects another number of elements in each call, and the code after it compiles again"
     category = "recompile"
     severity = "info"
     events = (Subscript,)
 
     def check(self, event: Event, project: Project) -> Iterable[Violation]:
-        """Flag reads by a mask that the function draws."""
+        """Flag reads by a mask that the function draws, or that takes a tensor apart together with another read."""
         assert isinstance(event, Subscript)
         if not reads_by_mask(event) or event.position.loop or event.position.try_ or captures_shapes(project):
             return
-        node = event.function.node
-        if not any(map(_DRAWN.search, event.function.file.lines[node.lineno - 1 : node.end_lineno])):
-            return
-        try:
-            calls = set(_calls(Scope.of(event, project), event.node.slice, set(), _assigned(node)))
-        except Refusal:
-            return
-        if calls & _DRAWING and not any(name.rpartition(".")[2] in _COUNTED for name in calls):
+        if _is_drawn(event, project):
             yield Violation(
                 event.node,
                 "a random mask selects another number of elements in each call, and what follows is compiled again",
                 help="Keep the full shape with `torch.where`, or draw a selection of fixed size by `torch.randperm`.",
+            )
+        elif (part := _other_part(event, project)) is not None:
+            rest = ast.unparse(part)
+            yield Violation(
+                event.node,
+                f"how much is in this part and how much in `{rest}` differs from call to call, and what follows is "
+                "compiled again",
+                help="Keep the full shape, compute both and choose with `torch.where`.",
             )
 
     examples = (
@@ -154,6 +165,60 @@ class RandomSelection(Rule):
             gb=("GB0036",),
         ),
         Example(
+            name="taken-apart",
+            code=forward(
+                """
+                y = self.fc(x)
+                low = y[x < 0.5]  # DYN301 DYN806
+                high = y[x >= 0.5]  # DYN301 DYN806
+                return low.sum() + high.abs().sum()
+                """
+            ),
+            inputs="[(torch.ones(4, 8).triu(),), (torch.ones(4, 8).triu(1),), (torch.ones(4, 8).triu(2),)]",
+            shows="recompile-once",
+        ),
+        Example(
+            name="taken-apart-by-a-name",
+            code=forward(
+                """
+                y = self.fc(x)
+                on = x > 0.5
+                high = y[on]  # DYN301 DYN806
+                low = y[~on]  # DYN301 DYN806
+                return low.sum() + high.abs().sum()
+                """
+            ),
+            inputs="[(torch.ones(4, 8).triu(),), (torch.ones(4, 8).triu(1),), (torch.ones(4, 8).triu(2),)]",
+            shows="recompile-once",
+        ),
+        Example(
+            name="taken-apart-by-place",
+            code=forward(
+                """
+                y = self.fc(x)
+                place = torch.arange(4)
+                low = y[place < 2]  # DYN301
+                high = y[place >= 2]  # DYN301
+                return low.sum() + high.abs().sum()
+                """
+            ),
+            shows="graph-break",
+            gb=("GB0036",),
+        ),
+        Example(
+            name="two-parts-that-leave-some-out",
+            code=forward(
+                """
+                y = self.fc(x)
+                low = y[x < -1000]  # DYN301
+                high = y[x > -1000]  # DYN301
+                return low.sum() + high.abs().sum()
+                """
+            ),
+            shows="graph-break",
+            gb=("GB0036",),
+        ),
+        Example(
             name="mask-by-the-size-of-noise",
             code=forward(
                 """
@@ -175,6 +240,53 @@ class RandomSelection(Rule):
             ),
         ),
     )
+
+
+def _is_drawn(event: Subscript, project: Project) -> bool:
+    """Whether random numbers decide about a mask, and how many elements it selects."""
+    node = event.function.node
+    if not any(map(_DRAWN.search, event.function.file.lines[node.lineno - 1 : node.end_lineno])):
+        return False
+    calls = _calls_behind(event, project)
+    return bool(calls & _DRAWING) and not _is_counted(calls)
+
+
+def _other_part(event: Subscript, project: Project) -> ast.expr | None:
+    """Return the read of what this one leaves of a tensor that a bound takes apart, if both are kept under a name."""
+    if not (isinstance(event.statement, ast.Assign) and event.statement.value is event.node):
+        return None
+    assigned = _assigned(event.function.node)
+    wanted = _opposite(event.node.slice, assigned)
+    if wanted is None or _is_counted(_calls_behind(event, project)):
+        return None
+    reads = (value for values in assigned.values() for value in values if isinstance(value, ast.Subscript))
+    base = ast.dump(event.node.value)
+    return next((one for one in reads if ast.dump(one.value) == base and ast.unparse(one.slice) == wanted), None)
+
+
+def _opposite(mask: ast.expr, assigned: Mapping[str, list[ast.expr]]) -> str | None:
+    """Return the mask that selects what this one does not, in words; None if this one is no comparison by a bound."""
+    if isinstance(mask, ast.Compare) and len(mask.ops) == 1 and type(mask.ops[0]) in _OPPOSITE:
+        return ast.unparse(ast.Compare(mask.left, [_OPPOSITE[type(mask.ops[0])]()], mask.comparators))
+    inverted = isinstance(mask, ast.UnaryOp) and isinstance(mask.op, ast.Invert)
+    name = mask.operand if isinstance(mask, ast.UnaryOp) else mask
+    if not isinstance(name, ast.Name):
+        return None
+    values = assigned.get(name.id, ())
+    known = len(values) == 1 and _opposite(values[0], {}) is not None
+    return (name.id if inverted else f"~{name.id}") if known else None
+
+
+def _calls_behind(event: Subscript, project: Project) -> set[str]:
+    """Return the dotted names of the calls that the mask of a read is computed by; none where that is not known."""
+    try:
+        return set(_calls(Scope.of(event, project), event.node.slice, set(), _assigned(event.function.node)))
+    except Refusal:
+        return set()
+
+
+def _is_counted(calls: Iterable[str]) -> bool:
+    return any(name.rpartition(".")[2] in _COUNTED for name in calls)
 
 
 def _calls(scope: Scope, node: ast.AST, seen: set[str], assigned: Mapping[str, list[ast.expr]]) -> Iterator[str]:

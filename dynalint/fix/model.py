@@ -15,6 +15,8 @@ from dynalint.findings import Finding, Safety
 from dynalint.fix.edits import Plan
 from dynalint.rules import Rewrite, Settled
 
+# Where a line begins, so at the top level of a module.
+_CONSTANT = re.compile(r"^(_[A-Z][A-Z0-9_]*) = ", re.MULTILINE)
 _BUFFER = re.compile(r"""\.register_buffer\(\s*["'](\w+)["']""")
 
 
@@ -58,10 +60,12 @@ class Unit:
         return not any("rounding" in condition for condition in self.conditions)
 
     @property
-    def new_buffers(self) -> frozenset[str]:
-        """Names of attributes that the new code registers as buffers: a number in one may be a 0-dim tensor now."""
+    def new_state(self) -> frozenset[str]:
+        """Names that the new code has for state: buffers, where a number may be a 0-dim tensor now, and constants."""
         contents = (change.content for changes in self.plan.values() for change in changes)
-        return frozenset(name for content in contents for name in _BUFFER.findall(content))
+        return frozenset(
+            name for content in contents for found in (_BUFFER, _CONSTANT) for name in found.findall(content)
+        )
 
 
 @dataclass(frozen=True, slots=True)

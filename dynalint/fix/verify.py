@@ -220,7 +220,7 @@ class WorkerVerifier:
             "rewritten": {**given, **comparison.after},
             "sides": [list(key) for case in cases for key in sorted(case.sides, key=str)],
             "exact": all(case.unit.exact for case in cases),
-            "numbers": sorted({name for case in cases for name in case.unit.new_buffers}),
+            "numbers": sorted({name for case in cases for name in case.unit.new_state}),
             "methods": _methods(cases),
             "device": options.device,
             "seconds": options.timeout,

@@ -169,7 +169,7 @@ def rewritten_differently(original: Program, fixed: Program, *, exact: bool, by_
     leaves to eager code.
     """
     calls = original.calls * math.ceil(3 / len(original.calls))
-    equality = Equality(exact=exact, numbers=_new_buffers(original.code, fixed.code))
+    equality = Equality(exact=exact, numbers=_new_state(original.code, fixed.code))
     for training in (True, False):
         mode = "training" if training else "inference"
         for number, (before, after) in enumerate(_side_by_side(original, fixed, calls, training=training), start=1):
@@ -250,15 +250,18 @@ def _number(tensor: torch.Tensor) -> Any:
     return tensor.item() if tensor.dim() == 0 else tensor
 
 
-def _new_buffers(code: str, fixed: str) -> frozenset[str]:
-    """The names of buffers that a rewrite has introduced: numbers that have become tensors."""
-    return _buffers(fixed) - _buffers(code)
+def _new_state(code: str, fixed: str) -> frozenset[str]:
+    """The names of buffers and of constants of the module that a rewrite has introduced."""
+    return _state(fixed) - _state(code)
 
 
-def _buffers(code: str) -> frozenset[str]:
-    return frozenset(
+def _state(code: str) -> frozenset[str]:
+    tree = ast.parse(code)
+    assigned = (target for one in tree.body if isinstance(one, ast.Assign) for target in one.targets)
+    constants = frozenset(target.id for target in assigned if isinstance(target, ast.Name))
+    return constants | frozenset(
         node.args[0].value
-        for node in ast.walk(ast.parse(code))
+        for node in ast.walk(tree)
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and node.func.attr == "register_buffer"

@@ -49,6 +49,15 @@ def test_an_exact_rewrite_is_proven_on_both_sides(prove: Prove) -> None:
     assert proof.detail.endswith("one graph")
 
 
+def test_a_constant_that_a_rewrite_puts_at_the_top_level_is_no_new_state(prove: Prove) -> None:
+    code = model("import os\nh = h * os.path.isabs('a')")
+    head = "class Model("
+    proof = prove(
+        code, (head, f"import os\n\n_ISABS = os.path.isabs('a')\n\n\n{head}"), ("os.path.isabs('a')", "_ISABS")
+    )
+    assert proof.outcome == "proven", proof
+
+
 REFUTED = {
     "value": (BRANCH, "h = torch.where(h.sum() > 0, h * 2, h + 1)", "output: ["),
     "dtype": ("h = h * 2", "h = (h * 2).double()", "dtype torch.float32 became torch.float64"),

@@ -5,14 +5,17 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from dynalint.analysis.comprehensions import COMPREHENSIONS
 from dynalint.analysis.events import Call, Event, ItemWrite
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.bystanders import guarded_bystanders
 from dynalint_rules._shared.effects import effects_of
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
 from dynalint_rules._shared.guard import guarded, guarded_all
+from dynalint_rules._shared.hoisted import asked_once
+from dynalint_rules._shared.names import within
 from dynalint_rules._shared.scope import Refusal, Scope
 
 _CALLS: dict[str, str] = {
@@ -43,6 +46,11 @@ _ASKS = frozenset(
     "threading.current_thread socket.gethostname inspect.stack inspect.currentframe traceback.format_stack "
     "sys._getframe sys.getsizeof sys.getrefcount".split()
 )
+# What stays the same while a process runs, but for what the program itself may change.
+_LASTING = frozenset(
+    "os.cpu_count os.uname socket.gethostname getpass.getuser torch.cuda.device_count torch.get_num_threads".split()
+)
+_FRAMES = ("inspect.currentframe", "sys._getframe")
 
 
 class SystemCall(Rule):
@@ -76,13 +84,15 @@ class SystemCall(Rule):
 
     ## How it is rewritten
     Statements that collect garbage or show a stack are put behind `if not torch.compiler.is_compiling():`, and so is a
-    question whose answer is not used, or only shown. `os.environ["NAME"] = value` goes behind a guard as well. The
-    others are declined, because code may depend on what they give or do.
+    question whose answer is not used, or only shown. `os.environ["NAME"] = value` goes behind a guard as well. What
+    stays the same while a process runs (`torch.cuda.device_count()`, `os.cpu_count()`, `socket.gethostname()`) is asked
+    for once, at the top of the module, and the name of the function, asked of its frame, is written out. The others are
+    declined, because code may depend on what they give or do.
 
     ## When the rewrite is not exact
     The guard is `safe`: eager code does as before for every input, and outputs, gradients and state of a compiled run
     are the same. A compiled run no longer collects garbage at that point, and shows no stack. It is `unsafe` for
-    `os.environ`, which a compiled run leaves as it was.
+    `os.environ`, which a compiled run leaves as it was, and for what is asked for once.
 
     ## How Dynamo words it
     GB0007: `Attempted to call function marked as skipped`, GB0208: `torch.* op returned non-Tensor`, GB0008:
@@ -122,6 +132,14 @@ class SystemCall(Rule):
                 return _environment_kept(scope, event)
             if isinstance(event, Call) and event.callee in _HOUSEKEEPING:
                 return guarded(scope, event, f"Call `{event.callee}()` only in eager code")
+            if (
+                isinstance(event, Call)
+                and event.callee in _FRAMES
+                and (named := _own_name(scope, event.node)) is not None
+            ):
+                return named
+            if isinstance(event, Call) and event.callee in _LASTING:
+                return asked_once(scope, event.node)
             if isinstance(event, Call) and event.callee in _ASKS:
                 return guarded_bystanders(
                     scope, event, _ASKS.__contains__, f"Call `{event.callee}()` only in eager code"
@@ -205,6 +223,58 @@ class SystemCall(Rule):
             ),
         ),
         Example(
+            name="devices",
+            code=forward("""
+                h = self.fc(x)
+                return h + torch.cuda.device_count()  # DYN411
+            """),
+            fixed="""
+            import torch
+            from torch import nn
+
+
+            _DEVICE_COUNT = torch.cuda.device_count()
+
+
+            class Model(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.fc = nn.Linear(8, 8)
+
+                def forward(self, x: torch.Tensor):
+                    h = self.fc(x)
+                    return h + _DEVICE_COUNT
+            """,
+        ),
+        Example(
+            name="own-name",
+            code=forward(
+                """
+                h = self.fc(x)
+                return h + 1, inspect.currentframe().f_code.co_name  # DYN411
+                """,
+                head="import inspect",
+            ),
+            fixed=forward(
+                """
+                h = self.fc(x)
+                return h + 1, "forward"
+                """,
+                head="import inspect",
+            ),
+        ),
+        Example(
+            name="name-of-the-caller",
+            code=forward(
+                """
+                h = self.fc(x)
+                return h + 1, inspect.currentframe().f_back.f_code.co_name == "f"  # DYN411
+                """,
+                head="import inspect",
+            ),
+            declined="needs the value",
+        ),
+        Example(
             name="traced-calls",
             code=forward(
                 """
@@ -227,6 +297,22 @@ class SystemCall(Rule):
             ),
         ),
     )
+
+
+def _own_name(scope: Scope, call: ast.Call) -> Rewrite | None:
+    """Write out the name of the function where that is all it asks of its frame."""
+    function: ast.AST = scope.function.node
+    code = scope.parents[call]
+    name = scope.parents[code]
+    if call.args or call.keywords or not (isinstance(code, ast.Attribute) and isinstance(name, ast.Attribute)):
+        return None
+    if (code.attr, name.attr) != ("f_code", "co_name") or not isinstance(function, ast.FunctionDef):
+        return None
+    # A comprehension has a frame of its own before Python 3.12.
+    if any(isinstance(one, (*COMPREHENSIONS, ast.Lambda)) and within(call, one, scope) for one in ast.walk(function)):
+        return None
+    edit = Replacement(scope.file, *scope.file.span(name), f'"{function.name}"')
+    return Rewrite("Write out the name of the function", "safe", (edit,))
 
 
 def _environment_kept(scope: Scope, event: ItemWrite) -> Rewrite:

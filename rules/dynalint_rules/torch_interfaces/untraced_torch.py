@@ -11,6 +11,8 @@ from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation, all_rules
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
+from dynalint_rules._shared.hoisted import asked_once, hoisted
+from dynalint_rules._shared.scope import Refusal, Scope
 
 # What the derived data has no sample call of; each was seen to end the graph under torch 2.13.
 _WITHOUT_SAMPLE = {
@@ -28,6 +30,17 @@ _WITHOUT_SAMPLE = {
 _UNTRACED = {
     name.replace("torch.Tensor.", "Tensor."): gb for name, gb in {**torch_api.untraced(), **_WITHOUT_SAMPLE}.items()
 }
+# What the installed torch was built with, and what it finds on the machine.
+_BUILT = frozenset(
+    "torch.backends.cuda.is_built torch.backends.mkl.is_available torch.backends.mkldnn.is_available "
+    "torch.backends.mps.is_built torch.backends.openmp.is_available torch.is_vulkan_available".split()
+)
+_FOUND = frozenset(
+    "torch.accelerator.device_count torch.backends.cpu.get_cpu_capability torch.backends.mps.is_available "
+    "torch.cpu.device_count torch.cpu.is_available torch.cuda.is_bf16_supported torch.get_default_device "
+    "torch.get_float32_matmul_precision torch.get_num_interop_threads torch.mps.device_count torch.mps.is_available "
+    "torch.xpu.device_count torch.xpu.is_bf16_supported".split()
+)
 
 
 class UntracedTorch(Rule):
@@ -58,10 +71,12 @@ class UntracedTorch(Rule):
     ```
 
     ## How it is rewritten
-    It is not. What does not change while the model runs can be asked for in `__init__`.
+    What torch was built with (`torch.backends.mkl.is_available()`) and what it finds on the machine
+    (`torch.mps.device_count()`) is asked for once, at the top of the module. The others are declined: what does not
+    change while the model runs can be asked for in `__init__`.
 
     ## When the rewrite is not exact
-    What is asked for once is not asked for again when it has changed.
+    What torch was built with never changes, so that is `safe`. Other answers may, so to ask once is `unsafe`.
 
     ## How Dynamo words it
     GB0208: `torch.* op returned non-Tensor`, GB0007: `Attempted to call function marked as skipped`, and others for
@@ -93,7 +108,15 @@ class UntracedTorch(Rule):
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: when to ask is for a person to say."""
+        """Ask for what does not change when the module is imported; decline where that is for a person to say."""
+        if isinstance(event, Call) and event.callee in _BUILT | _FOUND:
+            try:
+                scope = Scope.of(event, project)
+                return (
+                    hoisted(scope, event.node, (), "safe") if event.callee in _BUILT else asked_once(scope, event.node)
+                )
+            except Refusal as refusal:
+                return Declined(str(refusal))
         return Declined(
             "whether its answer changes is not to be seen from here; ask once, in `__init__`, if it does not"
         )
@@ -105,7 +128,23 @@ class UntracedTorch(Rule):
                 h = self.fc(x)
                 return h * torch.backends.mkl.is_available()  # DYN610
             """),
-            declined="ask once",
+            fixed="""
+            import torch
+            from torch import nn
+
+
+            _IS_AVAILABLE = torch.backends.mkl.is_available()
+
+
+            class Model(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.fc = nn.Linear(8, 8)
+
+                def forward(self, x: torch.Tensor):
+                    h = self.fc(x)
+                    return h * _IS_AVAILABLE
+            """,
         ),
         Example(
             name="memory",
@@ -113,6 +152,7 @@ class UntracedTorch(Rule):
                 h = self.fc(x)
                 return h + h.storage_offset()  # DYN610
             """),
+            declined="ask once",
         ),
         Example(
             name="mode",

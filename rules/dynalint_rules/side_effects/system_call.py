@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.analysis.comprehensions import COMPREHENSIONS
 from dynalint.analysis.events import Call, Event, ItemWrite
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
@@ -50,6 +49,8 @@ _ASKS = frozenset(
 _LASTING = frozenset(
     "os.cpu_count os.uname socket.gethostname getpass.getuser torch.cuda.device_count torch.get_num_threads".split()
 )
+# Comprehensions have a frame of their own before Python 3.12.
+_OWN_FRAMES = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda)
 _FRAMES = ("inspect.currentframe", "sys._getframe")
 
 
@@ -308,8 +309,7 @@ def _own_name(scope: Scope, call: ast.Call) -> Rewrite | None:
         return None
     if (code.attr, name.attr) != ("f_code", "co_name") or not isinstance(function, ast.FunctionDef):
         return None
-    # A comprehension has a frame of its own before Python 3.12.
-    if any(isinstance(one, (*COMPREHENSIONS, ast.Lambda)) and within(call, one, scope) for one in ast.walk(function)):
+    if any(isinstance(one, _OWN_FRAMES) and within(call, one, scope) for one in ast.walk(function)):
         return None
     edit = Replacement(scope.file, *scope.file.span(name), f'"{function.name}"')
     return Rewrite("Write out the name of the function", "safe", (edit,))

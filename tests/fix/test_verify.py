@@ -58,6 +58,14 @@ def test_a_constant_that_a_rewrite_puts_at_the_top_level_is_no_new_state(prove: 
     assert proof.outcome == "proven", proof
 
 
+def test_a_module_stands_for_its_script(prove: Prove) -> None:
+    code = model("h = h * 1").replace("nn.Linear(8, 8)", "torch.jit.script(nn.Linear(8, 8))")
+    proof = prove(code, ("torch.jit.script(nn.Linear(8, 8))", "nn.Linear(8, 8)"))
+    assert proof.outcome == "proven", proof
+    proof = prove(code, ("torch.jit.script(nn.Linear(8, 8))", "nn.Linear(8, 8, bias=False)"))
+    assert proof.outcome == "refuted", proof
+
+
 REFUTED = {
     "value": (BRANCH, "h = torch.where(h.sum() > 0, h * 2, h + 1)", "output: ["),
     "dtype": ("h = h * 2", "h = (h * 2).double()", "dtype torch.float32 became torch.float64"),

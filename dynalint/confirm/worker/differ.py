@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from .observe import ADDRESS, PLAIN, Observation
+from .observe import ADDRESS, PLAIN, SCRIPT, Observation
 
 _MOST_COMPARED = 100_000
 
@@ -84,11 +84,14 @@ def _gradients_differ(one: Observation, other: Observation, equality: Equality) 
 
 
 def _states_differ(one: Observation, other: Observation, equality: Equality) -> str | None:
+    scripts = {name.removesuffix(SCRIPT) for state in (one.state, other.state) for name in state if SCRIPT in name}
     for name in dict.fromkeys([*one.state, *other.state]):
         number = name.rpartition(".")[2] in equality.numbers
         if (name in one.state) != (name in other.state):
             if number or equality.compiled:
                 continue  # the compiler leaves notes of its own on what it compiled
+            if name.rpartition(".")[0] + "." in scripts:
+                continue  # one is a module, the other a script of it
             return f"{_kept(name)}: {'gone' if name in one.state else 'new'}"
         left, right = one.state[name], other.state[name]
         if number and isinstance(right, torch.Tensor) and right.dim() == 0 and not isinstance(left, torch.Tensor):

@@ -106,14 +106,22 @@ def parameters_of(owner: Any) -> dict[str, nn.Parameter]:
     }
 
 
+SCRIPT = "<TorchScript>"
+"""Where `state_of` tells that a module is a script, and so does not show its attributes."""
+
+
 def state_of(owner: Any) -> dict[str, Any]:
     """Return what a callable keeps between calls: parameters, buffers, attributes, class attributes, closures."""
     state: dict[str, Any] = {}
     for prefix, module in modules_of(owner):
-        own = {name: value for name, value in vars(module).items() if name not in OWN_TO_MODULES}
+        # What TorchScript keeps on a module is its own; the attributes of the Python module are not among it.
+        is_script = isinstance(module, torch.jit.ScriptModule)
+        own = {} if is_script else {name: value for name, value in vars(module).items() if name not in OWN_TO_MODULES}
         own.update(module._parameters)  # noqa: SLF001
         own.update(module._buffers)  # noqa: SLF001
         own.update({"training": module.training})
+        if is_script:
+            own[SCRIPT] = True
         for cls in type(module).__mro__:
             if not cls.__module__.startswith(("torch.", "builtins")):
                 own.update(

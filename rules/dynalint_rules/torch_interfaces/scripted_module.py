@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 
+from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
+from dynalint.analysis.source import SourceFile
+from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
+
+_SCRIPTING = ("torch.jit.script", "torch.jit.trace", "torch.jit.trace_module")
 
 
 class ScriptedModule(Rule):
@@ -37,12 +42,13 @@ class ScriptedModule(Rule):
     ```
 
     ## How it is rewritten
-    It is not: which programs load the script, and whether the module behaves the same in Python, is not to be seen from
-    the call. Dropping `torch.jit.script` is mostly all there is to do, since the compiler does what it was for.
+    Where the constructor makes the module and its script in one expression, it keeps the module: the compiler does what
+    the script was for. A module that is scripted elsewhere, or loaded, is declined.
 
     ## When the rewrite is not exact
-    Keys of the state dict stay the same. A traced module has the branches of its example inputs only, the module it was
-    traced from has all of them.
+    It is `unsafe`, and done only where a run has shown the same results: code elsewhere may need the script, to save
+    it, and a traced module has the branches of its example inputs only, the module it was traced from has all of them.
+    Keys of the state dict stay the same.
 
     ## How Dynamo words it
     GB4695: `torch.jit.script/freeze modules unsupported`, GB0008: `Attempted to inline function marked as skipped`.
@@ -69,7 +75,10 @@ class ScriptedModule(Rule):
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: the module behind the script is made elsewhere, and may not be there at all."""
+        """Use the module itself, where the constructor makes it and its script in one."""
+        made = _made(event, project) if isinstance(event, Call) else None
+        if made is not None:
+            return _unscripted(*made)
         return Declined(
             "the module is scripted elsewhere; use the Python module itself, and let the compiler work on it"
         )
@@ -84,6 +93,24 @@ class ScriptedModule(Rule):
                 self.block = torch.jit.script(nn.Linear(8, 8))
                 """,
             ),
+            fixed=forward(
+                "return self.block(self.fc(x))",
+                init="""
+                self.fc = nn.Linear(8, 8)
+                self.block = nn.Linear(8, 8)
+                """,
+            ),
+        ),
+        Example(
+            name="scripted-for-a-mode",
+            code=forward(
+                "return self.block(self.fc(x))  # DYN605",
+                init="""
+                self.fc = nn.Linear(8, 8)
+                self.block = nn.Linear(8, 8)
+                self.block = torch.jit.script(self.block)
+                """,
+            ),
             declined="use the Python module itself",
         ),
         Example(
@@ -93,6 +120,13 @@ class ScriptedModule(Rule):
                 init="""
                 self.fc = nn.Linear(8, 8)
                 self.block = torch.jit.trace(nn.Linear(8, 8), torch.ones(4, 8))
+                """,
+            ),
+            fixed=forward(
+                "return self.block(self.fc(x))",
+                init="""
+                self.fc = nn.Linear(8, 8)
+                self.block = nn.Linear(8, 8)
                 """,
             ),
         ),
@@ -134,3 +168,33 @@ class ScriptedModule(Rule):
             ),
         ),
     )
+
+
+def _made(event: Call, project: Project) -> tuple[SourceFile, ast.Call] | None:
+    """Return the call by which the constructor makes the script that is called, of a module that it makes there."""
+    called, owner = event.node.func, event.function.owner
+    if isinstance(called, ast.Attribute) and called.attr == "forward":
+        called = called.value
+    if not (isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name)) or owner is None:
+        return None
+    stores = [one for cls in project.mro(owner) for one in cls.stores.get(called.attr, ())]
+    if len(stores) != 1 or not isinstance(stores[0][1], ast.Assign):
+        return None
+    method, value = stores[0][0], stores[0][1].value
+    kinds = project.kinds(method)
+    if not (isinstance(value, ast.Call) and value.args and isinstance(value.args[0], ast.Call)):
+        return None
+    function, module = kinds.get(value.func, k.UNKNOWN), kinds.get(value.args[0], k.UNKNOWN)
+    if not isinstance(function, k.External) or project.api.canonical(function.name) not in _SCRIPTING:
+        return None
+    known = isinstance(module, k.Instance) or (isinstance(module, k.Object) and module.type.startswith("torch.nn."))
+    return (method.file, value) if known else None
+
+
+def _unscripted(file: SourceFile, made: ast.Call) -> Rewrite:
+    """Keep the module that a script is made of, and make no script."""
+    edit = Replacement(file, *file.span(made), file.segment(made.args[0]))
+    conditions = ["nothing needs the script itself, to save it or to show its code"]
+    if len(made.args) > 1:
+        conditions.append("the module does with all inputs what it did with those that it was traced with")
+    return Rewrite("Use the module itself", "unsafe", (edit,), tuple(conditions), shown=True)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
+from dynalint_rules._shared.bystanders import guarded_bystanders
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
+from dynalint_rules._shared.scope import Refusal, Scope
 
 _STATE = "manual_seed get_rng_state set_rng_state initial_seed".split()
+
+_SAVES = frozenset(f"torch.{module}{name}_rng_state" for module in ("", "random.") for name in ("get", "set"))
 
 
 class GeneratorState(Rule):
@@ -39,10 +44,12 @@ class GeneratorState(Rule):
     ```
 
     ## How it is rewritten
-    It is not. Noise that is the same in every call can be drawn once, in `__init__`, and kept in a buffer.
+    A state that is only asked for and put back goes behind `if not torch.compiler.is_compiling():`. Anything else is
+    declined: noise that is the same in every call can be drawn once, in `__init__`, and kept in a buffer.
 
     ## When the rewrite is not exact
-    Seeding before the call instead of within it changes what is drawn before that point in the call.
+    The guard is `unsafe`: eager code does as before, and after a compiled run the generator has moved on. Seeding
+    before the call instead of within it changes what is drawn before that point in the call.
 
     ## How Dynamo words it
     GB0007: `Attempted to call function marked as skipped`, GB0208: `torch.* op returned non-Tensor`, GB0363: `An
@@ -81,7 +88,12 @@ class GeneratorState(Rule):
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: where to seed is for a person to say."""
+        """Put a state back in eager code only; where to seed is for a person to say."""
+        if isinstance(event, Call) and event.callee in _SAVES:
+            title = "Put the random state back only in eager code"
+            effect = "a compiled run does not put the state of the random generator back"
+            with suppress(Refusal):
+                return guarded_bystanders(Scope.of(event, project), event, _SAVES.__contains__, title, effect=effect)
         return Declined(
             "seeding elsewhere changes what is drawn; seed before the call of the compiled function, or draw fixed "
             "noise once in `__init__` and keep it in a buffer"
@@ -106,12 +118,32 @@ class GeneratorState(Rule):
             """),
         ),
         Example(
+            name="state-put-back",
+            code=forward("""
+                h = self.fc(x)
+                state = torch.get_rng_state()  # DYN409
+                h = h + torch.rand(8)
+                torch.set_rng_state(state)  # DYN409
+                return h
+            """),
+            fixed=forward("""
+                h = self.fc(x)
+                if not torch.compiler.is_compiling():
+                    state = torch.get_rng_state()
+                h = h + torch.rand(8)
+                if not torch.compiler.is_compiling():
+                    torch.set_rng_state(state)
+                return h
+            """),
+        ),
+        Example(
             name="saved-state",
             code=forward("""
                 h = self.fc(x)
                 state = torch.get_rng_state()  # DYN409
                 return h, state
             """),
+            declined="seed before the call",
         ),
         Example(
             name="drawing",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 
 from dynalint.analysis.events import Call, Event
@@ -9,6 +10,8 @@ from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
+from dynalint_rules._shared.guard import guarded
+from dynalint_rules._shared.scope import Refusal, Scope
 
 _INSTEAD = {
     "Tensor.retain_grad": "read the gradient with a hook, or return the tensor and ask for its gradient outside",
@@ -44,11 +47,13 @@ class AutogradCall(Rule):
     ```
 
     ## How it is rewritten
-    It is not. `torch.func.grad` is traced and gives the same gradient, but takes a function of its inputs instead of
-    results. `torch._dynamo.config.trace_autograd_ops = True` lets torch 2.13 trace `torch.autograd.grad`, where what is
-    differentiated already asks for gradients.
+    `t.retain_grad()` is put behind `if not torch.compiler.is_compiling():`, unless the function reads the gradient
+    itself. The others are declined. `torch.func.grad` is traced and gives the same gradient, but takes a function of
+    its inputs instead of results. `torch._dynamo.config.trace_autograd_ops = True` lets torch 2.13 trace
+    `torch.autograd.grad`, where what is differentiated already asks for gradients.
 
     ## When the rewrite is not exact
+    The guard is `unsafe`: eager code does as before, and a compiled run does not keep the gradient.
     `torch.func.grad` returns the gradient for its argument alone, and leaves `.grad` of the parameters as it is.
 
     ## How Dynamo words it
@@ -92,7 +97,12 @@ class AutogradCall(Rule):
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: gradients of a function are another interface than gradients of results."""
+        """Keep gradients in eager code only; gradients of a function are another interface than those of results."""
+        if isinstance(event, Call) and event.callee == "Tensor.retain_grad":
+            try:
+                return _kept_in_eager(Scope.of(event, project), event)
+            except Refusal as refusal:
+                return Declined(f"{refusal}; or read the gradient with a hook")
         return Declined(
             "`torch.func.grad` takes a function and not its result, so the code around has to change; or take the "
             "gradient outside of the compiled function"
@@ -122,6 +132,21 @@ class AutogradCall(Rule):
                 h.retain_grad()  # DYN607
                 return h * 2
             """),
+            fixed=forward("""
+                h = self.fc(x)
+                if not torch.compiler.is_compiling():
+                    h.retain_grad()
+                return h * 2
+            """),
+        ),
+        Example(
+            name="retained-and-read",
+            code=forward("""
+                h = self.fc(x)
+                h.retain_grad()  # DYN607
+                return h * 2, h.grad
+            """),
+            declined="is read here",
         ),
         Example(
             name="saved-tensors",
@@ -157,3 +182,13 @@ class AutogradCall(Rule):
             + "\n\ndef step(model, x):\n    loss = model(x).sum()\n    loss.backward()\n    return loss.item()\n",
         ),
     )
+
+
+def _kept_in_eager(scope: Scope, event: Call) -> Rewrite:
+    """Ask for the gradient to be kept in eager code only."""
+    owner = event.node.func.value if isinstance(event.node.func, ast.Attribute) else event.node
+    reads = [one for one in ast.walk(scope.function.node) if isinstance(one, ast.Attribute) and one.attr == "grad"]
+    if any(ast.dump(one.value) == ast.dump(owner) for one in reads):
+        raise Refusal(f"{scope.quote(owner)}`.grad` is read here; take the gradient outside of the compiled function")
+    condition = f"a compiled run does not keep the gradient of {scope.quote(owner)}"
+    return guarded(scope, event, "Keep the gradient only in eager code", safety="unsafe", conditions=(condition,))

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
 from dynalint.analysis.events import Call, Event, Read
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
+from dynalint_rules._shared.names import makes_tensor
+from dynalint_rules._shared.scope import Refusal, Scope
 
 
 class TensorIdentity(Rule):
@@ -44,11 +47,13 @@ class TensorIdentity(Rule):
 
     ## How it is rewritten
     `a.data_ptr() == b.data_ptr()` becomes `a is b`, and `!=` becomes `is not`, where all sides are plain names.
-    Anything else is left: `requires_grad` is nearly what is meant by `grad_fn is not None`, and not quite.
+    `t.grad_fn is not None` becomes `t.requires_grad` where an operation made `t`. Anything else is left: a leaf that
+    asks for gradients has no `grad_fn`.
 
     ## When the rewrite is not exact
     Two views of the same memory have one address and are two objects, and all tensors without elements may have the
-    same address, so the rewrite is only applied with `--unsafe-fixes`. A leaf that asks for gradients has no `grad_fn`.
+    same address, so the rewrite into `is` is only applied with `--unsafe-fixes`. That into `requires_grad` is
+    `conditional`: nothing must ask for gradients of the result of an operation that has none.
 
     ## How Dynamo words it
     GB5976: `Data pointer comparison`, GB0104: `Tensor with grad_fn()`, GB0170: `Data-dependent branching`.
@@ -98,6 +103,8 @@ class TensorIdentity(Rule):
         if isinstance(event, Read) and event.name == "Tensor._version":
             return Declined("no tensor operation counts changes; test `_version` outside of the compiled code")
         if isinstance(event, Read):
+            with suppress(Refusal):
+                return _asks_for_gradients(Scope.of(event, project), event)
             return Declined(
                 "a leaf that asks for gradients has no `grad_fn`; use `requires_grad` if there is none here"
             )
@@ -189,6 +196,33 @@ class TensorIdentity(Rule):
                     h = h * 2
                 return h
             """),
+            fixed=forward("""
+                h = self.fc(x)
+                if h.requires_grad:
+                    h = h * 2
+                return h
+            """),
+        ),
+        Example(
+            name="no-history",
+            code=forward("""
+                h = self.fc(x)
+                return h * 2 if h.grad_fn is None and self.training else h  # DYN609
+            """),
+            fixed=forward("""
+                h = self.fc(x)
+                return h * 2 if not h.requires_grad and self.training else h
+            """),
+        ),
+        Example(
+            name="history-of-what-may-be-a-leaf",
+            code=forward("""
+                h = self.fc(x)
+                y = h.contiguous()
+                if y.grad_fn is not None:  # DYN609
+                    h = h * 2
+                return h
+            """),
             declined="use `requires_grad`",
         ),
         Example(
@@ -255,6 +289,46 @@ def _compares_two(node: ast.Compare) -> bool:
     if not all(isinstance(one, ast.Eq | ast.NotEq) for one in node.ops):
         return False
     return len({ast.dump(side) for side in [node.left, *node.comparators]}) > 1
+
+
+def _asks_for_gradients(scope: Scope, event: Read) -> Rewrite:
+    """Ask for `requires_grad` in place of `grad_fn` where an operation made the tensor, which has both or neither.
+
+    Raises:
+        Refusal: it may be a leaf, or the node itself is needed.
+    """
+    owner, test = event.node.value, scope.parents[event.node]
+    if not isinstance(owner, ast.Name) or not _is_result(scope, owner.id):
+        raise Refusal("it may be a leaf")
+    named = f"{owner.id}.requires_grad"
+    if isinstance(test, ast.Compare) and [ast.unparse(one) for one in test.comparators] == ["None"]:
+        node: ast.expr = test
+        text = named if isinstance(test.ops[0], ast.IsNot | ast.NotEq) else f"not {named}"
+        if text != named and isinstance(scope.parents[test], ast.UnaryOp | ast.Compare):
+            text = f"({text})"
+    elif isinstance(test, ast.If | ast.BoolOp) or (isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)):
+        node, text = event.node, named
+    else:
+        raise Refusal("the node itself is needed")
+    condition = f"nothing asks for gradients of `{owner.id}` after it is computed"
+    edit = Replacement(scope.file, *scope.file.span(node), text)
+    return Rewrite("Ask whether the tensor needs a gradient", "conditional", (edit,), (condition,))
+
+
+def _is_result(scope: Scope, name: str) -> bool:
+    """Whether all that is assigned to a name is computed by operations, none of which is told to ask for gradients."""
+    nodes = list(ast.walk(scope.function.node))
+    stores = [one for one in nodes if isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Store)]
+    told = any("requires_grad" in (getattr(one, "attr", ""), getattr(one, "arg", "")) for one in nodes)
+    in_place = any(isinstance(one, ast.Attribute) and one.attr == "requires_grad_" for one in nodes)
+    made = [scope.parents[one] for one in stores]
+    return (
+        bool(made)
+        and not (told or in_place)
+        and all(
+            isinstance(one, ast.Assign) and len(one.targets) == 1 and makes_tensor(scope, one.value) for one in made
+        )
+    )
 
 
 def _same_object(event: Event, node: ast.Compare) -> Rewrite | None:

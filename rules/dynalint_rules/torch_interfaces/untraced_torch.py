@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 from functools import cache
 
 from dynalint.analysis import torch_api
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Example, Rewrite, Rule, Violation, all_rules
+from dynalint.findings import Safety
+from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation, all_rules
+from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
+from dynalint_rules._shared.guard import guarded
 from dynalint_rules._shared.hoisted import asked_once, hoisted
+from dynalint_rules._shared.names import last_assignment
 from dynalint_rules._shared.scope import Refusal, Scope
 
 # What the derived data has no sample call of; each was seen to end the graph under torch 2.13.
@@ -40,6 +45,10 @@ _FOUND = frozenset(
     "torch.cpu.device_count torch.cpu.is_available torch.cuda.is_bf16_supported torch.get_default_device "
     "torch.get_float32_matmul_precision torch.get_num_interop_threads torch.mps.device_count torch.mps.is_available "
     "torch.xpu.device_count torch.xpu.is_bf16_supported".split()
+)
+
+_FACTORIES = frozenset(
+    "empty empty_like full full_like ones ones_like new_empty new_full new_ones new_zeros zeros zeros_like".split()
 )
 
 
@@ -72,11 +81,14 @@ class UntracedTorch(Rule):
 
     ## How it is rewritten
     What torch was built with (`torch.backends.mkl.is_available()`) and what it finds on the machine
-    (`torch.mps.device_count()`) is asked for once, at the top of the module. The others are declined: what does not
-    change while the model runs can be asked for in `__init__`.
+    (`torch.mps.device_count()`) is asked for once, at the top of the module. `t.random_(low, high)` of a new tensor
+    becomes `torch.randint_like`, and `t.share_memory_()` goes behind `if not torch.compiler.is_compiling():`. The
+    others are declined: what does not change while the model runs can be asked for in `__init__`.
 
     ## When the rewrite is not exact
-    What torch was built with never changes, so that is `safe`. Other answers may, so to ask once is `unsafe`.
+    What torch was built with never changes, and `torch.randint_like` draws the same numbers as `random_`, so that is
+    `safe`; `conditional` where the tensor may be a parameter, or share its memory. Other answers may change, so to ask
+    once is `unsafe`, and so is a compiled run that does not share memory.
 
     ## How Dynamo words it
     GB0208: `torch.* op returned non-Tensor`, GB0007: `Attempted to call function marked as skipped`, and others for
@@ -109,14 +121,12 @@ class UntracedTorch(Rule):
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Ask for what does not change when the module is imported; decline where that is for a person to say."""
-        if isinstance(event, Call) and event.callee in _BUILT | _FOUND:
-            try:
-                scope = Scope.of(event, project)
-                return (
-                    hoisted(scope, event.node, (), "safe") if event.callee in _BUILT else asked_once(scope, event.node)
-                )
-            except Refusal as refusal:
-                return Declined(str(refusal))
+        try:
+            rewrite = _rewrite(Scope.of(event, project), event) if isinstance(event, Call) else None
+        except Refusal as refusal:
+            return Declined(str(refusal))
+        if rewrite is not None:
+            return rewrite
         return Declined(
             "whether its answer changes is not to be seen from here; ask once, in `__init__`, if it does not"
         )
@@ -169,6 +179,21 @@ class UntracedTorch(Rule):
                 h = self.fc(x)
                 return h.share_memory_() * 2  # DYN610
             """),
+            declined="is part of a larger expression",
+        ),
+        Example(
+            name="shared-in-a-statement",
+            code=forward("""
+                h = self.fc(x) + 1
+                h.share_memory_()  # DYN610
+                return h * 2
+            """),
+            fixed=forward("""
+                h = self.fc(x) + 1
+                if not torch.compiler.is_compiling():
+                    h.share_memory_()
+                return h * 2
+            """),
         ),
         Example(
             name="resized",
@@ -199,6 +224,35 @@ class UntracedTorch(Rule):
                 noise = torch.zeros(8).random_(0, 10)  # DYN610
                 return h, noise
             """),
+            fixed=forward("""
+                h = self.fc(x)
+                noise = torch.randint_like(torch.zeros(8), 0, 10)
+                return h, noise
+            """),
+        ),
+        Example(
+            name="drawn-in-place",
+            code=forward("""
+                h = self.fc(x)
+                coins = torch.empty(4, 1, dtype=torch.int64)
+                coins.random_(2)  # DYN610
+                return h * coins
+            """),
+            fixed=forward("""
+                h = self.fc(x)
+                coins = torch.empty(4, 1, dtype=torch.int64)
+                coins.copy_(torch.randint_like(coins, 2))
+                return h * coins
+            """),
+        ),
+        Example(
+            name="drawn-over-the-whole-range",
+            code=forward("""
+                h = self.fc(x)
+                noise = torch.zeros(8).random_()  # DYN610
+                return h, noise
+            """),
+            declined="are not given by position",
         ),
         Example(
             name="answered-by-dynamo",
@@ -220,6 +274,52 @@ class UntracedTorch(Rule):
             ),
         ),
     )
+
+
+def _rewrite(scope: Scope, event: Call) -> Rewrite | None:
+    if event.callee in _BUILT:
+        return hoisted(scope, event.node, (), "safe")
+    if event.callee in _FOUND:
+        return asked_once(scope, event.node)
+    if event.callee == "Tensor.random_":
+        return _drawn(scope, event.node)
+    if event.callee == "Tensor.share_memory_":
+        condition = "a compiled run leaves the tensor in the memory of the process"
+        return guarded(scope, event, "Share memory only in eager code", safety="unsafe", conditions=(condition,))
+    return None
+
+
+def _drawn(scope: Scope, call: ast.Call) -> Rewrite:
+    """Draw with `torch.randint_like`, which gives the same numbers in the same dtype and layout.
+
+    Raises:
+        Refusal: the bounds are not written out.
+    """
+    function, arguments = call.func, call.args
+    plain = 1 <= len(arguments) <= 2 and not any(isinstance(one, ast.Starred) for one in arguments)
+    if not isinstance(function, ast.Attribute) or not plain or call.keywords:
+        raise Refusal(f"the bounds of {scope.quote(call)} are not given by position; draw with `torch.randint`")
+    owner, bounds = function.value, ", ".join(scope.text(one) for one in arguments)
+    drawn = f"{scope.torch}.randint_like({scope.text(owner)}, {bounds})"
+    made: ast.expr | None = owner
+    if isinstance(owner, ast.Name):
+        drawn = f"{owner.id}.copy_({drawn})"
+        assignment = last_assignment(scope, owner.id, call)
+        made = assignment.value if assignment is not None else None
+    is_new = made is not None and _is_made_by_factory(scope, made)
+    if not is_new and not isinstance(owner, ast.Name):
+        raise Refusal(f"{scope.quote(owner)} may be a view of another tensor; draw with `torch.randint`, and copy")
+    conditions = () if is_new else (f"{scope.quote(owner)} needs no gradient, and no two elements of it share memory",)
+    edit = Replacement(scope.file, *scope.file.span(call), drawn)
+    safety: Safety = "safe" if is_new else "conditional"
+    return Rewrite("Draw with `torch.randint_like`", safety, (edit,), conditions, scope.imports)
+
+
+def _is_made_by_factory(scope: Scope, node: ast.expr) -> bool:
+    """Whether a tensor is made of a size alone, so that it is no view and has no gradient."""
+    if not isinstance(node, ast.Call) or any(one.arg in ("requires_grad", "out", None) for one in node.keywords):
+        return False
+    return callee(scope, node).rpartition(".")[2] in _FACTORIES
 
 
 @cache

@@ -10,6 +10,7 @@ from dynalint.findings import Safety
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.domain import Guarded, guarded_operands
 from dynalint_rules._shared.effects import effects_of, is_pure
+from dynalint_rules._shared.mixed_sides import mixed_conditions
 from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
 from dynalint_rules._shared.sides import (
     Side,
@@ -42,12 +43,16 @@ def rewrite_conditional_expression(scope: Scope, node: ast.IfExp) -> Rewrite:
     sides = [Side(value, scope.kind(value)) for value in (node.body, node.orelse)]
     conditions = list(truth.conditions)
     if all(k.is_number(side.kind) for side in sides):
-        conditions += number_conditions(scope, sides, _uses_of_expression(scope, node))
+        conditions += number_conditions(scope, sides, uses_of_expression(scope, node))
+    elif (mixed := mixed_conditions(scope, sides, uses_of_expression(scope, node))) is not None:
+        tensors = [side for side in sides if as_tensor(side.kind) is not None]
+        conditions += [*mixed, *alias_conditions(scope, tensors, target_of(scope, node), node)]
+        conditions += gradient_conditions([reads_of(scope, side, node) for side in sides], effects.layers)
     else:
         conditions += require_tensors(scope, sides)
         refuse_other_sizes(scope, sides)
         conditions += tensor_conditions(scope, sides)
-        conditions += alias_conditions(scope, sides, _target(scope, node), node)
+        conditions += alias_conditions(scope, sides, target_of(scope, node), node)
         conditions += gradient_conditions([reads_of(scope, side, node) for side in sides], effects.layers)
     start, end = _without_parentheses(scope, node, *scope.file.span(node))
     line, column = scope.file.position(start)
@@ -63,10 +68,12 @@ def rewrite_conditional_expression(scope: Scope, node: ast.IfExp) -> Rewrite:
     return finished(scope, TITLE, Replacement(scope.file, start, end, text), conditions)
 
 
-def finished(scope: Scope, title: str, replacement: Replacement, conditions: Sequence[str]) -> Rewrite:
-    """Return a rewrite that is exact for every input, or under conditions if there are any."""
-    unique = tuple(dict.fromkeys(conditions))
-    safety: Safety = "conditional" if unique else "safe"
+def finished(
+    scope: Scope, title: str, replacement: Replacement, conditions: Sequence[str], changes: Sequence[str] = ()
+) -> Rewrite:
+    """Return a rewrite that is exact for every input, or under conditions if there are any, but for `changes`."""
+    unique = tuple(dict.fromkeys([*changes, *conditions]))
+    safety: Safety = "unsafe" if changes else "conditional" if unique else "safe"
     return Rewrite(title, safety, (replacement,), unique, scope.imports)
 
 
@@ -167,17 +174,17 @@ def escaped(text: str) -> str:
     return text.replace("{", "{{").replace("}", "}}")
 
 
-def _target(scope: Scope, node: ast.expr) -> str | None:
-    """The name that an expression is assigned to, if to a single one."""
+def target_of(scope: Scope, node: ast.expr) -> str | None:
+    """Return the name that an expression is assigned to, if to a single one."""
     parent = scope.parents.get(node)
     if isinstance(parent, ast.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0], ast.Name):
         return parent.targets[0].id
     return None
 
 
-def _uses_of_expression(scope: Scope, node: ast.IfExp) -> list[ast.expr]:
-    """The places that read what a conditional expression gives."""
-    name, parent = _target(scope, node), scope.parents.get(node)
+def uses_of_expression(scope: Scope, node: ast.expr) -> list[ast.expr]:
+    """Return the places that read what an expression gives."""
+    name, parent = target_of(scope, node), scope.parents.get(node)
     return [node] if name is None or parent is None else uses_of(scope, name, parent)
 
 

@@ -300,7 +300,7 @@ def number_conditions(scope: Scope, sides: Sequence[Side], uses: Sequence[ast.ex
                 f"the sides give numbers, of which `torch.where` would make a tensor, and {place} may need a number; "
                 "write what depends on them with `torch.where`"
             )
-    conditions = ["the numbers are combined with tensors of one dimension or more"]
+    conditions = ["the numbers are combined with tensors of one dimension or more"] if uses else []
     values = [_number(side.node) for side in sides if side.node is not None]
     if any(isinstance(value, float) and not _fits_float32(value) for value in values):
         conditions.append("the precision of the default dtype is enough for the numbers")

@@ -21,12 +21,14 @@ from dynalint_rules._shared.domain import Guarded, guarded_operands
 from dynalint_rules._shared.done_mask import rewrite_break
 from dynalint_rules._shared.early_return import choose_at_returns, rewrite_early_return
 from dynalint_rules._shared.effects import effects_of
+from dynalint_rules._shared.handover import is_passed_up
 from dynalint_rules._shared.idle_test import rewrite_idle
 from dynalint_rules._shared.masked import rewrite_masked, rewrite_spared
-from dynalint_rules._shared.names import is_bound_before, is_own, kind_of_name, may_be_unbound
+from dynalint_rules._shared.mixed_sides import mixed_conditions
+from dynalint_rules._shared.names import is_bound_before, is_own, kind_of_name, loads, may_be_unbound
 from dynalint_rules._shared.predicated import Predicated
 from dynalint_rules._shared.rows import Plan, plan_of
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
 from dynalint_rules._shared.sides import (
     NO_RAISE,
     Side,
@@ -155,6 +157,7 @@ class _Writer:
     lines: list[str] = field(default_factory=list)
     tests: list[str] = field(default_factory=list)
     conditions: list[str] = field(default_factory=list)
+    changes: list[str] = field(default_factory=list)
     copied: list[ast.expr] = field(default_factory=list)
     guards: list[list[Guarded]] = field(default_factory=list)
     plan: Plan = field(default_factory=Plan)
@@ -257,9 +260,16 @@ class _Writer:
             return
         if all(side.node is not None and k.is_number(side.kind) for side in sides):
             self.conditions += number_conditions(scope, sides, uses_of(scope, name, head))
+        elif (mixed := mixed_conditions(scope, sides, self._uses_but_in_tests(name))) is not None:
+            tensors = [side for side in sides if as_tensor(side.kind) is not None]
+            self.conditions += [*mixed, *alias_conditions(scope, tensors, name, head)]
         else:
             self._require_tensors(sides, name)
         self.lines.append(f"{name} = {self._where(texts, len(name) + 3)}")
+
+    def _uses_but_in_tests(self, name: str) -> list[ast.expr]:
+        tests = {node for test in self.chain.tests for node in ast.walk(test)}
+        return [node for node in loads(self.scope, name) if node not in tests]
 
     def _require_tensors(self, sides: Sequence[Side], target: str | None) -> None:
         self.conditions += require_tensors(self.scope, sides)
@@ -314,7 +324,14 @@ class _Writer:
             parts = [self._result(list(cells), inner) for cells in zip(*rows, strict=True)]
             text = ", ".join(parts) + ("," if len(parts) == 1 else "")
             return text if column == len("return ") else f"({text})"
-        self._require_tensors([Side(result, scope.kind(result)) for result in results], None)
+        sides = [Side(result, scope.kind(result)) for result in results]
+        if all(k.is_number(side.kind) for side in sides):
+            self.conditions += number_conditions(scope, sides, [])
+            if scope.function.caller is not None and not is_passed_up(scope):
+                raise Refusal(f"`{texts[0]}` or `{texts[-1]}` is returned to code that may need a number; change both")
+            self.changes.append("the caller receives a 0-dim tensor instead of a number")
+        else:
+            self._require_tensors(sides, None)
         return self._where(texts, column)
 
     def _where(self, texts: list[str], column: int) -> str:
@@ -374,7 +391,7 @@ class _Writer:
             body = f"if {python}:{step}{body}"
         elif self.chain.nested:
             body = f"else:{step}{body}"
-        return finished(self.scope, TITLE, Replacement(file, start, end, body), self.conditions)
+        return finished(self.scope, TITLE, Replacement(file, start, end, body), self.conditions, self.changes)
 
 
 def _choices(results: Sequence[ast.expr]) -> int:

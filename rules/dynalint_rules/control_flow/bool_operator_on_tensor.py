@@ -10,10 +10,11 @@ from dynalint.analysis.events import Branch, Event
 from dynalint.analysis.project import Project
 from dynalint.analysis.source import quote
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
-from dynalint_rules._shared.choice import finished
+from dynalint_rules._shared.choice import finished, target_of, uses_of_expression
 from dynalint_rules._shared.decision import Decision, asks_tensor, decision_of, operand_of, thing
 from dynalint_rules._shared.effects import effects_of, is_pure
 from dynalint_rules._shared.examples import forward
+from dynalint_rules._shared.mixed_sides import mixed_conditions
 from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
 from dynalint_rules._shared.sides import Side, alias_conditions, gradient_conditions, reads_of, tensor_conditions
 from dynalint_rules._shared.text import atom
@@ -129,6 +130,29 @@ class BoolOperatorOnTensor(Rule):
             """),
         ),
         Example(
+            "number of the same dtype",
+            forward("""
+                total = x.sum()
+                scale = total or 2.0  # DYN103
+                return x * scale
+            """),
+            fixed=forward("""
+                total = x.sum()
+                scale = torch.where(total != 0, total, 2.0)
+                return x * scale
+            """),
+            inputs="[(torch.randn(4, 8),), (torch.zeros(4, 8),)]",
+        ),
+        Example(
+            "tensor or number, whichever it is",
+            forward("""
+                total = x.sum()
+                return x * 2, total or 2.0  # DYN103
+            """),
+            declined="may need the one or the other",
+            inputs="[(torch.randn(4, 8),), (torch.zeros(4, 8),)]",
+        ),
+        Example(
             "and of tensors that are not bool",
             forward("""
                 total = x.sum()
@@ -167,7 +191,7 @@ class BoolOperatorOnTensor(Rule):
         Example(
             "tensor or number",
             forward("return x * ((x.sum() > 0) or 0.5)  # DYN103"),
-            declined="is no tensor",
+            declined="a tensor of whole numbers, the other a float",
         ),
         Example(
             "operand with an effect",
@@ -278,15 +302,17 @@ def _bool_op(scope: Scope, node: ast.expr) -> tuple[str, list[str]]:
     if not isinstance(node, ast.BoolOp):
         raise Refusal("dynalint does not know this operator; use tensor operations by hand")
     kinds = [as_tensor(scope.kind(value)) for value in node.values]
+    sides = [Side(value, scope.kind(value)) for value in node.values]
+    mixed = mixed_conditions(scope, sides, uses_of_expression(scope, node)) if kinds[0] is not None else None
     for value, kind in zip(node.values, kinds, strict=True):
-        if kind is None:
+        if kind is None and mixed is None:
             raise Refusal(
                 f"{scope.quote(value)} is no tensor, so the result is one only sometimes; "
                 "choose between the two with an `if` on the Python value"
             )
     effects = effects_of(scope, node.values[1:])
-    sides = [Side(value, scope.kind(value)) for value in node.values]
-    conditions = alias_conditions(scope, sides, None, node)
+    tensors = [side for side in sides if as_tensor(side.kind) is not None]
+    conditions = alias_conditions(scope, tensors, target_of(scope, node), node)
     if all(kind is not None and kind.dtype == "bool" for kind in kinds):
         operator = " & " if isinstance(node.op, ast.And) else " | "
         scalar = all(truth_of(scope, value).scalar for value in node.values)
@@ -299,7 +325,7 @@ def _bool_op(scope: Scope, node: ast.expr) -> tuple[str, list[str]]:
         raise Refusal(f"{scope.quote(first)} would be computed twice; give it a name first")
     if not isinstance(first, ast.Name | ast.Attribute):
         raise Refusal(f"{scope.quote(first)} would be written twice; give it a name first")
-    conditions += tensor_conditions(scope, sides)
+    conditions += tensor_conditions(scope, sides) if mixed is None else mixed
     conditions += gradient_conditions([reads_of(scope, sides[0], node), _both(scope, sides, node)], effects.layers)
     taken = (
         [scope.text(second), scope.text(first)]

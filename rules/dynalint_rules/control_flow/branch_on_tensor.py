@@ -117,6 +117,9 @@ class BranchOnTensor(Rule):
 
     Taking a step that is skipped is `unsafe`: it draws its random numbers, and its parameters get gradients of zero.
 
+    Numbers that the sides return become 0-dim tensors, which is `unsafe`. A number on one side and a tensor on the
+    other may only meet tensors in arithmetic, which is `conditional`.
+
     `torch.where` computes both sides. The rewrite is declined where that can be told to matter: a side that raises,
     prints, draws random numbers, stores state, changes somebody else's tensor in place, updates running statistics or
     calls code that dynalint cannot see. It is offered under conditions where only running it can tell, and applied
@@ -712,6 +715,42 @@ class BranchOnTensor(Rule):
                 return x * 2
             """),
             declined="stores state",
+        ),
+        Example(
+            "side that gives a number",
+            forward("""
+                h = self.fc(x)
+                scale = 1.0
+                if h.abs().max() > 1:  # DYN101
+                    scale = h.detach().abs().max()
+                return h * scale
+            """),
+            fixed=forward("""
+                h = self.fc(x)
+                scale = 1.0
+                scale = torch.where(h.abs().max() > 1, h.detach().abs().max(), scale)
+                return h * scale
+            """),
+        ),
+        Example(
+            "number that the caller receives",
+            forward("""
+                if x.sum() > 0:  # DYN101
+                    return x * 2, 1
+                return x - 1, 2
+            """),
+            fixed=forward("""
+                condition = x.sum() > 0
+                return torch.where(condition, x * 2, x - 1), torch.where(condition, 1, 2)
+            """),
+        ),
+        Example(
+            "side that gives a number where one may be needed",
+            forward("""
+                scale = x.abs().max() if x.sum() > 0 else 1.0  # DYN101
+                return x * scale, scale
+            """),
+            declined="may need the one or the other",
         ),
         Example(
             "side that stores a buffer",

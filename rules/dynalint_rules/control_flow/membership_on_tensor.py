@@ -61,13 +61,15 @@ class MembershipOnTensor(Rule):
 
     In the test of an `if` or conditional expression, together with the branch (see DYN101): `t in (0, 1)` becomes
     `(t == 0) | (t == 1)`, `3 in t` becomes `(t == 3).any()`, `any(t)` and `all(t)` become `t.any()` and `t.all()`, and
-    over a list that is written out its members joined by `|` or `&`. In a guard or an `assert`, as DYN105 and DYN104.
+    over a list that is written out its members joined by `|` or `&`; over a comprehension or another list, those of
+    `torch.stack([...])`. In a guard or an `assert`, as DYN105 and DYN104.
     As a value it is left: a tensor would take the place of a bool.
 
     ## When the rewrite is not exact
 
     As for DYN101. `any(t)` raises an error for a tensor of two dimensions or more, whose rows have no truth, and
-    `t.any()` does not. Over a generator the rewrite is declined: `torch.stack` of no tensors at all raises.
+    `t.any()` does not. `torch.stack` of no tensors at all raises, so that there are some is a condition; a
+    comprehension with an `if` is declined.
 
     ## How Dynamo words it
 
@@ -147,6 +149,32 @@ class MembershipOnTensor(Rule):
             "any over a generator",
             forward("""
                 if any(row.sum() > 3 for row in x):  # DYN106 DYN803
+                    x = x * 2
+                return x + 1
+            """),
+            fixed=forward("""
+                x = torch.where(torch.stack([row.sum() > 3 for row in x]).any(), x * 2, x)
+                return x + 1
+            """),
+        ),
+        Example(
+            "all over a list under a name",
+            forward("""
+                small = [part.max() < 1 for part in x.chunk(2)]
+                if not all(small):  # DYN106
+                    x = x * 2
+                return x + 1
+            """),
+            fixed=forward("""
+                small = [part.max() < 1 for part in x.chunk(2)]
+                x = torch.where(~torch.stack(small).all(), x * 2, x)
+                return x + 1
+            """),
+        ),
+        Example(
+            "any over some of a list",
+            forward("""
+                if any(row.sum() > 3 for row in x if row.dim() == 1):  # DYN106 DYN803
                     x = x * 2
                 return x + 1
             """),

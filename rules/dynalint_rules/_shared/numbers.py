@@ -28,6 +28,7 @@ from dynalint_rules._shared.no_number import SHOWS, why_not
 from dynalint_rules._shared.precision import Class, is_double, is_nonzero, is_short, is_small, is_wide
 from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
 from dynalint_rules._shared.single_index import with_a_dimension
+from dynalint_rules._shared.sliced import without_bounds
 
 _DIVIDING = (ast.Div, ast.FloorDiv, ast.Mod)
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, *_DIVIDING)
@@ -84,7 +85,7 @@ def flow_of(
     follower = _Follower(scope, double=is_double(node), wide=wide or is_wide(node), drawn=drawn)
     follower.climb(node, dtype)
     if doubles and follower.flow.changes:
-        exact = replace(follower, flow=Flow(), names=set(), doubles=True)
+        exact = replace(follower, flow=Flow(), names=set(), sliced=set(), doubles=True)
         with suppress(Refusal):
             exact.climb(node, dtype)
             return follower.flow if exact.flow.changes else exact.flow
@@ -112,6 +113,7 @@ class _Follower:
     doubles: bool = False
     drawn: bool = False
     positive: set[ast.expr] = field(default_factory=set)
+    sliced: set[ast.Subscript] = field(default_factory=set)
 
     def climb(self, node: ast.expr, dtype: Class) -> None:
         """Judge the one use that stands around `node`, and those that this leads to."""
@@ -133,6 +135,8 @@ class _Follower:
             self._formatted(parent)
         elif self._is_index(parent, node):
             self._index(parent if isinstance(parent, ast.Subscript) else self.scope.parents[parent], node, dtype)
+        elif isinstance(parent, ast.Slice):
+            self._bound(parent, node, dtype)
         elif isinstance(parent, ast.Assign | ast.AnnAssign | ast.Tuple | ast.List | ast.Dict | ast.Return):
             self._result(parent, node, dtype)
         elif self._decides(node):
@@ -158,6 +162,29 @@ class _Follower:
         self.flow.edits += edits
         if isinstance(subscript.ctx, ast.Load):
             self.flow.conditions[condition] = None
+
+    def _bound(self, part: ast.Slice, node: ast.expr, dtype: Class) -> None:
+        """A number bounds a slice, of which only a sum, a mean or a window of fixed length may be wanted."""
+        outer = self.scope.parents[part]
+        subscript = self.scope.parents[outer] if isinstance(outer, ast.Tuple) else outer
+        named = all(isinstance(one, ast.Name | ast.BinOp | ast.Constant | ast.operator | ast.expr_context)
+                    for one in ast.walk(node))  # fmt: skip
+        if not isinstance(subscript, ast.Subscript) or not named or dtype not in ("int", None):
+            self._refuse(part, node)
+            return
+        if subscript in self.sliced:
+            return
+        try:
+            found = without_bounds(self.scope, subscript, node)
+        except Refusal:
+            self._refuse(part, node)
+            return
+        self.sliced.add(subscript)
+        if dtype is None:
+            self.flow.conditions[f"{self.scope.quote(node)} is a whole number"] = None
+        self.flow.edits += found.edits
+        self.flow.changes.update(dict.fromkeys(found.changes))
+        self.flow.conditions.update(dict.fromkeys(found.conditions))
 
     def _formatted(self, part: ast.FormattedValue) -> None:
         """A 0-dim tensor formats as its number does, but who prints the text has ended the graph already."""

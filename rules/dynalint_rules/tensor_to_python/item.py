@@ -56,11 +56,11 @@ class ItemOfTensor(Rule):
     `torch.full`, `torch.where`, `masked_fill`, a `clamp` with one bound, an f-string, an `assert`, a function that asks
     whether it was given a tensor. Where the number decides a branch, the two are one fix with that of the branch
     (DYN101, DYN105): what is compared with a number that not every precision holds is compared as a double. `x[i]`
-    becomes `x[i.reshape(1)].squeeze(0)`. `torch.tensor(t.item())` becomes `t.detach()`, and
-    `torch.tensor(x.shape[0]).item()` becomes `x.shape[0]`. A tensor that is not fresh from a computation is cloned as
-    well, because the number would not follow later changes in place. Declined where the number decides how many
-    rounds a loop runs or what has no form in tensor operations, where it slices, gives a size, is stored, is passed to
-    other code, or is set at more than one place.
+    becomes `x[i.reshape(1)].squeeze(0)`; for the sum, the mean or a window of `x[:n]` see DYN203.
+    `torch.tensor(t.item())` becomes `t.detach()`, and `torch.tensor(x.shape[0]).item()` becomes `x.shape[0]`. A tensor
+    that is not fresh from a computation is cloned as well, because the number would not follow later changes in place.
+    Declined where the number decides how many rounds a loop runs or what has no form in tensor operations, where it
+    slices, gives a size, is stored, is passed to other code, or is set at more than one place.
 
     ## When the rewrite is not exact
     It is offered as `conditional`: a number never changes the dtype of a tensor it meets, a 0-dim tensor may (a
@@ -357,6 +357,24 @@ class ItemOfTensor(Rule):
                 return self.fc(x)[:count]
             """),
             declined="is an index or a slice bound",
+        ),
+        Example(
+            name="bound-of-a-sum",
+            code=forward("""
+                count = (x[:, 0].abs() > -1).sum().item()  # DYN201 DYN804
+                rows = torch.relu(x).sum(1)
+                return self.fc(x) + rows[:count].sum() / count
+            """),
+            fixed=forward("""
+                count = (x[:, 0].abs() > -1).sum().detach()
+                rows = torch.relu(x).sum(1)
+                return self.fc(x) + torch.where(
+                    (torch.arange(rows.size(0), device=rows.device) < count).view(-1, *[1] * (rows.dim() - 1)),
+                    rows,
+                    0,
+                ).sum() / count
+            """),
+            exact=False,
         ),
         Example(
             name="size",

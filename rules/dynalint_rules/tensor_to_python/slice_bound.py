@@ -8,11 +8,13 @@ from collections.abc import Iterable, Iterator
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event, Subscript
 from dynalint.analysis.project import Project
+from dynalint.findings import Safety
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.handed_numbers import handed_as_numbers
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.settings import captures_scalars
+from dynalint_rules._shared.sliced import NO_FORM, without_bounds
 
 
 class TensorSliceBound(Rule):
@@ -44,13 +46,14 @@ class TensorSliceBound(Rule):
 
     ## How it is rewritten
     A parameter that is the bound of slices alone, and that the calls in the file give a number which they have put into
-    a tensor before (`torch.IntTensor([n])[0]`), is given the number. Other slices are not rewritten: what has to stand
-    for the missing elements depends on what is done with the slice, zeros before a sum, minus infinity before a
-    maximum, a weight of zero in a mean.
+    a tensor before (`torch.IntTensor([n])[0]`), is given the number. A sum or a mean of a slice becomes that of the
+    whole dimension, with zeros beyond the bounds. A window `x[t : t + 2]` is selected by
+    `index_select(0, t + torch.arange(2))`. Other slices are not rewritten: what has to stand for the missing elements
+    depends on what is done with the slice.
 
     ## When the rewrite is not exact
-    Handing on the number is exact. A mask keeps the full length, so everything that reads the shape of the slice reads
-    another one.
+    Handing on the number is exact. A sum with zeros is `unsafe`: it is taken in another order, and a bound must not be
+    negative. A window is `conditional`: it must lie within the tensor, and nothing may change it in place.
 
     ## How Dynamo words it
     GB0124: `Unsupported Tensor.item() call with capture_scalar_outputs=False`.
@@ -84,15 +87,12 @@ class TensorSliceBound(Rule):
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Hand on a number; else decline: what stands for the missing elements is for a person to say."""
+        """Hand on a number, or put a mask or a selection in the place of the bounds."""
         try:
-            rewrite = handed_as_numbers(Scope.of(event, project), _tensors(event, project))
+            scope = Scope.of(event, project)
+            return handed_as_numbers(scope, _tensors(event, project)) or _unbound(scope, event, project)
         except Refusal as refusal:
             return Declined(str(refusal))
-        return rewrite or Declined(
-            "a graph has no place for a result whose length depends on data; keep the whole dimension and mask it with "
-            "`torch.arange(n) < length`, with a filler that suits what is done with the slice"
-        )
 
     examples = (
         Example(
@@ -101,6 +101,63 @@ class TensorSliceBound(Rule):
                 h = self.fc(x)
                 length = (h[0] > 0).sum()
                 return h[:, :length] * 2  # DYN203
+            """),
+            declined="mask it with",
+        ),
+        Example(
+            name="sum",
+            code=forward("""
+                h = torch.relu(x)
+                length = (x[:, 0].abs() > -1).sum()
+                return self.fc(h) + h[:length].sum(0)  # DYN203
+            """),
+            fixed=forward("""
+                h = torch.relu(x)
+                length = (x[:, 0].abs() > -1).sum()
+                return self.fc(h) + torch.where(
+                    (torch.arange(h.size(0), device=h.device) < length).view(-1, *[1] * (h.dim() - 1)),
+                    h,
+                    0,
+                ).sum(0)
+            """),
+            exact=False,
+        ),
+        Example(
+            name="mean",
+            code=forward("""
+                rows = x.sum(1)
+                start = (rows > 99).sum()
+                return self.fc(x) * rows[start:].mean(dim=0)  # DYN203
+            """),
+            fixed=forward("""
+                rows = x.sum(1)
+                start = (rows > 99).sum()
+                return self.fc(x) * (torch.where(
+                    (torch.arange(rows.size(0), device=rows.device) >= start).view(-1, *[1] * (rows.dim() - 1)),
+                    rows,
+                    0,
+                ).sum(dim=0) / (rows.size(0) - start).clamp(min=0))
+            """),
+            exact=False,
+        ),
+        Example(
+            name="window",
+            code=forward("""
+                h = self.fc(x)
+                start = (x[0] > 9).sum()
+                return h[:, start : start + 2] * 2  # DYN203 DYN203
+            """),
+            fixed=forward("""
+                h = self.fc(x)
+                start = (x[0] > 9).sum()
+                return h.index_select(1, start + torch.arange(2, device=h.device)) * 2
+            """),
+        ),
+        Example(
+            name="sum-of-the-rest",
+            code=forward("""
+                length = (x[:, 0] > 0).sum()
+                return self.fc(x), x[:length].sum(1)  # DYN203
             """),
             declined="mask it with",
         ),
@@ -218,3 +275,13 @@ def _bounds(event: Event) -> Iterator[ast.expr]:
         for part in index.elts if isinstance(index, ast.Tuple) else [index]:
             if isinstance(part, ast.Slice):
                 yield from (bound for bound in (part.lower, part.upper, part.step) if bound is not None)
+
+
+def _unbound(scope: Scope, event: Event, project: Project) -> Rewrite:
+    """Do without the bounds."""
+    if not isinstance(event, Subscript):
+        raise Refusal(NO_FORM)
+    found = without_bounds(scope, event.node, _tensors(event, project)[0])
+    clauses = (*found.changes, *found.conditions)
+    safety: Safety = "unsafe" if found.changes else "conditional"
+    return Rewrite("Take the whole dimension, without a bound", safety, tuple(found.edits), clauses, scope.imports)

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
+from contextlib import suppress
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis import torch_api
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
+from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
+from dynalint_rules._shared.names import loads
+from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.text import atom
 
 _PARAMETERS = ("torch.nn.Parameter", "torch.nn.parameter.Parameter")
 # Layers that make parameters whatever they are given, by building each of torch.nn.
@@ -25,6 +30,8 @@ _OPTIONAL = {
     **dict.fromkeys(("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm", "GroupNorm"), "affine"),
     **dict.fromkeys(("LayerNorm", "RMSNorm"), "elementwise_affine"),
 }
+# Their tensors have no history.
+_FACTORIES = frozenset("empty eye full linspace ones rand randint randn tensor zeros".split())
 
 
 class MadeParameter(Rule):
@@ -54,12 +61,13 @@ class MadeParameter(Rule):
     ```
 
     ## How it is rewritten
-    It is not. Weights that are drawn anew in every call and never trained are mostly a mistake; move the layer to
-    `__init__`, or draw a plain tensor (`torch.randn`) if chance is meant. `nn.LazyLinear` takes its width from the
-    first input.
+    A parameter that is only computed with becomes the plain tensor that it is made of: nobody can train it. Layers, and
+    parameters that are kept, are declined. Weights that are drawn anew in every call and never trained are mostly a
+    mistake; move the layer to `__init__`. `nn.LazyLinear` takes its width from the first input.
 
     ## When the rewrite is not exact
-    A layer made once keeps its weights from call to call, and an optimizer trains them.
+    It is `unsafe`: what is computed of a plain tensor alone asks for no gradients. A layer made once keeps its weights
+    from call to call, and an optimizer trains them.
 
     ## How Dynamo words it
     GB0264: `Attempted to use torch.nn.Parameter() constructor with Dynamo`.
@@ -93,7 +101,10 @@ class MadeParameter(Rule):
         yield Violation(event.node, message, help="make it once, in `__init__`")
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: what is made once keeps its weights."""
+        """Compute with the tensor itself where nothing else is done; decline layers: what is made once is trained."""
+        if isinstance(event, Call) and event.callee in _PARAMETERS:
+            with suppress(Refusal):
+                return _plain(Scope.of(event, project), event.node)
         return Declined(
             "made once, it would keep its weights from call to call; move it to `__init__`, or draw a plain tensor if "
             "new numbers in every call are meant"
@@ -106,12 +117,27 @@ class MadeParameter(Rule):
                 scale = nn.Parameter(torch.ones(8))  # DYN604
                 return self.fc(x) * scale
             """),
+            fixed=forward("""
+                scale = torch.ones(8)
+                return self.fc(x) * scale
+            """),
+        ),
+        Example(
+            name="kept-parameter",
+            code=forward("""
+                self.scale = nn.Parameter(torch.ones(8))  # DYN604
+                return self.fc(x) * self.scale
+            """),
             declined="move it to `__init__`",
         ),
         Example(
             name="parameter-of-a-result",
             code=forward("""
                 scale = nn.Parameter(x.mean(0), requires_grad=False)  # DYN604
+                return self.fc(x) * scale
+            """),
+            fixed=forward("""
+                scale = x.mean(0).detach()
                 return self.fc(x) * scale
             """),
         ),
@@ -197,6 +223,54 @@ class MadeParameter(Rule):
             ),
         ),
     )
+
+
+def _plain(scope: Scope, call: ast.Call) -> Rewrite:
+    """Compute with the tensor that a parameter is made of, without its history.
+
+    Raises:
+        Refusal: the parameter may be kept, or asked for its gradient.
+    """
+    if any(keyword.arg != "requires_grad" for keyword in call.keywords) or not all(
+        _is_computed_with(scope, use) for use in _uses(scope, call)
+    ):
+        raise Refusal("the parameter is kept")
+    given = call.args[0]
+    text = scope.text(given)
+    if not isinstance(given, ast.Call) or callee(scope, given).rpartition(".")[2] not in _FACTORIES:
+        text = f"{atom(given, text)}.detach()"
+    edit = Replacement(scope.file, *scope.file.span(call), text)
+    condition = "what is computed of it asks for no gradient because of it, which nobody could read"
+    return Rewrite("Compute with a plain tensor", "unsafe", (edit,), (condition,))
+
+
+def _uses(scope: Scope, call: ast.Call) -> list[ast.expr]:
+    """Return where a parameter is used: where it is made, or where the one name is read that it is assigned to.
+
+    Raises:
+        Refusal: it is stored elsewhere.
+    """
+    statement = scope.parents[call]
+    if not isinstance(statement, ast.Assign):
+        return [call]
+    target = statement.targets[0]
+    if len(statement.targets) > 1 or not isinstance(target, ast.Name) or target.id not in scope.function.locals:
+        raise Refusal("the parameter is kept")
+    return list(loads(scope, target.id))
+
+
+def _is_computed_with(scope: Scope, use: ast.expr) -> bool:
+    """Whether a parameter is only an operand, or an argument of a function of torch."""
+    parent = scope.parents[use]
+    if isinstance(parent, ast.keyword):
+        parent = scope.parents[parent]
+    if isinstance(parent, ast.Call):
+        return callee(scope, parent).startswith("torch.") and callee(scope, parent) not in MadeParameter.calls
+    if isinstance(parent, ast.Attribute):
+        called = scope.parents[parent]
+        plain = isinstance(called, ast.Call) and called.func is parent and not parent.attr.endswith("_")
+        return plain and parent.attr not in ("register_hook", "backward", "retain_grad")
+    return isinstance(parent, ast.BinOp | ast.UnaryOp) or (isinstance(parent, ast.Subscript) and parent.value is use)
 
 
 def _is_further(event: Call, project: Project) -> bool:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
+from dynalint_rules._shared.dense import kept_dense
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
+from dynalint_rules._shared.scope import Refusal, Scope
 
 _LAYOUTS = ("coo", "csr", "csc", "bsr", "bsc", "compressed")
 _LEGACY = "Float Double Half BFloat16 Int Long Short Char Byte".split()
@@ -45,11 +48,13 @@ class SparseTensor(Rule):
     ```
 
     ## How it is rewritten
-    It is not. A product with a sparse matrix is a gather, a multiplication and an `index_add`, which are traced; a
-    small matrix may as well be dense.
+    A matrix of which only products are taken, or that is made dense again, in the same function, is kept dense:
+    `t.to_sparse()` is left out, and coordinates become `values.new_zeros(size).index_put(...)`. Anything else is
+    declined: a product with a large sparse matrix is a gather, a multiplication and an `index_add`, which are traced.
 
     ## When the rewrite is not exact
-    The order of the additions differs, and so may the last digits. A dense matrix takes more memory.
+    It is `unsafe`: a dense matrix takes more memory, its zeros take part in products with NaN and infinity and get
+    gradients, and the order of the additions differs, and so may the last digits.
 
     ## How Dynamo words it
     GB0277: `Attempted to wrap sparse Tensor with VariableTracker`, GB0374: `Sparse tensor creation not supported`,
@@ -92,7 +97,10 @@ class SparseTensor(Rule):
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: what is done with the tensor decides what stands for it."""
+        """Keep it dense where only products are taken; else what is done with it decides what stands for it."""
+        if isinstance(event, Call):
+            with suppress(Refusal):
+                return kept_dense(Scope.of(event, project), event)
         return Declined(
             "what is done with the sparse tensor decides what can stand for it; a product is a gather, a "
             "multiplication and an `index_add`"
@@ -104,27 +112,51 @@ class SparseTensor(Rule):
             code=forward("""
                 h = self.fc(x)
                 edges = torch.tensor([[0, 1], [2, 3]])
-                adjacency = torch.sparse_coo_tensor(edges, torch.ones(2), (4, 4))  # DYN606
+                weights = torch.ones(2)
+                adjacency = torch.sparse_coo_tensor(edges, weights, (4, 4))  # DYN606
                 return h, adjacency.to_dense()  # DYN606
             """),
-            declined="an `index_add`",
+            fixed=forward("""
+                h = self.fc(x)
+                edges = torch.tensor([[0, 1], [2, 3]])
+                weights = torch.ones(2)
+                adjacency = weights.new_zeros((4, 4)).index_put(edges.unbind(), weights, accumulate=True)
+                return h, adjacency
+            """),
         ),
         Example(
             name="product",
             code=forward("""
                 h = self.fc(x)
                 edges = torch.tensor([[0, 1], [2, 3]])
-                adjacency = torch.sparse_coo_tensor(edges, torch.ones(2), (4, 4))  # DYN606
+                weights = h.mean(0)[:2]
+                adjacency = torch.sparse_coo_tensor(edges, weights, (4, 4))  # DYN606
                 return torch.matmul(adjacency, h)  # DYN606
             """),
+            fixed=forward("""
+                h = self.fc(x)
+                edges = torch.tensor([[0, 1], [2, 3]])
+                weights = h.mean(0)[:2]
+                adjacency = weights.new_zeros((4, 4)).index_put(edges.unbind(), weights, accumulate=True)
+                return torch.matmul(adjacency, h)
+            """),
+            exact=False,
         ),
         Example(
             name="operator",
             code=forward("""
                 h = self.fc(x)
                 edges = torch.tensor([[0, 1], [2, 3]])
-                adjacency = torch.sparse_coo_tensor(edges, torch.ones(2), (4, 4))  # DYN606
+                weights = torch.ones(2)
+                adjacency = torch.sparse_coo_tensor(edges, weights, (4, 4))  # DYN606
                 return adjacency @ h + 1  # DYN606
+            """),
+            fixed=forward("""
+                h = self.fc(x)
+                edges = torch.tensor([[0, 1], [2, 3]])
+                weights = torch.ones(2)
+                adjacency = weights.new_zeros((4, 4)).index_put(edges.unbind(), weights, accumulate=True)
+                return adjacency @ h + 1
             """),
         ),
         Example(
@@ -133,6 +165,34 @@ class SparseTensor(Rule):
                 h = self.fc(x)
                 return h.to_sparse().to_dense()  # DYN606
             """),
+            fixed=forward("""
+                h = self.fc(x)
+                return h
+            """),
+        ),
+        Example(
+            name="asked-for-its-indices",
+            code=forward("""
+                h = self.fc(x)
+                edges = torch.tensor([[0, 1], [2, 3]])
+                adjacency = torch.sparse_coo_tensor(edges, torch.ones(2), (4, 4))  # DYN606
+                return torch.mm(adjacency, h) + adjacency._nnz()  # DYN606
+            """),
+            declined="an `index_add`",
+        ),
+        Example(
+            name="dense-first",
+            code=forward("""
+                h = self.fc(x)
+                sparse = h.to_sparse()  # DYN606
+                return torch.sparse.mm(sparse, h.t())  # DYN606
+            """),
+            fixed=forward("""
+                h = self.fc(x)
+                sparse = h
+                return torch.mm(sparse, h.t())
+            """),
+            exact=False,
         ),
         Example(
             name="compressed-rows",
@@ -148,8 +208,16 @@ class SparseTensor(Rule):
             code=forward("""
                 h = self.fc(x)
                 edges = torch.tensor([[0, 1], [2, 3]])
-                adjacency = torch.sparse.FloatTensor(edges, torch.ones(2), torch.Size([4, 4]))  # DYN606
+                weights = torch.ones(2)
+                adjacency = torch.sparse.FloatTensor(edges, weights, torch.Size([4, 4]))  # DYN606
                 return h, adjacency.to_dense()  # DYN606
+            """),
+            fixed=forward("""
+                h = self.fc(x)
+                edges = torch.tensor([[0, 1], [2, 3]])
+                weights = torch.ones(2)
+                adjacency = weights.new_zeros(torch.Size([4, 4])).index_put(edges.unbind(), weights, accumulate=True)
+                return h, adjacency
             """),
         ),
         Example(

@@ -7,7 +7,7 @@ x[n : n + 2]        x.index_select(0, n + torch.arange(2, device=x.device))
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dynalint.rules import Replacement
 from dynalint_rules._shared.known_numbers import is_whole
@@ -128,23 +128,29 @@ def _reduction(scope: Scope, cut: _Cut) -> Sliced:
     own = _is_over(reduction, cut.dim)
     if own is None:
         raise Refusal(NO_FORM)
+    conditions = []
+    if attribute.attr == "mean" and not own:
+        if cut.rank is None:
+            conditions.append(f"`{cut.whole}` has one dimension")
+        elif cut.rank > 1:
+            raise Refusal(NO_FORM)
+        cut = replace(cut, rank=1)
     if any(isinstance(bound, ast.UnaryOp | ast.Constant) for bound in (cut.lower, cut.upper)):
         raise Refusal(NO_FORM)
     places = f"{scope.torch}.arange({cut.whole}.size({cut.dim}), device={cut.whole}.device)"
     tests = [f"{places} >= {_operand(scope, cut.lower)}"] if cut.lower is not None else []
     tests += [f"{places} < {_operand(scope, cut.upper)}"] if cut.upper is not None else []
     mask = _spread(" & ".join(f"({test})" for test in tests) if len(tests) > 1 else tests[0], cut)
-    edits = [_chosen(scope, cut, mask)]
-    if attribute.attr == "mean":
-        if not (own or cut.rank == 1):
-            raise Refusal(NO_FORM)
-        edits += _divided(scope, reduction, _count(scope, cut))
+    count = _count(scope, cut) if attribute.attr == "mean" else ""
+    edits = [_chosen(scope, cut, mask, len(count))]
+    if count:
+        edits += _divided(scope, reduction, count)
     bounds = " and ".join(scope.quote(bound) for bound in (cut.lower, cut.upper) if bound is not None)
-    return Sliced(edits, [OTHER_ORDER], [f"{bounds} {'is' if len(tests) == 1 else 'are'} not negative"])
+    return Sliced(edits, [OTHER_ORDER], [f"{bounds} {'is' if len(tests) == 1 else 'are'} not negative", *conditions])
 
 
-def _chosen(scope: Scope, cut: _Cut, mask: str) -> Replacement:
-    """Put `torch.where` in the place of the slice."""
+def _chosen(scope: Scope, cut: _Cut, mask: str, more: int) -> Replacement:
+    """Put `torch.where` in the place of the slice; `more` characters will be added to the line."""
     file, (start, end) = scope.file, scope.file.span(cut.node)
     (line, column), (last, behind) = file.position(start), file.position(end)
     text = call(
@@ -153,7 +159,7 @@ def _chosen(scope: Scope, cut: _Cut, mask: str) -> Replacement:
         column=column - 1,
         indent=indentation(file, line),
         newline=file.newline,
-        after=len(file.line(last)) - behind + 1,
+        after=len(file.line(last)) - behind + 1 + more,
     )
     return Replacement(file, start, end, text)
 

@@ -9,6 +9,7 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
+from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.detached import rows_of, tail
 from dynalint_rules._shared.examples import KEPT_INPUTS, KEPT_PIECES, forward
 from dynalint_rules._shared.exits import leads_to_raise
@@ -54,9 +55,9 @@ class TolistOfTensor(Rule):
 
     ## How it is rewritten
     What is known while tracing is taken as it is: `torch.tensor(x.shape[:2]).tolist()` becomes `list(x.shape[:2])`, and
-    `torch.arange(2, n).tolist()` becomes `list(range(2, n))`. `for n in t.tolist():` becomes
-    `for n in t.detach().unbind():`, and `t.tolist()[0]` becomes `t.detach()[0]`, if every use of the number takes a
-    0-dim tensor as well (see DYN201).
+    `torch.arange(2, n).tolist()` becomes `list(range(2, n))`. `for n in t.tolist():` becomes `for n in
+    t.detach().unbind():`, with or without `enumerate`, and `t.tolist()[0]` becomes `t.detach()[0]`, if every use of the
+    number takes a 0-dim tensor as well (see DYN201).
 
     Pieces of a tensor cut by such a list cannot stay, but what is done with them can. Attention that is called once a
     piece, `[attend(q, k, v, attn_mask=None) for q, k, v in zip(*pieces)]`, is called once with a mask that parts the
@@ -142,6 +143,49 @@ class TolistOfTensor(Rule):
                 for n in (x > 0).sum(1).tolist():  # DYN207
                     h = h + h[:, :n].sum()
                 return h
+            """),
+            fixed=forward("""
+                h = self.fc(x)
+                for n in (x > 0).sum(1).detach().unbind():
+                    h = h + torch.where(
+                        (torch.arange(h.size(1), device=h.device) < n).view(-1, *[1] * (h.dim() - 2)),
+                        h,
+                        0,
+                    ).sum()
+                return h
+            """),
+            exact=False,
+        ),
+        Example(
+            name="loop-of-means",
+            code=forward("""
+                h, means = self.fc(x), []
+                for row, n in enumerate((x > 0).sum(1).tolist()):  # DYN207
+                    mean = h[row, :n].mean()
+                    means.append(mean)
+                return torch.stack(means)
+            """),
+            inputs="[(torch.rand(4, 8),), (torch.rand(4, 8) - 0.2,)]",
+            fixed=forward("""
+                h, means = self.fc(x), []
+                for row, n in enumerate((x > 0).sum(1).detach().unbind()):
+                    mean = torch.where(
+                        torch.arange(h[row].size(0), device=h[row].device) < n,
+                        h[row],
+                        0,
+                    ).sum() / n.clamp(max=h[row].size(0))
+                    means.append(mean)
+                return torch.stack(means)
+            """),
+            exact=False,
+        ),
+        Example(
+            name="loop-of-pieces",
+            code=forward("""
+                h, pieces = self.fc(x), []
+                for n in (x > 0).sum(1).tolist():  # DYN207
+                    pieces.append(h[:, :n])
+                return torch.cat(pieces, 1)
             """),
             declined="is an index or a slice bound",
         ),
@@ -358,6 +402,21 @@ def _nearest(parent: ast.AST | None) -> str:
     return "a list of numbers cannot stay in the graph; index or unbind the tensor and go on with tensors"
 
 
+def _loop_over(scope: Scope, node: ast.Call) -> tuple[ast.For | None, ast.expr | None]:
+    """Return the loop over a list, by itself or in `enumerate`, and what it puts each of its elements under."""
+    iterated, target_at = node, None
+    outer = scope.parents[node]
+    if isinstance(outer, ast.Call) and outer.args == [node] and callee(scope, outer) == "builtins.enumerate":
+        iterated, target_at = outer, 1
+    loop = scope.parents[iterated]
+    if not isinstance(loop, ast.For) or loop.iter is not iterated:
+        return None, None
+    if target_at is None:
+        return loop, loop.target
+    pair = loop.target.elts if isinstance(loop.target, ast.Tuple) else []
+    return loop, pair[target_at] if len(pair) == 2 else None
+
+
 def _unbound(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite | None:
     """Go on with a tensor for each number: where a loop takes them, or an index that is known."""
     tensor, parent = scope.tensor(source), scope.parents[node]
@@ -365,8 +424,9 @@ def _unbound(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite | None:
         return None
     start, end = tail(scope, node, "tolist")
     found = rows_of(scope, source)
-    if isinstance(parent, ast.For) and parent.iter is node:
-        flow, text = flow_into(scope, parent.target, parent, tensor.dtype), f"{found.text}.unbind()"
+    loop, target = _loop_over(scope, node)
+    if loop is not None and target is not None:
+        flow, text = flow_into(scope, target, loop, tensor.dtype), f"{found.text}.unbind()"
     elif isinstance(parent, ast.Subscript) and parent.value is node and is_whole(scope.kind(parent.slice)):
         flow, text = flow_of(scope, parent, tensor.dtype), found.text
     else:

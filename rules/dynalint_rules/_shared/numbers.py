@@ -198,6 +198,9 @@ class _Follower:
         other = operation.right if node is operation.left else operation.left
         kind = self.scope.kind(other)
         shown = self.scope.quote(operation)
+        if isinstance(operation.op, ast.Pow) and k.is_number(kind):
+            self._power(operation, kind, dtype)
+            return
         if not isinstance(operation.op, _ARITHMETIC):
             raise Refusal(f"{shown} does not come out the same with a tensor; write that step with tensors by hand")
         tensor = as_tensor(kind)
@@ -230,6 +233,16 @@ class _Follower:
             self.climb(operation, None)
         else:
             raise Refusal(f"{self.scope.quote(other)} in {shown} takes no tensor; rewrite it by hand")
+
+    def _power(self, operation: ast.BinOp, kind: k.Kind, dtype: Class) -> None:
+        """A power is defined for other numbers in torch than in Python: whole ones have no negative exponents."""
+        shown = self.scope.quote(operation)
+        clause = (
+            f"{shown} is computed in the precision of the tensor, and raises or gives inf or nan where Python does not"
+        )
+        self.flow.changes[clause] = None
+        floats = any(isinstance(one, k.Value) and one.type == "float" for one in kind.members)
+        self.climb(operation, "float" if floats or dtype == "double" else dtype)
 
     def _in_place(self, statement: ast.AugAssign, node: ast.expr, dtype: Class) -> None:
         target = statement.target

@@ -359,6 +359,18 @@ class ItemOfTensor(Rule):
             declined="is an index or a slice bound",
         ),
         Example(
+            name="exponent",
+            code=forward("""
+                level = x.abs().max().item()  # DYN201 DYN804
+                return self.fc(x) * 2**level
+            """),
+            fixed=forward("""
+                level = x.abs().max().detach()
+                return self.fc(x) * 2**level
+            """),
+            exact=False,
+        ),
+        Example(
             name="bound-of-a-sum",
             code=forward("""
                 count = (x[:, 0].abs() > -1).sum().item()  # DYN201 DYN804

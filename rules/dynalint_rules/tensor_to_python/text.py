@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event, Format
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
+from dynalint_rules._shared.text import atom
 
 _BUILTINS = ("builtins.str", "builtins.repr", "builtins.ascii")
 _METHODS = ("Tensor.__str__", "Tensor.__repr__", "Tensor.__format__")
@@ -44,11 +45,12 @@ class TensorToText(Rule):
     ```
 
     ## How it is rewritten
-    It is not, because an f-string reads otherwise: `str(t)` gives `tensor(-0.1496)` for a tensor without dimensions
-    where `f"{t}"` gives `-0.1495644599199295`. Where the text is printed or logged, that call is the one to move.
+    `str(t)` that is returned becomes `f"{t}"`. Anything else is declined. Where the text is printed or logged, that
+    call is the one to move.
 
     ## When the rewrite is not exact
-    A tensor with dimensions reads the same in both ways, unless the format has a specification.
+    A tensor of whole numbers with dimensions reads the same in both ways. Without, `str(t)` gives `tensor(-0.1496)`
+    where `f"{t}"` gives `-0.1495644599199295`, and compiled code has another `grad_fn` to tell of: that is `unsafe`.
 
     ## How Dynamo words it
     GB0059: `Failed to trace builtin operator` for `str`, GB0569: `repr() on tensor` for `repr`, GB0208: `torch.* op
@@ -76,7 +78,11 @@ class TensorToText(Rule):
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: the forms that Dynamo traces read otherwise."""
+        """Write an f-string in the place of `str()`, which reads the same for a tensor with dimensions."""
+        if isinstance(event, Call) and event.callee == "builtins.str" and not event.node.keywords:
+            rewrite = _as_fstring(event, project)
+            if rewrite is not None:
+                return rewrite
         return Declined(
             "the form that Dynamo traces, an f-string, reads otherwise for a tensor without dimensions "
             '(`f"{t}"` gives the bare number); write the f-string by hand if that will do'
@@ -87,9 +93,31 @@ class TensorToText(Rule):
             name="str",
             code=forward("""
                 loss = self.fc(x).pow(2).mean()
+                return loss, str(loss)  # DYN210
+            """),
+            fixed=forward("""
+                loss = self.fc(x).pow(2).mean()
+                return loss, f"{loss}"
+            """),
+        ),
+        Example(
+            name="str-in-a-sum",
+            code=forward("""
+                loss = self.fc(x).pow(2).mean()
                 return loss, "loss " + str(loss)  # DYN210
             """),
             declined="reads otherwise",
+        ),
+        Example(
+            name="str-of-rows",
+            code=forward("""
+                ids = torch.arange(4)
+                return self.fc(x), str(ids["a" == "b":])  # DYN210
+            """),
+            fixed=forward("""
+                ids = torch.arange(4)
+                return self.fc(x), f'{ids["a" == "b":]}'
+            """),
         ),
         Example(
             name="repr",
@@ -97,6 +125,7 @@ class TensorToText(Rule):
                 loss = self.fc(x).pow(2).mean()
                 return loss, repr(loss)  # DYN210
             """),
+            declined="reads otherwise",
         ),
         Example(
             name="percent",
@@ -173,3 +202,32 @@ def _holds_tensor(kind: k.Kind) -> bool:
     if isinstance(kind, k.Sequence) and kind.type in ("list", "tuple") and kind.items:
         return any(k.only_tensor(item) is not None for item in kind.items)
     return k.only_tensor(kind) is not None
+
+
+def _as_fstring(event: Call, project: Project) -> Rewrite | None:
+    """Write `f"{t}"` for `str(t)`; None where the text of `t` cannot stand in an f-string, or more is done with it.
+
+    Dynamo does not add up such texts.
+    """
+    parents = project.parents(event.function)
+    outer: ast.AST = event.node
+    while isinstance(parents.get(outer), ast.Tuple | ast.List | ast.Dict):
+        outer = parents[outer]
+    if not isinstance(parents.get(outer), ast.Return):
+        return None
+    tensor, file = k.only_tensor(event.args[0]), event.function.file
+    if tensor is None or tensor.array:
+        return None
+    source = event.node.args[0]
+    text = atom(source, file.segment(source))
+    quote = next((one for one in "\"'" if one not in text), None)
+    if quote is None or any(one in text for one in "{}\\#\r\n"):
+        return None
+    replacement = Replacement(file, *file.span(event.node), f"f{quote}{{{text}}}{quote}")
+    title = "Write an f-string, which Dynamo traces"
+    if tensor.rank and tensor.dtype in ("bool", "int"):
+        return Rewrite(title, "safe", (replacement,))
+    changes = (
+        "the text of a tensor without dimensions is the bare number, and that of others may name another `grad_fn`"
+    )
+    return Rewrite(title, "unsafe", (replacement,), (changes,))

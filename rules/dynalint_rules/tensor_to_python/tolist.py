@@ -13,6 +13,7 @@ from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.detached import rows_of, tail
 from dynalint_rules._shared.examples import KEPT_INPUTS, KEPT_PIECES, forward
 from dynalint_rules._shared.exits import leads_to_raise
+from dynalint_rules._shared.handover import is_passed_up
 from dynalint_rules._shared.known_numbers import is_whole, read_back
 from dynalint_rules._shared.numbers import flow_into, flow_of
 from dynalint_rules._shared.one_piece import kept_in_one
@@ -59,13 +60,15 @@ class TolistOfTensor(Rule):
     t.detach().unbind():`, with or without `enumerate`, and `t.tolist()[0]` becomes `t.detach()[0]`, if every use of the
     number takes a 0-dim tensor as well (see DYN201).
 
-    Pieces of a tensor cut by such a list cannot stay, but what is done with them can. Attention that is called once a
-    piece, `[attend(q, k, v, attn_mask=None) for q, k, v in zip(*pieces)]`, is called once with a mask that parts the
-    pieces. Pieces that are stored in an attribute for `torch.cat` to put together again become one piece,
-    `out.parts = (x,)`. Anything else is declined: which tensor operation stands for it is for a person to say.
+    A list that is returned becomes the tensor. Pieces of a tensor cut by such a list cannot stay, but what is done with
+    them can. Attention that is called once a piece, `[attend(q, k, v, attn_mask=None) for q, k, v in zip(*pieces)]`, is
+    called once with a mask that parts the pieces. Pieces that are stored in an attribute for `torch.cat` to put
+    together again become one piece, `out.parts = (x,)`. Anything else is declined: which tensor operation stands for it
+    is for a person to say.
 
     ## When the rewrite is not exact
-    Going on with tensors is `conditional`, as it is for DYN201; known numbers are exact. What is done instead of
+    Going on with tensors is `conditional`, as it is for DYN201; known numbers are exact. To return a tensor is
+    `unsafe`: the caller has to read the list. What is done instead of
     cutting is `unsafe`, and is applied only where a run has shown that nothing but rounding differs: one attention over
     the whole rounds otherwise, takes time and memory for every pair of elements, and drops others out where it drops
     some; one piece is one to whoever counts the pieces. Lengths that do not add up raise no exception any more. A
@@ -109,6 +112,7 @@ class TolistOfTensor(Rule):
             rewrite = read_back(scope, event.node, source, listed=True) or _unbound(scope, event.node, source)
             if rewrite is None and scope.tensor(source) is not None:
                 rewrite = in_one_call(scope, event.node, source) or kept_in_one(scope, event.node)
+                rewrite = rewrite or _returned(scope, event.node, source)
         except Refusal as refusal:
             return Declined(str(refusal))
         return rewrite or Declined(_nearest(scope.parents.get(event.node)))
@@ -223,6 +227,11 @@ class TolistOfTensor(Rule):
                 axes = list(range(1, x.dim()))
                 return self.fc(x).view(rows, columns).sum(axes)
             """),
+        ),
+        Example(
+            name="returned",
+            code=forward("return self.fc(x), x.sum(1).tolist()  # DYN207"),
+            fixed=forward("return self.fc(x), x.sum(1).detach()"),
         ),
         Example(
             name="split-sizes",
@@ -435,3 +444,18 @@ def _unbound(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite | None:
     title = "Go on with tensors: `.detach()` instead of `.tolist()`"
     edits = (Replacement(scope.file, start, end, text), *flow.edits)
     return Rewrite(title, flow.safety, edits, flow.clauses, imports=flow.imports, leaves=flow.leaves)
+
+
+def _returned(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite | None:
+    """Return the tensor where a list is returned to code that is not compiled."""
+    outer: ast.AST = node
+    while isinstance(scope.parents[outer], ast.Tuple | ast.List | ast.Dict):
+        outer = scope.parents[outer]
+    root = scope.function.caller is None or is_passed_up(scope)
+    tensor = scope.tensor(source)
+    if not isinstance(scope.parents[outer], ast.Return) or not root or tensor is None or tensor.array:
+        return None
+    start, end = tail(scope, node, "tolist")
+    replacement = Replacement(scope.file, start, end, rows_of(scope, source).text)
+    title = "Return the tensor: `.detach()` instead of `.tolist()`"
+    return Rewrite(title, "unsafe", (replacement,), ("the caller receives a tensor instead of a list",))

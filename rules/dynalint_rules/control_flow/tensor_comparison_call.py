@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.decide import rewrite_decision
 from dynalint_rules._shared.examples import forward
+from dynalint_rules._shared.handover import is_passed_up
+from dynalint_rules._shared.names import loads, only_value
+from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.truth import truth_of
 
 _INSTEAD = {
     "equal": "(a == b).all()",
@@ -53,13 +58,14 @@ class TensorComparisonCall(Rule):
 
     In the test of an `if` or conditional expression, together with the branch (see DYN101): `torch.equal(a, b)` becomes
     `(a == b).all()`, `torch.allclose(a, b)` becomes `torch.isclose(a, b).all()`, which is how it is defined, and
-    `torch.is_nonzero(t)` becomes `t != 0`. In a guard or an `assert`, as DYN105 and DYN104. As a value it is left: a
-    tensor would take the place of a bool.
+    `torch.is_nonzero(t)` becomes `t != 0`. In a guard or an `assert`, as DYN105 and DYN104. Where the answer is only
+    returned, the tensor is returned instead; any other use as a value is left.
 
     ## When the rewrite is not exact
 
-    As for DYN101. `torch.equal` is False for tensors of different shapes, where `==` compares them as far as they
-    broadcast, or raises; that the shapes are the same has to be shown by running it.
+    As for DYN101. A tensor that is returned in the place of a bool is `unsafe`: the caller may need a bool.
+    `torch.equal` is False for tensors of different shapes, where `==` compares them as far as they broadcast, or
+    raises; that the shapes are the same has to be shown by running it.
 
     ## How Dynamo words it
 
@@ -178,7 +184,7 @@ class TensorComparisonCall(Rule):
         Example(
             "as a value",
             forward("return x * 2, torch.equal(x, x + 1)  # DYN107"),
-            declined="is a Python bool",
+            fixed=forward("return x * 2, (x == x + 1).all()"),
         ),
         Example(
             "method, as a value",
@@ -186,6 +192,28 @@ class TensorComparisonCall(Rule):
                 same = x.allclose(x * 2)  # DYN107
                 return x * 2, same
             """),
+            fixed=forward("""
+                same = torch.isclose(x, x * 2).all()
+                return x * 2, same
+            """),
+        ),
+        Example(
+            "as a value that is used",
+            forward("""
+                same = torch.equal(x, x + 1)  # DYN107
+                return x * 2, str(same), same
+            """),
+            declined="is a Python bool",
+        ),
+        Example(
+            "as a value of a helper",
+            forward(
+                "return {True: x * 2, False: x}[is_same(x, x + 1)]",
+                head="""
+                def is_same(a, b):
+                    return torch.equal(a, b)  # DYN107
+                """,
+            ),
             declined="is a Python bool",
         ),
         Example(
@@ -247,4 +275,32 @@ class TensorComparisonCall(Rule):
             return None
         instead = _INSTEAD[event.callee.rpartition(".")[2]]
         value = f"its result is a Python bool, which its readers may need; use `{instead}` if a tensor will do"
-        return rewrite_decision(event, event.node, project, value=value)
+        try:
+            returned = _returned(Scope.of(event, project), event.node)
+        except Refusal as refusal:
+            return Declined(str(refusal))
+        return returned or rewrite_decision(event, event.node, project, value=value)
+
+
+def _returned(scope: Scope, node: ast.Call) -> Rewrite | None:
+    """The rewrite where the answer does nothing but leave the compiled code, None where it is put to use in it."""
+    parent = scope.parents[node]
+    uses: list[ast.expr] = [node]
+    if isinstance(parent, ast.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0], ast.Name):
+        name = parent.targets[0].id
+        uses = [*loads(scope, name)] if only_value(scope, name, node) is node else []
+    if not uses or not all(_leaves(scope, one) for one in uses) or not is_passed_up(scope):
+        return None
+    truth = truth_of(scope, node)
+    text = truth.text if isinstance(parent, ast.Assign | ast.Return | ast.Tuple | ast.List) else truth.operand
+    conditions = ("the caller gets a tensor of one bool in the place of a bool", *truth.conditions)
+    replacement = Replacement(scope.file, *scope.file.span(node), text)
+    return Rewrite("Return the answer as a tensor", "unsafe", (replacement,), conditions, scope.imports)
+
+
+def _leaves(scope: Scope, node: ast.expr) -> bool:
+    """Whether a value is returned, by itself or in a tuple, list or dict."""
+    parent = scope.parents[node]
+    while isinstance(parent, ast.Tuple | ast.List | ast.Dict):
+        parent = scope.parents[parent]
+    return isinstance(parent, ast.Return)

@@ -273,6 +273,18 @@ class Project:
             if isinstance(node, ast.Attribute) and node.attr == name
         ]
 
+    def name_uses(self, module: ModuleInfo, name: str) -> list[tuple[FunctionInfo | None, ast.Name]]:
+        """Return every use of a global of a module in its file, with the innermost function it stands in."""
+        found = []
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Name) and node.id == name:
+                function = inner = _function_at(module, node)
+                while inner is not None and name not in inner.locals:
+                    inner = inner.parent
+                if inner is None or inner.name == "<module>":
+                    found.append((function, node))
+        return found
+
     def mentions(self, name: str) -> bool:
         """Whether a string constant equal to `name` stands in the project, as `getattr` and `setattr` use one."""
         return any(isinstance(node, ast.Constant) and node.value == name for _, node in self._nodes_with(name))
@@ -332,7 +344,7 @@ def _spans(node: ast.AST, lines: list[int]) -> bool:
     return index < len(lines) and lines[index] <= last
 
 
-def _function_at(module: ModuleInfo, node: ast.Attribute) -> FunctionInfo | None:
+def _function_at(module: ModuleInfo, node: ast.expr) -> FunctionInfo | None:
     """The innermost function that holds a node."""
     best: FunctionInfo | None = None
     for function in module.functions:

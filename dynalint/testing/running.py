@@ -236,9 +236,7 @@ def _allow(before: Observation, after: Observation) -> None:
         after.error = before.error
     for seen in (before, after):
         seen.output = pytree.tree_map_only(torch.Tensor, _number, seen.output)
-        seen.state = {
-            name: value.detach() if isinstance(value, torch.Tensor) else value for name, value in seen.state.items()
-        }
+        seen.state = pytree.tree_map(_kept, seen.state)
         # An input that was turned into a view of itself keeps its shape.
         seen.inputs = pytree.tree_map_only(torch.Tensor, torch.flatten, seen.inputs)
         seen.gradients = {name: None if one is None else one.flatten() for name, one in seen.gradients.items()}
@@ -260,6 +258,15 @@ def _told_alike(before: Any, after: Any) -> Any:
 
 def _number(tensor: torch.Tensor) -> Any:
     return tensor.item() if tensor.dim() == 0 else tensor
+
+
+def _kept(leaf: Any) -> Any:
+    """What is kept in a state, of an object of the example's own its attributes, with numbers for 0-dim tensors."""
+    if isinstance(leaf, torch.Tensor):
+        return _number(leaf.detach())
+    if type(leaf).__module__.startswith("dynalint_example_") and hasattr(leaf, "__dict__"):
+        return pytree.tree_map(_kept, {"": type(leaf).__name__, **vars(leaf)})
+    return leaf
 
 
 def _new_state(code: str, fixed: str) -> frozenset[str]:

@@ -43,15 +43,15 @@ def number_to_buffer(event: StateChange, project: Project, *, floating: bool = F
     name = event.home.name
     cls, function, statement = _constructor(event, project)
     attribute = Attribute(cls, name, project)
-    plan = _Plan(name, floating)
+    plan = Plan(name, floating)
     torch, imports = torch_name(function)
     for use in attribute.uses():
         if use.statement() is statement:
             plan.replace(use, statement, _registration(plan, function, statement, torch))
         elif use.stored:
-            _change_store(plan, use)
+            change_store(plan, use)
         else:
-            _check_reader(plan, use)
+            check_reader(plan, use)
     conditions = [f"nothing outside this project reads or sets `{name}` as a Python number"]
     if floating:
         conditions.insert(0, f"`{name}` is held in the default dtype, with fewer digits than a Python float has")
@@ -68,8 +68,8 @@ def number_to_buffer(event: StateChange, project: Project, *, floating: bool = F
 
 
 @dataclass
-class _Plan:
-    """What is to be replaced; `combined` tells that a tensor is computed from the counter.
+class Plan:
+    """What is to be replaced for a number to be a tensor; `combined` tells that a tensor is computed from the counter.
 
     `leaves` are the codes of what the counter decides.
     """
@@ -117,7 +117,7 @@ def _checked(name: str, function: FunctionInfo, stores: list[ast.stmt]) -> ast.A
         len(statement.targets) > 1 or not isinstance(statement.targets[0], ast.Attribute)
     ):
         raise Refusal(f"{where} alone; give it a statement of its own")
-    if statement.value is None or _number(statement.value) is None:
+    if statement.value is None or plain_number(statement.value) is None:
         raise Refusal(f"{where}; register it there as a buffer by hand")
     before = function.statements[: function.statements.index(statement)]
     if not any(_calls_constructor(one) for one in before):
@@ -130,24 +130,28 @@ def _calls_constructor(statement: ast.stmt) -> bool:
     return isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "__init__"
 
 
-def _number(node: ast.expr) -> str | None:
-    """The text of a plain number, negative or not."""
+def plain_number(node: ast.expr) -> str | None:
+    """Return the text of a plain number, negative or not."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        inner = _number(node.operand)
+        inner = plain_number(node.operand)
         return None if inner is None else f"-{inner}"
     return repr(node.value) if isinstance(node, ast.Constant) and type(node.value) in (int, float) else None
 
 
-def _registration(plan: _Plan, function: FunctionInfo, statement: ast.Assign | ast.AnnAssign, torch: str) -> str:
+def _registration(plan: Plan, function: FunctionInfo, statement: ast.Assign | ast.AnnAssign, torch: str) -> str:
     assert statement.value is not None
-    value = _number(statement.value)
+    value = plain_number(statement.value)
     if plan.floating and isinstance(value, str) and value.lstrip("-").isdigit():
         value += ".0"
     return f'{self_name(function)}.register_buffer("{plan.name}", {torch}.tensor({value}), persistent=False)'
 
 
-def _change_store(plan: _Plan, use: Use) -> None:
-    """A place that sets the counter: an update becomes an assignment, a number becomes a tensor."""
+def change_store(plan: Plan, use: Use) -> None:
+    """Change a place that sets the number: an update becomes an assignment, a number becomes a tensor.
+
+    Raises:
+        Refusal: it sets it in another way.
+    """
     statement = use.statement()
     target = use.file.segment(use.node)
     if isinstance(statement, ast.AugAssign) and statement.target is use.node:
@@ -167,12 +171,12 @@ def _change_store(plan: _Plan, use: Use) -> None:
         raise Refusal(f"{use.place} sets `{plan.name}` in a way that a buffer does not allow; change it by hand")
     if isinstance(statement, ast.Assign) and statement.targets != [use.node]:
         raise Refusal(f"{use.quote(statement)} sets more than `{plan.name}`; give it a statement of its own")
-    number = _number(statement.value)
+    number = plain_number(statement.value)
     if number is not None:
         torch, _ = torch_name(_function(use))
         value = f"{torch}.zeros_like({target})" if number == "0" else f"{torch}.full_like({target}, {number})"
         plan.replace(use, statement.value, value)
-    elif not any(isinstance(node, ast.Attribute) and node.attr == plan.name for node in ast.walk(statement.value)):
+    elif not any(_is_same(node, use.node) for node in ast.walk(statement.value)):
         raise Refusal(f"{use.place} sets {use.quote(use.node)} to {use.quote(statement.value)}, which is no tensor")
     else:
         # It is computed from the number itself, and every reader in it is looked at by itself.
@@ -181,7 +185,7 @@ def _change_store(plan: _Plan, use: Use) -> None:
             plan.replace(use, statement.value, value)
 
 
-def _without_items(plan: _Plan, use: Use, value: ast.expr) -> str:
+def _without_items(plan: Plan, use: Use, value: ast.expr) -> str:
     """The text of arithmetic in which the tensor stays one that `.item()` is called on."""
     text, (start, _) = use.file.segment(value), use.file.span(value)
     if not plan.floating:
@@ -198,7 +202,7 @@ def _without_items(plan: _Plan, use: Use, value: ast.expr) -> str:
     return text
 
 
-def _operands(plan: _Plan, value: ast.expr) -> Iterator[ast.expr]:
+def _operands(plan: Plan, value: ast.expr) -> Iterator[ast.expr]:
     """Yield what the operations on numbers of an expression start from."""
     if isinstance(value, ast.BinOp) and isinstance(value.op, plan.operations):
         yield from _operands(plan, value.left)
@@ -214,7 +218,7 @@ def _function(use: Use) -> FunctionInfo:
     return use.function
 
 
-def _check_reader(plan: _Plan, use: Use) -> None:
+def check_reader(plan: Plan, use: Use) -> None:
     """Follow a read of the counter upwards: whole-number arithmetic, then a tensor, or back into the counter.
 
     Raises:
@@ -235,7 +239,7 @@ def _check_reader(plan: _Plan, use: Use) -> None:
             node = parent
         elif isinstance(parent, ast.Assign | ast.AugAssign | ast.AnnAssign) and parent.value is node:
             targets = parent.targets if isinstance(parent, ast.Assign) else [parent.target]
-            if all(isinstance(target, ast.Attribute) and target.attr == plan.name for target in targets):
+            if all(_is_same(target, use.node) for target in targets):
                 return
             raise Refusal(_needs_number(plan, use, parent))
         elif isinstance(parent, ast.Expr):
@@ -247,7 +251,7 @@ def _check_reader(plan: _Plan, use: Use) -> None:
             raise Refusal(_needs_number(plan, use, parent))
 
 
-def _decides(plan: _Plan, use: Use, node: ast.expr, parent: ast.AST | None) -> bool:
+def _decides(plan: Plan, use: Use, node: ast.expr, parent: ast.AST | None) -> bool:
     """Whether a number, or its comparison with another one, does nothing but decide which way to go."""
     if isinstance(parent, ast.Compare):
         others = [one for one in (parent.left, *parent.comparators) if one is not node]
@@ -259,7 +263,12 @@ def _decides(plan: _Plan, use: Use, node: ast.expr, parent: ast.AST | None) -> b
     return isinstance(parent, ast.If | ast.IfExp) and parent.test is node
 
 
-def _check_combination(plan: _Plan, use: Use, operation: ast.BinOp, other: ast.expr) -> None:
+def _is_same(node: ast.AST, used: ast.expr) -> bool:
+    """Whether a node is written as a use of the number is."""
+    return isinstance(node, type(used)) and ast.unparse(node) == ast.unparse(used)
+
+
+def _check_combination(plan: Plan, use: Use, operation: ast.BinOp, other: ast.expr) -> None:
     if not isinstance(operation.op, _WITH_TENSORS):
         raise Refusal(f"{use.place}: {use.quote(operation)} is computed in another way if `{plan.name}` is a tensor")
     tensor = k.only_tensor(use.kind(other))
@@ -269,9 +278,9 @@ def _check_combination(plan: _Plan, use: Use, operation: ast.BinOp, other: ast.e
         plan.conditions[f"{use.quote(other)} is floating, or has a dimension or more"] = None
 
 
-def _needs_number(plan: _Plan, use: Use, parent: ast.AST | None) -> str:
+def _needs_number(plan: Plan, use: Use, parent: ast.AST | None) -> str:
     """The sentence that refuses for a reader, by what it does with the number."""
-    shown = f"`self.{plan.name}`"
+    shown = use.quote(use.node)
     while isinstance(parent, ast.Tuple | ast.List | ast.Dict | ast.Set | ast.keyword):
         parent = use.parent(parent)
     if isinstance(parent, ast.Compare):

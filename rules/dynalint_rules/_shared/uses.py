@@ -1,4 +1,4 @@
-"""Where an attribute of a module is used in the project, and whose attribute each use is."""
+"""Where an attribute of a class is used in the project, and whose attribute each use is."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ _HOOKS = ("__setattr__", "__getattribute__", "__delattr__", "__slots__")
 
 @dataclass(frozen=True)
 class Use:
-    """One `owner.name` in the code: `node` in `function`, or at the top level of the file where that is None."""
+    """One `owner.name` in the code: `node` in `function`, or at the top level of the file where that is None.
+
+    So is a variable or an item, `NAME` or `owner["name"]`.
+    """
 
     file: SourceFile
     function: FunctionInfo | None
-    node: ast.Attribute
+    node: ast.Attribute | ast.Name | ast.Subscript
     project: Project
 
     @property
@@ -70,14 +73,14 @@ class Attribute:
         heirs = [one for one in self.project.all_classes if self.cls in self.project.mro(one)]
         return list(dict.fromkeys([*self.project.mro(self.cls), *heirs]))
 
-    def uses(self) -> list[Use]:
-        """Return the uses on `self` in methods of the family.
+    def uses(self, *, shared: bool = False) -> list[Use]:
+        """Return the uses on `self` in methods of the family; where it is `shared`, those from outside as well.
 
         Raises:
             Refusal: the attribute is, or may be, used from outside, by name, or by way of special methods.
         """
         family = self.family
-        self._refuse_hooks(family)
+        self._refuse_hooks(family, shared=shared)
         own: list[Use] = []
         for file, function, node in self.project.attribute_uses(self.name):
             use = Use(file, function, node, self.project)
@@ -87,7 +90,9 @@ class Attribute:
             if owner is not None:
                 if owner in family:
                     own.append(use)
-            elif self._may_be_ours(use, family):
+            elif shared and self._is_ours(use, node, family):
+                own.append(use)
+            elif self._may_be_ours(use, node, family):
                 verb = "sets" if use.stored else "reads"
                 raise Refusal(
                     f"{use.place} {verb} {use.quote(node)} from outside the class and would get a tensor; "
@@ -103,15 +108,25 @@ class Attribute:
             return any(call.func is use.node for call in calls)
         return isinstance(parent, ast.Call) and parent.func is use.node
 
-    def _may_be_ours(self, use: Use, family: list[ClassInfo]) -> bool:
-        kind = use.kind(use.node.value) if use.function is not None else self._kind_at_top(use)
+    def _is_ours(self, use: Use, node: ast.Attribute, family: list[ClassInfo]) -> bool:
+        if use.function is None:
+            return False
+        owner = node.value.id if isinstance(node.value, ast.Name) else None
+        if owner not in use.function.locals and use.function.module.bindings.get(owner or "") in family:
+            return True  # the name of the class itself, also in code that nothing is known of
+        return all(
+            isinstance(member, k.Instance | k.Class) and member.cls in family for member in use.kind(node.value).members
+        )
+
+    def _may_be_ours(self, use: Use, node: ast.Attribute, family: list[ClassInfo]) -> bool:
+        kind = use.kind(node.value) if use.function is not None else self._kind_at_top(use, node)
         return any(self._holds(member, family) for member in kind.members)
 
-    def _kind_at_top(self, use: Use) -> Kind:
+    def _kind_at_top(self, use: Use, node: ast.Attribute) -> Kind:
         module = next((one for one in self.project.modules.values() if one.file is use.file), None)
         if module is None or self.project.interpreter is None:
             return UNKNOWN
-        return self.project.interpreter.scopes.in_scope(use.node.value, module, None)
+        return self.project.interpreter.scopes.in_scope(node.value, module, None)
 
     def _holds(self, kind: Kind, family: list[ClassInfo]) -> bool:
         """Whether a value of this kind may be an instance, or a class, of the family."""
@@ -119,7 +134,7 @@ class Attribute:
             return kind.cls in family
         return isinstance(kind, k.Unknown | k.Nothing)
 
-    def _refuse_hooks(self, family: list[ClassInfo]) -> None:
+    def _refuse_hooks(self, family: list[ClassInfo], *, shared: bool) -> None:
         for module in list(self.project.modules.values()):
             if self.name in module.file.text:
                 for place in _by_name(module, self.name):
@@ -131,7 +146,7 @@ class Attribute:
             for hook in _HOOKS:
                 if hook in cls.methods or hook in cls.body:
                     raise Refusal(f"`{cls.name}` defines `{hook}`, which may treat a buffer in a way of its own")
-            if self.name in cls.body or self.name in cls.methods:
+            if (self.name in cls.body and not shared) or self.name in cls.methods:
                 raise Refusal(f"the class body of `{cls.name}` defines `{self.name}` too; remove it there first")
             for node in ast.walk(cls.node):
                 if _stores_by_name(node):

@@ -11,6 +11,7 @@ from dynalint_rules._shared.buffers import number_to_buffer
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.growth import is_counter
 from dynalint_rules._shared.scope import Refusal
+from dynalint_rules._shared.shared_numbers import shared_to_tensor
 
 
 class PythonCounter(Rule):
@@ -106,10 +107,14 @@ class PythonCounter(Rule):
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Keep the count in a buffer."""
+        """Keep the count in a buffer, or in a tensor where something else than the module has it."""
         assert isinstance(event, StateChange)
+        owner = event.function.owner
+        is_module = owner is not None and project.is_module_class(owner)
         try:
-            return number_to_buffer(event, project)
+            if event.home.name.isidentifier() and is_module:
+                return number_to_buffer(event, project)
+            return shared_to_tensor(event, project)
         except Refusal as refusal:
             return Declined(str(refusal))
 
@@ -418,7 +423,26 @@ class PythonCounter(Rule):
                         self.stats.calls += 1  # DYN501
                         return self.fc(x)
             """,
-            declined="is kept on another object than the module",
+            fixed="""
+                import torch
+                from torch import nn
+
+
+                class Stats:
+                    def __init__(self):
+                        self.calls = torch.tensor(0)
+
+
+                class Model(nn.Module):
+                    def __init__(self):
+                        super().__init__()
+                        self.fc = nn.Linear(8, 8)
+                        self.stats = Stats()
+
+                    def forward(self, x):
+                        self.stats.calls = self.stats.calls + 1
+                        return self.fc(x)
+            """,
         ),
         Example(
             name="method-of-a-held-object",
@@ -445,7 +469,29 @@ class PythonCounter(Rule):
                         self.stats.note()
                         return self.fc(x)
             """,
-            declined="is kept on another object than the module",
+            fixed="""
+                import torch
+                from torch import nn
+
+
+                class Stats:
+                    def __init__(self):
+                        self.calls = torch.tensor(0)
+
+                    def note(self):
+                        self.calls = self.calls + 1
+
+
+                class Model(nn.Module):
+                    def __init__(self):
+                        super().__init__()
+                        self.fc = nn.Linear(8, 8)
+                        self.stats = Stats()
+
+                    def forward(self, x):
+                        self.stats.note()
+                        return self.fc(x)
+            """,
         ),
         Example(
             name="in-a-dict",
@@ -456,7 +502,13 @@ class PythonCounter(Rule):
                 """,
                 init='self.fc = nn.Linear(8, 8)\nself.counts = {"steps": 0}',
             ),
-            declined="is kept on another object than the module",
+            fixed=forward(
+                """
+                self.counts["steps"] = self.counts["steps"] + 1
+                return self.fc(x)
+                """,
+                init='self.fc = nn.Linear(8, 8)\nself.counts = {"steps": torch.tensor(0)}',
+            ),
         ),
         Example(
             name="buffer",

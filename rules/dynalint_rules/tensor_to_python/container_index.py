@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Event, Subscript
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
+from dynalint_rules._shared.effects import effects_of
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
 from dynalint_rules._shared.text import atom
@@ -44,13 +46,14 @@ class ListIndexedByTensor(Rule):
     ```
 
     ## How it is rewritten
-    `results[t]`, of a list or tuple of tensors, becomes `torch.stack(results)[t.reshape(1)].squeeze(0)`. Layers and
-    other elements are declined: computing all of them to select one costs what the selection was there to save.
+    `results[t]`, of a list or tuple of tensors, becomes `torch.stack(results)[t.reshape(1)].squeeze(0)`, and the call
+    of a layer `layers[t](x)` that of the results of all layers. Layers that draw random numbers or update statistics,
+    and other elements, are declined.
 
     ## When the rewrite is not exact
     It is `conditional`: the tensors must have one shape, dtype and device, and what comes out is a copy, which must not
-    be changed in place. With all layers computed, by hand, those not selected get gradients of zero instead of none,
-    and draw random numbers.
+    be changed in place. Where layers are called it is `unsafe`: all of them are computed, which costs what the
+    selection was there to save, and those not selected get gradients of zero instead of none.
 
     ## How Dynamo words it
     GB0124: `Unsupported Tensor.item() call with capture_scalar_outputs=False`. For a string GB4880:
@@ -82,7 +85,8 @@ class ListIndexedByTensor(Rule):
         """Stack tensors that are there anyway; to compute every element is a decision of its own."""
         if isinstance(event, Subscript):
             try:
-                rewrite = _stacked(Scope.of(event, project), event)
+                scope = Scope.of(event, project)
+                rewrite = _stacked(scope, event) or _all_computed(scope, event)
             except Refusal as refusal:
                 return Declined(str(refusal))
             if rewrite is not None:
@@ -111,9 +115,26 @@ class ListIndexedByTensor(Rule):
                 expert = x.sum(0).argmax() % 2
                 return self.experts[expert](x)  # DYN206
                 """,
-                init="self.experts = nn.ModuleList([nn.Linear(8, 8), nn.Linear(8, 8)])",
+                init="self.experts = nn.ModuleList([nn.Softmax(0), nn.Softmax(1)])",
             ),
-            declined="stack all of them",
+            fixed=forward(
+                """
+                expert = x.sum(0).argmax() % 2
+                return torch.stack([layer(x) for layer in self.experts])[expert.reshape(1)].squeeze(0)
+                """,
+                init="self.experts = nn.ModuleList([nn.Softmax(0), nn.Softmax(1)])",
+            ),
+        ),
+        Example(
+            name="layers-that-drop-out",
+            code=forward(
+                """
+                expert = x.sum(0).argmax() % 2
+                return self.experts[expert](x)  # DYN206
+                """,
+                init="self.experts = nn.ModuleList([nn.Dropout(0.5), nn.Dropout(0.1)])",
+            ),
+            declined="draws random numbers",
         ),
         Example(
             name="shape",
@@ -168,3 +189,28 @@ def _stacked(scope: Scope, event: Subscript) -> Rewrite | None:
         f"nothing changes {scope.quote(node)} in place, nor the tensors in {shown} while it is used",
     )
     return Rewrite("Index the stack of all tensors", "conditional", edits, conditions, scope.imports)
+
+
+def _all_computed(scope: Scope, event: Subscript) -> Rewrite | None:
+    """Select one of the results of all layers; None where the element is not called, or gives no single tensor.
+
+    Raises:
+        Refusal: calling a layer, or working out its arguments once more, does more than give a tensor.
+    """
+    node, base, index = event.node, event.base, event.node.slice
+    call = scope.parents.get(node)
+    if not isinstance(base, k.Sequence) or not isinstance(call, ast.Call) or call.func is not node:
+        return None
+    if base.type not in ("list", "tuple", "torch.nn.ModuleList", "torch.nn.Sequential") or scope.tensor(call) is None:
+        return None
+    effects_of(scope, [call, node.value])
+    (start, end), after = scope.file.span(call), scope.file.span(node)[1]
+    name, shown = scope.fresh_name("layer"), scope.quote(node.value)
+    results = f"{scope.torch}.stack([{name}{scope.file.text[after:end]} for {name} in {scope.text(node.value)}])"
+    chosen = f"{atom(index, scope.text(index))}.reshape(1)"
+    replacement = Replacement(scope.file, start, end, f"{results}[{chosen}].squeeze(0)")
+    conditions = (
+        f"all of {shown} are computed, and get gradients of zero where they are not selected",
+        f"all of {shown} give tensors of one shape, dtype and device",
+    )
+    return Rewrite("Select one of the results of all layers", "unsafe", (replacement,), conditions, scope.imports)

@@ -13,6 +13,7 @@ from dynalint.rules import Declined, Example, Rewrite, Rule
 from dynalint.testing.cases import Case
 from dynalint.testing.static import Study
 from dynalint_rules.tensor_to_python.item import ItemOfTensor
+from dynalint_rules.tensor_to_python.math_call import MathOnTensor
 from dynalint_rules.tensor_to_python.number import NumberOfTensor
 from dynalint_rules.tensor_to_python.tolist import TolistOfTensor
 
@@ -237,3 +238,25 @@ def test_whole_numbers_that_decide_are_compared_in_64_bits(source: str, test: st
     else:
         assert isinstance(found, Rewrite)
         assert any(one.content == ".long()" for one in found.replacements) is widened
+
+
+@pytest.mark.parametrize(
+    ("rule", "read", "tensor"),
+    [
+        (ItemOfTensor(), "a.mean().item()", "torch.as_tensor(a.mean())"),
+        (ItemOfTensor(), "a[0].item()", "torch.as_tensor(a[0]).clone()"),
+        (NumberOfTensor(), "float(a.max())", "torch.as_tensor(a.max())"),
+        (NumberOfTensor(), "float(a.sum(0))", "torch.as_tensor(a.sum(0))"),
+        (MathOnTensor(), "math.exp(a.max())", "torch.exp(torch.as_tensor(a.max()))"),
+    ],
+)
+def test_a_number_of_an_array_becomes_a_tensor(rule: Rule, read: str, tensor: str) -> None:
+    found = rewrite(f"import math\na = x.detach().numpy()\ns = {read}\nreturn x * s", rule)
+    assert found.replacements[0].content == tensor
+    assert not any("requires a gradient" in clause for clause in found.conditions)
+
+
+def test_what_is_asked_of_an_array_is_asked_of_a_tensor() -> None:
+    found = rewrite("import math\na = x.detach().numpy()\nreturn x * 2 if math.isnan(a.max()) else x", MathOnTensor())
+    assert found.replacements[0].content == "torch.isnan(torch.as_tensor(a.max()))"
+    assert found.safety == "safe"

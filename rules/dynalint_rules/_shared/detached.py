@@ -34,17 +34,23 @@ class Detached:
 def detached(scope: Scope, source: ast.expr, text: str | None = None) -> Detached:
     """Return what stands for the number in the one element of `source`; `text` is that of the source if it has one.
 
+    What stands for an array of NumPy goes around its text, so that must not be left to the caller (`text` is empty).
+
     Raises:
-        Refusal: `source` is not always a torch tensor.
+        Refusal: `source` is not always a torch tensor, or always an array.
     """
     tensor = k.only_tensor(scope.kind(source))
     shown = scope.quote(source)
     if tensor is None:
         raise Refusal(f"{shown} is not always a tensor; handle the other case before this line")
-    if tensor.array:
-        raise Refusal(f"{shown} is a NumPy array, which has no `.detach()`; compute with tensors instead")
-    text = f"{atom(source, scope.text(source)) if text is None else text}.detach()"
     conditions = [f"{shown} is on the CPU or on the device of what it meets"]
+    if tensor.array:
+        if text == "":
+            raise Refusal(f"{shown} is a NumPy array, which has no `.detach()`; compute with tensors instead")
+        # It has no gradient, and is on the CPU.
+        text, conditions = f"{scope.torch}.as_tensor({scope.text(source) if text is None else text})", []
+    else:
+        text = f"{atom(source, scope.text(source)) if text is None else text}.detach()"
     if not _is_fresh(scope, source):
         # A number is a copy; a detached tensor shares memory and would follow later changes in place.
         text += ".clone()"

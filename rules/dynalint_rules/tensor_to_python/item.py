@@ -493,9 +493,12 @@ class ItemOfTensor(Rule):
 
 def _kept(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite:
     """Replace `.item()` by `.detach()` where every use of the number takes a 0-dim tensor as well."""
-    start, end = tail(scope, node, "item")
-    found = detached(scope, source, text="")
     tensor = k.only_tensor(scope.kind(source))
+    is_array = tensor is not None and tensor.array
+    if is_array:
+        (start, end), found = scope.file.span(node), detached(scope, source)
+    else:
+        (start, end), found = tail(scope, node, "item"), detached(scope, source, text="")
     flow = with_conditions(flow_of(scope, node, tensor.dtype if tensor else None, doubles=True), found)
     text = found.text
     if flow.leaves and isinstance(scope.parents[node], ast.Compare | ast.BoolOp | ast.UnaryOp | ast.If | ast.IfExp):
@@ -503,11 +506,11 @@ def _kept(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite:
         text = text.replace(".detach()", "").replace(".clone()", "")
     replacement = Replacement(scope.file, start, end, text)
     return Rewrite(
-        "Keep the 0-dim tensor: `.detach()` instead of `.item()`",
+        f"Keep the 0-dim tensor: `{'torch.as_tensor(...)' if is_array else '.detach()'}` instead of `.item()`",
         flow.safety,
         (replacement, *flow.edits),
         flow.clauses,
-        imports=flow.imports,
+        imports=scope.imports if is_array else flow.imports,
         leaves=flow.leaves,
     )
 

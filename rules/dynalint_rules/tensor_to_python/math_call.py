@@ -16,6 +16,7 @@ from dynalint_rules._shared.exits import leads_to_raise
 from dynalint_rules._shared.numbers import flow_of, with_conditions
 from dynalint_rules._shared.scope import Refusal, Scope
 
+_FLAT = ".reshape(())"
 _QUESTIONS = ("isnan", "isinf", "isfinite")
 _OTHERS = (
     "isnan isinf isfinite isclose pow atan2 hypot fmod remainder copysign ldexp frexp modf fsum dist gamma cbrt gcd "
@@ -200,10 +201,12 @@ def _asked(scope: Scope, node: ast.Call, name: str) -> Rewrite:
     """Ask torch for what is the same in every precision."""
     found = detached(scope, node.args[0])
     flow = with_conditions(flow_of(scope, node, "bool"), found)
-    flow.changes[f"Python no longer warns if {scope.quote(node.args[0])} requires a gradient"] = None
+    tensor = k.only_tensor(scope.kind(node.args[0]))
+    if tensor is None or not tensor.array:
+        flow.changes[f"Python no longer warns if {scope.quote(node.args[0])} requires a gradient"] = None
     # Nothing flows back through an answer, and it shares no memory: the tensor need be neither detached nor cloned.
-    text = f"{scope.torch}.{name}({scope.text(node.args[0])})"
-    text += ".reshape(())" if found.text.endswith(".reshape(())") else ""
+    text = f"{scope.torch}.{name}({found.text.replace('.detach()', '').replace('.clone()', '').removesuffix(_FLAT)})"
+    text += _FLAT if found.text.endswith(_FLAT) else ""
     edits = (Replacement(scope.file, *scope.file.span(node), text), *flow.edits)
     title = f"Ask with `torch.{name}` instead of `math.{name}`"
     return Rewrite(title, flow.safety, edits, flow.clauses, imports=scope.imports, leaves=flow.leaves)

@@ -57,9 +57,9 @@ class NumberOfTensor(Rule):
     ## How it is rewritten
     As `.item()` is (DYN201): `float(t)`, and `int(t)` of a tensor of whole numbers, become `t.detach()` where every
     use takes a 0-dim tensor. `int(t)` of a floating tensor becomes `t.detach().long()`, which cuts off the fraction in
-    the same way. `bool(t)` becomes `t` where it is tested, together with
-    the branch that it decides. `int(np.prod(s))` becomes `math.prod(s)`, which Dynamo computes while it traces.
-    Declined for the others, and where DYN201 would decline.
+    the same way. `bool(t)` becomes `t` where it is tested, together with the branch that it decides. What is read out
+    of a NumPy array becomes `torch.as_tensor(a.max())`. `int(np.prod(s))` becomes `math.prod(s)`, which Dynamo computes
+    while it traces. Declined for the others, and where DYN201 would decline.
 
     ## When the rewrite is not exact
     As for DYN201: `conditional` on dtypes that stay the same, and `unsafe` where Python would go on computing in
@@ -144,6 +144,32 @@ class NumberOfTensor(Rule):
                 h = self.fc(x)
                 scale = h.abs().max().detach()
                 return h / scale
+            """),
+        ),
+        Example(
+            name="float-of-an-array",
+            code=forward("""
+                h = self.fc(x)
+                values = h.detach().cpu().numpy()
+                return h / float(values.max()) * int(values.argmax())  # DYN202 DYN804
+            """),
+            fixed=forward("""
+                h = self.fc(x)
+                values = h.detach().cpu().numpy()
+                return h / torch.as_tensor(values.max()) * torch.as_tensor(values.argmax())
+            """),
+        ),
+        Example(
+            name="bool-of-an-array",
+            code=forward("""
+                h = self.fc(x)
+                values = h.detach().cpu().numpy()
+                return h * 2 if bool(values.max() > 0) else h  # DYN202
+            """),
+            fixed=forward("""
+                h = self.fc(x)
+                values = h.detach().cpu().numpy()
+                return torch.where(torch.as_tensor(values.max() > 0).reshape(()), h * 2, h)
             """),
         ),
         Example(
@@ -312,12 +338,15 @@ def _kept(scope: Scope, event: Call) -> Rewrite:
         raise Refusal(f"`float()` changes what kind of number {shown} is; convert it with `.to()` by hand")
     elif dtype is None:
         flow.conditions[f"{shown} holds real numbers"] = None
-    if dtype in ("float", None):
+    is_array = tensor is not None and tensor.array
+    imports = scope.imports if is_array else flow.imports
+    if dtype in ("float", None) and not is_array:
         flow.changes[f"Python no longer warns if {shown} requires a gradient"] = None
     start, end = scope.file.span(event.node)
-    title = f"Keep the 0-dim tensor: `.detach()` instead of `{name}()`"
+    instead = "`torch.as_tensor(...)`" if is_array else "`.detach()`"
+    title = f"Keep the 0-dim tensor: {instead} instead of `{name}()`"
     replacements = (Replacement(scope.file, start, end, text), *flow.edits)
-    return Rewrite(title, flow.safety, replacements, flow.clauses, imports=flow.imports, leaves=flow.leaves)
+    return Rewrite(title, flow.safety, replacements, flow.clauses, imports=imports, leaves=flow.leaves)
 
 
 def _truth(scope: Scope, node: ast.Call) -> Rewrite:
@@ -327,7 +356,9 @@ def _truth(scope: Scope, node: ast.Call) -> Rewrite:
     flow = with_conditions(flow_of(scope, node, "bool"), found)
     # Nothing flows back through a tensor of bools, which therefore need not be detached.
     text = found.text.replace(".detach()", "")
-    if tensor is None or tensor.dtype != "bool":
+    if tensor is not None and tensor.array:
+        text = text if tensor.dtype == "bool" else f"({text} != 0)"
+    elif tensor is None or tensor.dtype != "bool":
         text = f"({operand_text(scope, source)} != 0)"
     elif isinstance(parent, _TESTS) or (isinstance(parent, ast.Assign) and found.text.endswith(".detach()")):
         text = held_together(scope.text(source))

@@ -1214,3 +1214,16 @@ def test_a_tensor_of_the_module_is_stored_on_every_call(store: str, wanted: str)
 )
 def test_what_is_no_tensor_of_the_module_is_not_stored(store: str, words: str) -> None:
     assert words in stored(store).declined[0]
+
+
+def test_a_test_of_an_array_is_one_of_a_tensor() -> None:
+    assert fixed("a = x.detach().numpy()\nif a.max() > 0:\n    x = x * 2\nreturn x") == lines("""
+        a = x.detach().numpy()
+        x = torch.where(torch.as_tensor(a.max() > 0), x * 2, x)
+        return x
+    """)
+    assert fixed("a = x.detach().numpy()\nif a.sum() and not y.any():\n    x = x * 2\nreturn x") == lines("""
+        a = x.detach().numpy()
+        x = torch.where((torch.as_tensor(a.sum()) != 0) & (~y.any()), x * 2, x)
+        return x
+    """)

@@ -105,8 +105,9 @@ def _value(scope: Scope, node: ast.expr) -> Truth:
     text = scope.text(node)
     if tensor is None:
         kind = scope.kind(node)
-        if isinstance(kind, k.Tensor):
-            raise Refusal(f"{scope.quote(node)} is a NumPy array; make it a tensor, then choose with `torch.where`")
+        if isinstance(kind, k.Tensor):  # an array of NumPy
+            text, scalar = f"{scope.torch}.as_tensor({text})", kind.rank == 0
+            return Truth(text, True, scalar) if kind.dtype == "bool" else Truth(f"{text} != 0", False, scalar)
         if k.may_be_tensor(kind):
             raise Refusal(f"{scope.quote(node)} is not always a tensor; handle the other case before this test")
         raise Refusal(

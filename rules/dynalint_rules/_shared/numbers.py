@@ -422,18 +422,22 @@ class _Follower:
         uses = list(_uses(self.scope, name))
         stores = [use for use in uses if not isinstance(use.ctx, ast.Load)]
         alone = stores == [target] and name not in _parameters(self.scope)
-        if name not in self.scope.function.locals or not (alone or self._is_last(statement, stores)):
+        mixed = not alone and not self._is_last(statement, stores)
+        if name not in self.scope.function.locals or (mixed and not self._are_numbers(target, stores)):
             raise Refusal(f"`{name}` is set at more than one place; give this value a name of its own first")
         own = set(walk_function(self.scope.function.node))
         if any(use not in own for use in uses):
             raise Refusal(f"`{name}` is used in a nested function; pass it there as a tensor by hand")
-        loads = [use for use in uses if isinstance(use.ctx, ast.Load) and (alone or _is_after(use, statement))]
+        loads = [use for use in uses if isinstance(use.ctx, ast.Load) and (alone or mixed or _is_after(use, statement))]
         if not loads:
             raise Refusal(f"`{name}` is never used; delete {self.scope.quote(statement)}")
         if name not in self.names:
             self.names.add(name)
+            edits = len(self.flow.edits)
             for use in loads:
                 self.climb(use, dtype)
+            if mixed and (len(self.flow.edits) > edits or self.flow.leaves):
+                raise Refusal(f"`{name}` is set at more than one place; give this value a name of its own first")
 
     def _goes_into_tensor(self, target: ast.expr) -> bool:
         """Whether a number is stored to elements of a tensor, in whose dtype it ends up either way.
@@ -451,6 +455,21 @@ class _Follower:
             return False
         own = self.scope.parents.get(statement) is self.scope.function.node
         return own and not any(_is_after(store, statement) for store in stores)
+
+    def _are_numbers(self, target: ast.Name, stores: list[ast.Name]) -> bool:
+        """Whether all that a name is set to elsewhere are numbers that are known while tracing."""
+        for store in stores:
+            statement = self.scope.parents.get(store)
+            if store is target:
+                continue
+            if not isinstance(statement, ast.Assign) or statement.targets != [store]:
+                return False
+            kinds = self.scope.kind(statement.value).members
+            if not all(
+                isinstance(one, k.Value) and one.type in ("int", "float") and one.source != "data" for one in kinds
+            ):
+                return False
+        return target.id not in _parameters(self.scope)
 
     def _note(self, edits: list[Replacement], conditions: list[str]) -> None:
         self.flow.edits += edits

@@ -60,7 +60,8 @@ class ItemOfTensor(Rule):
     `torch.tensor(t.item())` becomes `t.detach()`, and `torch.tensor(x.shape[0]).item()` becomes `x.shape[0]`. A tensor
     that is not fresh from a computation is cloned as well, because the number would not follow later changes in place.
     Declined where the number decides how many rounds a loop runs or what has no form in tensor operations, where it
-    slices, gives a size, is stored, is passed to other code, or is set at more than one place.
+    slices, gives a size, is stored, is passed to other code, or is set at more than one place, unless it
+    is a plain number at the others.
 
     ## When the rewrite is not exact
     It is offered as `conditional`: a number never changes the dtype of a tensor it meets, a 0-dim tensor may (a
@@ -451,6 +452,40 @@ class ItemOfTensor(Rule):
                 if x.shape[0] > 2:
                     scale = x.sum().item()  # DYN201 DYN804
                 return x * scale
+            """),
+            fixed=forward("""
+                scale = 1.0
+                if x.shape[0] > 2:
+                    scale = x.sum().detach()
+                return x * scale
+            """),
+        ),
+        Example(
+            name="read-in-a-try",
+            code=forward("""
+                h = self.fc(x)
+                try:
+                    scale = h.sum().item()  # DYN201 DYN804
+                except RuntimeError:
+                    scale = 1.0
+                return h * scale
+            """),
+            fixed=forward("""
+                h = self.fc(x)
+                try:
+                    scale = h.sum().detach()
+                except RuntimeError:
+                    scale = 1.0
+                return h * scale
+            """),
+        ),
+        Example(
+            name="set-twice-for-an-index",
+            code=forward("""
+                best = 0
+                if x.shape[0] > 2:
+                    best = x.sum(1).argmax().item()  # DYN201 DYN804
+                return self.fc(x)[best]
             """),
             declined="is set at more than one place",
         ),

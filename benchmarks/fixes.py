@@ -64,6 +64,7 @@ class Rerun:
     cases: int = 0
     ran: int = 0
     different: list[str] = field(default_factory=list)
+    unstable: int = 0
     failed: list[str] = field(default_factory=list)
     left: set[Place] = field(default_factory=set)
     gone: set[Place] = field(default_factory=set)
@@ -155,6 +156,7 @@ def rerun(corpus: Path, result: FixResult, sites: Iterable[Place], cases: str) -
             continue
         seen.cases += answer["cases"]
         seen.ran += answer["ran"]
+        seen.unstable += len(answer["unstable"])
         seen.different += [f"{name}: {case}: {what}" for case, what in answer["different"]]
         seen.failed += [f"{name}: {case}: {fault}" for case, fault in answer["failed"]]
         after = {line for line, _ in answer["after"]}
@@ -188,6 +190,7 @@ def summary(sites: Sequence[Site], result: FixResult, seen: Rerun | None) -> Ite
         yield f"{len(seen.gone):5} of {reached} that were run again in changed files no longer break"
         files = len(result.files)
         yield f"{seen.ran:5} of {seen.cases} cases in {files} changed files ran; {len(seen.different)} differ"
+        yield f"{seen.unstable:5} of these differ from themselves"
     yield ""
     yield f"{'sites':>6} {'repaired':>9}  kind of break"
     kinds = Counter(site.kind for site in sites)

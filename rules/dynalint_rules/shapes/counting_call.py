@@ -14,6 +14,7 @@ from dynalint_rules._shared.counts import count_of
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.number_arrays import listed
 from dynalint_rules._shared.numbers import flow_of
+from dynalint_rules._shared.places import listed_tensor, masked_instead
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.settings import captures_shapes
 
@@ -79,12 +80,15 @@ class CountingCall(Rule):
 
     ## How it is rewritten
     Where only the number of places is asked for, by `t.nonzero().shape[0]` or `len(t.nonzero())`, it is
-    `torch.count_nonzero(t)`, if every use takes a tensor (see DYN201). `x[torch.where(mask)] = 0` becomes
-    `x[mask] = 0`, which is traced where one number is stored, on the condition that `mask` is as large as `x`.
-    `np.unique` of whole numbers that are known while tracing becomes `sorted(set(numbers))` where the array is only
-    gone through. Nothing else is rewritten: what takes the place of the list of indices depends on what is done with
-    it. Often the mask itself does, with `torch.where` and its neutral value; a mixture of experts can run every expert
-    on every token and weigh the results; an upper bound that is known makes `nonzero_static` or `output_size` possible.
+    `torch.count_nonzero(t)`, if every use takes a tensor (see DYN201). `x[torch.where(mask)] = 0` becomes `x[mask] =
+    0`, which is traced where one number is stored, on the condition that `mask` is as large as `x`. Where places under
+    a name do nothing but index or be counted, the name gets the mask instead, and `x[mask]` is rewritten with it (see
+    DYN301): `i = (x > 0).nonzero()` and `x[i[:, 0], i[:, 1]].sum()` become `i_mask = x > 0` and `torch.where(i_mask, x,
+    0).sum()`. `np.unique` of whole numbers that are known while tracing becomes `sorted(set(numbers))` where the array
+    is only gone through. Nothing else is rewritten: what takes the place of the list of indices depends on what is done
+    with it. Often the mask itself does, with `torch.where` and its neutral value; a mixture of experts can run every
+    expert on every token and weigh the results; an upper bound that is known makes `nonzero_static` or `output_size`
+    possible.
 
     ## When the rewrite is not exact
     A form with a fixed shape returns more elements than the original, which have to be masked.
@@ -124,6 +128,7 @@ class CountingCall(Rule):
             try:
                 scope = Scope.of(event, project)
                 rewrite = _stored_by_mask(scope, event) or _counted(scope, event) or listed(scope, event.node)
+                rewrite = rewrite or masked_instead(scope, event)
             except Refusal as refusal:
                 return Declined(str(refusal))
             if rewrite is not None:
@@ -139,7 +144,7 @@ class CountingCall(Rule):
             code=forward("""
                 h = self.fc(x)
                 rows = (x.sum(-1) > 0).nonzero().squeeze(-1)  # DYN303
-                return h[rows]
+                return h[rows], rows
             """),
             declined="hangs on its use",
         ),
@@ -172,10 +177,58 @@ class CountingCall(Rule):
             """),
         ),
         Example(
+            name="places-that-index",
+            code=forward("""
+                h = self.fc(x)
+                places = (x > 0).nonzero()  # DYN303
+                rows, columns = torch.where(h > 0)  # DYN303
+                return h[places[:, 0], places[:, 1]].sum() + h[rows, columns].mean()
+            """),
+            fixed=forward("""
+                h = self.fc(x)
+                places_mask = x > 0
+                rows_mask = h > 0
+                return torch.where(places_mask, h, 0).sum() + (torch.where(rows_mask, h, 0).sum() / rows_mask.sum())
+            """),
+            exact=False,
+        ),
+        Example(
+            name="places-that-are-counted",
+            code=forward("""
+                h, rows = self.fc(x), x.sum(-1) > 0
+                found = rows.nonzero().flatten()  # DYN303
+                anywhere = torch.argwhere(x)  # DYN303
+                if anywhere.numel() == 0:
+                    return h
+                return h * len(found) + anywhere.numel()
+            """),
+            fixed=forward("""
+                h, rows = self.fc(x), x.sum(-1) > 0
+                found_mask = rows.clone()
+                anywhere_mask = x != 0
+                return torch.where(
+                    torch.count_nonzero(anywhere_mask) == 0,
+                    h,
+                    h * torch.count_nonzero(found_mask) + (torch.count_nonzero(anywhere_mask) * anywhere_mask.dim()),
+                )
+            """),
+            inputs="[(torch.randn(4, 8),), (torch.zeros(4, 8),), (torch.ones(4, 8),)]",
+            exact=False,
+        ),
+        Example(
+            name="places-in-another-order",
+            code=forward("""
+                h = self.fc(x)
+                rows, columns = torch.where(h[:, :4] > 0)  # DYN303
+                return h[columns, rows].sum()
+            """),
+            declined="hangs on its use",
+        ),
+        Example(
             name="nonzero-as-tuple",
             code=forward("""
                 rows, columns = torch.nonzero(x > 0, as_tuple=True)  # DYN303
-                return self.fc(x)[rows, columns]
+                return self.fc(x)[rows, columns], columns
             """),
         ),
         Example(
@@ -367,12 +420,9 @@ def _counted(scope: Scope, event: Call) -> Rewrite | None:
 def _stored_by_mask(scope: Scope, event: Call) -> Rewrite | None:
     """The rewrite of `x[torch.where(mask)] = 0`, None where anything else is done with the places."""
     node, target = event.node, scope.parents[event.node]
-    if event.callee == "torch.where":
-        mask = node.args[0] if len(node.args) == 1 and not node.keywords else None
-    else:
-        mask = _listed_as_tuple(event)
+    mask, apart = listed_tensor(event)
     statement = scope.parents.get(target)
-    if mask is None or not isinstance(target, ast.Subscript) or target.slice is not node:
+    if mask is None or not apart or not isinstance(target, ast.Subscript) or target.slice is not node:
         return None
     if not isinstance(statement, ast.Assign) or target not in statement.targets:
         return None
@@ -382,16 +432,3 @@ def _stored_by_mask(scope: Scope, event: Call) -> Rewrite | None:
     replacement = Replacement(scope.file, *scope.file.span(node), scope.text(mask))
     shown = f"{scope.quote(mask)} is as large as {scope.quote(target.value)} in each of its own dimensions"
     return Rewrite("Store by the mask itself", "conditional", (replacement,), (shown,))
-
-
-def _listed_as_tuple(event: Call) -> ast.expr | None:
-    """The tensor whose places a call lists, if it gives one tensor for each dimension."""
-    node = event.node
-    given = [
-        (keyword.arg, isinstance(keyword.value, ast.Constant) and keyword.value.value) for keyword in node.keywords
-    ]
-    if given != [("as_tuple", True)]:
-        return None
-    if event.callee == "Tensor.nonzero" and isinstance(node.func, ast.Attribute) and not node.args:
-        return node.func.value
-    return node.args[0] if event.callee == "torch.nonzero" and len(node.args) == 1 else None

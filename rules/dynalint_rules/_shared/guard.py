@@ -41,12 +41,12 @@ def guarded(
         raise _shares_line(scope, statement)
     indent = indentation(file, statement.lineno)
     opening = f"if not {scope.torch}.compiler.is_compiling():"
-    step = _step(scope)
+    step = step_of(scope)
     if not _begins_line(scope, run[0]):
         # `if verbose: print(x)` becomes a block of its own.
         start, indent = _after_colon(scope, statement)
         opening = f"{file.newline}{indent}{opening}"
-    body = _indented(file.text[start:end].lstrip(), step)
+    body = indented(file.text[start:end].lstrip(), step)
     content = f"{opening}{file.newline}{indent}{step}{body}"
     replacement = Replacement(file, start, end, content)
     return Rewrite(title, safety, (replacement,), conditions, imports=scope.imports)
@@ -60,13 +60,13 @@ def guarded_all(
     Raises:
         Refusal: a statement shares its line.
     """
-    file, step, replacements = scope.file, _step(scope), []
+    file, step, replacements = scope.file, step_of(scope), []
     for run in _runs(scope, statements):
         (start, _), (_, end) = file.span(run[0]), file.span(run[-1])
         if not _begins_line(scope, run[0]) or _follows(scope, end):
             raise _shares_line(scope, run[0])
         indent = indentation(file, run[0].lineno)
-        body = _indented(file.text[start:end], step)
+        body = indented(file.text[start:end], step)
         content = f"if not {scope.torch}.compiler.is_compiling():{file.newline}{indent}{step}{body}"
         replacements.append(Replacement(file, start, end, content))
     return Rewrite(title, safety, tuple(replacements), conditions, imports=scope.imports)
@@ -196,7 +196,7 @@ def _after_colon(scope: Scope, statement: ast.stmt) -> tuple[int, str]:
     before = _text_before(scope, start)
     if not before.rstrip().endswith(":") or len(_block(scope, statement)) > 1:
         raise _shares_line(scope, statement)
-    return start - len(before) + len(before.rstrip()), indentation(scope.file, statement.lineno) + _step(scope)
+    return start - len(before) + len(before.rstrip()), indentation(scope.file, statement.lineno) + step_of(scope)
 
 
 def _shares_line(scope: Scope, statement: ast.stmt) -> Refusal:
@@ -228,7 +228,7 @@ def _follows(scope: Scope, offset: int) -> bool:
     return scope.file.text[offset : _line_end(scope, offset)].lstrip().startswith(";")
 
 
-def _step(scope: Scope) -> str:
+def step_of(scope: Scope) -> str:
     """Return one step of indentation as the function has it."""
     node, first = scope.function.node, scope.function.statements[0]
     if first.lineno > node.lineno:
@@ -238,7 +238,7 @@ def _step(scope: Scope) -> str:
     return "    "
 
 
-def _indented(text: str, step: str) -> str:
+def indented(text: str, step: str) -> str:
     """Indent all lines but the first, save for those that begin inside a string."""
     inside: set[int] = set()
     opened: list[int] = []

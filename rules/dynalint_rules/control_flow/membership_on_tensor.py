@@ -9,11 +9,14 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Branch, Call, Event
 from dynalint.analysis.project import Project
 from dynalint.analysis.source import quote
-from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.checks import is_constant_message
+from dynalint_rules._shared.choice import finished
 from dynalint_rules._shared.decide import rewrite_decision
 from dynalint_rules._shared.decision import Decision, asks_tensor, decision_of, operand_of
 from dynalint_rules._shared.examples import forward
+from dynalint_rules._shared.known_numbers import is_whole
+from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
 
 _VALUE = (
     "its result is a Python bool, which its readers may need; if a tensor will do, compare with `==` and reduce with "
@@ -63,13 +66,14 @@ class MembershipOnTensor(Rule):
     `(t == 0) | (t == 1)`, `3 in t` becomes `(t == 3).any()`, `any(t)` and `all(t)` become `t.any()` and `t.all()`, and
     over a list that is written out its members joined by `|` or `&`; over a comprehension or another list, those of
     `torch.stack([...])`. In a guard or an `assert`, as DYN105 and DYN104.
-    As a value it is left: a tensor would take the place of a bool.
+    As a value it is left: a tensor would take the place of a bool. `torch.stack(sorted(tensors))` and
+    `sorted(tensors)[0]` become `torch.stack(tensors).sort(stable=True).values`, the latter with its index.
 
     ## When the rewrite is not exact
 
-    As for DYN101. `any(t)` raises an error for a tensor of two dimensions or more, whose rows have no truth, and
-    `t.any()` does not. `torch.stack` of no tensors at all raises, so that there are some is a condition; a
-    comprehension with an `if` is declined.
+    As for DYN101. What is sorted must be tensors without dimensions, and not NaN. `any(t)` raises an error for a tensor
+    of two dimensions or more, whose rows have no truth, and `t.any()` does not. `torch.stack` of no tensors at all
+    raises, so that there are some is a condition; a comprehension with an `if` is declined.
 
     ## How Dynamo words it
 
@@ -232,7 +236,23 @@ class MembershipOnTensor(Rule):
         ),
         Example(
             "sorted",
-            forward("return torch.stack(sorted([row.sum() for row in x]))  # DYN106 DYN803"),
+            forward("return torch.stack(sorted([row.sum() for row in x.chunk(4)]))  # DYN106"),
+            fixed=forward("return torch.stack([row.sum() for row in x.chunk(4)]).sort(stable=True).values"),
+        ),
+        Example(
+            "largest of a list",
+            forward("""
+                sums = [row.sum() for row in x.chunk(4)]
+                return x * sorted(sums, reverse=True)[0]  # DYN106
+            """),
+            fixed=forward("""
+                sums = [row.sum() for row in x.chunk(4)]
+                return x * torch.stack(sums).sort(stable=True, descending=True).values[0]
+            """),
+        ),
+        Example(
+            "sorted list",
+            forward("return sorted([row.sum() for row in x.chunk(4)])  # DYN106"),
             declined="torch.sort",
         ),
         Example(
@@ -281,9 +301,10 @@ class MembershipOnTensor(Rule):
         if operand is None:
             return None
         if isinstance(event, Call) and event.callee in ("builtins.sorted", "list.sort"):
-            return Declined(
-                "the tensors are put in order in Python; `torch.stack` them and use `torch.sort` and its indices"
-            )
+            try:
+                return _in_order(Scope.of(event, project), event)
+            except Refusal as refusal:
+                return Declined(str(refusal))
         return rewrite_decision(event, operand, project, value=_VALUE)
 
 
@@ -329,3 +350,32 @@ def _check_membership(event: Branch, project: Project) -> Iterable[Violation]:
         yield Violation(
             node, message, help="Compare with `==` and join with `|`, for a tensor in both.", category="miscompile"
         )
+
+
+def _in_order(scope: Scope, event: Call) -> Rewrite:
+    """Sort the stack of the tensors, where one of them or the stack of all is asked for.
+
+    Raises:
+        Refusal: the list itself may be asked for.
+    """
+    node, outer = event.node, scope.parents.get(event.node)
+    stacked = isinstance(outer, ast.Call) and outer.args == [node] and not outer.keywords
+    stacked = stacked and isinstance(outer, ast.Call) and scope.kind(outer.func) == k.External("torch.stack")
+    one = isinstance(outer, ast.Subscript) and outer.value is node and isinstance(outer.ctx, ast.Load)
+    one = one and isinstance(outer, ast.Subscript) and is_whole(scope.kind(outer.slice))
+    plain = event.callee == "builtins.sorted" and len(node.args) == 1
+    if not plain or any(keyword.arg != "reverse" for keyword in node.keywords) or not (stacked or one):
+        raise Refusal("the tensors are put in order in Python; `torch.stack` them and use `torch.sort` and its indices")
+    values = node.args[0]
+    kind = scope.kind(values)
+    listed = (
+        isinstance(kind, k.Sequence) and kind.type in ("list", "tuple") and not isinstance(values, ast.GeneratorExp)
+    )
+    text = scope.text(values) if listed or as_tensor(kind) is not None else f"list({scope.text(values)})"
+    if as_tensor(kind) is None:
+        text = f"{scope.torch}.stack({text})"
+    descending = "".join(f", descending={scope.text(keyword.value)}" for keyword in node.keywords)
+    replaced = outer if stacked and isinstance(outer, ast.Call) else node
+    replacement = Replacement(scope.file, *scope.file.span(replaced), f"{text}.sort(stable=True{descending}).values")
+    conditions = [f"{scope.quote(values)} holds tensors without dimensions, of one dtype, and none of them is NaN"]
+    return finished(scope, "Sort the stack of the tensors", replacement, conditions)

@@ -52,6 +52,8 @@ def test_classes_that_stay(body: str, words: str) -> None:
             "to move",
         ),
         ("with ExitStack() as s:\n    s.enter_context(torch.no_grad()); x = x + 1\nreturn x", "a line of its own"),
+        ("with ExitStack() as s:\n    s.enter_context(torch.no_grad())\n    t = s.pop_all()\nreturn x", "handed on"),
+        ("with ExitStack() as s:\n    s.enter_context(torch.no_grad())\n    f(s)\nreturn x", "handed on"),
         ("s = ExitStack()\ns.enter_context(torch.no_grad())\nreturn x", "no `with` statement"),
         (
             "with ExitStack() as s:\n    for _ in range(2):\n        s.enter_context(torch.no_grad())\nreturn x",

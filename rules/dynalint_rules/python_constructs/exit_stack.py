@@ -15,6 +15,7 @@ from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.text import atom, comments, indentation
 
 _CONTEXTLIB = Import("contextlib", None)
+_ADDS = ("enter_context", "callback", "push")
 _WIDTH = 120
 
 
@@ -325,8 +326,15 @@ def _unstacked(scope: Scope, event: Event) -> Rewrite:
     if not any(event.node in ast.walk(statement) for statement in taken):
         raise Refusal("the statements that follow have to move into a `with` statement of their own")
     inside = {node for statement in taken for node in ast.walk(statement)}
-    uses = (node for node in ast.walk(scope.function.node) if isinstance(node, ast.Name) and node.id == stack)
-    if any(node not in inside and isinstance(node.ctx, ast.Load) for node in uses):
+    uses = [node for node in ast.walk(scope.function.node) if _is_stack(node, stack) and node not in inside]
+    rest = [node for node in uses if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
+    for node in rest:
+        parent = scope.parents.get(node)
+        if not isinstance(parent, ast.Attribute) or parent.attr not in _ADDS:
+            raise Refusal(
+                f"`{stack}` may be closed or handed on before the block ends; write `with` statements by hand"
+            )
+    if rest:
         entries.append(f"{scope.text(block.items[0].context_expr)} as {stack}")
     imports = ("import contextlib",) if any("contextlib.nullcontext()" in entry for entry in entries) else ()
     if imports and (

@@ -30,6 +30,7 @@ anything, because it was skipped or torch is missing, the whole session fails.
 
 from __future__ import annotations
 
+import importlib
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -169,8 +170,8 @@ def dynalint_proof(request: pytest.FixtureRequest) -> Iterator[Proof]:
     from dynalint.rules import all_rules
     from dynalint.testing.harness import Proof
 
-    # Torch's structured trace: records without a text, which pytest would show by the hundred.
-    logging.getLogger("torch.__trace").propagate = False
+    # Torch makes records of its structured trace where anybody listens, and pytest listens to every logger.
+    importlib.import_module("torch._logging._internal").trace_log = logging.getLogger("dynalint.unheard")
     proof = Proof(request.param, all_rules())
     yield proof
     if proof.ran:

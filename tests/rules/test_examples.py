@@ -20,9 +20,12 @@ _RULE_FILES = sorted(Path(inspect.getfile(dynalint_rules)).parent.rglob("*.py"))
 
 
 @pytest.fixture(scope="module")
-def torch_is_no_garbage() -> None:
-    """Keep the tests and torch out of garbage collections: some examples ask for dozens of whole ones."""
+def torch_is_no_burden() -> None:
+    """Leave out what the worker leaves out; keep the tests and torch from the garbage collections that examples ask for."""
     importlib.import_module("dynalint.testing.running")
+    warm = importlib.import_module("dynalint.confirm.worker.warm")
+    warm.leave_out_measures()
+    warm.seed_what_is_there()
     gc.collect()
     gc.freeze()
 
@@ -40,7 +43,7 @@ def test_fix(dynalint_proof: Proof) -> None:
 
 
 @pytest.mark.runs_dynamo
-@pytest.mark.usefixtures("torch_is_no_garbage")
+@pytest.mark.usefixtures("torch_is_no_burden")
 def test_run(dynalint_proof: Proof) -> None:
     dynalint_proof.prove_run()
 

@@ -63,20 +63,20 @@ def masked_instead(scope: Scope, event: Call) -> Rewrite | None:
     known = scope.tensor(mask) if mask is not None else None
     if mask is None or known is None or not isinstance(statement, ast.Assign) or not is_pure(scope, mask):
         return None
-    names, rows = _names(scope, statement, event.node, apart=apart)
-    if not names or not all(_is_bound_once(scope, name) for name in names):
+    names, rows = names_of(scope, statement, event.node, apart=apart)
+    if not names or not all(is_bound_once(scope, name) for name in names):
         return None
     places = _Places(mask, names, rows, scope.fresh_name(f"{names[0]}_mask"), known.rank)
     if not all(_replace(scope, places, load) for name in names for load in loads(scope, name)):
         return None
-    made = f"{places.text} = {_made(scope, mask, known)}"
+    made = f"{places.text} = {mask_text(scope, mask, known)}"
     edits = (Replacement(scope.file, *scope.file.span(statement), made), *places.edits, *places.flow.edits)
     flow, leaves = places.flow, (*places.flow.leaves, *places.leaves)
     title = "Use the mask instead of its places"
     return Rewrite(title, flow.safety, edits, flow.clauses, scope.imports, tuple(dict.fromkeys(leaves)))
 
 
-def _names(scope: Scope, statement: ast.Assign, node: ast.expr, *, apart: bool) -> tuple[tuple[str, ...], bool]:
+def names_of(scope: Scope, statement: ast.Assign, node: ast.expr, *, apart: bool) -> tuple[tuple[str, ...], bool]:
     """Return the names that a statement gives to the places, and whether it is all in one, with a row for each."""
     target = statement.targets[0] if len(statement.targets) == 1 else None
     if isinstance(target, ast.Tuple | ast.List) and apart and statement.value is node:
@@ -94,7 +94,8 @@ def _names(scope: Scope, statement: ast.Assign, node: ast.expr, *, apart: bool) 
     return ((target.id,) if whole else ()), False
 
 
-def _is_bound_once(scope: Scope, name: str) -> bool:
+def is_bound_once(scope: Scope, name: str) -> bool:
+    """Whether one statement alone gives a name its value."""
     arguments = scope.function.node.args
     given = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
     names = [node for node in ast.walk(scope.function.node) if isinstance(node, ast.Name) and node.id == name]
@@ -102,8 +103,8 @@ def _is_bound_once(scope: Scope, name: str) -> bool:
     return stores == 1 and all(one is None or one.arg != name for one in given)
 
 
-def _made(scope: Scope, mask: ast.expr, known: k.Tensor) -> str:
-    """The text of a mask that no later change of what it is made from reaches."""
+def mask_text(scope: Scope, mask: ast.expr, known: k.Tensor) -> str:
+    """Return the text of a mask that no later change of what it is made from reaches."""
     text = scope.text(mask)
     if known.dtype != "bool":
         return f"{atom(mask, text)} != 0"

@@ -11,6 +11,7 @@ from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.counts import count_of
+from dynalint_rules._shared.dispatch import computed_for_all
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.number_arrays import listed
 from dynalint_rules._shared.numbers import flow_of
@@ -85,13 +86,17 @@ class CountingCall(Rule):
     a name do nothing but index or be counted, the name gets the mask instead, and `x[mask]` is rewritten with it (see
     DYN301): `i = (x > 0).nonzero()` and `x[i[:, 0], i[:, 1]].sum()` become `i_mask = x > 0` and `torch.where(i_mask, x,
     0).sum()`. `np.unique` of whole numbers that are known while tracing becomes `sorted(set(numbers))` where the array
-    is only gone through. Nothing else is rewritten: what takes the place of the list of indices depends on what is done
-    with it. Often the mask itself does, with `torch.where` and its neutral value; a mixture of experts can run every
-    expert on every token and weigh the results; an upper bound that is known makes `nonzero_static` or `output_size`
-    possible.
+    is only gone through. With `--unsafe-fixes`, rows that are picked out for something that computes each by itself,
+    and put back at their places, are computed all, as for a mixture of experts: `rows = torch.where(best == i)[0]` and
+    `out.index_add_(0, rows, expert(x[rows]))` become `rows_mask = best == i` and `out.add_(torch.where(rows_mask[:,
+    None], expert(x), 0))`. Nothing else is rewritten: what takes the place of the list of indices depends on what is
+    done with it. Often the mask itself does, with `torch.where` and its neutral value; an upper bound that is known
+    makes `nonzero_static` or `output_size` possible.
 
     ## When the rewrite is not exact
-    A form with a fixed shape returns more elements than the original, which have to be masked.
+    To compute all rows costs as many times more as there are experts. An expert without rows has gradients of zero
+    where it had none, and one that looks at other rows than its own gives something else. A form with a fixed shape, by
+    hand, returns more elements than the original, which have to be masked.
 
     ## How Dynamo words it
     GB0036: `Dynamic shape operator`, "Operator `aten.nonzero.default`'s output shape depends on input Tensor data".
@@ -128,7 +133,7 @@ class CountingCall(Rule):
             try:
                 scope = Scope.of(event, project)
                 rewrite = _stored_by_mask(scope, event) or _counted(scope, event) or listed(scope, event.node)
-                rewrite = rewrite or masked_instead(scope, event)
+                rewrite = rewrite or masked_instead(scope, event) or computed_for_all(scope, event)
             except Refusal as refusal:
                 return Declined(str(refusal))
             if rewrite is not None:
@@ -288,7 +293,105 @@ class CountingCall(Rule):
                     self.experts = nn.ModuleList([nn.Linear(8, 8), nn.Linear(8, 8)])
                 """,
             ),
+            fixed=forward(
+                """
+                best = self.gate(x).argmax(-1)
+                out = torch.zeros_like(x)
+                for index, expert in enumerate(self.experts):
+                    rows_mask = best == index
+                    out.add_(torch.where(rows_mask[:, None], expert(x), 0))
+                return out
+                """,
+                init="""
+                    self.gate = nn.Linear(8, 2)
+                    self.experts = nn.ModuleList([nn.Linear(8, 8), nn.Linear(8, 8)])
+                """,
+            ),
+            exact=False,
             gb=("GB0036", "GB7000"),
+        ),
+        Example(
+            name="experts-with-weights",
+            code=forward(
+                """
+                weights, best = self.gate(x).softmax(-1).max(-1)
+                out = torch.zeros_like(x)
+                for index, expert in enumerate(self.experts):
+                    rows = (best == index).nonzero().squeeze(-1)  # DYN303
+                    if rows.numel() == 0:
+                        continue
+                    tokens = x[rows]
+                    result = F.gelu(expert(tokens)) * weights[rows, None]
+                    out[rows] += result.to(x.dtype)
+                return out
+                """,
+                head="import torch.nn.functional as F",
+                init="""
+                    self.gate = nn.Linear(8, 2)
+                    self.experts = nn.ModuleList([nn.Linear(8, 8), nn.Linear(8, 8)])
+                """,
+            ),
+            inputs="[(torch.randn(64, 8),) for _ in range(3)]",
+            gb=("GB0036", "GB7000"),
+            fixed=forward(
+                """
+                weights, best = self.gate(x).softmax(-1).max(-1)
+                out = torch.zeros_like(x)
+                for index, expert in enumerate(self.experts):
+                    rows_mask = best == index
+                    tokens = x
+                    result = F.gelu(expert(tokens)) * weights[:, None]
+                    out[...] += torch.where(rows_mask[:, None], result.to(x.dtype), 0)
+                return out
+                """,
+                head="import torch.nn.functional as F",
+                init="""
+                    self.gate = nn.Linear(8, 2)
+                    self.experts = nn.ModuleList([nn.Linear(8, 8), nn.Linear(8, 8)])
+                """,
+            ),
+            exact=False,
+        ),
+        Example(
+            name="experts-that-are-counted-on",
+            code=forward(
+                """
+                best = self.gate(x).argmax(-1)
+                out, total = torch.zeros_like(x), 0
+                for index, expert in enumerate(self.experts):
+                    rows = torch.where(best == index)[0]  # DYN303
+                    tokens = x[rows]
+                    total = total + tokens.mean()
+                    out.index_add_(0, rows, expert(tokens))
+                return out, total
+                """,
+                init="""
+                    self.gate = nn.Linear(8, 2)
+                    self.experts = nn.ModuleList([nn.Linear(8, 8), nn.Linear(8, 8)])
+                """,
+            ),
+            gb=("GB0036", "GB7000"),
+            declined="hangs on its use",
+        ),
+        Example(
+            name="experts-that-drop-out",
+            code=forward(
+                """
+                best = self.gate(x).argmax(-1)
+                out = torch.zeros_like(x)
+                for index, expert in enumerate(self.experts):
+                    rows = torch.where(best == index)[0]  # DYN303
+                    out.index_add_(0, rows, self.drop(expert(x[rows])))
+                return out
+                """,
+                init="""
+                    self.gate = nn.Linear(8, 2)
+                    self.drop = nn.Dropout(0.5)
+                    self.experts = nn.ModuleList([nn.Linear(8, 8), nn.Linear(8, 8)])
+                """,
+            ),
+            gb=("GB0036", "GB7000"),
+            declined="draws random numbers",
         ),
         Example(
             name="least-squares",

@@ -10,6 +10,7 @@ from dynalint.analysis import torch_api
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
+from dynalint_rules._shared.bins import binned
 from dynalint_rules._shared.counts import count_of
 from dynalint_rules._shared.dispatch import computed_for_all
 from dynalint_rules._shared.examples import forward
@@ -85,9 +86,10 @@ class CountingCall(Rule):
     0`, which is traced where one number is stored, on the condition that `mask` is as large as `x`. Where places under
     a name do nothing but index or be counted, the name gets the mask instead, and `x[mask]` is rewritten with it (see
     DYN301): `i = (x > 0).nonzero()` and `x[i[:, 0], i[:, 1]].sum()` become `i_mask = x > 0` and `torch.where(i_mask, x,
-    0).sum()`. `np.unique` of whole numbers that are known while tracing becomes `sorted(set(numbers))` where the array
-    is only gone through. With `--unsafe-fixes`, rows that are picked out for something that computes each by itself,
-    and put back at their places, are computed all, as for a mixture of experts: `rows = torch.where(best == i)[0]` and
+    0).sum()`. `torch.bincount(t, minlength=n)` adds ones into `n` zeros, on the condition that no element needs more.
+    `np.unique` of whole numbers that are known while tracing becomes `sorted(set(numbers))` where the array is only
+    gone through. With `--unsafe-fixes`, rows that are picked out for something that computes each by itself, and put
+    back at their places, are computed all, as for a mixture of experts: `rows = torch.where(best == i)[0]` and
     `out.index_add_(0, rows, expert(x[rows]))` become `rows_mask = best == i` and `out.add_(torch.where(rows_mask[:,
     None], expert(x), 0))`. Nothing else is rewritten: what takes the place of the list of indices depends on what is
     done with it. Often the mask itself does, with `torch.where` and its neutral value; an upper bound that is known
@@ -129,6 +131,11 @@ class CountingCall(Rule):
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Count without listing; decline where the list itself is used."""
+        if isinstance(event, Call) and event.callee.endswith(".bincount"):
+            try:
+                return binned(Scope.of(event, project), event)
+            except Refusal as refusal:
+                return Declined(str(refusal))
         if isinstance(event, Call) and event.callee in (*_LISTING, "torch.where", "numpy.unique"):
             try:
                 scope = Scope.of(event, project)
@@ -261,10 +268,20 @@ class CountingCall(Rule):
         Example(
             name="bincount",
             code=forward("""
-                groups = (x.sum(-1) > 0).long()
-                counts = torch.bincount(groups, minlength=2)  # DYN303
-                return self.fc(x) / counts[groups].unsqueeze(-1)
+                side = (x.sum(-1) > 0).long()
+                counts = torch.bincount(side, minlength=2)  # DYN303
+                return self.fc(x) / counts[side].unsqueeze(-1)
             """),
+            fixed=forward("""
+                side = (x.sum(-1) > 0).long()
+                counts = torch.zeros(2, dtype=torch.int64, device=side.device).scatter_add(0, side, torch.ones_like(side))
+                return self.fc(x) / counts[side].unsqueeze(-1)
+            """),
+        ),
+        Example(
+            name="bins-nobody-counted",
+            code=forward("return self.fc(x).sum() + torch.bincount((x.sum(-1) > 0).long())  # DYN303"),
+            declined="how many bins there are is not in the code",
         ),
         Example(
             name="repeat-by-a-tensor",

@@ -11,6 +11,7 @@ from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
+from dynalint_rules._shared.names import is_own
 from dynalint_rules._shared.scope import Scope
 
 _RESIZING = ("resize_", "resize_as_")
@@ -45,9 +46,10 @@ class StorageChange(Rule):
     ```
 
     ## How it is rewritten
-    `x.new().resize_(4, 8).fill_(0)` becomes `x.new_full((4, 8), 0)`. A method that turns a tensor into a view of itself
-    loses its underscore, where its result has a name or is given one. Otherwise declined: whoever else holds a tensor
-    sees it change.
+    `x.new().resize_(4, 8).fill_(0)` becomes `x.new_full((4, 8), 0)`, and `y.resize_(2, 16)` of a tensor that nothing
+    else refers to `y = y.reshape(2, 16)`, if it has as many elements. A method that turns a tensor into a view of
+    itself loses its underscore, where its result has a name or is given one. Otherwise declined: whoever else holds a
+    tensor sees it change.
 
     ## When the rewrite is not exact
     Without the underscore, the tensor of the caller keeps its shape: that is `unsafe`.
@@ -94,7 +96,7 @@ class StorageChange(Rule):
         node = event.node
         if isinstance(event, Call) and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             scope = Scope.of(event, project)
-            rewrite = _made(scope, node) if node.func.attr == "resize_" else None
+            rewrite = _made(scope, node) or _reshaped(scope, node) if node.func.attr == "resize_" else None
             rewrite = rewrite or (_viewed(scope, node) if node.func.attr in _VIEWING else None)
             if rewrite is not None:
                 return rewrite
@@ -111,6 +113,29 @@ class StorageChange(Rule):
                 hidden = x.new_full((4, 8), 0)
                 return self.fc(x + hidden)
             """),
+        ),
+        Example(
+            name="reshaped",
+            code=forward("""
+                h = self.fc(x).detach().clone()
+                h.resize_(2, 16)  # DYN611
+                return h * 2
+            """),
+            fixed=forward("""
+                h = self.fc(x).detach().clone()
+                h = h.reshape(2, 16)
+                return h * 2
+            """),
+        ),
+        Example(
+            name="resized-under-two-names",
+            code=forward("""
+                h = self.fc(x).detach().clone()
+                kept = h
+                h.resize_(2, 16)  # DYN611
+                return h * 2, kept
+            """),
+            declined="whoever else holds the tensor",
         ),
         Example(
             name="resized-like",
@@ -189,6 +214,24 @@ def _made(scope: Scope, node: ast.Call) -> Rewrite | None:
     start = scope.file.span(made.func.value)[1]
     replacement = Replacement(scope.file, start, scope.file.span(filled)[1], f".{content}")
     return Rewrite(f"Make the tensor at once with `{content.partition('(')[0]}`", "safe", (replacement,))
+
+
+def _reshaped(scope: Scope, node: ast.Call) -> Rewrite | None:
+    """The rewrite of the statement `y.resize_(sizes)` of a tensor that nobody else holds, None for any other."""
+    statement, method = scope.parents[node], node.func
+    assert isinstance(method, ast.Attribute)
+    owner = method.value
+    if not isinstance(owner, ast.Name) or not isinstance(statement, ast.Expr) or not node.args or node.keywords:
+        return None
+    if not is_own(scope, owner.id, statement):
+        return None
+    (start, end), shown = scope.file.span(method), owner.id
+    edit = Replacement(scope.file, start, end, f"{shown} = {shown}.reshape")
+    conditions = (
+        f"`{shown}` has as many elements before as after, and they are next to each other in memory",
+        f"`{shown}` needs no gradient, for which `resize_` raises",
+    )
+    return Rewrite("Reshape it under the same name", "conditional", (edit,), conditions)
 
 
 def _calls(node: ast.expr | None, method: str) -> bool:

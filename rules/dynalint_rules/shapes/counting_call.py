@@ -268,14 +268,14 @@ class CountingCall(Rule):
         Example(
             name="bincount",
             code=forward("""
-                side = (x.sum(-1) > 0).long()
-                counts = torch.bincount(side, minlength=2)  # DYN303
-                return self.fc(x) / counts[side].unsqueeze(-1)
+                up = (x.sum(-1) > 0).long()
+                counts = torch.bincount(up, minlength=2)  # DYN303
+                return self.fc(x) / counts[up].unsqueeze(-1)
             """),
             fixed=forward("""
-                side = (x.sum(-1) > 0).long()
-                counts = torch.zeros(2, dtype=torch.int64, device=side.device).scatter_add(0, side, torch.ones_like(side))
-                return self.fc(x) / counts[side].unsqueeze(-1)
+                up = (x.sum(-1) > 0).long()
+                counts = torch.zeros(2, dtype=torch.int64, device=up.device).scatter_add(0, up, torch.ones_like(up))
+                return self.fc(x) / counts[up].unsqueeze(-1)
             """),
         ),
         Example(

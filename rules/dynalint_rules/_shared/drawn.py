@@ -149,12 +149,12 @@ def _positions(scope: Scope, event: Call) -> tuple[str, list[str]]:
     first, *others = [*node.args, *(keywords.pop(key) for key in ("k", "size") if key in keywords)]
     if keywords or len(others) > 1 or (others and not is_whole(scope.kind(others[0]))):
         raise refusal
-    if name == "random.sample":
-        if isinstance(first, ast.Call) and callee(scope, first) == "builtins.list" and len(first.args) == 1:
-            first = first.args[0]
-        if not (isinstance(first, ast.Call) and callee(scope, first) == "builtins.range" and len(first.args) == 1):
-            raise refusal
+    if isinstance(first, ast.Call) and callee(scope, first) == "builtins.list" and len(first.args) == 1:
         first = first.args[0]
+    if isinstance(first, ast.Call) and callee(scope, first) == "builtins.range" and len(first.args) == 1:
+        first = first.args[0]
+    elif name == "random.sample":
+        raise refusal
     many, count = scope.text(first), scope.text(others[0]) if others else None
     if not is_whole(scope.kind(first)):
         raise refusal

@@ -3,19 +3,42 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.hooks import HOOKED
-from dynalint.analysis.index import walk_function
+from dynalint.analysis.index import FunctionInfo, walk_function
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
+from dynalint_rules._shared.guard import taken_out
+from dynalint_rules._shared.scope import Refusal, Scope
 
 _REGISTERING = ("forward_hook", "forward_pre_hook", "backward_hook", "full_backward_hook", "full_backward_pre_hook")
 _EFFECTS = frozenset("append extend add update insert setdefault".split())
+
+_WITH_A_HOOK = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(8, 8){hook}
+
+    @staticmethod
+    def scale(module, grad_input, grad_output):
+        grad_input = (grad_input[i] * 0.1 for i in range(len(grad_input)))
+
+    def forward(self, x: torch.Tensor):
+        return self.fc(x){mark}
+"""
 
 
 class ModuleHook(Rule):
@@ -52,11 +75,13 @@ class ModuleHook(Rule):
     ```
 
     ## How it is rewritten
-    It is not. Hooks that look at gradients are mostly for debugging, and can be put on before training without
+    A hook that does nothing is taken out, such as one that only gives its arguments new values. Others are declined:
+    hooks that look at gradients are mostly for debugging, and can be put on before training without
     compiling. `torch._dynamo.config.compiled_autograd = True` makes Dynamo follow backward hooks.
 
     ## When the rewrite is not exact
-    A hook on the output of a module sees the gradient of that output, and not that of the inputs.
+    It is `conditional`: nothing else may put a hook on the module. A hook on the output of a module sees the gradient
+    of that output, and not that of the inputs.
 
     ## How Dynamo words it
     GB0083: `Module-level backwards hooks require compiled autograd.`, GB0104: `Tensor with grad_fn()`, GB0467:
@@ -91,7 +116,10 @@ class ModuleHook(Rule):
         yield Violation(event.node, message, help="register hooks before, and only where nothing is compiled")
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: what the hook is for decides what can stand for it."""
+        """Take out a hook that does nothing; what another one is for decides what can stand for it."""
+        if isinstance(event, Call) and event.callee == HOOKED:
+            with suppress(Refusal):
+                return _without_idle_hook(Scope.of(event, project), event)
         return Declined("what the hook is for decides what can stand for it; register it where nothing is compiled")
 
     examples = (
@@ -105,6 +133,13 @@ class ModuleHook(Rule):
                 """,
             ),
             declined="where nothing is compiled",
+        ),
+        Example(
+            name="hook-that-does-nothing",
+            code=_WITH_A_HOOK.format(
+                hook="\n        self.fc.register_full_backward_hook(self.scale)", mark="  # DYN612"
+            ),
+            fixed=_WITH_A_HOOK.format(hook="", mark=""),
         ),
         Example(
             name="registered-on-the-way",
@@ -147,6 +182,52 @@ class ModuleHook(Rule):
             ),
         ),
     )
+
+
+def _without_idle_hook(scope: Scope, event: Call) -> Rewrite:
+    """Take out the statement by which the constructor puts a hook on the module, of a function that does nothing.
+
+    Raises:
+        Refusal: there is more than one, or what the hook does is not nothing.
+    """
+    called, owner = event.node.func, scope.function.owner
+    methods = [one for cls in scope.project.mro(owner) for one in cls.methods.values()] if owner is not None else []
+    found = [(method, one) for method in methods for one in _registrations(method, called)]
+    if len(found) != 1 or owner is None:
+        raise Refusal("it is not to be seen which hooks the module has")
+    method, statement = found[0]
+    hook = statement.value.args[0] if isinstance(statement.value, ast.Call) and statement.value.args else None
+    named = hook.attr if isinstance(hook, ast.Attribute) and ast.unparse(hook.value) == "self" else ""
+    function = scope.project.find_method(owner, named)
+    if method.name != "__init__" or function is None or not all(map(_does_nothing, function.statements)):
+        raise Refusal("the hook does something")
+    inner = replace(scope, function=method, parents=scope.project.parents(method))
+    condition = f"nothing else puts a hook on {scope.quote(called)}"
+    return taken_out(inner, statement, "Take out the hook, which does nothing", "conditional", (condition,))
+
+
+def _registrations(method: FunctionInfo, module: ast.expr) -> Iterator[ast.Expr]:
+    """Yield the statements of a method that put a hook on the backward pass of a module."""
+    for node in ast.walk(method.node):
+        call = node.value if isinstance(node, ast.Expr) else None
+        if not isinstance(node, ast.Expr) or not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+            continue
+        if "backward" in call.func.attr and ast.unparse(call.func.value) == ast.unparse(module):
+            yield node
+
+
+def _does_nothing(statement: ast.stmt) -> bool:
+    """Whether a statement of a hook leaves nothing behind, and returns nothing: a generator is made, and never run."""
+    if isinstance(statement, ast.Expr):
+        return isinstance(statement.value, ast.Constant)
+    if isinstance(statement, ast.Assign):
+        value = statement.value
+        first = value.generators[0].iter if isinstance(value, ast.GeneratorExp) else value
+        size = re.fullmatch(r"range\(len\(\w+\)\)", ast.unparse(first))
+        plain = isinstance(first, ast.Name | ast.Constant) or bool(size)
+        return plain and all(isinstance(one, ast.Name) for one in statement.targets)
+    nothing = isinstance(statement, ast.Return) and (statement.value is None or ast.unparse(statement.value) == "None")
+    return nothing or isinstance(statement, ast.Pass)
 
 
 def _keeps_things(hook: k.Kind | None) -> bool:

@@ -171,7 +171,8 @@ def dynalint_proof(request: pytest.FixtureRequest) -> Iterator[Proof]:
     from dynalint.testing.harness import Proof
 
     # Torch makes records of its structured trace where anybody listens, and pytest listens to every logger.
-    importlib.import_module("torch._logging._internal").trace_log = logging.getLogger("dynalint.unheard")
+    internals: Any = importlib.import_module("torch._logging._internal")
+    internals.trace_log = logging.getLogger("dynalint.unheard")
     proof = Proof(request.param, all_rules())
     yield proof
     if proof.ran:

@@ -68,5 +68,7 @@ class ConfirmOptions:
         return tuple(dict.fromkeys(Path(os.path.realpath(path)) for path in (self.project, *self.roots)))
 
     def is_own(self, path: str) -> bool:
-        """Whether a file, by its resolved path, is the user's own code."""
-        return any(is_below(Path(path), root) for root in self.own_roots())
+        """Whether a file, by its resolved path, is the user's own code; modules that Python has frozen have none."""
+        return not Path(path).name.startswith("<frozen ") and any(
+            is_below(Path(path), root) for root in self.own_roots()
+        )

@@ -335,9 +335,10 @@ def test_own_code_is_the_project_and_what_was_named_without_what_is_installed_in
             "installed": installed / "torch" / "b.py",
             "named": installed / "timm" / "c.py",
             "elsewhere": Path("/elsewhere/d.py"),
+            "frozen": tmp_path / "<frozen genericpath>",
         }.items()
     }
-    assert own == {"project": True, "installed": False, "named": True, "elsewhere": False}
+    assert own == {"project": True, "installed": False, "named": True, "elsewhere": False, "frozen": False}
 
 
 HIDING = replace(RUN, breaks=(broken(3, "GB0059", effect="frame"),))

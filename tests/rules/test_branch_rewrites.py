@@ -1227,3 +1227,47 @@ def test_a_test_of_an_array_is_one_of_a_tensor() -> None:
         x = torch.where((torch.as_tensor(a.sum()) != 0) & (~y.any()), x * 2, x)
         return x
     """)
+
+
+FLAG = """\
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.flag = False
+
+    def reset(self):
+        {reset}
+
+    def forward(self, x: torch.Tensor):
+        if x.sum() > 0:
+            self.flag = True
+        return x * 2
+"""
+
+
+def flagged(reset: str) -> Study:
+    return Study(Case(BranchOnTensor(), Example("x", FLAG.format(reset=reset))), [BranchOnTensor()])
+
+
+def test_a_flag_becomes_a_buffer_in_all_places() -> None:
+    text = flagged("self.flag = False").fixed
+    assert 'self.register_buffer("flag", torch.tensor(False), persistent=False)' in text
+    assert "self.flag = torch.zeros_like(self.flag)" in text
+    assert "self.flag = torch.where(condition, True, self.flag)" in text
+
+
+@pytest.mark.parametrize(
+    ("reset", "words"),
+    [
+        ("return self.flag", "reads `self.flag` as a Python bool"),
+        ("self.flag = self.training", "sets `self.flag` as a Python bool"),
+        ("setattr(self, 'flag', False)", "by its name as text"),
+        ("self.flag = None", "stores state"),
+    ],
+)
+def test_a_flag_that_is_more_than_set_stays(reset: str, words: str) -> None:
+    assert words in flagged(reset).declined[0]

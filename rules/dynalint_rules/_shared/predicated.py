@@ -52,6 +52,7 @@ class Predicated:
 
     `returned` is the name of what tells that the function would have returned, `early` are those of what it would have
     returned, and `result` is the first such value; None, nothing and None where nothing in the branch returns.
+    `elsewhere` is what has to change outside of it.
     """
 
     scope: Scope
@@ -60,6 +61,7 @@ class Predicated:
     conditions: list[str] = field(default_factory=list)
     copied: list[ast.expr] = field(default_factory=list)
     layers: dict[str, None] = field(default_factory=dict)
+    elsewhere: dict[Replacement, None] = field(default_factory=dict)
     returned: str | None = None
     early: list[str] = field(default_factory=list)
     result: ast.expr | None = None
@@ -333,6 +335,13 @@ class Predicated:
         self._check(store.value, flow)
         self._values += 1
         self.copied.append(store.value)
+        if store.edits:
+            self.elsewhere.update(dict.fromkeys(store.edits))
+            attribute = store.target.rpartition(".")[2]
+            self.conditions.append(f"nothing outside this project reads or sets `{attribute}` as a Python bool")
+            arguments = predicate.ordered(self.scope.text(store.value), store.target)
+            self._emit(f"{store.target} = {self._where(arguments, store.target)}")
+            return
         text = self._rendered(store.value, predicate)
         if store.sign:
             simple = isinstance(store.value, ast.Name | ast.Constant | ast.Attribute | ast.Call | ast.Subscript)

@@ -7,10 +7,13 @@ from dataclasses import dataclass
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.kinds import Kind
+from dynalint.rules import Replacement
+from dynalint_rules._shared.flags import edits_for_flag, is_flag
 from dynalint_rules._shared.names import only_value
 from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
 from dynalint_rules._shared.uses import self_name
 
+_FLAG = k.Tensor("bool", 0, "buffer")
 _SIGNS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 _HOOKS = ("__setattr__", "__getattr__", "__getattribute__")
 _WITHOUT_GRADIENT = ("no_grad", "inference_mode")
@@ -20,7 +23,7 @@ _WITHOUT_GRADIENT = ("no_grad", "inference_mode")
 class Store:
     """A statement that stores `value` under the attribute `target`, whose kind so far is `old`.
 
-    With `sign` it is an augmented one, which stores the sum and the like.
+    With `sign` it is an augmented one, which stores the sum and the like. `edits` make a buffer of a flag.
     """
 
     statement: ast.stmt
@@ -28,6 +31,7 @@ class Store:
     value: ast.expr
     old: Kind
     sign: str = ""
+    edits: tuple[Replacement, ...] = ()
 
 
 def store_of(scope: Scope, statement: ast.stmt) -> Store | None:
@@ -44,6 +48,9 @@ def store_of(scope: Scope, statement: ast.stmt) -> Store | None:
         return None
     if target.value.id != self_name(scope.function) or sign == "?" or len(getattr(statement, "targets", ())) > 1:
         return None
+    if isinstance(statement.value, ast.Constant) and not sign and is_flag(scope, target.attr):
+        edits = edits_for_flag(scope, target.attr)
+        return Store(statement, scope.text(target), statement.value, _FLAG, edits=tuple(edits))
     old = scope.project.class_attribute(owner, target.attr)
     tensor = as_tensor(old)
     if tensor is None or not _is_made_by_constructor(scope, target.attr):

@@ -108,7 +108,7 @@ def _rewrite_alone(scope: Scope, head: ast.If) -> Rewrite | None:
     try:
         writer = Predicated(_afresh(scope), head)
         ended = writer.write()
-        replacements, conditions = [writer.replacement()], writer.conditions
+        replacements, conditions = [writer.replacement(), *writer.elsewhere], writer.conditions
         if writer.result is not None and writer.returned is not None and not ended:
             later, more = choose_at_returns(writer.scope, head, writer.returned, writer.early, writer.result)
             replacements, conditions = replacements + later, conditions + more

@@ -105,7 +105,8 @@ class BranchOnTensor(Rule):
     old value where it should: a loop in a branch (`y = torch.where(condition, y * 2, y)` in each round), a branch in a
     branch that returns, a test of a Python value with more in it than plain assignments, a change in place of a tensor
     that nothing else refers to, a store to a buffer or another tensor of the module that needs no gradient
-    (`self.best = torch.where(condition, loss.detach(), self.best)`).
+    (`self.best = torch.where(condition, loss.detach(), self.best)`). A flag that nothing in the project reads becomes
+    such a buffer.
 
     `if mask.any():` around statements that only write where the mask selects (`x[mask] = 0`, `masked_fill`) loses its
     test: it only spares work. So does `if not mask.any(): return x` before such statements and `return x`.
@@ -774,7 +775,7 @@ class BranchOnTensor(Rule):
                 """
                 h = self.fc(x)
                 level = h.detach().abs().mean() * 0.5
-                condition = (level > self.peak).reshape(())
+                condition = level > self.peak
                 self.peak = torch.where(condition, level + 0.1, self.peak)
                 self.hits = torch.where(condition, self.hits + 1, self.hits)
                 h = torch.where(condition, h * 2, h)
@@ -784,6 +785,32 @@ class BranchOnTensor(Rule):
                 self.fc = nn.Linear(8, 8)
                 self.register_buffer("peak", torch.zeros(()))
                 self.register_buffer("hits", torch.zeros((), dtype=torch.long))
+                """,
+            ),
+        ),
+        Example(
+            "side that sets a flag",
+            forward(
+                """
+                h = self.fc(x)
+                if h.max() > 1:  # DYN101
+                    self.large = True
+                    h = h / 2
+                return h
+                """,
+                init="self.fc, self.scale = nn.Linear(8, 8), 1.0\nself.large = False",
+            ),
+            fixed=forward(
+                """
+                h = self.fc(x)
+                condition = h.max() > 1
+                self.large = torch.where(condition, True, self.large)
+                h = torch.where(condition, h / 2, h)
+                return h
+                """,
+                init="""
+                self.fc, self.scale = nn.Linear(8, 8), 1.0
+                self.register_buffer("large", torch.tensor(False), persistent=False)
                 """,
             ),
         ),

@@ -4,7 +4,7 @@
 
 FOLDER is that of `probes.py`; a record's `rewrites` tells with `usable` whether one was seen to compile whole. The
 conditions of conditional fixes are taken for granted: what is measured is what is on offer. A program is repaired where
-each finding that claims something is fixed.
+each finding that claims something is fixed, or each advice where there is nothing else.
 """
 
 from __future__ import annotations
@@ -65,7 +65,9 @@ def _left(folder: Path, names: list[str], *, unsafe: bool) -> dict[str, list[str
             found, result = fix(corpus, [f"{name}.py"], taken)
             fixed = {one.finding.sort_key for one in result.fixed}
             reasons = {one.finding.sort_key: one.reason for one in result.refused}
-            unfixed = [one for one in found if one.sort_key not in fixed and claims([one.to_json()])]
+            # Advice is what is left only where nothing else is said of the program.
+            claimed = [one for one in found if claims([one.to_json()])] or found
+            unfixed = [one for one in claimed if one.sort_key not in fixed]
             left[name] = [f"{one.line}: {one.code} {_reason(one, reasons)}" for one in unfixed]
             if not found:
                 left[name] = ["no finding"]

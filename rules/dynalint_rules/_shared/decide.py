@@ -17,7 +17,7 @@ from dynalint_rules._shared.where import rewrite_if
 
 _LOOP = (
     "how many rounds are enough is not in the code; run a fixed number of them with `torch.where` in the body, "
-    "or keep the loop outside the compiled code"
+    "use `torch.while_loop`, a prototype, where no gradient is needed, or keep the loop outside the compiled code"
 )
 _FILTER = (
     "the condition decides how many elements there are, and tensors need a size known beforehand; "

@@ -35,21 +35,7 @@ def guarded(
     statement = own_statement(scope, event)
     _check_arguments(scope, event.node)
     run = _neighbours(scope, statement, alike) if alike is not None else [statement]
-    file = scope.file
-    (start, _), (_, end) = file.span(run[0]), file.span(run[-1])
-    if _follows(scope, end):
-        raise _shares_line(scope, statement)
-    indent = indentation(file, statement.lineno)
-    opening = f"if not {scope.torch}.compiler.is_compiling():"
-    step = step_of(scope)
-    if not _begins_line(scope, run[0]):
-        # `if verbose: print(x)` becomes a block of its own.
-        start, indent = _after_colon(scope, statement)
-        opening = f"{file.newline}{indent}{opening}"
-    body = indented(file.text[start:end].lstrip(), step)
-    content = f"{opening}{file.newline}{indent}{step}{body}"
-    replacement = Replacement(file, start, end, content)
-    return Rewrite(title, safety, (replacement,), conditions, imports=scope.imports)
+    return Rewrite(title, safety, (_behind_guard(scope, run),), conditions, imports=scope.imports)
 
 
 def guarded_all(
@@ -60,16 +46,27 @@ def guarded_all(
     Raises:
         Refusal: a statement shares its line.
     """
-    file, step, replacements = scope.file, step_of(scope), []
-    for run in _runs(scope, statements):
-        (start, _), (_, end) = file.span(run[0]), file.span(run[-1])
-        if not _begins_line(scope, run[0]) or _follows(scope, end):
-            raise _shares_line(scope, run[0])
-        indent = indentation(file, run[0].lineno)
-        body = indented(file.text[start:end], step)
-        content = f"if not {scope.torch}.compiler.is_compiling():{file.newline}{indent}{step}{body}"
-        replacements.append(Replacement(file, start, end, content))
-    return Rewrite(title, safety, tuple(replacements), conditions, imports=scope.imports)
+    replacements = tuple(_behind_guard(scope, run) for run in _runs(scope, statements))
+    return Rewrite(title, safety, replacements, conditions, imports=scope.imports)
+
+
+def _behind_guard(scope: Scope, run: Sequence[ast.stmt]) -> Replacement:
+    """Return what puts statements that follow each other behind one guard.
+
+    Raises:
+        Refusal: others share a line with them.
+    """
+    file, step = scope.file, step_of(scope)
+    (start, _), (_, end) = file.span(run[0]), file.span(run[-1])
+    if _follows(scope, end):
+        raise _shares_line(scope, run[0])
+    indent, opening = indentation(file, run[0].lineno), f"if not {scope.torch}.compiler.is_compiling():"
+    if not _begins_line(scope, run[0]):
+        # `if verbose: print(x)` becomes a block of its own.
+        start, indent = _after_colon(scope, run[0])
+        opening = f"{file.newline}{indent}{opening}"
+    body = indented(file.text[file.span(run[0])[0] : end], step)
+    return Replacement(file, start, end, f"{opening}{file.newline}{indent}{step}{body}")
 
 
 def _runs(scope: Scope, statements: Sequence[ast.stmt]) -> Iterator[list[ast.stmt]]:

@@ -291,6 +291,27 @@ class GrowingContainer(Rule):
             )
         ),
         Example(
+            name="on-one-line",
+            code=forward(
+                """
+                h = self.fc(x)
+                if self.training: self.losses.append(h.mean().detach())  # DYN503
+                return h
+                """,
+                init="self.fc = nn.Linear(8, 8)\nself.losses = []",
+            ),
+            fixed=forward(
+                """
+                h = self.fc(x)
+                if self.training:
+                    if not torch.compiler.is_compiling():
+                        self.losses.append(h.mean().detach())
+                return h
+                """,
+                init="self.fc = nn.Linear(8, 8)\nself.losses = []",
+            ),
+        ),
+        Example(
             name="read-again",
             code=forward(
                 """

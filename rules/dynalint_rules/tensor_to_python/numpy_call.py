@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event, Read
 from dynalint.analysis.project import Project
-from dynalint.rules import Example, Rule, Violation
+from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
 
@@ -110,6 +110,13 @@ class UntracedNumpy(Rule):
             help="use an operation of torch, or make the call one with `torch.library.custom_op`",
         )
 
+    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+        """Decline: what comes nearest in torch differs from function to function."""
+        return Declined(
+            "what comes nearest in torch differs from function to function, and mostly in precision; compute with "
+            "tensors, or make the call one operation with `torch.library.custom_op`"
+        )
+
     examples = (
         Example(
             name="interp",
@@ -122,6 +129,7 @@ class UntracedNumpy(Rule):
                 init="pass",
             ),
             inputs="[(torch.rand(4, 8),)]",
+            declined="custom_op",
         ),
         Example(
             name="bytes-of-an-array",

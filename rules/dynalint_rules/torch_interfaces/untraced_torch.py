@@ -35,6 +35,7 @@ _WITHOUT_SAMPLE = {
 _UNTRACED = {
     name.replace("torch.Tensor.", "Tensor."): gb for name, gb in {**torch_api.untraced(), **_WITHOUT_SAMPLE}.items()
 }
+_IN_PYTHON = ("Tensor.apply_", "Tensor.map_")
 # What the installed torch was built with, and what it finds on the machine.
 _BUILT = frozenset(
     "torch.backends.cuda.is_built torch.backends.mkl.is_available torch.backends.mkldnn.is_available "
@@ -127,6 +128,10 @@ class UntracedTorch(Rule):
             return Declined(str(refusal))
         if rewrite is not None:
             return rewrite
+        if isinstance(event, Call) and event.callee in _IN_PYTHON:
+            return Declined("Python computes each element; write what it computes with operations on whole tensors")
+        if isinstance(event, Call) and event.callee.startswith("Tensor."):
+            return Declined("the answer hangs on the tensor; ask outside of the compiled function, and pass the answer")
         return Declined(
             "whether its answer changes is not to be seen from here; ask once, in `__init__`, if it does not"
         )
@@ -162,7 +167,15 @@ class UntracedTorch(Rule):
                 h = self.fc(x)
                 return h + h.storage_offset()  # DYN610
             """),
-            declined="ask once",
+            declined="pass the answer",
+        ),
+        Example(
+            name="computed-by-python",
+            code=forward("""
+                h = self.fc(x)
+                return h, x.clone().apply_(lambda value: value * 2)  # DYN610
+            """),
+            declined="operations on whole tensors",
         ),
         Example(
             name="mode",

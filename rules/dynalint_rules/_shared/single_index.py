@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from dynalint.rules import Replacement
+from dynalint_rules._shared.known_numbers import is_whole
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.text import atom
 
@@ -13,17 +14,20 @@ def with_a_dimension(scope: Scope, node: ast.Subscript, index: ast.expr) -> tupl
     """Return the changes that make `x[i]` read `x[i.reshape(1)].squeeze(0)`, and the condition under which they may.
 
     Raises:
-        Refusal: the index stands beside others.
+        Refusal: the index stands beside others that are neither slices nor whole numbers known while tracing.
     """
     parts = parts_of(node)
-    if any(part is not index and not isinstance(part, ast.Slice) for part in parts):
+    others = [part for part in parts if part is not index and not isinstance(part, ast.Slice)]
+    if not all(is_whole(scope.kind(part)) for part in others):
         raise Refusal(f"{scope.quote(index)} stands beside other indices; index in steps, with it in a step of its own")
     (start, end), (_, last) = scope.file.span(index), scope.file.span(node)
     changes = [Replacement(scope.file, end, end, ".reshape(1)")]
     if atom(index, "x") != "x":
         changes = [Replacement(scope.file, start, start, "("), Replacement(scope.file, end, end, ").reshape(1)")]
     if isinstance(node.ctx, ast.Load):
-        changes.append(Replacement(scope.file, last, last, f".squeeze({parts.index(index)})"))
+        # A whole number takes its dimension away.
+        place = sum(isinstance(part, ast.Slice) for part in parts[: parts.index(index)])
+        changes.append(Replacement(scope.file, last, last, f".squeeze({place})"))
     condition = f"nothing changes {scope.quote(node)} in place, nor {scope.quote(node.value)} while it is used"
     return changes, condition
 

@@ -43,8 +43,9 @@ class ScalarTensorIndex(Rule):
     ```
 
     ## How it is rewritten
-    `x[t]` becomes `x[t.reshape(1)].squeeze(0)`, and `x[:, t]` becomes `x[:, t.reshape(1)].squeeze(1)`. Declined where
-    other indices than slices stand beside it, and where the element is stored to.
+    `x[t]` becomes `x[t.reshape(1)].squeeze(0)`, and `x[:, t]` becomes `x[:, t.reshape(1)].squeeze(1)`. `x[t] = 1`
+    becomes `x[t.reshape(1)] = 1`. Declined where other indices than slices and whole numbers stand beside it, and where
+    a tensor is stored, which must be of one dtype with `x` then.
 
     ## When the rewrite is not exact
     `x[t]` is a view of `x`, the rewritten form a copy. The fix is `conditional` on nothing being changed in place
@@ -119,7 +120,18 @@ class ScalarTensorIndex(Rule):
             name="with-another-index",
             code=forward("""
                 row = (x.sum(1) > 100).sum()
-                return self.fc(x)[row, 0]  # DYN205
+                return self.fc(x)[row, 0] + self.fc(x)[0, row]  # DYN205
+            """),
+            fixed=forward("""
+                row = (x.sum(1) > 100).sum()
+                return self.fc(x)[row.reshape(1), 0].squeeze(0) + self.fc(x)[0, row.reshape(1)].squeeze(0)
+            """),
+        ),
+        Example(
+            name="with-another-tensor",
+            code=forward("""
+                row = (x.sum(1) > 100).sum()
+                return self.fc(x)[row, x[0].argsort()]  # DYN205
             """),
             declined="beside other indices",
         ),
@@ -128,6 +140,19 @@ class ScalarTensorIndex(Rule):
             code=forward("""
                 h = self.fc(x).detach()
                 h[(x.sum(1) > 100).sum()] = 0.0  # DYN205
+                return h
+            """),
+            fixed=forward("""
+                h = self.fc(x).detach()
+                h[(x.sum(1) > 100).sum().reshape(1)] = 0.0
+                return h
+            """),
+        ),
+        Example(
+            name="store-of-a-tensor",
+            code=forward("""
+                h = self.fc(x).detach()
+                h[(x.sum(1) > 100).sum()] = x[0]  # DYN205
                 return h
             """),
             declined="is stored to",
@@ -154,6 +179,11 @@ def _is_number_in_tensor(kind: k.Kind) -> bool:
 
 
 def _reshaped(scope: Scope, event: Subscript, index: ast.expr) -> Rewrite:
+    statement = event.statement
+    stored = statement.value if isinstance(statement, ast.Assign) and statement.targets == [event.node] else None
+    if stored is not None and k.is_number(scope.kind(stored)):
+        changes, _ = with_a_dimension(scope, event.node, index)
+        return Rewrite("Index with a tensor of one dimension", "safe", tuple(changes))
     if event.context != "load":
         raise Refusal(
             f"{scope.quote(event.node)} is stored to; use `index_fill`, `index_copy` or a mask with `torch.where`"

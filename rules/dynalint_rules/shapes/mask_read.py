@@ -143,9 +143,9 @@ class MaskRead(Rule):
                 """
                 error = (self.fc(x) - 1).abs()
                 near, far = 0.5, 2
-                small = error[error < near]  # DYN301
+                small = error[error < near]  # DYN301 DYN806
                 twice = far * small
-                large = error[error >= near]  # DYN301
+                large = error[error >= near]  # DYN301 DYN806
                 rest = torch.log(large + 1) - near
                 total = ((twice - small) ** 2).sum()
                 total = total + torch.mean(rest)

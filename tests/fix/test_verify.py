@@ -210,6 +210,33 @@ def test_what_is_infinite_must_not_reach_the_gradient_from_the_other_side(prove:
     assert "infinite" in proof.detail
 
 
+RAMPS = "(torch.linspace(-2, 2, 12).reshape(3, 4), torch.linspace(1, -1, 12).reshape(3, 4))"
+
+
+def test_nan_must_not_reach_a_gradient_that_another_function_stops(prove: Prove) -> None:
+    branch = "if torch.isnan(a).any():\n    x = b.log()\nelse:\n    a = a * y"
+    rest = "x = x * 2\nif torch.equal(a, a[:1]):\n    x = a ** 0.5\nelse:\n    b = x + 1.5\nz = a, b"
+    chosen = (
+        "condition = torch.isnan(a).any()\nx = torch.where(condition, torch.where(condition, b, 1.0).log(), x)\n"
+        "a = torch.where(condition, a, a * y)"
+    )
+    proof = prove(two(f"a = x + y.relu()\nb = x + y.relu()\n{branch}\n{rest}"), (branch, chosen), inputs=RAMPS)
+    assert proof.outcome == "refuted"
+    assert "nan" in proof.detail
+
+
+def test_an_exponential_that_overflows_must_not_reach_the_gradient(prove: Prove) -> None:
+    branch = "if a.sum() > 0:\n    a = a + 1.5\n    b = x.clamp(min=0.1)"
+    chosen = (
+        "condition = a.sum() > 0\na = torch.where(condition, a + 1.5, a)\n"
+        "b = torch.where(condition, x.clamp(min=0.1), b)"
+    )
+    code = two(f"a = x * y\nb = x * y\nx = b.exp()\na = torch.relu(b)\n{branch}\nz = torch.sqrt(a) + b")
+    proof = prove(code, (branch, chosen), inputs=RAMPS)
+    assert proof.outcome == "refuted"
+    assert "times larger" in proof.detail
+
+
 def test_a_test_that_stays_a_test_needs_no_second_side(prove: Prove) -> None:
     body = "if self.n == 0 and h.sum() > 0:\n    h = h * 2"
     proof = prove(model(body), (body, "if self.n == 0:\n    h = torch.where(h.sum() > 0, h * 2, h)"))

@@ -27,8 +27,8 @@ class Trial:
     `batch` is another size for the first dimension of the tensors that share it. With `method`, it is no call of the
     target but one of a method without arguments, "Class.method", on the first part of it that has this class. With
     `alike`, tensors of one shape and dtype all hold the numbers of the first of them. `which` is the range, among all
-    tensors, that it changes. In each float tensor of the range `spoils`, one element becomes
-    `spoilt`, if that is given.
+    tensors, that it changes. In each float tensor of the range `spoils`, one element becomes `spoilt`, if that is
+    given, or every third element if it is `widely` so.
     """
 
     name: str
@@ -42,6 +42,7 @@ class Trial:
     which: tuple[int, int | None] = (0, None)
     spoilt: float | None = None
     spoils: tuple[int, int | None] = (0, None)
+    widely: bool = False
 
     def of(self, call: Call) -> Call:
         """Return the call with its tensors changed; no tensor of the given call is in it."""
@@ -58,7 +59,7 @@ class Trial:
             _copy_the_first(changed)
         if self.spoilt is not None:
             for place in places[slice(*self.spoils)]:
-                _spoil(changed[place], self.spoilt, generator)
+                _spoil(changed[place], self.spoilt, generator, widely=self.widely)
         args, kwargs = pytree.tree_unflatten(changed, layout)
         return tuple(args), kwargs
 
@@ -78,10 +79,14 @@ class Trial:
         return tensor.requires_grad_() if leaf.requires_grad else tensor
 
 
-def _spoil(tensor: torch.Tensor, value: float, generator: torch.Generator) -> None:
+def _spoil(tensor: torch.Tensor, value: float, generator: torch.Generator, *, widely: bool) -> None:
     if tensor.is_floating_point() and tensor.numel():
+        size = tensor.numel()
+        chosen = torch.rand(size, generator=generator) < 1 / 3
+        if not widely:
+            chosen = torch.arange(size) == torch.randint(size, (), generator=generator)
         with torch.no_grad():
-            tensor.view(-1)[int(torch.randint(tensor.numel(), (), generator=generator))] = value
+            tensor.view(-1)[chosen.to(tensor.device)] = value
 
 
 def _copy_the_first(leaves: list[Any]) -> None:
@@ -198,19 +203,31 @@ NO_NUMBERS: tuple[Trial, ...] = (
     Trial("one element of the others infinite", 19, _with_one(float("-inf")), _same, _same, which=(1, None)),
     Trial("one element NaN", 13, _with_one(float("nan")), _same, _same),
     Trial("inputs all NaN", 14, _filled(float("nan")), _same, _same),
+    Trial("inputs drawn, a third NaN", 21, _normal(1.0), _same, _same, spoilt=float("nan"), widely=True),
 )
 
 
 def at_edges(trials: Sequence[Trial]) -> Iterator[Trial]:
     """Yield some of these trials with one element where slopes are infinite, or itself no finite number.
 
-    What a branch keeps from such a point, a choice between both sides must keep from it too. State that such a number
-    has spoilt shows nothing any more, so these come last.
+    What a branch keeps from such a point, a choice between both sides must keep from it too; so with numbers of which
+    the exponential is infinite, and with NaN where another function stops gradients. State that such a number has
+    spoilt shows nothing any more, so these come last.
     """
+    some = trials[:_MOST_AT_EDGES]
     for value, words, (where, spoils) in _EDGES:
-        for trial in trials[:_MOST_AT_EDGES]:
+        for trial in some:
             name = f"{trial.name}, one element of {where} {words}"
             yield replace(trial, name=name, spoilt=value, spoils=spoils)
+    for trial in some:
+        larger = replace(trial, name=f"{trial.name}, {_LARGER} times larger", floats=_enlarged(trial.floats))
+        yield larger
+        yield replace(larger, name=f"{larger.name}, one element of each NaN", spoilt=float("nan"))
+        yield replace(trial, name=f"{trial.name}, a third of the elements NaN", spoilt=float("nan"), widely=True)
+
+
+def _enlarged(change: Change) -> Change:
+    return lambda tensor, generator: change(tensor, generator) * _LARGER
 
 
 _FIRST, _OTHERS = ("the first tensor", (0, 1)), ("the others", (1, None))
@@ -221,6 +238,7 @@ _EDGES: tuple[tuple[float, str, tuple[str, tuple[int, int | None]]], ...] = (
     *((float("nan"), "NaN", place) for place in (_FIRST, _OTHERS)),
 )
 _MOST_AT_EDGES = 4
+_LARGER = 30
 
 
 def visit(method: str) -> Trial:

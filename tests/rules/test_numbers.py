@@ -200,6 +200,14 @@ def test_numbers_that_dynamo_is_told_to_capture_are_left_alone() -> None:
     assert Study(Case(rule, Example("x", code)), [rule]).own == []
 
 
+@pytest.mark.parametrize(
+    ("store", "converts"), [("x[i] = x.sum()", True), ("x[i] = 2.0", False), ("x[i] += x.sum()", False)]
+)
+def test_a_tensor_stored_by_an_index_is_not_converted(store: str, converts: bool) -> None:
+    conditions = rewrite(f"i = t.argmax().item()\n{store}\nreturn x").conditions
+    assert ("`x.sum()` has the dtype of `x`" in conditions) is converts
+
+
 def test_a_loop_over_numbers_that_names_them_anew_is_left_alone() -> None:
     body = "for k in t.tolist():\n    k = k + 1\n    x = x * k\nreturn x"
     assert "more than one place" in reason(body, TolistOfTensor())

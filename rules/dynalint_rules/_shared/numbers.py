@@ -161,8 +161,12 @@ class _Follower:
             self.flow.conditions[f"{shown} is a whole number"] = None
         edits, condition = with_a_dimension(self.scope, subscript, node)
         self.flow.edits += edits
+        statement = self.scope.parents.get(subscript)
         if isinstance(subscript.ctx, ast.Load):
             self.flow.conditions[condition] = None
+        elif isinstance(statement, ast.Assign) and not k.is_number(self.scope.kind(statement.value)):
+            stored, taking = self.scope.quote(statement.value), self.scope.quote(subscript.value)
+            self.flow.conditions[f"{stored} has the dtype of {taking}"] = None
 
     def _part(self, parent: ast.Slice | ast.ListComp | ast.GeneratorExp, node: ast.expr, dtype: Class) -> None:
         if isinstance(parent, ast.Slice):

@@ -27,6 +27,8 @@ _DRAWN = re.compile("|".join(sorted({re.escape(name.rpartition(".")[2]) for name
 _COUNTED = frozenset({"topk", "kthvalue", "sort", "argsort", "quantile", "median", "randperm", "arange"})
 
 
+# What makes a tensor of the shape of another, whatever that holds.
+_MADE_LIKE = re.compile(r"_like$|(^|\.)new_")
 # Two tests of which one holds just where the other does not, but for NaN.
 _OPPOSITE: Mapping[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.GtE,
@@ -43,8 +45,9 @@ class VaryingSelection(Rule):
 
     `x[mask]`, and `x[mask] += 1`, where the mask comes from `torch.rand`, `torch.randint`, `torch.bernoulli` and the
     like in the same function; and a tensor that a bound takes apart, `low = x[d < t]` and `high = x[d >= t]`, where
-    both are kept under a name: code that deals with both parts is made for data of which now more, now fewer elements
-    are in either. The line is also flagged for the break (DYN301, DYN302); this is the other half of the price.
+    `d` is computed from an argument and both are kept under a name: code that deals with both parts is made for data of
+    which now more, now fewer elements are in either. The line is also flagged for the break (DYN301, DYN302); this is
+    the other half of the price.
 
     Not flagged are other masks that are computed from the input, of which only the data tell whether the number
     differs, masks made by `topk`, `sort`, `randperm` or `arange`, which choose as many elements each time, and
@@ -206,6 +209,38 @@ class VaryingSelection(Rule):
             gb=("GB0036",),
         ),
         Example(
+            name="taken-apart-by-a-buffer",
+            code=forward(
+                """
+                y = self.fc(x).sum(0)
+                low = y[self.scale < 0.5]  # DYN301
+                high = y[self.scale >= 0.5]  # DYN301
+                return low.sum() + high.abs().sum()
+                """,
+                init="""
+                self.fc = nn.Linear(8, 8)
+                self.register_buffer("scale", torch.linspace(0, 1, 8))
+                """,
+            ),
+            shows="graph-break",
+            gb=("GB0036",),
+        ),
+        Example(
+            name="taken-apart-by-a-window",
+            code=forward(
+                """
+                y = self.fc(x).sum(0)
+                window = torch.linspace(0, 1, y.shape[0], device=y.device)
+                mask = window > torch.full_like(y, 0.5)
+                low = y[mask]  # DYN301
+                high = y[~mask]  # DYN301
+                return low.sum() + high.abs().sum()
+                """
+            ),
+            shows="graph-break",
+            gb=("GB0036",),
+        ),
+        Example(
             name="two-parts-that-leave-some-out",
             code=forward(
                 """
@@ -247,7 +282,7 @@ def _is_drawn(event: Subscript, project: Project) -> bool:
     node = event.function.node
     if not any(map(_DRAWN.search, event.function.file.lines[node.lineno - 1 : node.end_lineno])):
         return False
-    calls = _calls_behind(event, project)
+    calls, _ = _behind_mask(event, project)
     return bool(calls & _DRAWING) and not _is_counted(calls)
 
 
@@ -257,7 +292,9 @@ def _other_part(event: Subscript, project: Project) -> ast.expr | None:
         return None
     assigned = _assigned(event.function.node)
     wanted = _opposite(event.node.slice, assigned)
-    if wanted is None or _is_counted(_calls_behind(event, project)):
+    calls, names = _behind_mask(event, project)
+    arguments = {one.arg for one in ast.walk(event.function.node.args) if isinstance(one, ast.arg)} - {"self"}
+    if wanted is None or _is_counted(calls) or not names & arguments:
         return None
     reads = (value for values in assigned.values() for value in values if isinstance(value, ast.Subscript))
     base = ast.dump(event.node.value)
@@ -277,34 +314,48 @@ def _opposite(mask: ast.expr, assigned: Mapping[str, list[ast.expr]]) -> str | N
     return (name.id if inverted else f"~{name.id}") if known else None
 
 
-def _calls_behind(event: Subscript, project: Project) -> set[str]:
-    """Return the dotted names of the calls that the mask of a read is computed by; none where that is not known."""
+def _behind_mask(event: Subscript, project: Project) -> tuple[set[str], set[str]]:
+    """Return the dotted names of the calls, and the names, that a mask is computed by; none where that is not known."""
     try:
-        return set(_calls(Scope.of(event, project), event.node.slice, set(), _assigned(event.function.node)))
+        scope = Scope.of(event, project)
+        found = list(_behind(scope, event.node.slice, set(), _assigned(event.function.node)))
     except Refusal:
-        return set()
+        return set(), set()
+    calls = {_called(scope, one) for one in found if isinstance(one, ast.Call)}
+    return calls, {one.id for one in found if isinstance(one, ast.Name)}
 
 
 def _is_counted(calls: Iterable[str]) -> bool:
     return any(name.rpartition(".")[2] in _COUNTED for name in calls)
 
 
-def _calls(scope: Scope, node: ast.AST, seen: set[str], assigned: Mapping[str, list[ast.expr]]) -> Iterator[str]:
-    """Yield the dotted names of all calls that an expression is computed by, through local names.
+def _behind(
+    scope: Scope, node: ast.AST, seen: set[str], assigned: Mapping[str, list[ast.expr]]
+) -> Iterator[ast.Call | ast.Name]:
+    """Yield the calls and names that the numbers of an expression are computed by, through local names.
 
-    A size, a device or another plain number tells nothing of what the tensor holds that it is asked of.
+    A size, a device or another plain number tells nothing of what the tensor holds that it is asked of, and neither
+    does a tensor that is made like it.
     """
     kind = scope.kind(node) if isinstance(node, ast.expr) else None
     if isinstance(kind, k.Value) and kind.source != "data":
         return
     if isinstance(node, ast.Call):
-        yield callee(scope, node) or (node.func.attr if isinstance(node.func, ast.Attribute) else "")
+        yield node
+        if _MADE_LIKE.search(_called(scope, node)):
+            return
     elif isinstance(node, ast.Name) and node.id not in seen:
+        yield node
         seen.add(node.id)
         for value in assigned.get(node.id, ()):
-            yield from _calls(scope, value, seen, assigned)
+            yield from _behind(scope, value, seen, assigned)
     for child in ast.iter_child_nodes(node):
-        yield from _calls(scope, child, seen, assigned)
+        yield from _behind(scope, child, seen, assigned)
+
+
+def _called(scope: Scope, node: ast.Call) -> str:
+    """The dotted name of what is called, or its last part."""
+    return callee(scope, node) or (node.func.attr if isinstance(node.func, ast.Attribute) else "")
 
 
 def _assigned(function: FunctionNode) -> Mapping[str, list[ast.expr]]:

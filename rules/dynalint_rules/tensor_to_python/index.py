@@ -49,7 +49,8 @@ class ScalarTensorIndex(Rule):
 
     ## When the rewrite is not exact
     `x[t]` is a view of `x`, the rewritten form a copy. The fix is `conditional` on nothing being changed in place
-    through it, nor in `x` before the last use of it.
+    through it, nor in `x` before the last use of it. A store is exact for an index that is not of uint8, which would be
+    a mask, into a tensor that is no expanded view.
 
     ## How Dynamo words it
     GB0033: `Data dependent operator`, "Operator `aten._local_scalar_dense.default` has a non-Tensor output whose value
@@ -183,7 +184,9 @@ def _reshaped(scope: Scope, event: Subscript, index: ast.expr) -> Rewrite:
     stored = statement.value if isinstance(statement, ast.Assign) and statement.targets == [event.node] else None
     if stored is not None and k.is_number(scope.kind(stored)):
         changes, _ = with_a_dimension(scope, event.node, index)
-        return Rewrite("Index with a tensor of one dimension", "safe", tuple(changes))
+        # One of uint8 is no index but a mask, and a view that repeats elements may be stored to only the old way.
+        conditions = (f"{scope.quote(index)} is not of uint8", f"{scope.quote(event.node.value)} is no expanded view")
+        return Rewrite("Index with a tensor of one dimension", "conditional", tuple(changes), conditions)
     if event.context != "load":
         raise Refusal(
             f"{scope.quote(event.node)} is stored to; use `index_fill`, `index_copy` or a mask with `torch.where`"

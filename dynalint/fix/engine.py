@@ -88,7 +88,7 @@ class _Rounds:
         self._notes: list[str] = []
         self._trials: dict[frozenset[Unit], _Trial] = {}
         self._chains: dict[int, tuple[Unit, Unit | None]] = {}
-        self._changed = False
+        self._changed: set[str | None] = set()
         self._ended = False
         self._run()
 
@@ -145,17 +145,16 @@ class _Rounds:
         return tuple(unit for unit in units if accepted.add(unit.plan))
 
     def _offered_again(self) -> tuple[Unit, ...]:
-        """Offer once more what did not stand the trial, if the text is another one by now.
+        """Offer once more what did not stand the trial, where code on the same way from a root has changed since.
 
         Else a second `fix` would do more than the first: inputs may now reach what a branch kept from them, and where
         a branch left a parameter without a gradient, `torch.where` gives it zeros already.
         """
-        if not self._changed:
-            return ()
-        self._changed = False
-        self._blocked -= self._undecided
-        self._undecided.clear()
-        return self._offered()
+        again = {finding for finding in self._undecided if _way(finding) & self._changed}
+        self._changed.clear()
+        self._undecided -= again
+        self._blocked -= again
+        return self._offered() if again else ()
 
     def _unit(self, item: Item) -> Unit | None:
         """Return what an item offers to be applied now; a refusal is noted down."""
@@ -307,7 +306,7 @@ class _Rounds:
         self._seen_running = tuple(one for one in moved if one is not None)
         self._texts = dict(trial.texts)
         self._items = trial.items
-        self._changed = True
+        self._changed.update(*(_way(linted.finding) for unit in accepted for linted in unit.linted))
 
     def _text(self, path: Path) -> str:
         return self._texts.get(path, self._sources[path].text)
@@ -353,6 +352,11 @@ class _Rounds:
             return finding
         verified = False if refused.refuted else finding.fix.verified
         return replace(finding, fix=replace(finding.fix, verified=verified, declined=refused.reason))
+
+
+def _way(finding: Finding) -> set[str | None]:
+    """Return the functions on the way from a root to a finding."""
+    return {finding.function, *finding.region}
 
 
 def _never(linted: Linted) -> str | None:

@@ -28,6 +28,7 @@ class Toy:
     safety: Mapping[str, Safety] = field(default_factory=dict)
     leaves: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     shown: bool = False
+    functions: Mapping[str, str] = field(default_factory=dict)
     runs: int = 0
 
     def __call__(self, overrides: Mapping[Path, str]) -> list[Linted]:
@@ -45,6 +46,7 @@ class Toy:
                 finding = Finding(
                     path.name, line, column, end_line, end_column, f"DYN{key}", f"bad-{key}", "graph-break", "error",
                     f"`bad({key})` is bad",
+                    function=self.functions.get(key),
                     fix=Fix("Rewrite it", self.safety.get(key, "safe")),
                 )  # fmt: skip
                 new = self.table.get(key)
@@ -129,6 +131,19 @@ def test_what_another_fix_makes_provable_is_fixed_in_the_same_run(path: Path) ->
     assert text_of(result, path) == "x = good(1)\ny = good(2)\n"
     assert not result.refused
     assert asked == [["DYNA", "DYNB"], ["DYNA"], ["DYNB"]]
+
+
+def test_a_fix_elsewhere_is_no_reason_to_try_again(path: Path) -> None:
+    path.write_text("x = bad(A)\ny = bad(B)\n")
+    asked = []
+
+    def verify(before: object, after: object, units: Sequence[Unit]) -> Mapping[Unit, Proof]:
+        asked.append([unit.linted[0].finding.code for unit in units])
+        return proofs({"DYNB": "unverifiable"})(before, after, units)
+
+    toy = Toy([path], {"A": "good(1)", "B": "good(2)"}, {"B": "conditional"}, functions={"A": "f", "B": "g"})
+    assert text_of(toy.fix(verify), path) == "x = good(1)\ny = bad(B)\n"
+    assert asked == [["DYNA", "DYNB"], ["DYNA"]]
 
 
 def test_what_is_not_wanted_is_not_asked_about_again(path: Path) -> None:

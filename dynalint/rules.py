@@ -112,7 +112,9 @@ class Rewrite:
     findings that the new code may have, such as the branch that a number decided which is a tensor now: it is applied
     together with their rewrites or not at all. `shown` tells of an unsafe rewrite that running must show its
     conditions: it is not applied where nothing is run, nor where more differs than rounding. `settled` are tests in the
-    old code of which the answer is known: what rests on the other answer need not run.
+    old code of which the answer is known: what rests on the other answer need not run. `sheltered` is the same rewrite
+    in a longer form that keeps infinite and NaN numbers out of what is computed for nothing: it is tried where running
+    the short one shows that they reach a gradient.
     """
 
     title: str
@@ -123,6 +125,7 @@ class Rewrite:
     leaves: tuple[str, ...] = ()
     shown: bool = False
     settled: tuple[Settled, ...] = ()
+    sheltered: Rewrite | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,11 +23,17 @@ _MOST_STEPS = 6
 
 
 def completed(
-    first: Unit, leaves: Collection[str], items: Sequence[Item], texts: Mapping[Path, str], lint: Linter
+    first: Unit,
+    leaves: Collection[str],
+    items: Sequence[Item],
+    texts: Mapping[Path, str],
+    lint: Linter,
+    *,
+    sheltered: bool = False,
 ) -> Unit:
     """Return a unit with the rewrites of all that it leaves: new findings of the codes `leaves`.
 
-    `items` are the findings of the state that `texts` hold.
+    `items` are the findings of the state that `texts` hold. `sheltered` takes the longer forms of rewrites.
 
     Raises:
         EditError: one of them has no rewrite.
@@ -42,6 +48,7 @@ def completed(
         if not left:
             return unit
         step = _step(left[0], leaves)
+        step = (step.sheltered if sheltered else None) or step
         plan = plan_of(step)
         if set(plan) != {path}:
             raise EditError("what it leaves has to be changed in other files too; do that by hand")

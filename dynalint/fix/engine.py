@@ -87,7 +87,8 @@ class _Rounds:
         self._fixed_along: list[Finding] = []
         self._notes: list[str] = []
         self._trials: dict[frozenset[Unit], _Trial] = {}
-        self._chains: dict[int, tuple[Unit, Unit | None]] = {}
+        self._chains: dict[tuple[int, bool], tuple[Unit, Unit | None]] = {}
+        self._sheltered: set[Finding] = set()
         self._changed: set[str | None] = set()
         self._ended = False
         self._run()
@@ -161,6 +162,8 @@ class _Rounds:
         rewrite = item.linted.rewrite
         if rewrite is None or not self._options.fixable(item.linted.finding.code):
             return None
+        if item.origin in self._sheltered:
+            rewrite = rewrite.sheltered or rewrite
         if item.origin in self._blocked:
             return None
         if item.blocked is not None:
@@ -183,15 +186,16 @@ class _Rounds:
 
     def _completed(self, item: Item, unit: Unit, leaves: tuple[str, ...]) -> Unit | None:
         """Return a unit together with the rewrites of what it leaves; a refusal is noted down."""
-        known = self._chains.get(id(item.linted))
+        sheltered = item.origin in self._sheltered
+        known = self._chains.get((id(item.linted), sheltered))
         if known is None or known[0].linted[0] is not item.linted:
             joined: Unit | None
             try:
-                joined = completed(unit, leaves, self._items, self._texts, self._lint)
+                joined = completed(unit, leaves, self._items, self._texts, self._lint, sheltered=sheltered)
             except EditError as fault:
                 self._refused.setdefault(item.origin, Refused(item.origin, str(fault)))
                 joined = None
-            known = self._chains[id(item.linted)] = (unit, joined)
+            known = self._chains[id(item.linted), sheltered] = (unit, joined)
         joined = known[1]
         refusal = None if joined is None else self._not_allowed(joined.safety, joined.conditions, shown=joined.shown)
         if refusal is not None:
@@ -283,12 +287,22 @@ class _Rounds:
         return replace(trial, blamed=blamed)
 
     def _block(self, unit: Unit, reason: str, proof: Proof | None, *, for_good: bool = False) -> None:
+        if proof is not None and proof.spilled and self._has_shelter(unit):
+            return
         refuted = proof is not None and proof.outcome == "refuted"
         for finding in self._origins(unit):
             self._blocked.add(finding)
             self._refused[finding] = Refused(finding, reason, refuted)
             if not for_good:
                 self._undecided.add(finding)
+
+    def _has_shelter(self, unit: Unit) -> bool:
+        """Whether there is a longer form of a unit, which is offered from now on."""
+        members = {id(linted) for linted in unit.linted}
+        items = [item for item in self._items if id(item.linted) in members and item.origin not in self._sheltered]
+        self._sheltered.update(item.origin for item in items)
+        others = [self._unit(item) for item in items]
+        return any(other is not None and other.plan != unit.plan for other in others)
 
     def _origins(self, unit: Unit) -> tuple[Finding, ...]:
         members = {id(linted) for linted in unit.linted}

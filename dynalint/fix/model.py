@@ -74,7 +74,8 @@ class Proof:
 
     `detail` is a clause: what was compared, what differed (with the input that shows it), or why nothing could be run.
     `inputs` counts the inputs tried, `sides` the branch sides and statements in the changed code, `sides_run` those
-    that ran on the original. `raises` tells that the rewritten code failed where the original did not.
+    that ran on the original. `raises` tells that the rewritten code failed where the original did not, `spilled` that
+    it has NaN in gradients where the original has numbers.
     """
 
     outcome: Literal["proven", "refuted", "unverifiable"]
@@ -83,6 +84,7 @@ class Proof:
     sides: int = 0
     sides_run: int = 0
     raises: bool = False
+    spilled: bool = False
 
 
 Verifier = Callable[[Mapping[Path, str], Mapping[Path, str], Sequence[Unit]], Mapping[Unit, Proof]]

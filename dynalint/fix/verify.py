@@ -53,9 +53,9 @@ class Case:
         """Whether nothing more has to be tried."""
         return self.proof is not None or (self.inputs > 0 and self.seen >= self.sides.keys())
 
-    def refute(self, detail: str, *, raises: bool = False) -> None:
+    def refute(self, detail: str, *, raises: bool = False, spilled: bool = False) -> None:
         """Settle the case: a difference was seen."""
-        self.proof = Proof("refuted", detail, self.inputs, len(self.sides), len(self.seen), raises)
+        self.proof = Proof("refuted", detail, self.inputs, len(self.sides), len(self.seen), raises, spilled)
 
     def outcome(self) -> Proof:
         """Return what was shown, once all targets have been tried."""
@@ -168,7 +168,7 @@ class WorkerVerifier:
         for case in touched:
             if difference is not None and difference["stable"]:
                 what = f"{target.name}: {difference['what']}, with {difference['where']}"
-                case.refute(what, raises=difference["raises"])
+                case.refute(what, raises=difference["raises"], spilled=difference["spilled"])
             elif obstacle is not None:
                 case.obstacles.append(obstacle)
             else:

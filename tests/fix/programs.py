@@ -4,7 +4,8 @@
     def test(code: str) -> None: ...
 
 What rewrites can deal with comes often, what they must leave alone (mutation, randomness, exceptions, state) now and
-then, and nothing is excluded for being hard.
+then, and nothing is excluded for being hard. As in code that people write, early returns mostly have the form of the
+last one; and what every way has bound goes into the result, where a wrong value shows.
 """
 
 from __future__ import annotations
@@ -52,6 +53,8 @@ _VALUES = (
 _VALUE = st.sampled_from(
     [value for values, times in zip(_VALUES, (12, 6, 4, 1, 1), strict=True) for value in values * times]
 )
+_SINGLES = ("{a} + {b}", "({a}) * 2 + {b}", "self.fc({a}) + {b}")
+_PAIRS = ("{a}, {b}", "self.fc({a}), {b}")
 _FIRST = ("x + y", "x * y", "x - y * 2", "self.fc(x) + y", "x + y.relu()", "torch.relu(x)", "x * 2")
 _TESTS = (
     "{a}.sum() > 0", "{a}.max() > {b}.max()", "{a}.mean() < 0.1", "({a} > 1).any()", "torch.isnan({a}).any()",
@@ -74,6 +77,7 @@ class _Writer:
     draw: st.DrawFn
     left: int
     returns: bool
+    pair: bool
     known: list[str] = field(default_factory=lambda: ["x", "y"])
 
     def block(self, depth: int, *, loop: bool = False) -> list[str]:
@@ -121,11 +125,23 @@ class _Writer:
             lines += ["else:", *_deeper(self.block(depth + 1, loop=loop))]
         return lines
 
+    def last_return(self) -> str:
+        """Return the statement that gives back all that there is by then."""
+        names = list(dict.fromkeys(self.known))
+        first, second = (" + ".join(names[start::2]) for start in (0, 1))
+        form = self.draw(st.sampled_from(_PAIRS if self.pair else _SINGLES))
+        return f"return {form.format(a=first, b=second)}"
+
     def _return(self) -> str:
-        return f"return {self._value()}"
+        other = self.draw(st.sampled_from([False] * 7 + [True]))
+        return f"return {self._value()}, {self._value()}" if self.pair is not other else f"return {self._value()}"
 
     def _test(self, tests: Sequence[str]) -> str:
-        return self._filled(self.draw(st.sampled_from(tests)))
+        """Return a test; one of two tensors asks about different ones."""
+        names = st.lists(st.sampled_from(list(dict.fromkeys(self.known))), min_size=2, max_size=2, unique=True)
+        one, other = self.draw(names)
+        form = self.draw(st.sampled_from(tests))
+        return form.format(a=one, b=other) if "{" in form else form
 
     def _value(self) -> str:
         return self._filled(self.draw(_VALUE))
@@ -154,14 +170,15 @@ _FLAT = ["assign"] * 6 + ["choice", "return", "augmented", "jump", "harm"]
 @st.composite
 def programs(draw: st.DrawFn) -> str:
     """Draw the code of a module with a class `Model` and a function `example` for it."""
-    writer = _Writer(draw, draw(st.integers(2, 8)), returns=draw(st.sampled_from([False, False, True])))
+    returns, pair = draw(st.sampled_from([False, False, True])), draw(st.booleans())
+    writer = _Writer(draw, draw(st.integers(2, 8)), returns, pair)
     # Mostly of both inputs, so that no side of a branch leaves one of them without a gradient.
     lines = [f"{name} = {draw(st.sampled_from(_FIRST))}" for name in ("a", "b")]
     writer.known = ["a", "b", *draw(st.sampled_from([["x", "y"], ["a", "b"]]))]
     while writer.left > 0 and not _leaves(lines):
         lines += writer.block(0)
     if not _leaves(lines):
-        lines.append(draw(st.sampled_from(["return a + b", "return a, b", "return a * x + b", "return self.fc(a), b"])))
+        lines.append(writer.last_return())
     body = textwrap.indent("\n".join(lines), " " * 8)
     return f"{HEAD.format(flag=draw(st.booleans()), parameters=draw(st.sampled_from(_PARAMETERS)))}{body}\n{TAIL}"
 

@@ -55,6 +55,17 @@ def difference(one: Observation, other: Observation, equality: Equality) -> str 
     return None
 
 
+def spills(one: Observation, other: Observation) -> bool:
+    """Whether gradients of the second are NaN where those of the first are not."""
+    for name, left in one.gradients.items():
+        right = other.gradients.get(name)
+        if left is not None and right is not None and left.shape == right.shape:
+            new = torch.isnan(right.to_dense()) & ~torch.isnan(left.to_dense())
+            if new.any():
+                return True
+    return False
+
+
 def _raised(error: tuple[str, str] | None) -> str:
     return "none" if error is None else f"{error[0]}({(error[1].splitlines() or [''])[0][:160]!r})"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
 from typing import Any, cast
@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from .differ import Equality, difference
+from .differ import Equality, difference, spills
 from .observe import (
     OWN_TO_MODULES,
     Observation,
@@ -67,12 +67,14 @@ class Subject:
 class Difference:
     """What differed and on which input. `raises` tells that the second version failed where the first did not.
 
+    `spilled` tells that it has NaN in gradients where the first has numbers.
     `stable` is False where the first version differs from itself too when it is run again.
     """
 
     what: str
     where: str
     raises: bool
+    spilled: bool = False
     stable: bool = True
 
 
@@ -232,8 +234,9 @@ def _run_scenes(one: Subject, other: Subject, equality: Equality, search: Search
             elif first.error is not None and not found.error:
                 found.error = f"{first.error[0]}: {first.error[1]}".splitlines()[0]
             if differs is not None:
+                explained = _explained(one, other, equality, scene, differs)
                 raises = first.error is None and second.error is not None
-                found.difference = _explained(one, other, equality, scene, differs, raises=raises)
+                found.difference = replace(explained, raises=raises, spilled=spills(first, second))
                 return found
     return found
 
@@ -288,9 +291,7 @@ def _visits(method: str) -> tuple[Trial, ...]:
     return visit(method), BASE, USUAL[0]
 
 
-def _explained(
-    one: Subject, other: Subject, equality: Equality, scene: _Scene, differs: str, *, raises: bool
-) -> Difference:
+def _explained(one: Subject, other: Subject, equality: Equality, scene: _Scene, differs: str) -> Difference:
     """Find out whether the last trial alone shows the difference, and whether the first version agrees with itself."""
     trial = scene.done[-1]
     alone = _replay(one, other, equality, scene, [trial])
@@ -301,7 +302,7 @@ def _explained(
     state = f" with {scene.change.name}" if scene.change is not None else ""
     shapes = "" if trial.method is not None else f" ({_shapes(trial.of(one.call))})"
     where = f"{trial.name}{shapes}{state}{after}, {mode}"
-    return Difference(alone or differs, where, raises, stable)
+    return Difference(alone or differs, where, raises=False, stable=stable)
 
 
 def _replay(one: Subject, other: Subject, equality: Equality, scene: _Scene, trials: list[Trial]) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from contextlib import suppress
 from dataclasses import replace
 
 from dynalint.analysis.events import Event
@@ -10,7 +11,7 @@ from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Rewrite
 from dynalint_rules._shared.checks import rewrite_assert, rewrite_guard
 from dynalint_rules._shared.choice import rewrite_conditional_expression
-from dynalint_rules._shared.decision import decision_of, is_guard
+from dynalint_rules._shared.decision import Decision, decision_of, is_guard
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.settled import settled_tests
 from dynalint_rules._shared.where import rewrite_if
@@ -37,15 +38,31 @@ def rewrite_decision(event: Event, operand: ast.expr, project: Project, *, value
     try:
         scope = Scope.of(event, project)
         decision = decision_of(scope.parents, operand)
-        node = decision.node
-        if isinstance(node, ast.If) and not is_guard(node):
-            return replace(rewrite_if(scope, node), settled=settled_tests(scope))
-        if isinstance(node, ast.If):
-            return rewrite_guard(scope, node)
-        if decision.form == "ifexp" and isinstance(node, ast.IfExp):
-            return replace(rewrite_conditional_expression(scope, node), settled=settled_tests(scope))
-        if decision.form == "assert" and isinstance(node, ast.Assert):
-            return rewrite_assert(scope, node)
+        rewrite = _rewritten(scope, decision)
     except Refusal as refusal:
         return Declined(str(refusal))
-    return Declined({"while": _LOOP, "comprehension": _FILTER, "match": _MATCH}.get(decision.form, value))
+    if rewrite is None:
+        return Declined({"while": _LOOP, "comprehension": _FILTER, "match": _MATCH}.get(decision.form, value))
+    with suppress(Refusal):
+        sheltered = _rewritten(replace(Scope.of(event, project), shelter=decision.node), decision)
+        if sheltered is not None and sheltered.replacements != rewrite.replacements:
+            return replace(rewrite, sheltered=sheltered)
+    return rewrite
+
+
+def _rewritten(scope: Scope, decision: Decision) -> Rewrite | None:
+    """Return the rewrite of a decision; None where there is nothing that could be one.
+
+    Raises:
+        Refusal: it would not do the same.
+    """
+    node = decision.node
+    if isinstance(node, ast.If) and not is_guard(node):
+        return replace(rewrite_if(scope, node), settled=settled_tests(scope))
+    if isinstance(node, ast.If):
+        return rewrite_guard(scope, node)
+    if decision.form == "ifexp" and isinstance(node, ast.IfExp):
+        return replace(rewrite_conditional_expression(scope, node), settled=settled_tests(scope))
+    if decision.form == "assert" and isinstance(node, ast.Assert):
+        return rewrite_assert(scope, node)
+    return None

@@ -2,15 +2,21 @@
 
 `torch.where(c, torch.sqrt(x), x)` gives a NaN gradient wherever the square root is not taken and `x` is not positive:
 the backward pass multiplies the infinite slope by zero. Fed with `torch.where(c, x, 1.0)` the slope stays finite.
+
+The same happens with an infinite `x` in `torch.where(c, x * y, y)`, of which few have to care: only where the scope
+asks for shelter are all tensors kept from what is not taken.
 """
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from dynalint.analysis import kinds as k
+from dynalint_rules._shared.names import is_bound_before
 from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.sides import HARMLESS
 
 # The value to put in place of the first argument where the function is not wanted.
 _SAFE_ARGUMENT = {
@@ -38,6 +44,14 @@ _SAFE_ARGUMENT = {
     "sinh": "0.0",
     "cosh": "0.0",
 }
+# Where zeros flow back into these they stay zeros, whatever the operands are.
+_LINEAR = HARMLESS | frozenset(
+    "broadcast_to cat chunk concat concatenate contiguous detach diagonal double expand expand_as flatten flip float "
+    "gather half index_select masked_fill mean movedim narrow permute repeat reshape roll select split squeeze stack "
+    "sum swapaxes t tile to transpose tril triu type_as unbind unflatten unsqueeze view view_as where".split()
+)
+# What gives no gradient to what it reads, or reads names of its own.
+_WITHOUT_GRADIENT = (ast.Compare, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _DIVISIONS = frozenset({"div", "divide", "true_divide", "floor_divide", "fmod", "remainder", "addcdiv"})
 _POWERS = frozenset({"pow", "float_power"})
 # Not finite at some points, with no single value that is fine for all arguments; or raising there.
@@ -78,7 +92,80 @@ def guarded_operands(scope: Scope, expression: ast.expr) -> list[Guarded]:
             found += _of_operator(scope, node)
         elif isinstance(node, ast.Call):
             found += _of_call(scope, node)
+    if scope.shelter is not None:
+        found += _sheltered(scope, expression, {one.node for one in found})
     return found
+
+
+def is_linear(scope: Scope, step: ast.AST, node: ast.AST) -> bool:
+    """Whether zeros that flow back into the operation `step` come as zeros to its operand `node`, whatever that is."""
+    if isinstance(step, ast.BinOp):
+        other = step.right if node is step.left else step.left
+        by_number = k.is_number(scope.kind(other))
+        plain = isinstance(step.op, ast.Mult) or (isinstance(step.op, ast.Div) and node is step.left)
+        return isinstance(step.op, ast.Add | ast.Sub) or (plain and by_number)
+    if isinstance(step, ast.Call):
+        callee = scope.kind(step.func)
+        return isinstance(callee, k.Method | k.External) and callee.name.rpartition(".")[2] in _LINEAR
+    return isinstance(step, ast.UnaryOp | ast.Attribute | ast.Subscript | ast.List | ast.Tuple | ast.keyword)
+
+
+def _sheltered(scope: Scope, expression: ast.expr, guarded: Collection[ast.AST]) -> list[Guarded]:
+    """Return the tensors in an expression that zeros flow back to through more than linear steps."""
+    around = {child: node for node in ast.walk(expression) for child in ast.iter_child_nodes(node)}
+    return [
+        Guarded(read, "1")
+        for read in _reads(scope, expression)
+        if read not in guarded and _meets_infinity(scope, read, around, guarded)
+    ]
+
+
+def _reads(scope: Scope, node: ast.expr) -> Iterator[ast.expr]:
+    """Yield the tensors from before the test that an expression reads; what a module holds is taken to be finite."""
+    tensor = scope.tensor(node)
+    if isinstance(node, _WITHOUT_GRADIENT) or (tensor is not None and tensor.dtype in ("int", "bool")):
+        return
+    owner = node.value if isinstance(node, ast.Attribute | ast.Subscript) else None
+    if isinstance(node, ast.Name) or (owner is not None and tensor is not None and scope.tensor(owner) is None):
+        while isinstance(owner, ast.Attribute | ast.Subscript):
+            owner = owner.value
+        root = node if owner is None else owner
+        known = isinstance(root, ast.Name) and root.id != "self" and _is_older(scope, root.id)
+        if known and k.may_be_tensor(scope.kind(node)):
+            yield node
+        return
+    for child in ast.iter_child_nodes(node):
+        inner = child.value if isinstance(child, ast.keyword | ast.Starred) else child
+        if isinstance(inner, ast.expr) and not (isinstance(node, ast.IfExp) and inner is node.test):
+            yield from _reads(scope, inner)
+
+
+def _is_older(scope: Scope, name: str) -> bool:
+    """Whether a name may hold what it held before the test."""
+    statement = scope.shelter
+    while statement is not None and not isinstance(statement, ast.stmt):
+        statement = scope.parents[statement]
+    return statement is not None and is_bound_before(scope, name, statement)
+
+
+def _meets_infinity(
+    scope: Scope, read: ast.expr, around: Mapping[ast.AST, ast.AST], guarded: Collection[ast.AST]
+) -> bool:
+    node: ast.AST = read
+    while node in around and node not in guarded:
+        step = around[node]
+        if isinstance(step, ast.Attribute) and not k.may_be_tensor(scope.kind(step)):
+            # A size or a dtype; of a method all but what it gives says the same.
+            method = around.get(step)
+            if not (isinstance(method, ast.Call) and method.func is step):
+                return False
+            node, step = step, method
+        if isinstance(step, ast.expr) and k.is_number(scope.kind(step)):
+            return False
+        if not is_linear(scope, step, node):
+            return True
+        node = step
+    return False
 
 
 def _of_operator(scope: Scope, node: ast.BinOp) -> list[Guarded]:

@@ -10,12 +10,12 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Subscript
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.blocks import statements_after
-from dynalint_rules._shared.domain import guarded_operands
+from dynalint_rules._shared.domain import guarded_operands, is_linear
 from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.names import changed_in_place, is_own, loads, within
 from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
 from dynalint_rules._shared.selection import target_of
-from dynalint_rules._shared.sides import FINITE, HARMLESS
+from dynalint_rules._shared.sides import FINITE
 from dynalint_rules._shared.text import atom, call, comments, indentation
 
 _OPERATORS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**"}
@@ -213,23 +213,11 @@ class _Store:
             parent = scope.parents[node]
             if isinstance(parent, ast.keyword):
                 parent = scope.parents[parent]
-            if not isinstance(parent, ast.expr) or not self._is_linear(parent, node):
+            if not isinstance(parent, ast.expr) or not is_linear(self.scope, parent, node):
                 return isinstance(parent, ast.expr)
             node = parent
         product = isinstance(self.statement, ast.AugAssign) and not isinstance(self.statement.op, ast.Add | ast.Sub)
         return product and node not in guarded
-
-    def _is_linear(self, step: ast.expr, node: ast.expr) -> bool:
-        """Whether a step gives zeros back for zeros, whatever is in `node`."""
-        if isinstance(step, ast.BinOp):
-            other = step.right if node is step.left else step.left
-            by_number = k.is_number(self.scope.kind(other))
-            plain = isinstance(step.op, ast.Mult) or (isinstance(step.op, ast.Div) and node is step.left)
-            return isinstance(step.op, ast.Add | ast.Sub) or (plain and by_number)
-        if isinstance(step, ast.Call):
-            callee = self.scope.kind(step.func)
-            return isinstance(callee, k.Method | k.External) and callee.name.rpartition(".")[2] in HARMLESS
-        return isinstance(step, ast.UnaryOp | ast.Attribute)
 
     def _part(self, node: ast.expr, mask: str) -> str:
         """The text of a part of the value: whole tensors are read, and what is given to the selected goes there.

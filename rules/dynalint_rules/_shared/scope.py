@@ -25,7 +25,8 @@ class Scope:
 
     `parents` are by node. `torch` is the name under which the function can reach the module torch, `imports` what must
     be imported for it. `renamed` are reads of names for which a rewrite has put other names. `composed` are expressions
-    that stand nowhere in the file, and that a rewrite has put together from some that do.
+    that stand nowhere in the file, and that a rewrite has put together from some that do. `shelter` is the decision
+    from which infinite and NaN numbers are to be kept where they are computed with for nothing; None if they need not.
     """
 
     project: Project
@@ -35,6 +36,7 @@ class Scope:
     imports: tuple[str, ...]
     renamed: dict[ast.AST, str] = field(default_factory=dict)
     composed: set[ast.AST] = field(default_factory=set)
+    shelter: ast.AST | None = None
 
     @classmethod
     def of(cls, event: Event, project: Project) -> Scope:

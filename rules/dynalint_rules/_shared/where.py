@@ -207,7 +207,8 @@ class _Writer:
         return effects_of(self.scope, values).layers
 
     def _guards(self, block: Block) -> list[Guarded]:
-        return [guarded for value in block.values for guarded in guarded_operands(self.scope, value)]
+        values = [one.value for one in block.assignments] + ([] if block.result is None else [block.result])
+        return [guarded for value in values for guarded in guarded_operands(self.scope, value)]
 
     def _name_tests(self, truths: Sequence[Truth], *, bind: bool) -> None:
         """Find the code of each test; one that is needed more than once, or must not move, is given a name first."""
@@ -298,18 +299,28 @@ class _Writer:
         simple = isinstance(written, ast.Name | ast.Constant | ast.Attribute | ast.Call | ast.Subscript)
         old = assignment.name
         if isinstance(assignment.value, ast.BinOp):
-            old = scope.renamed.get(assignment.value.left, old)
-        return f"{old} {operator} {text if simple else f'({text})'}"
+            old = self._operand(assignment.value.left, scope.renamed.get(assignment.value.left, old), index)
+        text = self._operand(written, text if simple else f"({text})", index)
+        return f"{old} {operator} {text}"
+
+    def _operand(self, node: ast.expr, text: str, index: int) -> str:
+        """The text of a whole operand, which is harmless where its block is not taken if it has to be."""
+        safe = next((one.safe for one in self.guards[index] if one.node is node), None)
+        return text if safe is None else self._guard(index).format(operand=text, safe=safe)
 
     def _rendered(self, node: ast.expr, index: int) -> str:
         """The text of an expression of block `index`, with its guarded operands harmless where it is not taken."""
+        return rendered(self.scope, node, self.guards[index], self._guard(index))
+
+    def _guard(self, index: int) -> str:
+        """A format for the operands that only block `index` may be given as they are."""
         where = f"{self.scope.torch}.where"
         guard = (
             "{operand}" if index == len(self.tests) else f"{where}({escaped(self.tests[index])}, {{operand}}, {{safe}})"
         )
         for test in reversed(self.tests[:index]):
             guard = f"{where}({escaped(test)}, {{safe}}, {guard})"
-        return rendered(self.scope, node, self.guards[index], guard)
+        return guard
 
     def _result(self, results: list[ast.expr], column: int) -> str:
         """The value to return: chosen as a whole, or one by one where all sides write out tuples of one length."""

@@ -94,7 +94,9 @@ class BranchOnTensor(Rule):
     test that is not bool is compared with zero, and a test that may have dimensions of size 1 is reshaped to none,
     because `where` would give its result those dimensions. The operand of a square root, a logarithm or a division
     is replaced by a harmless number where its side is not taken, so that its gradient does not become NaN there.
-    A test both sides of which are the same code is dropped.
+    A test both sides of which are the same code is dropped. Where a run shows that infinite or NaN numbers reach a
+    gradient from the side that is not taken, by a product for instance, all tensors from before the branch are replaced
+    in this way, and the longer form is run again.
 
     After an early `return` the rest of the function always runs, and each later `return` chooses between its own
     value and the early one. `continue` makes the rest of the round the other side. A loop that a `break` ends runs all

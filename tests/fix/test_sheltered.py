@@ -1,0 +1,149 @@
+"""The longer form of a rewrite, for what would be infinite or NaN on the side that is not taken."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from dynalint.fix import FixResult
+
+from .test_generated import fix
+
+MODEL = """\
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.bound = nn.Parameter(torch.ones(4))
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor):
+{body}
+
+
+def example():
+    return Model(), (torch.linspace(-2, 2, 12).reshape(3, 4), torch.linspace(1, -1, 12).reshape(3, 4))
+"""
+
+
+def fixed(directory: Path, body: str) -> tuple[FixResult, str]:
+    """Fix a model with this body of `forward`; return the result and the new body."""
+    code = MODEL.format(body=textwrap.indent(textwrap.dedent(body).strip("\n"), " " * 8))
+    result = fix(directory / "model.py", code)
+    text = next((file.text for file in result.files), code)
+    head, tail = MODEL.split("{body}")
+    return result, textwrap.dedent(text.removeprefix(head).removesuffix(tail)).strip("\n")
+
+
+SHELTERED = {
+    "product": (
+        """
+        z = x * y if x.sum() > 0 else x + y
+        return z
+        """,
+        """
+        z = torch.where(x.sum() > 0, torch.where(x.sum() > 0, x, 1) * torch.where(x.sum() > 0, y, 1), x + y)
+        return z
+        """,
+    ),
+    "in place": (
+        """
+        z = x + y
+        if y.sum() > 0:
+            z *= y
+        return z + y
+        """,
+        """
+        z = x + y
+        condition = y.sum() > 0
+        z = torch.where(condition, torch.where(condition, z, 1) * torch.where(condition, y, 1), z)
+        return z + y
+        """,
+    ),
+    "of three": (
+        """
+        if x.sum() > 0:
+            x = x + y
+        elif y.sum() > 0:
+            x = x ** 2 + y
+        else:
+            x = x - y
+        return x
+        """,
+        """
+        condition = x.sum() > 0
+        condition_2 = y.sum() > 0
+        x = torch.where(
+            condition,
+            x + y,
+            torch.where(condition_2, torch.where(condition, 1, torch.where(condition_2, x, 1)) ** 2 + y, x - y),
+        )
+        return x
+        """,
+    ),
+    "after an early return": (
+        """
+        if x.sum() > 0:
+            return x + y
+        z = x * y
+        return z - y
+        """,
+        """
+        condition = x.sum() > 0
+        early = x + y
+        z = torch.where(condition, 1, x) * torch.where(condition, 1, y)
+        return torch.where(condition, early, z - y)
+        """,
+    ),
+}
+
+
+@pytest.mark.runs_dynamo
+@pytest.mark.parametrize("name", SHELTERED)
+def test_what_would_be_infinite_is_kept_out(tmp_path: Path, here: None, name: str) -> None:
+    before, after = SHELTERED[name]
+    result, text = fixed(tmp_path, before)
+    assert {one.proof.outcome for one in result.fixed if one.proof} == {"proven"}, result.refused
+    assert text == textwrap.dedent(after).strip("\n")
+
+
+@pytest.mark.runs_dynamo
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            "z = x + y if x.sum() > 0 else x[:, :4] - 2 * y.clamp(min=0)\nreturn z",
+            "z = torch.where(x.sum() > 0, x + y, x[:, :4] - 2 * y.clamp(min=0))\nreturn z",
+        ),
+        (
+            "z = x.masked_fill(y * x > 0, 0) + y if x.sum() > 0 else x + y\nreturn z",
+            "z = torch.where(x.sum() > 0, x.masked_fill(y * x > 0, 0) + y, x + y)\nreturn z",
+        ),
+        (
+            "z = x + 1\nif y.sum() > 0:\n    z /= y\nreturn z + y",
+            (
+                "z = x + 1\ncondition = y.sum() > 0\n"
+                "z = torch.where(condition, z / torch.where(condition, y, 1.0), z)\nreturn z + y"
+            ),
+        ),
+    ],
+    ids=["linear", "mask", "divided"],
+)
+def test_what_needs_no_shelter_stays_short(tmp_path: Path, here: None, before: str, after: str) -> None:
+    result, text = fixed(tmp_path, before)
+    assert text == after, result.refused
+
+
+@pytest.mark.runs_dynamo
+def test_where_shelter_does_not_help_the_fix_is_refused(tmp_path: Path, here: None) -> None:
+    body = "a = x.exp()\nz = a + 1 if y.sum() > 0 else y\nreturn z + x"
+    result, text = fixed(tmp_path, body)
+    assert text == body
+    (refused,) = result.refused
+    assert refused.refuted
+    assert "gradient of input" in refused.reason

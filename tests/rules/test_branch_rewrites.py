@@ -361,6 +361,9 @@ def test_conditions(body: str, clause: str) -> None:
         ("for i in range(3):\n    z = x * i\n    if x.sum() > 0:\n        break\nreturn z", "one before the loop"),
         ("for i in range(3):\n    x += i\n    if x.sum() > 0:\n        break\nreturn x", "works in place"),
         ("if x.sum() > 0:\n    with torch.no_grad():\n        x = x * 2\nreturn x", "`with` statement"),
+        ("if x.sum() > 0:\n    for _ in range(2):\n        x = torch.rand_like(x)\nreturn x", "random"),
+        ("if x.sum() > 0:\n    if flag:\n        print(x)\n    x = x * 2\nreturn x", "for its effect"),
+        ("if x.sum() > 0:\n    return x\nelif y.sum() > 0:\n    x = x + 1\nreturn x, y", "of another form"),
         ("if x.sum() > 0:\n    x, y = x.chunk(2)\nreturn x - y", "several targets"),
         ("if x.sum() > 0:\n    x += 1\nreturn x", "in place"),
         ("if x.sum() > 0:\n    x = x.add_(1)\nreturn x", "in place"),
@@ -739,15 +742,15 @@ def test_branches_that_become_statements(body: str, wanted: str) -> None:
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ("if x.sum() > 0:\n    for row in x:\n        z = row * 2\nelse:\n    z = y\nreturn z", "`for` statement"),
+        ("if x.sum() > 0:\n    for row in x:\n        z = row * 2\nelse:\n    z = y\nreturn z", "other rounds"),
         (
             "if x.sum() > 0:\n    for i in range(3):\n        y = y * i\nelse:\n    i = 1\nreturn y * i",
-            "`for` statement",
+            "asked for elsewhere",
         ),
-        ("if x.sum() > 0:\n    for i in range(3):\n        return y\nreturn x", "`for` statement"),
-        ("if x.sum() > 0:\n    for i in range(3):\n        z = z * 2\nreturn x", "`for` statement"),
-        ("if x.sum() > 0:\n    for i in range(3):\n        y = torch.rand(3)\nreturn y", "`for` statement"),
-        ("if x.sum() > 0:\n    if flag:\n        z = x\n        y = z\nelse:\n    z = y\nreturn z", "Python value"),
+        ("if x.sum() > 0:\n    for i in range(3):\n        return y\nreturn x", "returns from a loop"),
+        ("if x.sum() > 0:\n    for i in range(3):\n        z = z * 2\nreturn x", "no value yet"),
+        ("if x.sum() > 0:\n    for i in range(3):\n        y = torch.rand(3)\nreturn y", "random"),
+        ("if x.sum() > 0:\n    if flag:\n        z = x\n        y = z\nelse:\n    z = y\nreturn z", "on one side only"),
     ],
 )
 def test_branches_that_become_no_statements(body: str, words: str) -> None:

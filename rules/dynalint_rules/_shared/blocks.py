@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from dynalint.analysis import kinds as k
 from dynalint.analysis.kinds import join
 from dynalint_rules._shared.names import is_bound_before, kind_of_name, loads
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.scope import FormRefusal, Refusal, Scope
 from dynalint_rules._shared.stored_state import store_of
 from dynalint_rules._shared.truth import is_tensor_test
 
@@ -118,7 +118,7 @@ def _chain(scope: Scope, head: ast.If, tests: list[ast.expr], bodies: list[list[
         leaving = [False, False]
     blocks = tuple(block_of(scope, body) for body in bodies)
     if any(leaving) and not all(leaving):
-        raise Refusal(
+        raise FormRefusal(
             "one side returns and the other goes on; give both sides one result under a name and return it at the end"
         )
     return Chain(head, tuple(tests), blocks, last, nested)
@@ -209,7 +209,7 @@ def _assignments(scope: Scope, statement: ast.stmt) -> list[Assignment]:
         return [Assignment(statement.target.id, statement.value, statement)]
     elif isinstance(statement, ast.If) and not is_tensor_test(scope, statement.test):
         return _under_a_python_test(scope, statement)
-    raise Refusal(_why_not(scope, statement))
+    raise _refused(scope, statement)
 
 
 def _under_a_python_test(scope: Scope, statement: ast.If) -> list[Assignment]:
@@ -218,7 +218,7 @@ def _under_a_python_test(scope: Scope, statement: ast.If) -> list[Assignment]:
     names = list(dict.fromkeys(name for side in sides for name in side))
     reads = {node.id for node in ast.walk(statement.test) if isinstance(node, ast.Name)}
     if len(names) > 1 and not reads.isdisjoint(names):
-        raise Refusal(_why_not(scope, statement))
+        raise _refused(scope, statement)
     return [Assignment(name, _choice(scope, statement, name, *sides), statement) for name in names]
 
 
@@ -228,9 +228,9 @@ def _plain_values(scope: Scope, statement: ast.If, body: Sequence[ast.stmt]) -> 
     for one in body:
         target = one.targets[0] if isinstance(one, ast.Assign) and len(one.targets) == 1 else None
         if not isinstance(one, ast.Assign) or not isinstance(target, ast.Name) or target.id in values:
-            raise Refusal(_why_not(scope, statement))
+            raise _refused(scope, statement)
         if any(isinstance(node, ast.Name) and node.id in values for node in ast.walk(one.value)):
-            raise Refusal(_why_not(scope, statement))
+            raise _refused(scope, statement)
         values[target.id] = one.value
     return values
 
@@ -261,7 +261,7 @@ def _one_by_one(
     names = [target.id for target in targets if isinstance(target, ast.Name)]
     starred = any(isinstance(value, ast.Starred) for value in values)
     if len(names) != len(targets) or len(names) != len(values) or len(set(names)) != len(names) or starred:
-        raise Refusal(_why_not(scope, statement))
+        raise _refused(scope, statement)
     return [Assignment(name, value, statement) for name, value in zip(names, values, strict=True)]
 
 
@@ -272,7 +272,7 @@ def _only_read(scope: Scope, statement: ast.Assign, target: ast.Tuple, call: ast
     items = kind.items if isinstance(kind, k.Sequence) and kind.type == "tuple" else None
     used = [name for name in names if any(True for _ in loads(scope, name)) or _is_shared(scope, name)]
     if items is None or not len(items) == len(target.elts) == len(names) or len(used) != 1:
-        raise Refusal(_why_not(scope, statement))
+        raise _refused(scope, statement)
     place = names.index(used[0])
     value = ast.copy_location(ast.Subscript(call, ast.Constant(place), ast.Load()), statement)
     scope.kinds[value] = items[place]
@@ -295,6 +295,13 @@ def _sum(scope: Scope, name: str, statement: ast.AugAssign) -> ast.expr:
     result = ast.copy_location(ast.BinOp(old, statement.op, statement.value), statement)
     scope.kinds[old] = scope.kinds[result] = kind_of_name(scope, name, statement)
     return result
+
+
+def _refused(scope: Scope, statement: ast.stmt) -> Refusal:
+    other = isinstance(statement, ast.For) or (
+        isinstance(statement, ast.If) and not is_tensor_test(scope, statement.test)
+    )
+    return (FormRefusal if other else Refusal)(_why_not(scope, statement))
 
 
 def _why_not(scope: Scope, statement: ast.stmt) -> str:

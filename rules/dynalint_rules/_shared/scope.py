@@ -19,6 +19,10 @@ class Refusal(Exception):  # noqa: N818 -- no error: the answer that there is no
     """A rewrite is not possible; the text is the sentence that says why and what to do by hand."""
 
 
+class FormRefusal(Refusal):
+    """It is not possible in one form of the new code; where there is another one, that one's reason tells more."""
+
+
 @dataclass(frozen=True)
 class Scope:
     """One function to be rewritten.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import itertools
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from dynalint.analysis import kinds as k
@@ -28,7 +29,7 @@ from dynalint_rules._shared.mixed_sides import mixed_conditions
 from dynalint_rules._shared.names import is_bound_before, is_own, kind_of_name, loads, may_be_unbound
 from dynalint_rules._shared.predicated import Predicated
 from dynalint_rules._shared.rows import Plan, plan_of
-from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
+from dynalint_rules._shared.scope import FormRefusal, Refusal, Scope, as_tensor
 from dynalint_rules._shared.sides import (
     NO_RAISE,
     Side,
@@ -58,11 +59,14 @@ def rewrite_if(scope: Scope, statement: ast.If) -> Rewrite:
         return dropped
     try:
         return _rewrite_as_expressions(scope, statement)
-    except Refusal:
-        found = _rewrite_as_statements(scope, statement) or rewrite_skipped(scope, statement)
-        if found is None:
-            raise
-        return found
+    except Refusal as refusal:
+        try:
+            return _rewrite_as_statements(scope, statement)
+        except Refusal as other:
+            found = rewrite_skipped(scope, statement)
+            if found is None:
+                raise (other if isinstance(refusal, FormRefusal) else refusal) from None
+            return found
 
 
 def _rewrite_as_expressions(scope: Scope, statement: ast.If) -> Rewrite:
@@ -80,40 +84,41 @@ def _rewrite_as_expressions(scope: Scope, statement: ast.If) -> Rewrite:
     return writer.finish(python)
 
 
-def _rewrite_as_statements(scope: Scope, statement: ast.If) -> Rewrite | None:
-    """Have each statement of the sides run always, in the `if` itself or in one around it; None where that won't do."""
-    outer: ast.If | None = statement
-    while outer is not None:
-        head = head_of(scope, outer)
-        found = _rewrite_alone(scope, head)
-        if found is not None:
-            return found
-        outer = _test_around(scope, head)
-    return None
+def _rewrite_as_statements(scope: Scope, statement: ast.If) -> Rewrite:
+    """Have each statement of the sides run always, in the `if` itself or in one around it."""
+    head = head_of(scope, statement)
+    try:
+        return _rewrite_alone(scope, head)
+    except Refusal:
+        while (outer := _test_around(scope, head)) is not None:
+            head = head_of(scope, outer)
+            with suppress(Refusal):
+                return _rewrite_alone(scope, head)
+        raise
 
 
-def _rewrite_alone(scope: Scope, head: ast.If) -> Rewrite | None:
-    """Have each statement of the sides of one `if` run always; None where that is not the same, or not needed.
+def _rewrite_alone(scope: Scope, head: ast.If) -> Rewrite:
+    """Have each statement of the sides of one `if` run always.
 
-    It is not needed where an `if` in the sides can be rewritten by itself, after which more may be known of this one.
+    Raises:
+        Refusal: that is not the same, or not needed: an `if` in the sides can be rewritten by itself, after which more
+            may be known of this one.
     """
     chain: ast.stmt = head
     own = [chain]
     while isinstance(chain, ast.If) and len(chain.orelse) == 1 and is_elif(scope, chain.orelse[0]):
         chain = chain.orelse[0]
         own.append(chain)
-    inner = (node for node in ast.walk(head) if isinstance(node, ast.If) and node not in own)
-    if any(_can_be_rewritten(scope, node) for node in inner if is_tensor_test(scope, node.test)):
-        return None
-    try:
-        writer = Predicated(_afresh(scope), head)
-        ended = writer.write()
-        replacements, conditions = [writer.replacement(), *writer.elsewhere], writer.conditions
-        if writer.result is not None and writer.returned is not None and not ended:
-            later, more = choose_at_returns(writer.scope, head, writer.returned, writer.early, writer.result)
-            replacements, conditions = replacements + later, conditions + more
-    except Refusal:
-        return None
+    inner = [node for node in ast.walk(head) if isinstance(node, ast.If) and node not in own]
+    for node in inner:
+        if is_tensor_test(scope, node.test) and _can_be_rewritten(scope, node):
+            raise Refusal(f"a branch holds another `if`, on {scope.quote(node.test)}; rewrite that one first")
+    writer = Predicated(_afresh(scope), head)
+    ended = writer.write()
+    replacements, conditions = [writer.replacement(), *writer.elsewhere], writer.conditions
+    if writer.result is not None and writer.returned is not None and not ended:
+        later, more = choose_at_returns(writer.scope, head, writer.returned, writer.early, writer.result)
+        replacements, conditions = replacements + later, conditions + more
     rewrite = finished(scope, TITLE, replacements[0], conditions)
     return Rewrite(rewrite.title, rewrite.safety, tuple(replacements), rewrite.conditions, rewrite.imports)
 
@@ -134,7 +139,10 @@ def _can_be_rewritten(scope: Scope, statement: ast.If) -> bool:
         if rewrite_masked(afresh, statement) is None:
             _rewrite_as_expressions(afresh, statement)
     except Refusal:
-        return _rewrite_alone(scope, head_of(scope, statement)) is not None
+        try:
+            _rewrite_alone(scope, head_of(scope, statement))
+        except Refusal:
+            return False
     return True
 
 

@@ -1195,6 +1195,8 @@ def stored(store: str) -> Study:
         ("self.mean = x.detach().mean(0)", "torch.where(x.sum() > 0, x.detach().mean(0), self.mean)"),
         ("self.mean = self.mean * 0.9 + x.detach().mean(0) * 0.1", "self.mean * 0.9 + x.detach().mean(0) * 0.1, self"),
         ("self.mean *= 0.5", "self.mean * 0.5, self.mean)"),
+        ("self.mean[0] = x.detach().sum()", "self.mean[0] = torch.where(x.sum() > 0, x.detach().sum(), self.mean[0])"),
+        ("self.mean[2] += 0.5", "self.mean[2] = torch.where(x.sum() > 0, self.mean[2] + 0.5, self.mean[2])"),
     ],
 )
 def test_a_tensor_of_the_module_is_stored_on_every_call(store: str, wanted: str) -> None:
@@ -1208,6 +1210,10 @@ def test_a_tensor_of_the_module_is_stored_on_every_call(store: str, wanted: str)
         ("self.mean = x.mean(0)", "would keep the graph"),
         ("self.mean += x.mean(0)", "would keep the graph"),
         ("self.weight = x.detach()", "stores state"),
+        ("self.mean[0] = x.sum()", "in place"),
+        ("self.weight[0] = x.detach().sum()", "in place"),
+        ("self.mean[x.argmax()] = x.detach().sum()", "in place"),
+        ("self.mean[:4] = x.detach().sum()", "in place"),
         ("self.name = 'positive'", "stores state"),
         ("self.maybe = x.detach()", "stores state"),
         ("self.other = x.detach()", "stores state"),
@@ -1217,6 +1223,49 @@ def test_a_tensor_of_the_module_is_stored_on_every_call(store: str, wanted: str)
 )
 def test_what_is_no_tensor_of_the_module_is_not_stored(store: str, words: str) -> None:
     assert words in stored(store).declined[0]
+
+
+COUNTED = "n = 0\nfor one in x.unbind():\n    if one.sum() > 0:\n        n += 1\n"
+
+
+def test_a_count_becomes_a_tensor_where_it_begins() -> None:
+    assert fixed(f"{COUNTED}    if one.max() > 1:\n        y = y * 2\nreturn y / n") == lines("""
+        n = torch.tensor(0)
+        for one in x.unbind():
+            condition = one.sum() > 0
+            n = torch.where(condition, n + 1, n)
+            y = torch.where(one.max() > 1, y * 2, y)
+        return y / n
+    """)
+    assert fixed(f"{COUNTED}if n > 1:\n    y = y / n\nreturn y") == lines("""
+        n = torch.tensor(0)
+        for one in x.unbind():
+            condition = one.sum() > 0
+            n = torch.where(condition, n + 1, n)
+        condition_2 = n > 1
+        y = torch.where(condition_2, y / torch.where(condition_2, n, 1.0), y)
+        return y
+    """)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"{COUNTED}return y[:n]",
+        f"{COUNTED}return [y] * n",
+        f"{COUNTED}print(n)\nreturn y",
+        f"{COUNTED}helper = lambda: n\nreturn y",
+        f"{COUNTED}n = 3\nreturn y * n",
+        f"{COUNTED}    n += 1\nreturn y * n",
+        COUNTED.replace("n += 1", "n += x.shape[0]") + "return y * n",
+        COUNTED.replace("n = 0", "n = 0.5") + "return y * n",
+        COUNTED.replace("n = 0", "n = y.shape[0]") + "return y * n",
+        COUNTED.replace("n += 1", "n += 1\n        y = y * n.bit_length()") + "return y * n",
+        f"for _ in range(2):\n    y = y * 2\n{COUNTED}return y.view(n, -1)",
+    ],
+)
+def test_a_count_that_is_more_than_added_to_stays(body: str) -> None:
+    assert "torch.tensor(" not in study(body).fixed
 
 
 def test_a_test_of_an_array_is_one_of_a_tensor() -> None:

@@ -8,7 +8,7 @@ the rewrite is refused.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -101,6 +101,18 @@ def flow_into(scope: Scope, target: ast.expr, loop: ast.stmt, dtype: k.DType | N
     """
     follower = _Follower(scope)
     follower.follow_name(target, loop, dtype)
+    return follower.flow
+
+
+def flow_from(scope: Scope, uses: Sequence[ast.expr], dtype: k.DType) -> Flow:
+    """Follow the numbers that some places read, as if they were 0-dim tensors of 64 bits.
+
+    Raises:
+        Refusal: at least one of the uses takes no tensor, or nothing is known of it.
+    """
+    follower = _Follower(scope, wide=True)
+    for use in uses:
+        follower.climb(use, dtype)
     return follower.flow
 
 

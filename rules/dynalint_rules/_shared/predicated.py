@@ -21,6 +21,7 @@ from dynalint.rules import Replacement
 from dynalint_rules._shared.blocks import Assignment, block_of, is_elif
 from dynalint_rules._shared.changes import Change, change_of
 from dynalint_rules._shared.choice import escaped, rendered, require_tensors
+from dynalint_rules._shared.counted import Count, count_of
 from dynalint_rules._shared.domain import guarded_operands
 from dynalint_rules._shared.effects import effects_of
 from dynalint_rules._shared.flow import Flow, Predicate
@@ -37,7 +38,7 @@ from dynalint_rules._shared.sides import (
     tensor_conditions,
 )
 from dynalint_rules._shared.sizes import refuse_other_sizes
-from dynalint_rules._shared.stored_state import Store, store_of
+from dynalint_rules._shared.stored_state import Store, needs_no_gradient, store_of
 from dynalint_rules._shared.text import call, comments, held_together, indentation, inner_indentation
 from dynalint_rules._shared.truth import is_tensor_test, truth_of
 
@@ -52,7 +53,8 @@ class Predicated:
 
     `returned` is the name of what tells that the function would have returned, `early` are those of what it would have
     returned, and `result` is the first such value; None, nothing and None where nothing in the branch returns.
-    `elsewhere` is what has to change outside of it.
+    `elsewhere` is what has to change outside of it, `changes` what is another thing by nature then, and `leaves` the
+    codes of what that leaves to other rules.
     """
 
     scope: Scope
@@ -62,6 +64,8 @@ class Predicated:
     copied: list[ast.expr] = field(default_factory=list)
     layers: dict[str, None] = field(default_factory=dict)
     elsewhere: dict[Replacement, None] = field(default_factory=dict)
+    changes: list[str] = field(default_factory=list)
+    leaves: tuple[str, ...] = ()
     returned: str | None = None
     early: list[str] = field(default_factory=list)
     result: ast.expr | None = None
@@ -314,7 +318,7 @@ class Predicated:
         self._values += 1
         for value in change.values:
             self._check(value, flow)
-            if guarded_operands(scope, value):
+            if guarded_operands(scope, value) and not _may_be_infinite(scope, value, change.statement):
                 raise Refusal(f"{scope.quote(change.statement)} is not defined for all inputs; do it out of place")
         self.copied += change.values
         self._reads |= {
@@ -333,6 +337,8 @@ class Predicated:
     def _store(self, store: Store, predicate: Predicate, flow: Flow) -> None:
         """Store on every call, what was there before where the branch is not taken."""
         self._check(store.value, flow)
+        if store.index is not None:
+            self._check(store.index, flow)
         self._values += 1
         self.copied.append(store.value)
         if store.edits:
@@ -348,18 +354,35 @@ class Predicated:
             text = f"{store.target} {store.sign} {text if simple else f'({text})'}"
         old = Side(None, store.old, store.target)
         new = Side(None, store.old, None) if store.sign else Side(store.value, self.scope.kind(store.value))
-        self._choose(store.target, text, predicate, [new, old])
+        if store.index is None:
+            self._choose(store.target, text, predicate, [new, old])
+            return
+        self.conditions += [
+            *tensor_conditions(self.scope, [new, old]),
+            f"no gradient needs what was in `{store.target}`",
+        ]
+        self._emit(f"{store.target} = {self._where(predicate.ordered(text, store.target), store.target)}")
 
     def _assign(self, one: Assignment, text: str, predicate: Predicate, flow: Flow) -> None:
         scope, name = self.scope, one.name
         if not self._is_needed(name) or name not in flow.written | flow.touched:
             self._emit(f"{name} = {held_together(text)}")
+        elif name in flow.written and (count := count_of(scope, one, self.head)) is not None:
+            self._count(name, text, predicate, count)
         elif name in flow.written:
             sides = [Side(one.value, scope.kind(one.value)), Side(None, kind_of_name(scope, name, self.head), name)]
             self._choose(name, text, predicate, sides)
         else:
             raise Refusal(f"`{name}` gets a value on one side only; give it one before the test")
         flow.bind(name)
+
+    def _count(self, name: str, text: str, predicate: Predicate, count: Count) -> None:
+        """Add to a count that is a tensor from where it begins."""
+        self.elsewhere.update(dict.fromkeys(count.edits))
+        self.changes += count.flow.changes
+        self.conditions += count.flow.conditions
+        self.leaves = self.leaves or count.flow.leaves
+        self._emit(f"{name} = {self._where(predicate.ordered(text, name), name)}")
 
     def _choose(self, name: str, text: str, predicate: Predicate, sides: Sequence[Side]) -> None:
         scope = self.scope
@@ -432,6 +455,14 @@ def stored_in(nodes: Iterable[ast.AST]) -> set[str]:
         for child in ast.walk(node)
         if isinstance(child, ast.Name) and not isinstance(child.ctx, ast.Load)
     }
+
+
+def _may_be_infinite(scope: Scope, value: ast.expr, statement: ast.stmt) -> bool:
+    """Whether a value that is not chosen does no harm by not being finite: no gradient comes back through it."""
+    divisions = all(
+        not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.FloorDiv | ast.Mod) for node in ast.walk(value)
+    )
+    return divisions and needs_no_gradient(scope, value, statement)
 
 
 def _joined(test: ast.BoolOp, values: list[ast.expr]) -> ast.expr:

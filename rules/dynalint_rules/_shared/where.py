@@ -119,8 +119,8 @@ def _rewrite_alone(scope: Scope, head: ast.If) -> Rewrite:
     if writer.result is not None and writer.returned is not None and not ended:
         later, more = choose_at_returns(writer.scope, head, writer.returned, writer.early, writer.result)
         replacements, conditions = replacements + later, conditions + more
-    rewrite = finished(scope, TITLE, replacements[0], conditions)
-    return Rewrite(rewrite.title, rewrite.safety, tuple(replacements), rewrite.conditions, rewrite.imports)
+    rewrite = finished(scope, TITLE, replacements[0], conditions, writer.changes)
+    return replace(rewrite, replacements=tuple(replacements), leaves=writer.leaves)
 
 
 def _test_around(scope: Scope, head: ast.If) -> ast.If | None:

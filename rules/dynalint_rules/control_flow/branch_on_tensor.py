@@ -25,6 +25,10 @@ _HELP = {
     "comprehension": "Keep all elements and give those that do not count a weight of zero.",
     "match": "Compute every case and choose with `torch.where`.",
 }
+_SEEN = """
+self.fc, self.rate = nn.Linear(8, 8), max(0.5, 0.0)
+self.register_buffer("seen", torch.zeros(3))
+"""
 _SKIPPED = """\
 import torch
 from torch import nn
@@ -107,8 +111,9 @@ class BranchOnTensor(Rule):
     old value where it should: a loop in a branch (`y = torch.where(condition, y * 2, y)` in each round), a branch in a
     branch that returns, a test of a Python value with more in it than plain assignments, a change in place of a tensor
     that nothing else refers to, a store to a buffer or another tensor of the module that needs no gradient
-    (`self.best = torch.where(condition, loss.detach(), self.best)`). A flag that nothing in the project reads becomes
-    such a buffer.
+    (`self.best = torch.where(condition, loss.detach(), self.best)`) or to one place of such a tensor of floats. A plain
+    count that the branch adds to becomes a tensor where it begins, if all that reads it takes one. A flag that nothing
+    in the project reads becomes such a buffer.
 
     `if mask.any():` around statements that only write where the mask selects (`x[mask] = 0`, `masked_fill`) loses its
     test: it only spares work. So does `if not mask.any(): return x` before such statements and `return x`.
@@ -182,6 +187,51 @@ class BranchOnTensor(Rule):
                 self.steps = h"""
             ),
             declined="stores state",
+        ),
+        Example(
+            name="shares-of-what-was-counted",
+            code=forward(
+                """
+                h = self.fc(x)
+                weights = torch.zeros_like(h)
+                bins = 0
+                for i in range(3):
+                    inside = h > i * 0.2
+                    count = inside.sum()
+                    if count > 0:  # DYN101
+                        bins += 1
+                        if self.rate > 0:
+                            self.seen[i] = self.rate * self.seen[i] + count
+                            weights[inside] = 2 / self.seen[i]
+                        else:
+                            weights[inside] = 4.0 / count
+                return h * weights / (bins + 1)
+                """,
+                init=_SEEN,
+            ),
+            fixed=forward(
+                """
+                h = self.fc(x)
+                weights = torch.zeros_like(h)
+                bins = torch.tensor(0)
+                for i in range(3):
+                    inside = h > i * 0.2
+                    count = inside.sum()
+                    condition = count > 0
+                    bins = torch.where(condition, bins + 1, bins)
+                    if self.rate > 0:
+                        self.seen[i] = torch.where(condition, self.rate * self.seen[i] + count, self.seen[i])
+                        changed = weights.clone()
+                        changed[inside] = 2 / self.seen[i]
+                        weights = torch.where(condition, changed, weights)
+                    else:
+                        changed_2 = weights.clone()
+                        changed_2[inside] = 4.0 / count
+                        weights = torch.where(condition, changed_2, weights)
+                return h * weights / (bins + 1)
+                """,
+                init=_SEEN,
+            ),
         ),
         Example(
             name="one-of-two-results",

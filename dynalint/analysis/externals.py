@@ -40,7 +40,8 @@ _RANKS = {
     **dict.fromkeys(("nonzero", "argwhere", "eye"), 2),
 }
 _SIZED = frozenset(f"torch.{name}" for name in "empty full normal ones rand randint randn zeros".split())
-# The constructors of old, `torch.LongTensor(...)` and `torch.cuda.LongTensor(...)`, by the dtype of what they make.
+# The constructors of old, `torch.LongTensor(...)`, `torch.cuda.LongTensor(...)` and `torch.Tensor(...)`, by the dtype
+# of what they make.
 _LEGACY_DTYPES: dict[DType, str] = {
     "float": "Float Double Half BFloat16",
     "int": "Long Int Short Char Byte",
@@ -51,7 +52,7 @@ _LEGACY = {
     for device in ("", "cuda.")
     for dtype, names in _LEGACY_DTYPES.items()
     for name in names.split()
-}
+} | {"torch.Tensor": "float"}
 # Make a tensor of the numbers that they are given.
 _FROM_NUMBERS = ("torch.tensor", "torch.as_tensor", "torch.Tensor.new_tensor")
 _SHAPES_AS_TENSORS = ("torch._shape_as_tensor", "torch.onnx.operators.shape_as_tensor")

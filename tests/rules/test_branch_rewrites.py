@@ -1176,6 +1176,7 @@ class Model(nn.Module):
         super().__init__()
         self.register_buffer("mean", torch.zeros(8))
         self.weight = nn.Parameter(torch.ones(8))
+        self.register_buffer("count", torch.tensor(0))
         self.name, self.maybe = "", None
 
     def forward(self, x: torch.Tensor):
@@ -1195,6 +1196,12 @@ def stored(store: str) -> Study:
         ("self.mean = x.detach().mean(0)", "torch.where(x.sum() > 0, x.detach().mean(0), self.mean)"),
         ("self.mean = self.mean * 0.9 + x.detach().mean(0) * 0.1", "self.mean * 0.9 + x.detach().mean(0) * 0.1, self"),
         ("self.mean *= 0.5", "self.mean * 0.5, self.mean)"),
+        (
+            "self.mean.copy_(x.detach().mean(0))",
+            "self.mean.copy_(torch.where(x.sum() > 0, x.detach().mean(0), self.mean))",
+        ),
+        ("self.mean.fill_(1)", "self.mean.copy_(torch.where(x.sum() > 0, 1, self.mean))"),
+        ("self.weight.data.copy_(x.mean(0))", "torch.where(x.sum() > 0, x.mean(0), self.weight.data)"),
         ("self.mean[0] = x.detach().sum()", "self.mean[0] = torch.where(x.sum() > 0, x.detach().sum(), self.mean[0])"),
         ("self.mean[2] += 0.5", "self.mean[2] = torch.where(x.sum() > 0, self.mean[2] + 0.5, self.mean[2])"),
     ],
@@ -1211,6 +1218,13 @@ def test_a_tensor_of_the_module_is_stored_on_every_call(store: str, wanted: str)
         ("self.mean += x.mean(0)", "would keep the graph"),
         ("self.weight = x.detach()", "stores state"),
         ("self.mean[0] = x.sum()", "in place"),
+        ("self.mean.copy_(x.mean(0))", "for its effect"),
+        ("self.mean.add_(x.detach().mean(0))", "for its effect"),
+        ("self.mean.copy_(x.detach().mean(0), True)", "for its effect"),
+        ("self.weight.copy_(x.detach().mean(0))", "for its effect"),
+        ("self.weight.flatten().data.copy_(x.detach().mean(0))", "for its effect"),
+        ("self.other.data.copy_(x.detach().mean(0))", "for its effect"),
+        ("self.count.copy_(x.detach().sum())", "for its effect"),
         ("self.weight[0] = x.detach().sum()", "in place"),
         ("self.mean[x.argmax()] = x.detach().sum()", "in place"),
         ("self.mean[:4] = x.detach().sum()", "in place"),
@@ -1223,6 +1237,13 @@ def test_a_tensor_of_the_module_is_stored_on_every_call(store: str, wanted: str)
 )
 def test_what_is_no_tensor_of_the_module_is_not_stored(store: str, words: str) -> None:
     assert words in stored(store).declined[0]
+
+
+def test_a_tensor_of_old_is_one_like_any_other() -> None:
+    assert fixed("if x.sum() > 0:\n    z = torch.Tensor([1]).float()\nelse:\n    z = x.sum()\nreturn z * 2") == lines("""
+        z = torch.where(x.sum() > 0, torch.Tensor([1]).float(), x.sum())
+        return z * 2
+    """)
 
 
 COUNTED = "n = 0\nfor one in x.unbind():\n    if one.sum() > 0:\n        n += 1\n"

@@ -8,6 +8,10 @@ from dataclasses import dataclass
 from dynalint.analysis import kinds as k
 from dynalint_rules._shared.names import is_own
 from dynalint_rules._shared.scope import Scope
+from dynalint_rules._shared.uses import self_name
+
+# Views, never copies, of whatever tensor.
+_VIEWS = ("squeeze", "unsqueeze", "view", "view_as", "t")
 
 
 @dataclass(frozen=True)
@@ -59,3 +63,50 @@ def _call(scope: Scope, statement: ast.stmt, call: ast.Call) -> Change | None:
 
 def _is_own(scope: Scope, owner: ast.expr, statement: ast.stmt) -> bool:
     return isinstance(owner, ast.Name) and scope.tensor(owner) is not None and is_own(scope, owner.id, statement)
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A statement that writes `value` into a tensor of the module, `target`, of the kind `old`.
+
+    With `hidden` it writes by `.data`, of which no gradient knows.
+    """
+
+    statement: ast.stmt
+    target: ast.expr
+    value: ast.expr
+    old: k.Tensor
+    hidden: bool
+
+
+def filled_of(scope: Scope, statement: ast.stmt) -> Filled | None:
+    """Return what a statement writes by `copy_` or `fill_` into a tensor of the module, None if it is of another kind.
+
+    A float takes its own value back without a change, whatever comes of it on the way; so does what is not a float,
+    where a whole number is written.
+    """
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    while isinstance(call, ast.Call) and _is_view(call):
+        assert isinstance(call.func, ast.Attribute)
+        call = call.func.value
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or len(call.args) != 1:
+        return None
+    target, value = call.func.value, call.args[0]
+    if call.func.attr not in ("copy_", "fill_") or call.keywords or isinstance(value, ast.Starred):
+        return None
+    hidden = isinstance(target, ast.Attribute) and target.attr == "data"
+    held = target.value if isinstance(target, ast.Attribute) and hidden else target
+    while hidden and isinstance(held, ast.Call) and _is_view(held):
+        assert isinstance(held.func, ast.Attribute)
+        held = held.func.value
+    tensor = scope.tensor(held)
+    if tensor is None or not isinstance(held, ast.Attribute) or not isinstance(held.value, ast.Name):
+        return None
+    if held.value.id != self_name(scope.function) or not (hidden or tensor.origin == "buffer"):
+        return None
+    whole = isinstance(value, ast.Constant) and type(value.value) in (int, bool)
+    return Filled(statement, target, value, tensor, hidden) if tensor.dtype == "float" or whole else None
+
+
+def _is_view(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Attribute) and call.func.attr in _VIEWS

@@ -26,6 +26,9 @@ _PURE_MODULES = ("math.", "operator.", "typing.", "builtins.")
 _PURE_NAMES = frozenset(
     {"torch.finfo", "torch.iinfo", "torch.Size", "torch.device", "torch.is_tensor", "torch.jit.annotate"}
 )
+_PURE_NAMES |= {
+    f"torch.{dtype}Tensor" for dtype in ("", *"Float Double Half BFloat16 Long Int Short Char Byte Bool".split())
+}
 # Containers are asked, never changed, by these.
 _PURE_METHODS = frozenset(
     "copy count endswith format get index items join keys lower numel replace split startswith strip "

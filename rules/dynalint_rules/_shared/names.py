@@ -300,6 +300,7 @@ def makes_tensor(scope: Scope, value: ast.expr, own: str = "") -> bool:
             known
             and last not in _VIEWS
             and not last.endswith("_")
+            and not (last.endswith("Tensor") and any(k.may_be_tensor(scope.kind(one)) for one in value.args))
             and not name.startswith("torch.nn.functional.dropout")
             and not (isinstance(callee, k.External) and _may_work_in_place(scope, name, value))
         )

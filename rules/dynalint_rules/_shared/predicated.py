@@ -19,7 +19,7 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.index import walk_function
 from dynalint.rules import Replacement
 from dynalint_rules._shared.blocks import Assignment, block_of, is_elif
-from dynalint_rules._shared.changes import Change, change_of
+from dynalint_rules._shared.changes import Change, Filled, change_of, filled_of
 from dynalint_rules._shared.choice import escaped, rendered, require_tensors
 from dynalint_rules._shared.counted import Count, count_of
 from dynalint_rules._shared.domain import guarded_operands
@@ -153,6 +153,8 @@ class Predicated:
             self._change(change, predicate, flow)
         elif (store := store_of(self.scope, statement)) is not None:
             self._store(store, predicate, flow)
+        elif (filled := filled_of(self.scope, statement)) is not None:
+            self._fill(filled, predicate, flow)
         else:
             assignments = block_of(self.scope, [statement]).assignments
             texts = [self._value(one, predicate, flow) for one in assignments]
@@ -362,6 +364,23 @@ class Predicated:
             f"no gradient needs what was in `{store.target}`",
         ]
         self._emit(f"{store.target} = {self._where(predicate.ordered(text, store.target), store.target)}")
+
+    def _fill(self, filled: Filled, predicate: Predicate, flow: Flow) -> None:
+        """Write on every call, what was there before where the branch is not taken."""
+        scope, target = self.scope, self.scope.text(filled.target)
+        self._check(filled.target, flow)
+        self._check(filled.value, flow)
+        self._values += 1
+        self.copied += [filled.target, filled.value]
+        sides = [Side(filled.value, scope.kind(filled.value)), Side(None, filled.old, target)]
+        self.conditions += [text for text in tensor_conditions(scope, sides) if text != FINITE]
+        if not filled.hidden:
+            if not needs_no_gradient(scope, filled.value, filled.statement):
+                raise Refusal(f"`{target}` would keep the graph of what is stored on every call; store its `.detach()`")
+            self.conditions.append(f"no gradient needs what was in `{target}`")
+        chosen = f"{scope.torch}.where({', '.join(predicate.ordered(scope.text(filled.value), target))})"
+        column, newline = len(self._indent), scope.file.newline
+        self._emit(call(f"{target}.copy_", [chosen], column=column, indent=self._indent, newline=newline))
 
     def _assign(self, one: Assignment, text: str, predicate: Predicate, flow: Flow) -> None:
         scope, name = self.scope, one.name

@@ -101,7 +101,8 @@ def is_plain_tensor(scope: Scope, test: ast.expr) -> bool:
 def _value(scope: Scope, node: ast.expr) -> Truth:
     """The truth of a tensor: as it is if it is bool, else that it is not zero."""
     tensor = scope.tensor(node)
-    _require_lasting(scope, node)
+    if tensor is None or tensor.dtype == "bool":
+        _require_lasting(scope, node)  # a comparison with zero is a tensor of its own
     text = scope.text(node)
     if tensor is None:
         kind = scope.kind(node)

@@ -29,6 +29,10 @@ _SEEN = """
 self.fc, self.rate = nn.Linear(8, 8), max(0.5, 0.0)
 self.register_buffer("seen", torch.zeros(3))
 """
+_MADE = """
+self.weight = nn.Parameter(torch.zeros(1, 8))
+self.register_buffer("made", torch.tensor(0).byte())
+"""
 _SKIPPED = """\
 import torch
 from torch import nn
@@ -111,9 +115,10 @@ class BranchOnTensor(Rule):
     old value where it should: a loop in a branch (`y = torch.where(condition, y * 2, y)` in each round), a branch in a
     branch that returns, a test of a Python value with more in it than plain assignments, a change in place of a tensor
     that nothing else refers to, a store to a buffer or another tensor of the module that needs no gradient
-    (`self.best = torch.where(condition, loss.detach(), self.best)`) or to one place of such a tensor of floats. A plain
-    count that the branch adds to becomes a tensor where it begins, if all that reads it takes one. A flag that nothing
-    in the project reads becomes such a buffer.
+    (`self.best = torch.where(condition, loss.detach(), self.best)`) or to one place of such a tensor of floats, `copy_`
+    and `fill_` of a buffer or of the `.data` of a tensor of the module. A plain count that the branch adds to becomes a
+    tensor where it begins, if all that reads it takes one. A flag that nothing in the project reads becomes such a
+    buffer.
 
     `if mask.any():` around statements that only write where the mask selects (`x[mask] = 0`, `masked_fill`) loses its
     test: it only spares work. So does `if not mask.any(): return x` before such statements and `return x`.
@@ -231,6 +236,27 @@ class BranchOnTensor(Rule):
                 return h * weights / (bins + 1)
                 """,
                 init=_SEEN,
+            ),
+        ),
+        Example(
+            name="made-by-the-first-call",
+            code=forward(
+                """
+                if not self.made:  # DYN101
+                    self.weight.squeeze().data.copy_(x.detach().mean(0)).view_as(self.weight)
+                    self.made.fill_(1)
+                return x - self.weight
+                """,
+                init=_MADE,
+            ),
+            fixed=forward(
+                """
+                condition = self.made == 0
+                self.weight.squeeze().data.copy_(torch.where(condition, x.detach().mean(0), self.weight.squeeze().data))
+                self.made.copy_(torch.where(condition, 1, self.made))
+                return x - self.weight
+                """,
+                init=_MADE,
             ),
         ),
         Example(

@@ -10,6 +10,8 @@ from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
+from dynalint_rules._shared.grids import as_ranges
+from dynalint_rules._shared.scope import Refusal, Scope
 
 # Not in `torch._numpy`, by calling each of them under torch 2.13. Files are DYN410, random numbers DYN408.
 _FUNCTIONS = (
@@ -56,11 +58,13 @@ class UntracedNumpy(Rule):
     ```
 
     ## How it is rewritten
-    It is not: most of these have no operation in torch of the same meaning. Where there is none,
-    `torch.library.custom_op` makes the call one opaque operation in the graph.
+    `np.ogrid[:n, :m]` and `np.mgrid[:n, :m]` with bounds that are whole numbers become `np.arange`, which is traced.
+    The others are not rewritten: most have no operation in torch of the same meaning. `torch.library.custom_op` makes
+    the call one opaque operation in the graph.
 
     ## When the rewrite is not exact
-    NumPy computes in double precision by default, torch in single precision.
+    `np.ogrid` raises for bounds that are not in order, where `np.arange` gives nothing. That is `conditional` where the
+    bounds are not written out or sizes. NumPy computes in double precision by default, torch in single precision.
 
     ## How Dynamo words it
     GB0294: `attempted to trace numpy function unsupported by PyTorch`. For methods GB0158: `Unsupported ndarray method
@@ -111,7 +115,14 @@ class UntracedNumpy(Rule):
         )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: what comes nearest in torch differs from function to function."""
+        """Make grids of whole numbers by functions that are traced; what comes nearest to the others differs."""
+        if isinstance(event, Read) and event.name in ("numpy.mgrid", "numpy.ogrid"):
+            try:
+                rewrite = as_ranges(Scope.of(event, project), event.node)
+            except Refusal as refusal:
+                return Declined(str(refusal))
+            if rewrite is not None:
+                return rewrite
         return Declined(
             "what comes nearest in torch differs from function to function, and mostly in precision; compute with "
             "tensors, or make the call one operation with `torch.library.custom_op`"
@@ -152,6 +163,42 @@ class UntracedNumpy(Rule):
                 """,
                 head="import numpy as np",
             ),
+            fixed=forward(
+                """
+                y = self.fc(x)
+                rows, columns = np.arange(4)[:, None], np.arange(8)[None, :]
+                return y * torch.from_numpy(rows + columns)
+                """,
+                head="import numpy as np",
+            ),
+        ),
+        Example(
+            name="full-grid-of-a-size",
+            code=forward(
+                """
+                grid = torch.from_numpy(np.mgrid[1:5, : x.shape[1]])  # DYN209
+                return self.fc(x) * grid.sum(0)
+                """,
+                head="import numpy as np",
+            ),
+            fixed=forward(
+                """
+                grid = torch.from_numpy(np.stack(np.meshgrid(np.arange(1, 5), np.arange(x.shape[1]), indexing="ij")))
+                return self.fc(x) * grid.sum(0)
+                """,
+                head="import numpy as np",
+            ),
+        ),
+        Example(
+            name="rows-of-a-grid",
+            code=forward(
+                """
+                rows = np.r_[0:4, 6]  # DYN209
+                return self.fc(x) + torch.from_numpy(rows).sum()
+                """,
+                head="import numpy as np",
+            ),
+            declined="custom_op",
         ),
         Example(
             name="traced-numpy",

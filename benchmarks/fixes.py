@@ -5,6 +5,7 @@
 CORPUS and TRUTH.jsonl are those of `accuracy.py`. Nothing is written to the corpus. A break site counts as repaired
 where every finding that covers it is fixed. Fixes are verified by running, as `dynalint fix` does; `--static` runs
 nothing, and `--assume` takes the conditions of conditional fixes for granted, to see what is on offer in little time.
+`--examples` verifies on what the files list to be run (see `rerun.py`) in the place of inputs that are guessed.
 
 `--rerun` runs each changed file against its original (`rerun.py` tells how a file lists what to run): whether anything
 differs in eager, and which of the sites still break.
@@ -13,6 +14,7 @@ differs in eager, and which of the sites still break.
 from __future__ import annotations
 
 import argparse
+import ast
 import difflib
 import json
 import os
@@ -32,6 +34,17 @@ from dynalint.catalogue import known_codes
 from dynalint.config import Configuration, Overrides, environment_layer, parse_layer
 from dynalint.findings import Finding
 from dynalint.fix import FixOptions, FixResult, Proof, Unit, fix_findings
+
+EXAMPLES = """
+from importlib import import_module
+
+def case(number):
+    made, init, called, *_ = import_module({module!r}).{cases}[number]
+    args, kwargs = init() if init is not None else ([], {{}})
+    made = made(*args, **kwargs) if init is not None else made
+    args, kwargs = called()
+    return made, tuple(args), kwargs
+"""
 
 State = Literal["repaired", "refused", "declined", "silent", "unflagged"]
 STATES: Mapping[State, str] = {
@@ -77,12 +90,13 @@ def fix(corpus: Path, files: Sequence[str], options: argparse.Namespace) -> tupl
         "confirm": "never" if options.static or options.assume else "always" if options.confirm else "auto",
         "unsafe-fixes": options.unsafe_fixes,
     }
-    layers = (environment_layer(os.environ, corpus), parse_layer(values, corpus, lambda _: "the command line"))
-    configuration = Configuration(Overrides(layers, isolated=True), known_codes(), corpus)
+    configuration = _configuration(values, corpus)
     groups = [[file] for file in files] if options.separately else [files]
     found: list[Finding] = []
     results = []
     for group in groups:
+        if options.examples:
+            configuration = _configuration({**values, "examples": examples_of(corpus, group, options)}, corpus)
         workspace, _ = engine.open_workspace([corpus / file for file in group], configuration, corpus)
         checked = engine.check(workspace)
         found += [one.finding for one in checked.linted]
@@ -95,6 +109,33 @@ def fix(corpus: Path, files: Sequence[str], options: argparse.Namespace) -> tupl
             for failure in failures:
                 print(f"fixes: {failure}", file=sys.stderr)
     return found, _joined(results)
+
+
+def _configuration(values: Mapping[str, Any], corpus: Path) -> Configuration:
+    layers = (environment_layer(os.environ, corpus), parse_layer(values, corpus, lambda _: "the command line"))
+    return Configuration(Overrides(layers, isolated=True), known_codes(), corpus)
+
+
+def examples_of(corpus: Path, files: Iterable[str], options: argparse.Namespace) -> dict[str, str]:
+    """Write functions that give what files list to be run; return their names by what they are examples of."""
+    found: dict[str, str] = {}
+    for file in files:
+        module = file.removesuffix(".py").replace("/", ".")
+        written = f"examples_{len(list(options.examples.iterdir()))}"
+        text = EXAMPLES.format(module=module, cases=options.cases)
+        for number, name in enumerate(_listed((corpus / file).read_text(encoding="utf-8"), options.cases)):
+            text += f"\ndef example_{number}():\n    return case({number})\n"
+            found.setdefault(f"{module}:{name}", f"{written}:example_{number}")
+        (options.examples / f"{written}.py").write_text(text, encoding="utf-8")
+    return found
+
+
+def _listed(text: str, cases: str) -> Iterator[str]:
+    """Yield the names of what a file lists to be run."""
+    for statement in ast.parse(text).body:
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == cases:
+            assert isinstance(statement.value, ast.List)
+            yield from (ast.unparse(one.elts[0]) for one in statement.value.elts if isinstance(one, ast.Tuple))
 
 
 def _joined(results: Sequence[FixResult]) -> FixResult:
@@ -218,6 +259,7 @@ def main() -> None:
     how.add_argument("--static", action="store_true", help="run nothing: only what is exact for every input")
     how.add_argument("--assume", action="store_true", help="run nothing, and take all conditions to hold")
     how.add_argument("--confirm", action="store_true", help="run the code even where no sandbox holds")
+    parser.add_argument("--examples", action="store_true", help="verify on what the files list to be run")
     parser.add_argument("--rerun", action="store_true", help="run changed files against their originals")
     parser.add_argument("--cases", default="TESTCASES", help="the name of the list of what to run in a file")
     parser.add_argument("--leave-out", action="append", default=[], metavar="TEXT", help="breaks with this reason")
@@ -232,7 +274,11 @@ def main() -> None:
         parser.error(f"{options.corpus} is no folder")
     truth = read_truth(options.truth, options.leave_out, options.verdict)
     wanted = {place: kind for place, kind in truth.sites.items() if not options.files or place.file in options.files}
-    found, result = fix(corpus, sorted({place.file for place in wanted}), options)
+    with tempfile.TemporaryDirectory() as folder:
+        if options.examples:
+            options.examples = Path(folder)
+            os.environ["PYTHONPATH"] = os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+        found, result = fix(corpus, sorted({place.file for place in wanted}), options)
     sites = list(judge(wanted, found, result))
     seen = rerun(corpus, result, wanted, options.cases) if options.rerun else None
     print(*summary(sites, result, seen), sep="\n")

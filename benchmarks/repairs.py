@@ -55,7 +55,7 @@ def _is_wanted(record: Record) -> bool:
 
 def _left(folder: Path, names: list[str], *, unsafe: bool) -> dict[str, list[str]]:
     """What is left in each program after fixing it: findings with the reasons."""
-    taken = argparse.Namespace(static=False, assume=True, unsafe_fixes=unsafe, separately=True)
+    taken = argparse.Namespace(static=False, assume=True, unsafe_fixes=unsafe, separately=True, examples=None)
     left: dict[str, list[str]] = {}
     with tempfile.TemporaryDirectory() as copies:
         corpus = Path(copies).resolve()

@@ -69,7 +69,11 @@ def main() -> None:
     names = sorted(path.relative_to(corpus).as_posix() for path in corpus.rglob(options.pattern))
     groups = [names] if options.together else [[name] for name in names]
     taken = argparse.Namespace(
-        static=options.static, assume=not options.static, unsafe_fixes=options.unsafe_fixes, separately=False
+        static=options.static,
+        assume=not options.static,
+        unsafe_fixes=options.unsafe_fixes,
+        separately=False,
+        examples=None,
     )
     with ProcessPoolExecutor(options.jobs) as pool:
         results = list(pool.map(partial(_one, corpus, taken), groups))

@@ -217,6 +217,21 @@ def test_a_class_is_made_by_its_own_parameters_or_the_one_at_fault_is_named() ->
         next(constructions(UsesOdd))
 
 
+def test_what_is_annotated_as_a_tensor_stays_one() -> None:
+    def gated(x: torch.Tensor, gate: torch.Tensor):
+        return x * 2 if gate > 0 else x
+
+    def ungated(x, gate):
+        return x * 2 if gate > 0 else x
+
+    def misnamed(x: torch.Tensor, gate: torch.Tensor):
+        return x * (gate.bit_length() if gate != 0 else 1)
+
+    assert isinstance(find_call(gated, "cpu", 10).call[0][1], torch.Tensor)
+    assert isinstance(find_call(ungated, "cpu", 10).call[0][1], int)
+    assert isinstance(find_call(misnamed, "cpu", 10).call[0][1], int)
+
+
 def test_an_annotation_that_does_not_resolve_leaves_the_name() -> None:
     make, _ = next(constructions(UsesUnresolved))
     assert make().size == guesses.WIDTH

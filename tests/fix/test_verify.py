@@ -168,6 +168,42 @@ def test_a_search_over_flags_reaches_what_inputs_do_not(prove: Prove) -> None:
     assert proof.outcome == "proven", proof
 
 
+MADE = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self, rate=0.0, how="double", plain=True):
+        super().__init__()
+        self.rate, self.how = rate, how
+        if rate > 0:
+            self.register_buffer("seen", torch.ones(()))
+        self.plain = plain
+        self.scale = None if plain else 3.0
+
+    def forward(self, x):
+        rate, x = self.rate, x + 1
+        if x.sum() > 0:
+            if {test}:
+                x = x * {factor}
+        return x
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "factor"), [("rate > 0", "self.seen"), ("self.how == 'triple'", "3"), ("not self.plain", "self.scale")]
+)
+def test_a_search_over_builds_reaches_what_inputs_do_not(prove: Prove, test: str, factor: str) -> None:
+    code = MADE.format(test=test, factor=factor)
+    body = f"if x.sum() > 0:\n    if {test}:\n        x = x * {factor}"
+    new = f"if {test}:\n    x = torch.where(x.sum() > 0, x * {{}}, x)"
+    proof = prove(code, (body, new.format(factor)))
+    assert proof.outcome == "proven", proof
+    proof = prove(code, (body, new.format("7")))
+    assert proof.outcome == "refuted", proof
+    assert "Model made with" in proof.detail
+
+
 def test_parameters_are_drawn_apart_from_each_other(prove: Prove) -> None:
     body = "if self.one.sum() > 0.1 and self.two.sum() < 0.1:\n    z = x * 2 + y\nelse:\n    z = x - y"
     code = two(body).replace(

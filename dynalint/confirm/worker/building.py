@@ -108,7 +108,7 @@ def _revised(cls: type, arguments: Arguments, error: BaseException) -> Iterator[
         if match is not None:
             for name in blamed:
                 yield from ({**arguments, name: value} for value in revise(arguments[name], match))
-    compared = _compared(cls)
+    compared = compared_in(cls)
     for name in blamed:
         for literal in compared.get(name, ()):
             if type(literal) is not type(arguments[name]) or literal != arguments[name]:
@@ -148,11 +148,11 @@ def _blamed(arguments: Arguments, error: BaseException) -> list[str]:
 
 
 @cache
-def _compared(cls: type) -> dict[str, list[Any]]:
+def compared_in(cls: type) -> dict[str, list[Any]]:
     """Return the literals that the methods of a class compare names with."""
     found: dict[str, list[Any]] = {}
     # Not the source of the class, for which Python parses all of the file.
-    for node in (node for one in vars(cls).values() if inspect.isfunction(one) for node in _nodes_of(one)):
+    for node in (node for one in vars(cls).values() if inspect.isfunction(one) for node in nodes_of(one)):
         if isinstance(node, ast.Compare) and isinstance(node.left, (ast.Name, ast.Attribute)):
             name = node.left.id if isinstance(node.left, ast.Name) else node.left.attr
             for other in node.comparators:
@@ -163,7 +163,8 @@ def _compared(cls: type) -> dict[str, list[Any]]:
     return found
 
 
-def _nodes_of(function: Callable[..., Any]) -> Iterator[ast.AST]:
+def nodes_of(function: Callable[..., Any]) -> Iterator[ast.AST]:
+    """Yield the nodes of a function's source, none where it cannot be had."""
     try:
         yield from ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function))))
     except (OSError, TypeError, SyntaxError):

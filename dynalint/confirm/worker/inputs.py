@@ -102,10 +102,16 @@ class _Search:
         self._device = device
         self._deadline = deadline
         self._tried: set[str] = set()
+        target = function.forward if isinstance(function, nn.Module) else function
+        self._tensors = {name for name, hint in hints_of(target).items() if isinstance(hint, type) and hint in KINDS}
         self._has_settings = any(True for _ in _settings_of(function))
         self.last = Trouble("nothing")
         self._counts: Counter[str] = Counter()
         self._errors: dict[str, Exception | None] = {}
+
+    def _keeps_tensors(self, specs: Specs) -> bool:
+        """Whether all parameters that are annotated as tensors are given tensors."""
+        return all(isinstance(value, TensorSpec) for name, value in specs.items() if name in self._tensors)
 
     @property
     def usual(self) -> Exception | None:
@@ -116,9 +122,11 @@ class _Search:
         """Go on from `start` until there are `most` attempts in all; `generic` shapes come last."""
         waiting: list[Specs] = [start]
         later: list[Specs] = []
+        last: list[Specs] = []
         usual = _generic(start) if generic else iter(())
         while len(self._tried) < most and time.monotonic() < self._deadline:
-            specs = waiting.pop(0) if waiting else later.pop(0) if later else next(usual, None)
+            queue = waiting or later or last
+            specs = queue.pop(0) if queue else next(usual, None)
             if specs is None:
                 break
             if self._has_settings:
@@ -131,8 +139,11 @@ class _Search:
             if trouble is None:
                 return Found(call, ", ".join(f"{name}={worded(value)}" for name, value in specs.items()))
             answers = [*_supplied(self._function, specs, trouble), *revisions(specs, trouble)]
-            # An answer to the newest error goes first: each one brings the arguments a step nearer.
-            waiting[:0] = [answer for answer in answers if repr(answer) not in self._tried]
+            # An answer to the newest error goes first: each one brings the arguments a step nearer. What is annotated
+            # as a tensor becomes something else only where no other answer is left.
+            new = [answer for answer in answers if repr(answer) not in self._tried]
+            waiting[:0] = [answer for answer in new if self._keeps_tensors(answer)]
+            last += [answer for answer in new if not self._keeps_tensors(answer)]
             later[:0] = itertools.islice(told_sizes(specs, trouble.message), 4)
             self.last = trouble
             self._counts[trouble.message] += 1

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from .builds import Build, builds_of, built
 from .differ import Equality, difference, spills
 from .observe import (
     OWN_TO_MODULES,
@@ -37,6 +38,7 @@ from .trials import (
     Trial,
     at_edges,
     broken_trials,
+    built_otherwise,
     random_trials,
     visit,
 )
@@ -105,7 +107,8 @@ class Pair:
         self, one: Subject, other: Subject, equality: Equality, *, training: bool, change: StateChange | None = None
     ) -> None:
         self._subjects, self._equality, self._training, self._change = (one, other), equality, training, change
-        self._functions = (fresh(one, training=training), fresh(other, training=training))
+        self._build = None if change is None else change.build
+        self._functions = (fresh(one, self._build, training=training), fresh(other, self._build, training=training))
         _level(*self._functions, change)
 
     def step(self, trial: Trial) -> tuple[str | None, Observation, Observation]:
@@ -119,7 +122,7 @@ class Pair:
     def probe(self) -> Callable[[Trial], None]:
         """Return what runs trials on one more copy of the first callable, without a look at what they do."""
         subject = self._subjects[0]
-        function = fresh(subject, training=self._training)
+        function = fresh(subject, self._build, training=self._training)
         if self._change is not None and self._change.flags:
             _turn_flags(function)
         _level(self._functions[0], function, None)
@@ -131,9 +134,9 @@ class Pair:
         return run
 
 
-def fresh(subject: Subject, *, training: bool) -> Callable[..., Any]:
-    """Make the callable of a version anew, in training mode or not."""
-    with subject.version.active():
+def fresh(subject: Subject, build: Build | None = None, *, training: bool) -> Callable[..., Any]:
+    """Make the callable of a version anew, in training mode or not; with `build`, in another way."""
+    with subject.version.active(), built(build, subject.version.modules()):
         function = fresh_callable(subject.make)
     owner = getattr(function, "__self__", function)
     if isinstance(owner, nn.Module):
@@ -267,6 +270,9 @@ def _scenes(one: Subject, other: Subject, equality: Equality, search: Search, to
     yield from both(lambda: islice(endless, _LEAST_DRAWN))
     for training, pair in pairs.items():
         yield _Scene(pair, search.telling(islice(endless, _FIRST_DRAWN), pair.probe), training)
+    for change in _other_builds(one, search):
+        pair = Pair(one, other, equality, training=True, change=change)
+        yield _Scene(pair, search.telling((BASE, *USUAL[:5]), pair.probe), training=True, change=change)
     for change in STATES:
         if search.goes_on():
             pair = Pair(one, other, equality, training=True, change=change)
@@ -285,6 +291,29 @@ def _scenes(one: Subject, other: Subject, equality: Equality, search: Search, to
         pair = Pair(one, other, equality, training=True, change=state)
         trials = list(dict.fromkeys(trial for change, trial in told.values() if change is state))
         yield _Scene(pair, at_edges(trials), training=True, change=state, tells=False)
+
+
+def _other_builds(subject: Subject, search: Search) -> Iterator[StateChange]:
+    """Yield the states of those other builds with which something runs that has not run yet."""
+    if not search.goes_on():
+        return
+    with subject.version.active():
+        builds = list(builds_of(fresh(subject, training=True), subject.version.modules()))
+    for build in builds:
+        if not search.goes_on():
+            return
+        try:
+            function = fresh(subject, build, training=True)
+        except Exception:  # noqa: BLE001, S112 - no such value is meant
+            continue
+        if not search.left().isdisjoint(search.shown_by(partial(_try_out, subject, function))):
+            yield built_otherwise(build)
+
+
+def _try_out(subject: Subject, function: Callable[..., Any]) -> None:
+    with subject.version.active(), force_eager():
+        for trial in (BASE, *USUAL[:5]):
+            attempt(function, trial.of(subject.call), trial.seed, training=True)
 
 
 def _visits(method: str) -> tuple[Trial, ...]:

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from .builds import Build
 from .witness import Call
 
 Change = Callable[[torch.Tensor, torch.Generator], torch.Tensor]
@@ -273,7 +274,10 @@ def broken_trials() -> Iterator[Trial]:
 
 @dataclass(frozen=True)
 class StateChange:
-    """A change of all parameters and buffers, in words and by kind of tensor; with `flags`, bools are turned over."""
+    """A change of all parameters and buffers, in words and by kind of tensor.
+
+    With `flags`, bools are turned over. With `build`, it is the state of what was built otherwise.
+    """
 
     name: str
     floats: Callable[[torch.Tensor, torch.Generator], torch.Tensor]
@@ -281,6 +285,7 @@ class StateChange:
     bools: Callable[[torch.Tensor], torch.Tensor]
     seed: int = 0
     flags: bool = False
+    build: Build | None = None
 
     def of(self, tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         """Return the changed tensor, of the same dtype and on the same device."""
@@ -289,6 +294,11 @@ class StateChange:
         else:
             changed = self.bools(tensor) if tensor.dtype is torch.bool else self.ints(tensor)
         return changed.to(tensor.device, tensor.dtype)
+
+
+def built_otherwise(build: Build) -> StateChange:
+    """Return the state that another build comes with."""
+    return StateChange(build.words, _same, _as_it_is, _as_it_is, build=build)
 
 
 def _as_it_is(tensor: torch.Tensor) -> torch.Tensor:

@@ -85,9 +85,11 @@ class Rerun:
 
 def fix(corpus: Path, files: Sequence[str], options: argparse.Namespace) -> tuple[list[Finding], FixResult]:
     """Fix files of a corpus, in memory; return what was found as well."""
+    # The breaks are known: where it is known what to run as well, only the fixes have to be.
+    still = options.static or options.assume or options.examples
     values: dict[str, Any] = {
         "select": ["ALL"],
-        "confirm": "never" if options.static or options.assume else "always" if options.confirm else "auto",
+        "confirm": "never" if still else "always" if options.confirm else "auto",
         "unsafe-fixes": options.unsafe_fixes,
     }
     configuration = _configuration(values, corpus)
@@ -95,10 +97,13 @@ def fix(corpus: Path, files: Sequence[str], options: argparse.Namespace) -> tupl
     found: list[Finding] = []
     results = []
     for group in groups:
-        if options.examples:
-            configuration = _configuration({**values, "examples": examples_of(corpus, group, options)}, corpus)
-        workspace, _ = engine.open_workspace([corpus / file for file in group], configuration, corpus)
+        paths = [corpus / file for file in group]
+        workspace, _ = engine.open_workspace(paths, configuration, corpus)
         checked = engine.check(workspace)
+        if options.examples:
+            examples = examples_of(corpus, group, options)
+            running = _configuration({**values, "confirm": "always", "examples": examples}, corpus)
+            workspace, _ = engine.open_workspace(paths, running, corpus)
         found += [one.finding for one in checked.linted]
         if options.assume:
             limits = FixOptions(options.unsafe_fixes)

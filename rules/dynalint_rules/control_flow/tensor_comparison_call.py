@@ -9,6 +9,7 @@ from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.decide import rewrite_decision
+from dynalint_rules._shared.decision import decision_of, is_guard
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.handover import is_passed_up
 from dynalint_rules._shared.names import loads, only_value
@@ -59,11 +60,14 @@ class TensorComparisonCall(Rule):
     In the test of an `if` or conditional expression, together with the branch (see DYN101): `torch.equal(a, b)` becomes
     `(a == b).all()`, `torch.allclose(a, b)` becomes `torch.isclose(a, b).all()`, which is how it is defined, and
     `torch.is_nonzero(t)` becomes `t != 0`. In a guard or an `assert`, as DYN105 and DYN104. Where the answer is only
-    returned, the tensor is returned instead; any other use as a value is left.
+    returned, the tensor is returned instead. Where `torch.equal` of two arguments only chooses a way through the
+    function, as between one projection for what is the same and several for what is not, and no other rewrite is
+    possible, it becomes `a is b`. Any other use as a value is left.
 
     ## When the rewrite is not exact
 
-    As for DYN101. A tensor that is returned in the place of a bool is `unsafe`: the caller may need a bool.
+    As for DYN101. `a is b` is `unsafe`: equal tensors that are not the same one go the other way then, where each gets
+    a gradient of its own. A tensor that is returned in the place of a bool is `unsafe`: the caller may need a bool.
     `torch.equal` is False for tensors of different shapes, where `==` compares them as far as they broadcast, or
     raises; that the shapes are the same has to be shown by running it.
 
@@ -206,6 +210,32 @@ class TensorComparisonCall(Rule):
             declined="is a Python bool",
         ),
         Example(
+            "one projection for what is the same",
+            forward(
+                """
+                same = torch.equal(x, y)  # DYN107
+                if same:
+                    q, k = torch.cat([self.fc(x), self.fc(x) * 2], 1).chunk(2, 1)
+                else:
+                    q, k = self.fc(x), self.fc(y) * 2
+                return q @ k.T
+                """,
+                arguments="x: torch.Tensor, y: torch.Tensor",
+            ),
+            inputs="[(torch.randn(4, 8), torch.randn(4, 8))]",
+            fixed=forward(
+                """
+                same = x is y
+                if same:
+                    q, k = torch.cat([self.fc(x), self.fc(x) * 2], 1).chunk(2, 1)
+                else:
+                    q, k = self.fc(x), self.fc(y) * 2
+                return q @ k.T
+                """,
+                arguments="x: torch.Tensor, y: torch.Tensor",
+            ),
+        ),
+        Example(
             "as a value of a helper",
             forward(
                 "return {True: x * 2, False: x}[is_same(x, x + 1)]",
@@ -279,7 +309,48 @@ class TensorComparisonCall(Rule):
             returned = _returned(Scope.of(event, project), event.node)
         except Refusal as refusal:
             return Declined(str(refusal))
-        return returned or rewrite_decision(event, event.node, project, value=value)
+        answer = returned or rewrite_decision(event, event.node, project, value=value)
+        if isinstance(answer, Declined) and event.callee in ("torch.equal", "Tensor.equal"):
+            return _by_identity(Scope.of(event, project), event.node) or answer
+        return answer
+
+
+def _by_identity(scope: Scope, node: ast.Call) -> Rewrite | None:
+    """The rewrite to `a is b` where the answer only chooses a way for arguments that are the same; None elsewhere."""
+    operands = [
+        *([node.func.value] if isinstance(node.func, ast.Attribute) and len(node.args) == 1 else []),
+        *node.args,
+    ]
+    if len(operands) != 2 or node.keywords or not all(_is_given(scope, one) for one in operands):
+        return None
+    statement: ast.AST = node
+    while isinstance(statement := scope.parents[statement], ast.BoolOp | ast.UnaryOp):
+        pass
+    uses: list[ast.expr] = [node]
+    if isinstance(statement, ast.Assign) and len(statement.targets) == 1 and isinstance(statement.targets[0], ast.Name):
+        name = statement.targets[0].id
+        uses = [*loads(scope, name)] if only_value(scope, name, node) is statement.value else []
+    decisions = [decision_of(scope.parents, use) for use in uses]
+    if not uses or any(one.form not in ("if", "ifexp") or is_guard(one.node) for one in decisions):
+        return None
+    one, other = (scope.text(operand) for operand in operands)
+    negation = scope.parents[node] if isinstance(scope.parents[node], ast.UnaryOp) else None
+    text = f"{one} is {'not ' if negation else ''}{other}"
+    conditions = (
+        f"`{one}` and `{other}` that are equal, but not the same tensor, go the other way, each with a gradient",
+    )
+    replacement = Replacement(scope.file, *scope.file.span(negation or node), text)
+    return Rewrite("Ask whether they are the same tensor", "unsafe", (replacement,), conditions)
+
+
+def _is_given(scope: Scope, node: ast.expr) -> bool:
+    """Whether an expression is an argument of the function as it came."""
+    if not isinstance(node, ast.Name) or node.id not in {
+        one.arg for one in ast.walk(scope.function.node.args) if isinstance(one, ast.arg)
+    }:
+        return False
+    stores = (one for one in ast.walk(scope.function.node) if isinstance(one, ast.Name) and one.id == node.id)
+    return not any(isinstance(one.ctx, ast.Store) and one.lineno <= node.lineno for one in stores)
 
 
 def _returned(scope: Scope, node: ast.Call) -> Rewrite | None:

@@ -156,6 +156,12 @@ def _entry(rule: Rule) -> Entry:
         documentation=rule.documentation(),
         gb=rule.gb,
         torch=rule.torch,
-        fix=type(rule).fix is not Rule.fix,
+        fix=_has_fix(rule),
         examples=rule.examples,
     )
+
+
+def _has_fix(rule: Rule) -> bool:
+    """Whether a rule may fix what it finds; one whose examples are all declined only says why it does not."""
+    fixed = not rule.examples or any(example.fixed is not None for example in rule.examples)
+    return fixed and type(rule).fix is not Rule.fix

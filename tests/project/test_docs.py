@@ -13,7 +13,7 @@ import click
 import pytest
 import yaml
 
-from dynalint.catalogue import known_codes
+from dynalint.catalogue import catalogue, known_codes
 from dynalint.cli import cli
 from dynalint.config.settings import OPTIONS
 from dynalint.config.toml import parse_toml
@@ -45,6 +45,12 @@ def test_generated_pages_are_current() -> None:
     script = ROOT / "scripts" / "generate_docs.py"
     ran = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
+
+
+def test_rules_have_a_fix_where_an_example_has_one() -> None:
+    for code, entry in catalogue().items():
+        if entry.examples:
+            assert entry.fix == any(example.fixed is not None for example in entry.examples), code
 
 
 @pytest.mark.parametrize("path", WRITTEN, ids=name)

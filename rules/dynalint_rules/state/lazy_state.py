@@ -8,11 +8,15 @@ from collections.abc import Iterable
 from dynalint.analysis.events import Call, ContainerChange, Event, StateChange
 from dynalint.analysis.kinds import UNKNOWN, only_tensor
 from dynalint.analysis.project import Project
-from dynalint.rules import Example, Rule, Violation
+from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
+from dynalint_rules._shared.first_call import made_elsewhere, registered_elsewhere
 from dynalint_rules._shared.growth import is_counter, is_held, mentions, state_name, tests_around
+from dynalint_rules._shared.scope import Refusal, Scope
 
 _REGISTERING = frozenset(f"torch.nn.Module.{name}" for name in ("register_buffer", "register_parameter", "add_module"))
+# What these models keep is no longer kept: what they compute is compared, and what they hold is not.
+_STATE_ASIDE = "lambda x, model=Model(): model(x)"
 _HELP = "Make it in the constructor, or call the model once before it is compiled."
 
 
@@ -57,15 +61,25 @@ class LazyState(Rule):
 
     ## How it is rewritten
 
-    It is not: what the first call makes often depends on its input, and the constructor does not have that. Where the
-    sizes are known, make it in the constructor. Where they are not, compute it in every call: a small table is cheap
-    in a compiled graph, and often it is folded into the operation that reads it. Or run the model once before
-    compiling it.
+    What takes nothing from the call is made in the constructor: of numbers, of names of the module, and of numbers that
+    the constructor sets for good. It stays a plain attribute where it was one. A buffer that compiled code registers is
+    registered there.
+
+    What hangs on sizes, types and devices of the input is made in every call, under the same name: the constructor does
+    not have those, and a small table is cheap in a compiled graph, where often it is folded into what reads it.
+
+    What a dictionary keeps for a size, and a table that grows with the length asked for, go by a local name, if nothing
+    else reads them.
+
+    Not rewritten is what hangs on data, what draws random numbers, what is changed in place, and what other code sets
+    or compares. Run the model once before compiling it.
 
     ## When the rewrite is not exact
 
-    There is no rewrite. Registered in the constructor, a buffer becomes part of the state dict unless it is registered
-    with `persistent=False`.
+    In the constructor it is made with the device and dtype that new tensors get there, before anything asks for it. A
+    buffer that the constructor registers is part of `state_dict()` from the start, and without `persistent=False` of
+    checkpoints. A dictionary of what was made for each size stays empty, and a table as long as the
+    constructor makes it.
 
     ## How Dynamo words it
 
@@ -102,6 +116,17 @@ class LazyState(Rule):
                 help=_HELP,
             )
 
+    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+        """Make it in the constructor, or in every call."""
+        try:
+            scope = Scope.of(event, project)
+            if not isinstance(event, Call):
+                return made_elsewhere(scope, event.statement)
+            name = next(node.value for node in event.node.args[:1] if isinstance(node, ast.Constant))
+            return registered_elsewhere(scope, event.node, str(name))
+        except Refusal as refusal:
+            return Declined(str(refusal))
+
     examples = (
         Example(
             name="none-at-first",
@@ -113,6 +138,92 @@ class LazyState(Rule):
                 """,
                 init="self.fc = nn.Linear(8, 8)\nself.mask = None",
             ),
+            fixed=forward(
+                """
+                self.mask = torch.ones(x.shape[-1])
+                return self.fc(x) * self.mask
+                """,
+                init="self.fc = nn.Linear(8, 8)\nself.mask = None",
+            ),
+            shows="recompile-once",
+        ),
+        Example(
+            name="anew-for-another-size",
+            code=forward(
+                """
+                if self.mask is None or self.mask.size(0) != len(x):
+                    # one row for each of the batch
+                    rows = torch.arange(len(x), device=x.device)
+                    self.mask = (rows[:, None] + 1).float()  # DYN508
+                return self.fc(x) * self.mask
+                """,
+                init="self.fc = nn.Linear(8, 8)\nself.mask = None",
+            ),
+            fixed=forward(
+                """
+                # one row for each of the batch
+                rows = torch.arange(len(x), device=x.device)
+                self.mask = (rows[:, None] + 1).float()
+                return self.fc(x) * self.mask
+                """,
+                init="self.fc = nn.Linear(8, 8)\nself.mask = None",
+            ),
+            shows="recompile-once",
+        ),
+        Example(
+            name="of-the-settings",
+            code=forward(
+                """
+                if self.mask is None:
+                    self.mask = torch.full((self.width,), 0.5)  # DYN508
+                return self.fc(x) * self.mask
+                """,
+                init="self.width = 8\nself.fc = nn.Linear(8, 8)\nself.mask = None",
+            ),
+            fixed=forward(
+                "return self.fc(x) * self.mask",
+                init="self.width = 8\nself.fc = nn.Linear(8, 8)\nself.mask = torch.full((self.width,), 0.5)",
+            ),
+            shows="recompile-once",
+        ),
+        Example(
+            name="of-the-data",
+            code=forward(
+                """
+                if self.mean is None:
+                    self.mean = x.detach().mean(0)  # DYN508
+                return self.fc(x) - self.mean
+                """,
+                init="self.fc = nn.Linear(8, 8)\nself.mean = None",
+            ),
+            declined="hangs on more than the sizes of the input",
+            shows="recompile-once",
+        ),
+        Example(
+            name="drawn-at-first",
+            code=forward(
+                """
+                if self.noise is None:
+                    self.noise = torch.randn(8)  # DYN508
+                return self.fc(x) + self.noise
+                """,
+                init="self.fc = nn.Linear(8, 8)\nself.noise = None",
+            ),
+            declined="may do more than give a value",
+            shows="recompile-once",
+        ),
+        Example(
+            name="changed-in-place",
+            code=forward(
+                """
+                if self.seen is None:
+                    self.seen = torch.zeros(x.shape[-1])  # DYN508
+                self.seen.add_(1)
+                return self.fc(x) + self.seen
+                """,
+                init="self.fc = nn.Linear(8, 8)\nself.seen = None",
+            ),
+            declined="may change it in place",
             shows="recompile-once",
         ),
         Example(
@@ -126,6 +237,7 @@ class LazyState(Rule):
                 """,
                 init="self.fc = nn.Linear(8, 8)\nself.ready = False",
             ),
+            declined="decides about more than `self.ready`",
             shows="recompile-once",
         ),
         Example(
@@ -137,10 +249,15 @@ class LazyState(Rule):
                 return self.fc(x) * self.scale
                 """,
             ),
+            fixed=forward(
+                "return self.fc(x) * self.scale",
+                init="self.fc = nn.Linear(8, 8)\nself.scale = torch.ones(8)",
+            ),
             shows="recompile-once",
         ),
         Example(
             name="longer-table",
+            target=_STATE_ASIDE,
             code=forward(
                 """
                 if x.size(0) > self.table.size(0):
@@ -149,16 +266,32 @@ class LazyState(Rule):
                 """,
                 init='self.fc = nn.Linear(8, 8)\nself.register_buffer("table", torch.arange(2), persistent=False)',
             ),
+            fixed=forward(
+                """
+                table = torch.arange(x.size(0))
+                return self.fc(x) + table[: x.size(0), None]
+                """,
+                init='self.fc = nn.Linear(8, 8)\nself.register_buffer("table", torch.arange(2), persistent=False)',
+            ),
             shows="recompile-once",
         ),
         Example(
             name="cache-by-size",
+            target=_STATE_ASIDE,
             code=forward(
                 """
                 size = x.shape[-1]
                 if size not in self.masks:
                     self.masks[size] = torch.ones(size)  # DYN508
                 return self.fc(x) * self.masks[size]
+                """,
+                init="self.fc = nn.Linear(8, 8)\nself.masks = {}",
+            ),
+            fixed=forward(
+                """
+                size = x.shape[-1]
+                mask = torch.ones(size)
+                return self.fc(x) * mask
                 """,
                 init="self.fc = nn.Linear(8, 8)\nself.masks = {}",
             ),
@@ -171,6 +304,10 @@ class LazyState(Rule):
                 self.register_buffer("ones", torch.ones(8))  # DYN508
                 return self.fc(x) + self.ones
                 """,
+            ),
+            fixed=forward(
+                "return self.fc(x) + self.ones",
+                init='self.fc = nn.Linear(8, 8)\nself.register_buffer("ones", torch.ones(8))',
             ),
             shows="recompile-once",
         ),

@@ -334,12 +334,13 @@ def _by_identity(scope: Scope, node: ast.Call) -> Rewrite | None:
     if not uses or any(one.form not in ("if", "ifexp") or is_guard(one.node) for one in decisions):
         return None
     one, other = (scope.text(operand) for operand in operands)
-    negation = scope.parents[node] if isinstance(scope.parents[node], ast.UnaryOp) else None
-    text = f"{one} is {'not ' if negation else ''}{other}"
+    parent = scope.parents[node]
+    asked = parent if isinstance(parent, ast.UnaryOp) else node
+    text = f"{one} is {other}" if asked is node else f"{one} is not {other}"
     conditions = (
         f"`{one}` and `{other}` that are equal, but not the same tensor, go the other way, each with a gradient",
     )
-    replacement = Replacement(scope.file, *scope.file.span(negation or node), text)
+    replacement = Replacement(scope.file, *scope.file.span(asked), text)
     return Rewrite("Ask whether they are the same tensor", "unsafe", (replacement,), conditions)
 
 

@@ -51,6 +51,18 @@ SHELTERED = {
         return z
         """,
     ),
+    "index": (
+        """
+        i = y[:, 0].argsort()
+        z = x[i] ** 2 if x.sum() > 0 else x + y
+        return z - y
+        """,
+        """
+        i = y[:, 0].argsort()
+        z = torch.where(x.sum() > 0, torch.where(x.sum() > 0, x, 1)[i] ** 2, x + y)
+        return z - y
+        """,
+    ),
     "in place": (
         """
         z = x + y

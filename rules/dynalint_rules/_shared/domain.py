@@ -136,7 +136,8 @@ def _reads(scope: Scope, node: ast.expr) -> Iterator[ast.expr]:
         return
     for child in ast.iter_child_nodes(node):
         inner = child.value if isinstance(child, ast.keyword | ast.Starred) else child
-        if isinstance(inner, ast.expr) and not (isinstance(node, ast.IfExp) and inner is node.test):
+        chooses = inner in (getattr(node, "test", None), getattr(node, "slice", None))
+        if isinstance(inner, ast.expr) and not chooses:
             yield from _reads(scope, inner)
 
 

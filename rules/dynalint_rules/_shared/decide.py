@@ -9,6 +9,7 @@ from dataclasses import replace
 from dynalint.analysis.events import Event
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Rewrite
+from dynalint_rules._shared.carried_loop import leaves_endless_loop, rewrite_endless_loop, rewrite_while
 from dynalint_rules._shared.checks import rewrite_assert, rewrite_guard
 from dynalint_rules._shared.choice import rewrite_conditional_expression
 from dynalint_rules._shared.decision import Decision, decision_of, is_guard
@@ -16,10 +17,6 @@ from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.settled import settled_tests
 from dynalint_rules._shared.where import rewrite_if
 
-_LOOP = (
-    "how many rounds are enough is not in the code; run a fixed number of them with `torch.where` in the body, "
-    "use `torch.while_loop`, a prototype, where no gradient is needed, or keep the loop outside the compiled code"
-)
 _FILTER = (
     "the condition decides how many elements there are, and tensors need a size known beforehand; "
     "keep all elements and give those that do not count a weight of zero with `torch.where`"
@@ -42,7 +39,7 @@ def rewrite_decision(event: Event, operand: ast.expr, project: Project, *, value
     except Refusal as refusal:
         return Declined(str(refusal))
     if rewrite is None:
-        return Declined({"while": _LOOP, "comprehension": _FILTER, "match": _MATCH}.get(decision.form, value))
+        return Declined({"comprehension": _FILTER, "match": _MATCH}.get(decision.form, value))
     with suppress(Refusal):
         sheltered = _rewritten(replace(Scope.of(event, project), shelter=decision.node), decision)
         if sheltered is not None and sheltered.replacements != rewrite.replacements:
@@ -57,6 +54,10 @@ def _rewritten(scope: Scope, decision: Decision) -> Rewrite | None:
         Refusal: it would not do the same.
     """
     node = decision.node
+    if isinstance(node, ast.While):
+        return rewrite_while(scope, node)
+    if isinstance(node, ast.If) and leaves_endless_loop(scope, node):
+        return rewrite_endless_loop(scope, node)
     if isinstance(node, ast.If) and not is_guard(node):
         return replace(rewrite_if(scope, node), settled=settled_tests(scope))
     if isinstance(node, ast.If):

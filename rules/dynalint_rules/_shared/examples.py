@@ -35,6 +35,28 @@ class Model(nn.Module):
 KEPT_INPUTS = "[(torch.randn(4, 8), torch.tensor(lengths)) for lengths in ([2, 6], [4, 4])]"
 
 
+CARRIED_LOOP = """\
+def unfinished({names}):
+    return {test}
+
+def step({names}):
+    {step}
+    return {state}
+
+first = {first}
+if torch.compiler.is_compiling():
+    {given} = torch.while_loop(unfinished, step, first)
+    {tensor} = torch.where(unfinished(*first), {tensor}, first[{place}])
+else:
+    state = first
+    while unfinished(*state):
+        state = step(*state)
+    {given} = state
+return {tensor}
+"""
+"""What a loop becomes: `names` go on from round to round, `step` is its body, `tensor` that at `place` of `first`."""
+
+
 def forward(
     body: str, *, head: str = "", init: str = "self.fc = nn.Linear(8, 8)", arguments: str = "x: torch.Tensor"
 ) -> str:

@@ -109,7 +109,8 @@ class BranchOnTensor(Rule):
     After an early `return` the rest of the function always runs, and each later `return` chooses between its own
     value and the early one. `continue` makes the rest of the round the other side. A loop that a `break` ends runs all
     its rounds, with a `done` mask that keeps every tensor as it was when the loop would have ended; that is declined
-    where the number of rounds is not known, or where the code after the loop asks for it.
+    where the number of rounds is not known, or where the code after the loop asks for it. With `--unsafe-fixes` the
+    rounds of a `while True:` that ends in `if test: break` run in `torch.while_loop`, as for DYN102.
 
     What cannot be written as one expression for each name becomes statements that always run, each of which keeps the
     old value where it should: a loop in a branch (`y = torch.where(condition, y * 2, y)` in each round), a branch in a
@@ -161,6 +162,39 @@ class BranchOnTensor(Rule):
     events = (Branch,)
 
     examples = (
+        Example(
+            "end of an endless loop",
+            forward("""
+                h = self.fc(x)
+                while True:
+                    h = torch.tanh(h) * 0.5
+                    # small enough
+                    if h.abs().max() < 0.1:  # DYN101
+                        break
+                return h
+            """),
+            fixed=forward("""
+                h = self.fc(x)
+
+                def unfinished(done, h):
+                    return ~done
+
+                def step(done, h):
+                    h = torch.tanh(h) * 0.5
+                    # small enough
+                    return (h.abs().max() < 0.1, h)
+
+                first = (torch.zeros((), dtype=torch.bool, device=h.device), h)
+                if torch.compiler.is_compiling():
+                    done, h = torch.while_loop(unfinished, step, first)
+                else:
+                    state = first
+                    while unfinished(*state):
+                        state = step(*state)
+                    done, h = state
+                return h
+            """),
+        ),
         Example(
             name="skipped-at-random",
             code=_SKIPPED.format(

@@ -11,8 +11,9 @@ from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.calls import callee
+from dynalint_rules._shared.carried_loop import rounds_counted
 from dynalint_rules._shared.detached import detached, is_folded, tail
-from dynalint_rules._shared.examples import forward
+from dynalint_rules._shared.examples import CARRIED_LOOP, forward
 from dynalint_rules._shared.exits import leads_to_raise
 from dynalint_rules._shared.known_numbers import read_back
 from dynalint_rules._shared.numbers import flow_of, with_conditions
@@ -63,6 +64,9 @@ class ItemOfTensor(Rule):
     slices, gives a size, is stored, is passed to other code, or is set at more than one place, unless it is a plain
     number at the others.
 
+    With `--unsafe-fixes` the rounds of a `for` over a `range` that the number counts run in `torch.while_loop`, as for
+    DYN102.
+
     ## When the rewrite is not exact
     It is offered as `conditional`: a number never changes the dtype of a tensor it meets, a 0-dim tensor may (a
     float64 one makes a float64 result of whole numbers, or of another 0-dim tensor), and a tensor on another device
@@ -110,6 +114,9 @@ class ItemOfTensor(Rule):
             return None
         try:
             scope, source = Scope.of(event, project), event.node.func.value
+            counted = rounds_counted(scope, event.node)
+            if counted is not None:
+                return counted
             known = read_back(scope, event.node, source, listed=False)
             known = known or computed_by_math(scope, event.node, source)
             return known or _round_trip(scope, event.node, source) or _kept(scope, event.node, source)
@@ -117,6 +124,33 @@ class ItemOfTensor(Rule):
             return Declined(str(refusal))
 
     examples = (
+        Example(
+            name="counts-rounds",
+            code=forward(
+                """
+                h = self.fc(x)
+                for _ in range(x.shape[0] // count.item()):  # DYN201
+                    h = torch.tanh(h)
+                return h
+                """,
+                arguments="x: torch.Tensor, count: torch.Tensor",
+            ),
+            inputs="[(torch.randn(4, 8), torch.tensor(number)) for number in (1, 2, 9)]",
+            fixed=forward(
+                "h = self.fc(x)\n\n"
+                + CARRIED_LOOP.format(
+                    names="left, h",
+                    test="left > 0",
+                    step="h = torch.tanh(h)",
+                    state="(left - 1, h)",
+                    first="(x.shape[0] // count.long().reshape(()), h)",
+                    given="_, h",
+                    tensor="h",
+                    place=1,
+                ),
+                arguments="x: torch.Tensor, count: torch.Tensor",
+            ),
+        ),
         Example(
             name="scale",
             code=forward("""

@@ -9,8 +9,9 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
+from dynalint_rules._shared.carried_loop import rounds_counted
 from dynalint_rules._shared.detached import detached, is_folded
-from dynalint_rules._shared.examples import forward
+from dynalint_rules._shared.examples import CARRIED_LOOP, forward
 from dynalint_rules._shared.exits import leads_to_raise
 from dynalint_rules._shared.known_numbers import multiplied
 from dynalint_rules._shared.numbers import flow_of, with_conditions
@@ -61,6 +62,9 @@ class NumberOfTensor(Rule):
     of a NumPy array becomes `torch.as_tensor(a.max())`. `int(np.prod(s))` becomes `math.prod(s)`, which Dynamo computes
     while it traces. Declined for the others, and where DYN201 would decline.
 
+    With `--unsafe-fixes` the rounds of a `for` over a `range` that the number counts run in `torch.while_loop`, as for
+    DYN102.
+
     ## When the rewrite is not exact
     As for DYN201: `conditional` on dtypes that stay the same, and `unsafe` where Python would go on computing in
     double precision or where the number is returned. It is `unsafe` for floating tensors too, because torch warns when
@@ -107,6 +111,9 @@ class NumberOfTensor(Rule):
             return None
         try:
             scope = Scope.of(event, project)
+            counted = rounds_counted(scope, event.node)
+            if counted is not None:
+                return counted
             made = event.node.args[0] if event.callee == "builtins.int" and len(event.node.args) == 1 else None
             known = multiplied(scope, event.node, made) if made is not None else None
             if known is None and event.callee == "builtins.int" and made is not None:
@@ -116,6 +123,28 @@ class NumberOfTensor(Rule):
             return Declined(str(refusal))
 
     examples = (
+        Example(
+            name="counts-rounds",
+            code=forward("""
+                h = self.fc(x)
+                for _ in range(int((x > 0).sum())):  # DYN202
+                    h = h + 1
+                return h
+            """),
+            fixed=forward(
+                "h = self.fc(x)\n\n"
+                + CARRIED_LOOP.format(
+                    names="left, h",
+                    test="left > 0",
+                    step="h = h + 1",
+                    state="(left - 1, h)",
+                    first="((x > 0).sum().long(), h)",
+                    given="_, h",
+                    tensor="h",
+                    place=1,
+                )
+            ),
+        ),
         Example(
             name="product-under-a-name",
             code=forward(

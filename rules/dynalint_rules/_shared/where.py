@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from dynalint.analysis import kinds as k
 from dynalint.rules import Replacement, Rewrite
+from dynalint_rules._shared.all_cases import all_cases_of
 from dynalint_rules._shared.blocks import Assignment, Block, Chain, chain_of, head_of, is_elif, split_test
 from dynalint_rules._shared.choice import (
     TITLE,
@@ -74,6 +75,11 @@ def _rewrite_as_expressions(scope: Scope, statement: ast.If) -> Rewrite:
     other = rewrite_early_return(scope, statement) or rewrite_break(scope, statement)
     if other is not None:
         return other
+    cases = all_cases_of(scope, statement)
+    if cases is not None:
+        writer = _Writer(scope, cases[0], None, changes=[cases[1]])
+        writer.write([truth_of(scope, one) for one in cases[0].tests])
+        return writer.finish(None)
     python, test = split_test(scope, statement)
     if python is not None and (statement.orelse or isinstance(statement.body[-1], ast.Return)):
         raise Refusal(f"`{python}` is no tensor and decides together with one; test it in an `if` of its own")

@@ -131,7 +131,8 @@ class BranchOnTensor(Rule):
 
     Taking a step that is skipped is `unsafe`: it draws its random numbers, and its parameters get gradients of zero.
 
-    Numbers that the sides return become 0-dim tensors, which is `unsafe`. A number on one side and a tensor on the
+    Numbers that the sides return become 0-dim tensors, which is `unsafe`. So is a function that ends in `if`s for less,
+    equal and greater: it returns None for NaN, and a tensor then. A number on one side and a tensor on the
     other may only meet tensors in arithmetic, which is `conditional`.
 
     `torch.where` computes both sides. The rewrite is declined where that can be told to matter: a side that raises,
@@ -292,6 +293,33 @@ class BranchOnTensor(Rule):
                 """,
                 init=_MADE,
             ),
+        ),
+        Example(
+            name="all-three-cases",
+            code=forward("""
+                low = x.min()
+                if low < 0.0:  # DYN101
+                    return x * 2
+                if low == 0.0:  # DYN101
+                    return x + 1
+                if low > 0.0:  # DYN101
+                    return -x
+            """),
+            inputs="[(torch.randn(4, 8),), (torch.rand(4, 8) + 1,), (torch.zeros(4, 8),)]",
+            fixed=forward("""
+                low = x.min()
+                return torch.where(low < 0.0, x * 2, torch.where(low == 0.0, x + 1, -x))
+            """),
+        ),
+        Example(
+            name="two-of-three-cases",
+            code=forward("""
+                if x.min() < 0.0:  # DYN101
+                    return self.fc(x) * 2
+                if x.min() > 0.0:  # DYN101
+                    return self.fc(x) * 3
+            """),
+            declined="returns",
         ),
         Example(
             name="one-of-two-results",

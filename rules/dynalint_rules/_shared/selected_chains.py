@@ -23,7 +23,7 @@ from dynalint_rules._shared.sides import FINITE
 from dynalint_rules._shared.text import atom
 
 _OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
-_ELEMENTWISE = frozenset(
+ELEMENTWISE = frozenset(
     "abs square pow neg log log1p log2 log10 exp expm1 sqrt rsqrt sin cos tan tanh sigmoid relu reciprocal "
     "clamp float double add sub mul div".split()
 )
@@ -171,7 +171,7 @@ class _Chain:
             return self._count(call)
         if call.args == [node] and name in ("torch.sum", "torch.mean"):
             return self._reduce(call, node, short)
-        elementwise = name == f"torch.{short}" and short in _ELEMENTWISE
+        elementwise = name == f"torch.{short}" and short in ELEMENTWISE
         return self._climb(call, statement) if elementwise and all(map(self._goes_along, call.args)) else ""
 
     def _method(self, call: ast.Call, method: ast.Attribute, statement: ast.stmt) -> str:
@@ -182,7 +182,7 @@ class _Chain:
             return self._reduce(call, method.value, method.attr)
         if method.attr == "numel" and not call.args:
             return self._count(call)
-        elementwise = method.attr in _ELEMENTWISE and all(map(self._goes_along, call.args))
+        elementwise = method.attr in ELEMENTWISE and all(map(self._goes_along, call.args))
         return self._climb(call, statement) if elementwise else ""
 
     def _goes_along(self, node: ast.expr) -> bool:
@@ -197,7 +197,7 @@ class _Chain:
             return self._goes_along(node.operand)
         if isinstance(node, ast.Call) and not node.keywords:
             name = callee(self.scope, node)
-            plain = name.rpartition(".")[2] in _ELEMENTWISE and name.startswith(("torch.", "Tensor."))
+            plain = name.rpartition(".")[2] in ELEMENTWISE and name.startswith(("torch.", "Tensor."))
             method = isinstance(node.func, ast.Attribute) and name.startswith("Tensor.")
             subject = [node.func.value] if method and isinstance(node.func, ast.Attribute) else []
             return plain and all(map(self._goes_along, [*subject, *node.args]))

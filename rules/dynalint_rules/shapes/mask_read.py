@@ -12,6 +12,7 @@ from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violat
 from dynalint_rules._shared.counts import count_of
 from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.examples import forward
+from dynalint_rules._shared.listed_selections import reduced_over_rounds
 from dynalint_rules._shared.masked_calls import called_for_all
 from dynalint_rules._shared.masked_losses import ignored_in_later_loss
 from dynalint_rules._shared.masked_reductions import ignored_in_loss, reduced, reduced_later, selection_of
@@ -66,7 +67,8 @@ class MaskRead(Rule):
     ## How it is rewritten
     `x[mask].sum()` becomes `torch.where(mask, x, 0).sum()`, and `x[mask].mean()` becomes `torch.where(mask, x, 0).sum()
     / mask.sum()`, also where the selected elements have a name and go through elementwise operations first, over
-    several statements if need be. `F.cross_entropy(x[mask], y[mask])` becomes `F.cross_entropy(x, torch.where(mask, y,
+    several statements if need be, or over the rounds of a loop, in a list that is joined.
+    `F.cross_entropy(x[mask], y[mask])` becomes `F.cross_entropy(x, torch.where(mask, y,
     -100))`, with the label that the loss ignores. Where only the number of elements is asked for, by `x[mask].numel()`,
     `x[mask].shape[0]` or `len(x[mask])`, it is `mask.sum()`, if every use takes a tensor (see DYN201). `v = x[mask] +
     y` or `v = x[mask]`, stored by the next statement by the same mask, is chosen by `torch.where` (see DYN302), and so
@@ -129,7 +131,7 @@ class MaskRead(Rule):
                     rewrite = rewrite or called_for_all(scope, event) or ignored_in_later_loss(scope, event.node)
                     rewrite = rewrite or scattered_elsewhere(scope, event)
                 if rewrite is None and selection is not None:
-                    rewrite = reduced_at_last(scope, selection)
+                    rewrite = reduced_at_last(scope, selection) or reduced_over_rounds(scope, selection)
             except Refusal as refusal:
                 return Declined(str(refusal))
             if rewrite is not None:
@@ -137,6 +139,48 @@ class MaskRead(Rule):
         return Declined(_DECLINED)
 
     examples = (
+        Example(
+            name="averaged-over-rounds",
+            code=forward(
+                """
+                h, mask = self.fc(x), x > 0
+                found = []
+                for i in range(x.shape[0]):  # DYN803
+                    value = h[i][mask[i]]  # DYN301
+                    value = value.clamp(min=0.1)
+                    found.append(value)
+                found = torch.cat(found)
+                return found.mean()
+                """
+            ),
+            fixed=forward(
+                """
+                h, mask = self.fc(x), x > 0
+                found = []
+                kept = []
+                for i in range(x.shape[0]):  # DYN803
+                    value = torch.where(mask[i], h[i], 1)
+                    value = value.clamp(min=0.1)
+                    found.append(torch.where(mask[i], value, 0))
+                    kept.append(mask[i])
+                found = torch.cat(found)
+                return found.sum() / torch.cat(kept).sum()
+                """
+            ),
+        ),
+        Example(
+            name="listed-over-rounds",
+            code=forward(
+                """
+                h, mask = self.fc(x), x > 0
+                found = []
+                for i in range(4):
+                    found.append(h[i][mask[i]])  # DYN301
+                return torch.cat(found)
+                """
+            ),
+            declined="depends on data",
+        ),
         Example(
             name="computed-over-several-statements",
             code=forward(

@@ -56,11 +56,20 @@ def check_reads(scope: Scope, value: ast.expr, constructor: FunctionInfo) -> Non
             parent = scope.parents[node]
             if node.id != self_name(scope.function) or not isinstance(parent, ast.Attribute):
                 raise Refusal(f"the constructor does not have {scope.quote(node)}")
-            if not k.is_number(scope.kind(parent)):
+            if not _is_number_for_good(scope, parent):
                 raise Refusal(f"{scope.quote(parent)} may change after the constructor")
             for function, store in stores_of(scope, parent.attr):
                 if function is not constructor or not _is_top_level(constructor, store):
                     raise Refusal(f"{scope.quote(parent)} may change after the constructor")
+
+
+def _is_number_for_good(scope: Scope, attribute: ast.Attribute) -> bool:
+    """Whether an attribute is a number, or one is read off it that a layer of torch is made with."""
+    outer = scope.parents.get(attribute)
+    kind = scope.kind(attribute)
+    if isinstance(outer, ast.Attribute) and isinstance(kind, k.Object) and kind.type.startswith("torch.nn."):
+        return k.is_number(scope.kind(outer))
+    return k.is_number(kind)
 
 
 def _is_top_level(constructor: FunctionInfo, store: ast.Attribute) -> bool:

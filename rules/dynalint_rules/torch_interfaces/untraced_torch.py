@@ -16,8 +16,9 @@ from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
 from dynalint_rules._shared.guard import guarded
 from dynalint_rules._shared.hoisted import asked_once, hoisted
-from dynalint_rules._shared.names import last_assignment
+from dynalint_rules._shared.names import last_assignment, makes_tensor
 from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.text import atom
 
 # What the derived data has no sample call of; each was seen to end the graph under torch 2.13.
 _WITHOUT_SAMPLE = {
@@ -35,6 +36,9 @@ _WITHOUT_SAMPLE = {
 _UNTRACED = {
     name.replace("torch.Tensor.", "Tensor."): gb for name, gb in {**torch_api.untraced(), **_WITHOUT_SAMPLE}.items()
 }
+_ROUNDED_ONCE: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*"}
+# Whole numbers up to this are exact in any floating type that is computed with.
+_SMALL = 256
 _IN_PYTHON = ("Tensor.apply_", "Tensor.map_")
 # What the installed torch was built with, and what it finds on the machine.
 _BUILT = frozenset(
@@ -83,8 +87,9 @@ class UntracedTorch(Rule):
     ## How it is rewritten
     What torch was built with (`torch.backends.mkl.is_available()`) and what it finds on the machine
     (`torch.mps.device_count()`) is asked for once, at the top of the module. `t.random_(low, high)` of a new tensor
-    becomes `torch.randint_like`, and `t.share_memory_()` goes behind `if not torch.compiler.is_compiling():`. The
-    others are declined: what does not change while the model runs can be asked for in `__init__`.
+    becomes `torch.randint_like`, `t.apply_(lambda value: value * 2)` of a new floating tensor `t * 2`, and
+    `t.share_memory_()` goes behind `if not torch.compiler.is_compiling():`. The others are declined: what does not
+    change while the model runs can be asked for in `__init__`.
 
     ## When the rewrite is not exact
     What torch was built with never changes, and `torch.randint_like` draws the same numbers as `random_`, so that is
@@ -129,7 +134,10 @@ class UntracedTorch(Rule):
         if rewrite is not None:
             return rewrite
         if isinstance(event, Call) and event.callee in _IN_PYTHON:
-            return Declined("Python computes each element; write what it computes with operations on whole tensors")
+            whole = _on_whole_tensor(Scope.of(event, project), event.node)
+            return whole or Declined(
+                "Python computes each element; write what it computes with operations on whole tensors"
+            )
         if isinstance(event, Call) and event.callee.startswith("Tensor."):
             return Declined("the answer hangs on the tensor; ask outside of the compiled function, and pass the answer")
         return Declined(
@@ -173,7 +181,26 @@ class UntracedTorch(Rule):
             name="computed-by-python",
             code=forward("""
                 h = self.fc(x)
-                return h, x.clone().apply_(lambda value: value * 2)  # DYN610
+                return h, x.detach().clone().apply_(lambda value: value * 2)  # DYN610
+            """),
+            fixed=forward("""
+                h = self.fc(x)
+                return h, x.detach().clone() * 2
+            """),
+        ),
+        Example(
+            name="rounded-otherwise",
+            code=forward("""
+                h = self.fc(x)
+                return h, x.detach().clone().apply_(lambda value: value * 0.1)  # DYN610
+            """),
+            declined="operations on whole tensors",
+        ),
+        Example(
+            name="of-an-argument",
+            code=forward("""
+                h = self.fc(x)
+                return h, x.detach().apply_(lambda value: value * 2)  # DYN610
             """),
             declined="operations on whole tensors",
         ),
@@ -340,3 +367,31 @@ def _claimed() -> frozenset[str]:
     """Return the names that rules of their own stand for."""
     others = (rule.calls for rule in all_rules() if not isinstance(rule, UntracedTorch))
     return frozenset[str]().union(*others)
+
+
+def _on_whole_tensor(scope: Scope, call: ast.Call) -> Rewrite | None:
+    """Return the rewrite of `t.apply_(lambda value: value * 2)` of a new tensor: one operation, on all its elements.
+
+    Python computes with 64 bits, and what it gives is rounded to the tensor's. Of one operation with a whole number
+    that is small the result is the same.
+    """
+    given = call.args[0] if len(call.args) == 1 and not call.keywords else None
+    owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+    if owner is None or not isinstance(given, ast.Lambda) or not isinstance(given.body, ast.BinOp):
+        return None
+    names, body, tensor = [one.arg for one in given.args.args], given.body, scope.tensor(owner)
+    fits = tensor is not None and tensor.dtype in ("float", None)
+    if len(names) != 1 or not fits or not makes_tensor(scope, owner) or type(body.op) not in _ROUNDED_ONCE:
+        return None
+    left, right = body.left, body.right
+    variable, number = (left, right) if isinstance(left, ast.Name) else (right, left)
+    small = isinstance(number, ast.Constant) and type(number.value) is int and abs(number.value) <= _SMALL
+    if not isinstance(variable, ast.Name) or variable.id != names[0] or not small:
+        return None
+    text = atom(owner, scope.text(owner))
+    sides = [text if side is variable else scope.text(side) for side in (left, right)]
+    made = f"{sides[0]} {_ROUNDED_ONCE[type(body.op)]} {sides[1]}"
+    loose = isinstance(scope.parents.get(call), ast.stmt | ast.Tuple | ast.Call)
+    edit = Replacement(scope.file, *scope.file.span(call), made if loose else f"({made})")
+    condition = f"{scope.quote(owner)} is floating, and needs no gradient"
+    return Rewrite("Compute with the whole tensor", "conditional", (edit,), (condition,))

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
+from dynalint_rules._shared.calls import callee
+from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
+from dynalint_rules._shared.known_numbers import is_whole
+from dynalint_rules._shared.names import loads, only_value
+from dynalint_rules._shared.scope import Refusal, Scope
 
 _CALLS = {
     "heapq": "heappush heappop heapify heappushpop heapreplace nlargest nsmallest merge",
@@ -48,12 +54,15 @@ class HeapCall(Rule):
 
     ## How it is rewritten
 
-    It is not: a heap is a state that several calls share, so the code around them has to change with it. Write it with
-    `sorted` or `list.sort`, or work it out before the compiled function is called.
+    `bisect.bisect([1, 2, 4], n)` of whole numbers that are written out in order becomes
+    `sum(bound <= n for bound in [1, 2, 4])`. A list of whole numbers that the function itself writes out, and only
+    makes a heap and takes the smallest from, is sorted (`heap.sort()`, `heap.pop(0)`): a sorted list is a heap. Other
+    heaps are declined, since the code around them has to change with them. Write it with `sorted` or `list.sort`, or
+    work it out before the compiled function is called.
 
     ## When the rewrite is not exact
 
-    There is none.
+    To take from a heap with nothing in it raises an `IndexError` of another text.
 
     ## How Dynamo words it
 
@@ -78,8 +87,16 @@ class HeapCall(Rule):
             yield Violation(event.node, f"`{event.callee}()` is a C function that Dynamo cannot trace")
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: the code around it has to change as well."""
-        return Declined("the list is shared with the code around the call; write it with `sorted` or `list.sort`")
+        """Count what lies below a bound, and keep a list of the function's own in order."""
+        if not isinstance(event, Call):
+            return None
+        try:
+            scope = Scope.of(event, project)
+            rewrite = _counted(scope, event.node) or _in_order(scope, event.node)
+        except Refusal as refusal:
+            return Declined(str(refusal))
+        declined = "the list is shared with the code around the call; write it with `sorted` or `list.sort`"
+        return rewrite or Declined(declined)
 
     examples = (
         Example(
@@ -92,6 +109,25 @@ class HeapCall(Rule):
                 """,
                 head="import heapq",
             ),
+            fixed=forward(
+                """
+                heap = [3, 1, 2]
+                heap.sort()
+                return self.fc(x) * heap.pop(0)
+                """,
+                head="import heapq",
+            ),
+        ),
+        Example(
+            name="heap-that-is-shown",
+            code=forward(
+                """
+                heap = [3, 1, 2]
+                heapq.heapify(heap)  # DYN703
+                return self.fc(x) * heapq.heappop(heap), heap  # DYN703
+                """,
+                head="import heapq",
+            ),
             declined="shared with the code around",
         ),
         Example(
@@ -100,6 +136,14 @@ class HeapCall(Rule):
                 """
                 h = self.fc(x)
                 level = bisect.bisect([1, 2, 4, 8], x.shape[0])  # DYN703
+                return h * level
+                """,
+                head="import bisect",
+            ),
+            fixed=forward(
+                """
+                h = self.fc(x)
+                level = sum(bound <= x.shape[0] for bound in [1, 2, 4, 8])
                 return h * level
                 """,
                 head="import bisect",
@@ -137,3 +181,51 @@ class HeapCall(Rule):
             ),
         ),
     )
+
+
+def _counted(scope: Scope, node: ast.Call) -> Rewrite | None:
+    """Count the numbers of a list in order that lie below another one, in the place of a binary search for it."""
+    name = callee(scope, node).removeprefix("bisect.")
+    if name not in ("bisect", "bisect_left", "bisect_right") or len(node.args) != 2 or node.keywords:
+        return None
+    numbers, sought = node.args
+    elements = numbers.elts if isinstance(numbers, ast.List | ast.Tuple) else []
+    values = [one.value for one in elements if isinstance(one, ast.Constant) and type(one.value) is int]
+    if not elements or len(values) < len(elements) or values != sorted(values):
+        return None
+    if not is_whole(scope.kind(sought)) or not is_pure(scope, sought):
+        return None
+    if "sum" in scope.function.locals or "sum" in scope.function.module.bindings:
+        return None
+    bound, sign = scope.fresh_name("bound"), "<" if name == "bisect_left" else "<="
+    text = scope.text(sought)
+    given = text if isinstance(sought, ast.Name | ast.Constant | ast.Attribute | ast.Subscript) else f"({text})"
+    content = f"sum({bound} {sign} {given} for {bound} in {scope.text(numbers)})"
+    edit = Replacement(scope.file, *scope.file.span(node), content)
+    return Rewrite("Count what lies below", "safe", (edit,))
+
+
+def _in_order(scope: Scope, node: ast.Call) -> Rewrite | None:
+    """Keep a heap of whole numbers in order: `heap.sort()` makes it one, and `heap.pop(0)` takes the smallest."""
+    heap = node.args[0] if node.args else None
+    if not isinstance(heap, ast.Name):
+        return None
+    made, first = only_value(scope, heap.id, scope.function.node.args), False
+    if not isinstance(made, ast.List) or not made.elts or not all(is_whole(scope.kind(one)) for one in made.elts):
+        return None
+    edits = []
+    for load in sorted(loads(scope, heap.id), key=scope.file.span):
+        call = scope.parents.get(load)
+        name = callee(scope, call) if isinstance(call, ast.Call) and call.args == [load] else ""
+        statement = None if call is None else scope.parents.get(call)
+        if name == "heapq.heapify" and isinstance(statement, ast.Expr):
+            first = first or statement in scope.function.statements
+            content = f"{heap.id}.sort()"
+        elif name == "heapq.heappop" and first:
+            content = f"{heap.id}.pop(0)"
+        else:
+            return None
+        assert isinstance(call, ast.Call)
+        edits.append(Replacement(scope.file, *scope.file.span(call), content))
+    condition = f"no more is taken from `{heap.id}` than there is"
+    return Rewrite(f"Keep `{heap.id}` in order", "conditional", tuple(edits), (condition,))

@@ -21,6 +21,7 @@ from dynalint_rules._shared.numbers import flow_of
 from dynalint_rules._shared.scattered_rows import scattered_elsewhere
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.selected_chains import reduced_at_last
+from dynalint_rules._shared.selected_extremes import extreme_of
 from dynalint_rules._shared.selection import reads_by_mask, target_of
 from dynalint_rules._shared.settings import captures_shapes
 from dynalint_rules._shared.text import atom
@@ -75,15 +76,18 @@ class MaskRead(Rule):
     is `a.masked_scatter(mask, b[mask])`. A function of yours that is called for what the mask selects and stored by it,
     `a[mask], b[mask] = f(x[mask], y[mask, :])`, is called for all, with zeros in the place of the others. Rows that are
     only counted and put elsewhere, by `out.masked_scatter(places, x[mask])`, are put first by a stable sort of the
-    mask. A list of bools becomes a list of positions: `x[[True, False]]` is `x[[0]]`. Anything else needs a neutral
-    value that suits what is done with the elements (minus infinity before a maximum), which is for a person to say.
+    mask. A list of bools becomes a list of positions: `x[[True, False]]` is `x[[0]]`. `x[mask].max()` is
+    `torch.where(mask, x, -torch.inf).max()`, where `x` is known to hold floats; the least element of all stands for
+    minus infinity elsewhere. Anything else needs a neutral value that suits what is done with the elements, which is
+    for a person to say.
 
     ## When the rewrite is not exact
-    The sum runs over more elements, in another order, so the last digits may differ. The fix is `unsafe` for that
-    reason, and asks for a mask with as many dimensions as the tensor. A function may look at what it is given as a
-    whole, so calling it for all is `unsafe` too, and is done only where a run has shown the same results. Counting is
-    `conditional`: `numel()` is that of the mask only if it has as many dimensions as the tensor, and the count is a
-    tensor of whole numbers.
+    The maximum of nothing raises, and that of the full shape does not; where it may be the least element of all, those
+    share its gradient. Sums run over more elements, in another order, so the last digits may differ. The fix is
+    `unsafe` for that reason, and asks for a mask with as many dimensions as the tensor. A function may look at what it
+    is given as a whole, so calling it for all is `unsafe` too, and is done only where a run has shown the same results.
+    Counting is `conditional`: `numel()` is that of the mask only if it has as many dimensions as the tensor, and the
+    count is a tensor of whole numbers.
 
     ## How Dynamo words it
     GB0036: `Dynamic shape operator`, "Operator `aten.nonzero.default`'s output shape depends on input Tensor data". For
@@ -125,6 +129,7 @@ class MaskRead(Rule):
                 rewrite = None
                 if selection is not None:
                     rewrite = reduced(scope, selection) or reduced_later(scope, selection)
+                    rewrite = rewrite or extreme_of(scope, selection)
                 if isinstance(event, Subscript):
                     rewrite = rewrite or ignored_in_loss(scope, event.node) or stored_next(scope, event)
                     rewrite = rewrite or scattered_back(scope, event) or _counted(scope, event)
@@ -167,6 +172,36 @@ class MaskRead(Rule):
                 return found.sum() / torch.cat(kept).sum()
                 """
             ),
+        ),
+        Example(
+            name="largest-of-some",
+            code=forward("return self.fc(x) / x.float()[x != 0.5].max()  # DYN301"),
+            fixed=forward("return self.fc(x) / torch.where(x != 0.5, x.float(), -torch.inf).max()"),
+        ),
+        Example(
+            name="largest-number-of-some",
+            code=forward(
+                """
+                labels = y.long()
+                assert labels[labels != -1].max() < 10, "too large"  # DYN301
+                return self.fc(x) * y[y < 9].min()  # DYN301
+                """,
+                arguments="x: torch.Tensor, y: torch.Tensor",
+            ),
+            inputs="[(torch.randn(4, 8), torch.tensor([[1.0], [-1.0], [9.0], [torch.nan]]))]",
+            fixed=forward(
+                """
+                labels = y.long()
+                assert torch.where(labels != -1, labels, labels.min()).max() < 10, "too large"
+                return self.fc(x) * torch.where(y < 9, y, y.detach().nan_to_num(posinf=torch.inf).max()).min()
+                """,
+                arguments="x: torch.Tensor, y: torch.Tensor",
+            ),
+        ),
+        Example(
+            name="largest-of-some-in-each-row",
+            code=forward("return self.fc(x) / x[x != 0.5].max(0)[0]  # DYN301"),
+            declined="depends on data",
         ),
         Example(
             name="listed-over-rounds",

@@ -25,11 +25,14 @@ def extreme_of(scope: Scope, read: Selection) -> Rewrite | None:
     if not isinstance(scope.kind(asked), k.Method) or not is_pure(scope, read.source):
         return None
     source, mask = scope.text(read.source), scope.text(read.mask)
+    tensor = scope.tensor(read.source)
+    is_known = tensor is not None and tensor.dtype in ("float", "int")
     filled = _no_more(scope, read.source, largest=asked.attr.endswith("max"))
     text = f"{scope.torch}.where({mask}, {source}, {filled})"
     conditions = (
         f"nothing raises where {scope.quote(read.mask)} selects nothing",
         *(() if matches(scope, read) else ("the mask has as many dimensions as the tensor",)),
+        *(() if is_known else (f"{scope.quote(read.source)} is a floating-point tensor",)),
     )
     replacement = Replacement(scope.file, *scope.file.span(read.node), text)
     title = f"Take the {asked.attr} of the full shape, with a value that does not matter where nothing is selected"
@@ -37,12 +40,11 @@ def extreme_of(scope: Scope, read: Selection) -> Rewrite | None:
 
 
 def _no_more(scope: Scope, source: ast.expr, *, largest: bool) -> str:
-    """Return the text of what is not larger than any element, or not smaller, whatever is among them."""
-    tensor, text = scope.tensor(source), atom(source, scope.text(source))
-    sign, least = ("-", "min") if largest else ("", "max")
-    if tensor is not None and tensor.dtype == "float":
-        return f"{sign}{scope.torch}.inf"
+    """Return the text of what is not larger, or not smaller, than any element of a tensor.
+
+    That is infinity, and no element: equal ones share a gradient, of which this must not take a part.
+    """
+    tensor = scope.tensor(source)
     if tensor is not None and tensor.dtype == "int":
-        return f"{text}.{least}()"
-    # NaN must not come in, nor a finite number for what is infinite.
-    return f"{text}.detach().nan_to_num({'neginf' if largest else 'posinf'}={sign}{scope.torch}.inf).{least}()"
+        return f"{atom(source, scope.text(source))}.{'min' if largest else 'max'}()"
+    return f"{'-' if largest else ''}{scope.torch}.inf"

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Event, Ordering
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
+from dynalint_rules._shared.known_numbers import is_whole
+from dynalint_rules._shared.names import loads, only_value
+from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
+from dynalint_rules._shared.text import indentation
 
 
 class SortByTensor(Rule):
@@ -46,12 +51,16 @@ class SortByTensor(Rule):
 
     ## How it is rewritten
 
-    It is not. Stack the keys and use `torch.sort`, `torch.argsort` or `torch.topk`; where a number decides, give a
-    `key` that returns it, such as `key=lambda pair: pair[0]`.
+    Tensors of a list of which only single ones are asked for (`parts[0] * 2`) are stacked, and the rows of the stack
+    put in order by `argsort` of their keys. Anything else is declined: stack the keys and use `torch.sort`,
+    `torch.argsort` or `torch.topk`; where a number decides, give a `key` that returns it, such as
+    `key=lambda pair: pair[0]`.
 
     ## When the rewrite is not exact
 
-    There is none. By hand: values that are equal may come in another order, for `torch.sort` is not stable unless told.
+    The tensors must have one shape and type, and no key may be NaN: Python and torch put NaN in different places. A row
+    is an equal copy of the tensor. By hand: values that are equal may come in another order, for `torch.sort` is not
+    stable unless told.
 
     ## How Dynamo words it
 
@@ -93,8 +102,13 @@ class SortByTensor(Rule):
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: lists have to become a tensor."""
-        return Declined("the values have to be stacked for `torch.sort` or `torch.topk`, with the code around them")
+        """Stack the tensors and put the rows in order, where single ones of them are asked for."""
+        try:
+            if not isinstance(event, Ordering) or not isinstance(event.node, ast.Call):
+                raise Refusal("the values have to be stacked")
+            return _rows_in_order(Scope.of(event, project), event, event.node)
+        except Refusal as refusal:
+            return Declined(f"{refusal}, for `torch.sort` or `torch.topk`, with the code around them")
 
     examples = (
         Example(
@@ -104,6 +118,24 @@ class SortByTensor(Rule):
                 h = self.fc(x)
                 parts = sorted([h, h + 1], key=lambda part: part.sum())  # DYN708
                 return parts[0] * 2
+                """,
+            ),
+            fixed=forward(
+                """
+                h = self.fc(x)
+                unsorted = [h, h + 1]
+                parts = torch.stack(unsorted)[torch.stack([part.sum() for part in unsorted]).argsort(stable=True)]
+                return parts[0] * 2
+                """,
+            ),
+        ),
+        Example(
+            name="handed-on",
+            code=forward(
+                """
+                h = self.fc(x)
+                parts = sorted([h, h + 1], key=lambda part: part.sum())  # DYN708
+                return parts
                 """,
             ),
             declined="have to be stacked",
@@ -213,3 +245,61 @@ def _is_tensor_or_holds_one(kind: k.Kind, project: Project, *, modules: bool) ->
         cls = project.api.torch_class(kind.type)
         return modules and cls is not None and cls.is_module
     return isinstance(kind, k.Tensor)
+
+
+def _rows_in_order(scope: Scope, event: Ordering, call: ast.Call) -> Rewrite:
+    """Put the rows of a stack in the order of their keys, where the list only serves to take single tensors from it.
+
+    Raises:
+        Refusal: the list itself may be asked for.
+    """
+    stacked = Refusal("the values have to be stacked")
+    statement = scope.parents.get(call)
+    target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
+    options = {keyword.arg: keyword.value for keyword in call.keywords}
+    key, values = options.pop("key", None), call.args[0] if len(call.args) == 1 else None
+    if event.callee != "builtins.sorted" or not isinstance(target, ast.Name) or options.keys() - {"reverse"}:
+        raise stacked
+    listed = scope.kind(values) if values is not None else k.UNKNOWN
+    if not isinstance(listed, k.Sequence) or listed.type not in ("list", "tuple"):
+        raise stacked
+    if as_tensor(listed.element) is None and not isinstance(listed.element, k.Unknown):
+        raise stacked
+    if not isinstance(key, ast.Lambda) or len(key.args.args) != 1:
+        raise stacked
+    asked = as_tensor(event.key)
+    if (
+        asked is None
+        or asked.rank not in (0, None)
+        or not all(_takes_one(scope, one) for one in loads(scope, target.id))
+    ):
+        raise stacked
+    if only_value(scope, target.id, scope.function.node.args) is not call or isinstance(values, ast.GeneratorExp):
+        raise stacked
+    assert values is not None
+    assert isinstance(statement, ast.Assign)
+    name, part = scope.text(values), key.args.args[0].arg
+    step = f"{scope.file.newline}{indentation(scope.file, statement.lineno)}"
+    before = ""
+    if not isinstance(values, ast.Name):
+        name = scope.fresh_name("unsorted")
+        before = f"{name} = {scope.text(values)}{step}"
+    descending = "".join(f", descending={scope.text(value)}" for value in options.values())
+    order = f"{scope.torch}.stack([{scope.text(key.body)} for {part} in {name}]).argsort(stable=True{descending})"
+    content = f"{before}{target.id} = {scope.torch}.stack({name})[{order}]"
+    edit = Replacement(scope.file, *scope.file.span(statement), content)
+    conditions = (
+        f"{scope.quote(values)} holds tensors of one shape and dtype",
+        f"{scope.quote(key.body)} has no dimensions, and is never NaN",
+        "nothing relies on getting the very tensors rather than equal copies",
+    )
+    return Rewrite("Put the rows of a stack in order", "conditional", (edit,), conditions, scope.imports)
+
+
+def _takes_one(scope: Scope, use: ast.Name) -> bool:
+    """Whether a list is only asked for one of its values, which does not stay under a name to be changed."""
+    item = scope.parents.get(use)
+    taken = isinstance(item, ast.Subscript) and item.value is use and isinstance(item.ctx, ast.Load)
+    if not taken or not isinstance(item, ast.Subscript) or not is_whole(scope.kind(item.slice)):
+        return False
+    return isinstance(scope.parents.get(item), ast.BinOp | ast.Compare | ast.Return | ast.UnaryOp)

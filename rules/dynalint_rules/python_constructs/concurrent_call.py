@@ -6,9 +6,12 @@ from collections.abc import Iterable
 
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
-from dynalint.rules import Example, Rule, Violation
+from dynalint.analysis.source import quote
+from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
+from dynalint_rules._shared.guard import guarded
+from dynalint_rules._shared.scope import Refusal, Scope
 
 _CALLS: dict[str, str] = {
     "queue": "Queue LifoQueue PriorityQueue SimpleQueue",
@@ -25,6 +28,7 @@ _CALLS: dict[str, str] = {
     "torch.jit": "fork wait",
     "torch.futures": "Future",
 }
+_PUTS = ("put", "put_nowait")
 
 
 class ConcurrentCall(Rule):
@@ -63,12 +67,13 @@ class ConcurrentCall(Rule):
 
     ## How it is rewritten
 
-    It is not: return what other threads want to know, and talk to them around the call. `torch.jit.fork` runs nothing
-    side by side outside of TorchScript; call the function.
+    What is put into a queue goes behind `if not torch.compiler.is_compiling():`. Anything else is declined: return what
+    other threads want to know, and talk to them around the call. `torch.jit.fork` runs nothing side by side outside of
+    TorchScript; call the function.
 
     ## When the rewrite is not exact
 
-    There is none.
+    A compiled run puts nothing into the queue, which is `unsafe`.
 
     ## How Dynamo words it
 
@@ -96,6 +101,20 @@ class ConcurrentCall(Rule):
                 help="return what they want to know, and talk to them around the call",
             )
 
+    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+        """Put into a queue in eager code only."""
+        if isinstance(event, Call) and event.callee.startswith("queue.") and event.callee.rpartition(".")[2] in _PUTS:
+            try:
+                condition = f"a compiled run leaves out {quote(event.function.file, event.node)}"
+                title, scope = "Put into the queue only in eager code", Scope.of(event, project)
+                return guarded(scope, event, title, safety="unsafe", conditions=(condition,))
+            except Refusal as refusal:
+                return Declined(str(refusal))
+        return Declined(
+            "what another thread does is no part of a graph; return what it wants to know, and deal with it around "
+            "the call"
+        )
+
     examples = (
         Example(
             name="kept-queue",
@@ -103,6 +122,19 @@ class ConcurrentCall(Rule):
                 """
                 h = self.fc(x)
                 LOG.put(1)  # DYN711
+                return torch.relu(h)
+                """,
+                head="""
+                import queue
+
+                LOG = queue.Queue()
+                """,
+            ),
+            fixed=forward(
+                """
+                h = self.fc(x)
+                if not torch.compiler.is_compiling():
+                    LOG.put(1)
                 return torch.relu(h)
                 """,
                 head="""

@@ -13,7 +13,9 @@ from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
+from dynalint_rules._shared.names import loads, only_value
 from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.text import indentation
 
 _OWN_SCOPE = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.NamedExpr, ast.Await)
 
@@ -51,9 +53,10 @@ class DynamicCode(Rule):
 
     ## How it is rewritten
 
-    `eval("x + 1")`, of a text that stands there, becomes `(x + 1)`, and `globals()["SCALE"]` becomes `SCALE`. Anything
-    else is declined, since what is meant is not to be read off: use `getattr`, a dict of functions, or look the name up
-    in the constructor.
+    `eval("x + 1")`, of a text that stands there, becomes `(x + 1)`, and `globals()["SCALE"]` becomes `SCALE`.
+    `exec("scale = 2", space)`, of plain values in a dictionary that only its items are read of, becomes
+    `space["scale"] = 2`. Anything else is declined, since what is meant is not to be read off: use `getattr`, a dict of
+    functions, or look the name up in the constructor.
 
     ## When the rewrite is not exact
 
@@ -106,7 +109,7 @@ class DynamicCode(Rule):
                 scope = Scope.of(event, project)
             except Refusal as refusal:
                 return Declined(str(refusal))
-            rewrite = _written_out(scope, event) or _looked_up(scope, event)
+            rewrite = _written_out(scope, event) or _looked_up(scope, event) or _stored(scope, event.node)
             if rewrite is not None:
                 return rewrite
         return Declined("what is meant is not to be read off; use `getattr`, a dict, or look it up in the constructor")
@@ -147,6 +150,24 @@ class DynamicCode(Rule):
                 return self.fc(x) * space["scale"]
                 """,
             ),
+            fixed=forward(
+                """
+                space = {}
+                space["scale"] = 2
+                return self.fc(x) * space["scale"]
+                """,
+            ),
+        ),
+        Example(
+            name="statements-in-a-namespace-that-is-handed-on",
+            code=forward(
+                """
+                space = {}
+                exec("scale = 2", space)  # DYN704
+                return self.fc(x) * len(space)
+                """,
+            ),
+            declined="use `getattr`",
         ),
         Example(
             name="globals",
@@ -273,3 +294,38 @@ def _is_local(scope: Scope, name: str) -> bool:
             return True
         function = function.parent
     return False
+
+
+def _stored(scope: Scope, call: ast.Call) -> Rewrite | None:
+    """Store in a dictionary of the function's own what `exec("name = 2", space)` puts there: plain values."""
+    statement = scope.parents.get(call)
+    if scope.kind(call.func) != k.External("builtins.exec") or len(call.args) != 2 or call.keywords:
+        return None
+    text, space = call.args
+    if not isinstance(text, ast.Constant) or not isinstance(text.value, str) or not isinstance(statement, ast.Expr):
+        return None
+    made = only_value(scope, space.id, scope.function.node.args) if isinstance(space, ast.Name) else None
+    if not isinstance(space, ast.Name) or not isinstance(made, ast.Dict) or made.keys:
+        return None
+    # Python puts its built-in functions there as well, which nothing must come across.
+    if not all(one is space or _reads_item(scope.parents.get(one)) for one in loads(scope, space.id)):
+        return None
+    lines = []
+    try:
+        for one in ast.parse(text.value).body:
+            target = one.targets[0] if isinstance(one, ast.Assign) and len(one.targets) == 1 else None
+            if not isinstance(one, ast.Assign) or not isinstance(target, ast.Name):
+                return None
+            ast.literal_eval(one.value)
+            lines.append(f'{space.id}["{target.id}"] = {ast.unparse(one.value)}')
+    except (SyntaxError, ValueError):
+        return None
+    step = f"{scope.file.newline}{indentation(scope.file, statement.lineno)}"
+    edit = Replacement(scope.file, *scope.file.span(statement), step.join(lines) or "pass")
+    return Rewrite("Store the values themselves", "safe", (edit,))
+
+
+def _reads_item(node: ast.AST | None) -> bool:
+    """Whether a node is the read of an item under a name that is written out."""
+    read = isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and isinstance(node.slice, ast.Constant)
+    return read and isinstance(node, ast.Subscript) and getattr(node.slice, "value", "") != "__builtins__"

@@ -9,7 +9,7 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Event, GlobalRead
 from dynalint.analysis.index import FunctionInfo, walk_function
 from dynalint.analysis.project import Project
-from dynalint.rules import Example, Rule, Violation
+from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 
 _CONSTANTS = ("int", "bool", "str", "none")
 
@@ -99,6 +99,13 @@ class ChangingGlobal(Rule):
                 f"`{shown}` is a constant of the graph, and `{writer.qualname}` sets it: each value compiles anew",
                 help="Pass it in as an argument.",
             )
+
+    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+        """Decline: the number has to come in from the caller."""
+        return Declined(
+            "whoever calls the compiled code has to pass it in; make it an argument, or where it is only computed "
+            "with, a tensor of the module that is changed by `fill_`"
+        )
 
     examples = (
         Example(

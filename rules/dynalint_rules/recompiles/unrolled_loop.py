@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Event, Iteration
 from dynalint.analysis.project import Project
-from dynalint.rules import Example, Rule, Violation
+from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
 
 _RANK = frozenset({"dim", "ndim", "ndimension"})
@@ -79,6 +79,13 @@ class UnrolledLoop(Rule):
                 "the graph holds the body of this loop once for every row, and another number of rows compiles anew",
                 help="Compute on the whole tensor, or compile the body alone.",
             )
+
+    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+        """Decline: only some loops are one operation."""
+        return Declined(
+            "only some loops are one operation on the whole tensor; write it as such an operation, use `torch.vmap`, "
+            "or compile the body alone"
+        )
 
     examples = (
         Example(

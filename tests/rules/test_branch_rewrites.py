@@ -1200,6 +1200,7 @@ def stored(store: str) -> Study:
             "self.mean.copy_(x.detach().mean(0))",
             "self.mean.copy_(torch.where(x.sum() > 0, x.detach().mean(0), self.mean))",
         ),
+        ("self.mean[1] = (x > 1).sum()", "self.mean[1] = torch.where(x.sum() > 0, (x > 1).sum(), self.mean[1])"),
         ("self.mean.fill_(1)", "self.mean.copy_(torch.where(x.sum() > 0, 1, self.mean))"),
         ("self.weight.data.copy_(x.mean(0))", "torch.where(x.sum() > 0, x.mean(0), self.weight.data)"),
         ("self.mean[0] = x.detach().sum()", "self.mean[0] = torch.where(x.sum() > 0, x.detach().sum(), self.mean[0])"),

@@ -121,13 +121,20 @@ def _is_made_by_constructor(scope: Scope, name: str) -> bool:
     return False
 
 
+def _is_never_differentiable(scope: Scope, value: ast.expr) -> bool:
+    """Whether an expression gives whole numbers, bools or no tensor at all."""
+    kind = scope.kind(value)
+    tensor = as_tensor(kind)
+    plain = bool(kind.members) and all(isinstance(one, k.Value) for one in kind.members)
+    return plain or isinstance(value, ast.Compare) or (tensor is not None and tensor.dtype in ("bool", "int"))
+
+
 def needs_no_gradient(scope: Scope, value: ast.expr, statement: ast.stmt) -> bool:
     """Whether no gradient can flow back into an expression, other than one that the state has already."""
     target = _target(statement) if isinstance(statement, ast.Assign | ast.AugAssign) else None
     if target is not None and isinstance(value, ast.Attribute) and scope.text(value) == scope.text(target):
         return True
-    tensor = as_tensor(scope.kind(value))
-    if (tensor is not None and tensor.dtype in ("bool", "int")) or _is_constant(scope, value):
+    if _is_never_differentiable(scope, value) or _is_constant(scope, value):
         return True
     if isinstance(value, ast.Name):
         made = only_value(scope, value.id, statement)
@@ -143,8 +150,6 @@ def needs_no_gradient(scope: Scope, value: ast.expr, statement: ast.stmt) -> boo
         return True
     if isinstance(value, ast.BinOp):
         return all(needs_no_gradient(scope, one, statement) for one in (value.left, value.right))
-    if k.is_number(scope.kind(value)):
-        return True
     node: ast.AST | None = statement
     while node is not None and node is not scope.function.node:
         if isinstance(node, ast.With) and any(_switches_off(item.context_expr) for item in node.items):

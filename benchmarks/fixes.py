@@ -23,7 +23,7 @@ import sys
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -83,8 +83,13 @@ class Rerun:
     gone: set[Place] = field(default_factory=set)
 
 
-def fix(corpus: Path, files: Sequence[str], options: argparse.Namespace) -> tuple[list[Finding], FixResult]:
-    """Fix files of a corpus, in memory; return what was found as well."""
+def fix(
+    corpus: Path, files: Sequence[str], options: argparse.Namespace, around: Sequence[str] = ()
+) -> tuple[list[Finding], FixResult]:
+    """Fix files of a corpus, in memory; return what was found as well.
+
+    Files around them are read too, unless each file is fixed alone: what is compiled may start there.
+    """
     # The breaks are known: where it is known what to run as well, only the fixes have to be.
     still = options.static or options.assume or options.examples
     values: dict[str, Any] = {
@@ -93,13 +98,15 @@ def fix(corpus: Path, files: Sequence[str], options: argparse.Namespace) -> tupl
         "unsafe-fixes": options.unsafe_fixes,
     }
     configuration = _configuration(values, corpus)
-    groups = [[file] for file in files] if options.separately else [files]
+    groups = [[file] for file in files] if options.separately else [sorted({*files, *around})]
     found: list[Finding] = []
     results = []
     for group in groups:
         paths = [corpus / file for file in group]
         workspace, _ = engine.open_workspace(paths, configuration, corpus)
         checked = engine.check(workspace)
+        own = {(corpus / file).resolve() for file in files}
+        checked = replace(checked, linted=tuple(one for one in checked.linted if one.file.path.resolve() in own))
         if options.examples:
             examples = examples_of(corpus, group, options)
             running = _configuration({**values, "confirm": "always", "examples": examples}, corpus)
@@ -271,6 +278,8 @@ def main() -> None:
     parser.add_argument("--verdict", help="only breaks that the truth marks with this verdict")
     parser.add_argument("--separately", action="store_true", help="fix each file alone: for files that share nothing")
     parser.add_argument("--files", nargs="+", help="only these files of the corpus")
+    parser.add_argument("--around", nargs="+", default=[], metavar="FILE", help="read these too, for what they call")
+    parser.add_argument("--write", type=Path, metavar="FOLDER", help="write changed files into a copy of the corpus")
     parser.add_argument("--list", choices=[*STATES, "all"], help="print these sites after the report")
     parser.add_argument("--diff", action="store_true", help="print the changes after the report")
     options = parser.parse_args()
@@ -283,7 +292,7 @@ def main() -> None:
         if options.examples:
             options.examples = Path(folder)
             os.environ["PYTHONPATH"] = os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
-        found, result = fix(corpus, sorted({place.file for place in wanted}), options)
+        found, result = fix(corpus, sorted({place.file for place in wanted}), options, options.around)
     sites = list(judge(wanted, found, result))
     seen = rerun(corpus, result, wanted, options.cases) if options.rerun else None
     print(*summary(sites, result, seen), sep="\n")
@@ -293,6 +302,9 @@ def main() -> None:
         print(*(f"still breaks: {place.file}:{place.line}" for place in sorted(seen.left)), sep="\n")
     if options.list:
         print(*(site for site in sites if options.list in (site.state, "all")), sep="\n")
+    if options.write:
+        for file in result.files:
+            (options.write / file.source.path.relative_to(corpus)).write_bytes(file.data)
     if options.diff:
         print(*(file.diff(file.source.path.relative_to(corpus).as_posix()) for file in result.files), sep="\n")
 

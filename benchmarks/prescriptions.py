@@ -1,6 +1,7 @@
 """How many of the measured graph breaks vanish under settings that dynalint prescribes, and has tried.
 
     python benchmarks/prescriptions.py CORPUS TRUTH.jsonl [--classes REGEX] [--seconds N] [--repaired FILE]
+    python benchmarks/prescriptions.py CORPUS TRUTH.jsonl --examples EXAMPLES.json [--seconds N] [--repaired FILE]
 
 CORPUS and TRUTH.jsonl are those of `accuracy.py`. Models of the files in which the graph was seen to break are built
 and called as `dynalint explain` does it, with inputs made up where none are declared, until each break site of the file
@@ -9,6 +10,10 @@ was reached. The settings that help a model are tried by running it (`capture_sc
 suffice to compare results, that is told. A site vanishes if it does so in every model that reached it. `--sample` draws
 files, the same ones for the same `--seed`.
 
+`--examples` names a file that maps examples, as the configuration declares them, to the sites `FILE:LINE` that they
+run; `tested_models.py` writes one out of a library's tests. Then nothing is made up: of the examples the one that runs
+most sites not yet reached is asked, until there is none.
+
 `--repaired` names a file with what `fixes.py --list repaired` printed, to count what fixes and settings come to
 together.
 """
@@ -16,6 +21,7 @@ together.
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import re
 import sys
@@ -39,6 +45,9 @@ from dynalint.confirming import confirm_options, targets
 from dynalint.lint import Linter
 from dynalint.rules import all_rules
 
+# What counts as a setting: the other ways leave code to eager. One call shows where it breaks.
+_ASKED = {"ways": ("settings", "fullgraph"), "once": True}
+
 
 @dataclass
 class Measured:
@@ -52,6 +61,7 @@ class Measured:
     left: set[Place] = field(default_factory=set)
     uncompared: set[Place] = field(default_factory=set)
     failures: list[str] = field(default_factory=list)
+    tried: dict[str, list[Tried]] = field(default_factory=dict)
 
     @property
     def reached(self) -> set[Place]:
@@ -64,13 +74,17 @@ class Measured:
         return self.vanished.keys() - self.left
 
 
-def measure(corpus: Path, sites: set[Place], options: argparse.Namespace) -> Measured:
-    """Ask the models of each file with sites, in turn."""
+def _configuration(corpus: Path, options: argparse.Namespace) -> Configuration:
     values = {"confirm": "always" if options.confirm else "auto", "timeout": options.seconds}
     if options.python:
         values["python"] = options.python
     layer = parse_layer(values, corpus, lambda _: "the command line")
-    configuration = Configuration(Overrides((layer,), isolated=True), known_codes(), corpus)
+    return Configuration(Overrides((layer,), isolated=True), known_codes(), corpus)
+
+
+def measure(corpus: Path, sites: set[Place], options: argparse.Namespace) -> Measured:
+    """Ask the models of each file with sites, in turn."""
+    configuration = _configuration(corpus, options)
     seen = Measured()
     names = re.compile(options.classes)
     for file in sorted({site.file for site in sites}):
@@ -85,10 +99,29 @@ def measure(corpus: Path, sites: set[Place], options: argparse.Namespace) -> Mea
             for target in chosen[: options.most]:
                 if wanted <= seen.reached:
                     break
-                answer = worker.ask("prescribing:prescribe", request_for(target, confirming))
+                answer = worker.ask("prescribing:prescribe", request_for(target, confirming) | _ASKED)
                 _take(seen, target, answer.parts, sites, corpus)
         if sys.stderr.isatty() or options.list:
             print(f"{file}: {len(wanted & seen.proven)} of {len(wanted)}", file=sys.stderr, flush=True)
+    return seen
+
+
+def measure_examples(corpus: Path, sites: set[Place], examples: Mapping[str, set[Place]], options: Any) -> Measured:
+    """Ask the examples that run the sites, each time the one that runs most of those not reached yet."""
+    workspace, _ = engine.open_workspace([corpus / min(sites).file], _configuration(corpus, options), corpus)
+    confirming = replace(confirm_options(workspace, (corpus,)), roots=(corpus,))
+    left = dict(examples)
+    seen = Measured()
+    while left:
+        name = max(left, key=lambda one: len((left[one] & sites) - seen.reached))
+        if not (left.pop(name) & sites) - seen.reached:
+            break
+        target = Target(Path(name.partition(":")[0]), "", name.partition(":")[2])
+        with Worker(worker_options(confirming)) as worker:
+            answer = worker.ask("prescribing:prescribe", request_for(target, confirming) | _ASKED | {"example": name})
+        _take(seen, target, answer.parts, sites, corpus)
+        if sys.stderr.isatty() or options.list:
+            print(f"{target.qualname}: {len(seen.proven)} of {len(seen.reached)}", file=sys.stderr, flush=True)
     return seen
 
 
@@ -99,10 +132,10 @@ def _take(seen: Measured, target: Target, parts: Mapping[str, Any], sites: set[P
         seen.failures.append(f"{target.name}: {parts.get('problem', 'the process ended')}"[:300])
         return
     before = decode(Outcome, parts["before"])
+    seen.tried[target.name] = [decode(Tried, one) for one in parts.get("tried", ())]
     seen.ran += 1
     seen.broken += bool(before.breaks)
-    tried = [decode(Tried, one) for one in parts.get("tried", ())]
-    useful = [one for one in tried if not one.outcome.error and not one.name.startswith(("disable ", "only "))]
+    useful = [one for one in seen.tried[target.name] if not one.outcome.error]
     best = min(useful, key=lambda one: (one.outcome.breaks, one.name == "fullgraph"), default=None)
     remedies = [decode(Remedy, one) for one in parts.get("remedies", ())]
     equal = [one.equal for one in remedies if best is not None and one.tried.name == best.name]
@@ -124,6 +157,12 @@ def _places(outcome: Outcome, corpus: Path) -> Iterator[Place]:
         path = Path(name)
         if path.is_relative_to(corpus):
             yield Place(path.relative_to(corpus).as_posix(), line)
+
+
+def _read_examples(path: Path) -> dict[str, set[Place]]:
+    """Return the sites that each example runs."""
+    places = {name: [one.rpartition(":") for one in found] for name, found in json.loads(path.read_text()).items()}
+    return {name: {Place(file, int(line)) for file, _, line in found} for name, found in places.items()}
 
 
 def repaired_in(path: Path) -> set[Place]:
@@ -155,6 +194,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("corpus", type=Path)
     parser.add_argument("truth", type=Path)
     parser.add_argument("--classes", default=r"\w*(?:Model|For[A-Z]\w*)", help="the models to ask, by their names")
+    parser.add_argument("--examples", type=Path, metavar="FILE", help="which examples run which sites")
     parser.add_argument("--most", type=int, default=4, metavar="N", help="ask so many models of a file at most")
     parser.add_argument("--seconds", type=int, default=60, help="for one model; about half of it goes to settings")
     parser.add_argument("--python", help="the interpreter that has what the code imports")
@@ -176,12 +216,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.sample and options.sample < len(files):
         drawn = random.Random(options.seed).sample(files, options.sample)  # noqa: S311 - a sample, no secret
         sites = {site for site in sites if site.file in drawn}
-    seen = measure(corpus, sites, options)
+    if options.examples:
+        seen = measure_examples(corpus, sites, _read_examples(options.examples), options)
+    else:
+        seen = measure(corpus, sites, options)
     print(*summary(seen, sites, repaired_in(options.repaired) if options.repaired else None), sep="\n")
     if options.list:
         for site in sorted(sites):
             state = "vanishes" if site in seen.proven else "left" if site in seen.left else "not reached"
             print(f"{site.file}:{site.line}: {state} {', '.join(sorted(seen.vanished.get(site, ())))}".rstrip())
+        for name, tried in seen.tried.items():
+            for one in tried:
+                print(f"{name}: {one.name}: {one.outcome.error or one.outcome.breaks}")
         print(*(f"not run: {one}" for one in seen.failures), sep="\n")
 
 

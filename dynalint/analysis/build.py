@@ -44,6 +44,7 @@ class _Builder:
 
     def __init__(self, module: ModuleInfo) -> None:
         self.module = module
+        self.checking = False
 
     def block(
         self,
@@ -68,7 +69,9 @@ class _Builder:
         elif isinstance(node, ast.ClassDef):
             self.class_(node, prefix, owner, parent, weak)
         elif isinstance(node, (ast.If, ast.For, ast.While, ast.AsyncFor)):
+            outside, self.checking = self.checking, self.checking or _is_for_checkers(node)
             self.block(node.body, prefix, owner, parent, weak)
+            self.checking = outside
             self.block(node.orelse, prefix, owner, parent, True)
         elif isinstance(node, (ast.With, ast.AsyncWith)):
             self.block(node.body, prefix, owner, parent, weak)
@@ -145,6 +148,10 @@ class _Builder:
 
     def bind(self, name: str, value: Import | ClassInfo | FunctionInfo, weak: bool) -> None:
         """Bind a name of the module."""
+        if not self.checking:
+            self.module.for_checkers.discard(name)
+        elif name not in self.module.bindings:
+            self.module.for_checkers.add(name)
         if not (weak and name in self.module.bindings):
             self.module.bindings[name] = value
 
@@ -153,6 +160,14 @@ class _Builder:
         known = self.module.bindings.setdefault(name, [])
         if isinstance(known, list):
             known.append(value)
+
+
+def _is_for_checkers(node: ast.stmt) -> bool:
+    """Whether only type checkers see the body of a statement."""
+    test = node.test if isinstance(node, ast.If) else None
+    return (isinstance(test, ast.Name) and test.id == "TYPE_CHECKING") or (
+        isinstance(test, ast.Attribute) and test.attr == "TYPE_CHECKING"
+    )
 
 
 def _is_accessor(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

@@ -197,7 +197,7 @@ def torch_call(
         given = given_dtype(entry.name, tensors, args, keywords)
         if given is not None:
             kind = k.Tensor(given[0], kind.rank)
-        rank = _RANKS.get(entry.name.rpartition(".")[2], _rank_of_size(entry.name, args, keywords))
+        rank = _RANKS.get(entry.name.rpartition(".")[2], _rank_of_given(entry.name, args, keywords))
         if kind.rank is None and rank is not None:
             kind = replace(kind, rank=rank)
         if _is_foreseen(entry.name, overload, tensors, args, keywords):
@@ -205,8 +205,13 @@ def torch_call(
     return kind
 
 
-def _rank_of_size(name: str, args: list[Kind], keywords: dict[str, Kind]) -> int | None:
-    """Return how many dimensions the size has that a factory is given as a tuple or list of known length."""
+def _rank_of_given(name: str, args: list[Kind], keywords: dict[str, Kind]) -> int | None:
+    """Return how many dimensions a factory makes: of a size of known length, or of numbers in lists."""
+    if name in _FROM_NUMBERS:
+        given, rank = (args[0] if args else UNKNOWN), 0
+        while isinstance(given, k.Sequence):
+            given, rank = given.element, rank + 1
+        return rank if k.is_number(given) else None
     sizes = [one for one in (*args, keywords.get("size")) if isinstance(one, k.Sequence)] if name in _SIZED else []
     return len(sizes[0].items) if len(sizes) == 1 and sizes[0].items is not None else None
 

@@ -197,13 +197,14 @@ class ModuleInfo:
     """A module: what its top level binds, in source order; later bindings of a name win.
 
     `name` is the dotted name by which other modules import it. `bindings` maps each name to an import, class,
-    function, or the expressions assigned to it.
+    function, or the expressions assigned to it. `for_checkers` are names that are bound where only type checkers look.
     """
 
     name: str
     file: SourceFile
     package: bool = False
     bindings: dict[str, Import | ClassInfo | FunctionInfo | list[ast.expr]] = field(default_factory=dict)
+    for_checkers: set[str] = field(default_factory=set)
     stars: list[str] = field(default_factory=list)
     classes: list[ClassInfo] = field(default_factory=list)
     functions: list[FunctionInfo] = field(default_factory=list)

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from dynalint.confirm.worker import regions, witness
+from dynalint.confirm.worker import prescribing, regions, witness
 from dynalint.confirm.worker.graph_records import Outcome, Remedy
 from dynalint.confirm.worker.prescribing import Pharmacy, plainly
 from dynalint.confirm.worker.records import decode
@@ -51,10 +51,10 @@ class Collected(Reply):
 
 @pytest.fixture
 def prescribed() -> Callable[..., Collected]:
-    def run(make: Callable[[], Any], call: witness.Call | None = None, seconds: float = 1e6) -> Collected:
+    def run(make: Callable[[], Any], call: witness.Call | None = None, seconds: float = 1e6, **asked: Any) -> Collected:
         reply = Collected()
         subject = Subject(make, call or ((torch.ones(5, 8),), {}), "")
-        request = {"roots": [__file__], "seconds": seconds}
+        request = {"roots": [__file__], "seconds": seconds, **asked}
         Pharmacy(subject, request, reply, time.monotonic()).serve()
         return reply
 
@@ -96,6 +96,18 @@ class ReadsNumber(nn.Module):
 def test_a_setting_that_adds_nothing_is_left_out(prescribed: Prescribed) -> None:
     remedy = prescribed(ReadsNumber, ((torch.ones(()),), {})).remedy("settings")
     assert remedy.tried.lines == ("torch._dynamo.config.capture_scalar_outputs = True",)
+
+
+def test_what_helped_before_the_time_was_up_is_kept(prescribed: Prescribed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prescribing, "_MOST_TRIES", 1)
+    found = prescribed(ReadsNumber, ((torch.ones(()),), {}))
+    assert found.remedy("settings").tried.lines == ("torch._dynamo.config.capture_scalar_outputs = True",)
+    assert found.parts["cut_short"] is True
+
+
+def test_only_the_ways_that_are_asked_for_and_one_call(prescribed: Prescribed) -> None:
+    found = prescribed(ReadsNumber, ((torch.ones(()),), {}), ways=["fullgraph"], once=True)
+    assert found.kinds == ["fullgraph"]
 
 
 class Writes(nn.Module):

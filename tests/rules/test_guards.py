@@ -203,3 +203,14 @@ def test_prints_on_the_way_to_an_exception_are_left_alone() -> None:
     return y
     """
     assert study(body).own == []
+
+
+def test_a_name_that_only_type_checkers_see_is_not_used() -> None:
+    head = HEAD.replace("import torch\n", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import torch\n")
+    head = head.replace("@torch.compile", "from torch import compile\n@compile")
+    answers = [found.answer for found in study("print(x)\nreturn x", head=head).own]
+    assert [getattr(answer, "reason", "") for answer in answers] == [
+        "torch is imported for type checkers only here; import it in the function first"
+    ]
+    both = head.replace("    import torch\n", "    import torch\nelse:\n    import torch\n")
+    assert "if not torch.compiler.is_compiling()" in fixed("print(x)\nreturn x", head=both)

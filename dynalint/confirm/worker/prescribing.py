@@ -36,7 +36,11 @@ _SETTINGS, _FULLGRAPH, _BOUNDARIES, _REGIONS = 0.45, 0.55, 0.7, 0.85
 
 
 def prescribe(request: Mapping[str, Any], reply: Reply) -> None:
-    """Answer one request: the same as for `explaining`."""
+    """Answer one request: the same as for `explaining`.
+
+    `ways` in it limits what is tried, to some of `settings`, `fullgraph`, `boundaries` and `regions`; with `once`
+    all is called once only, so that nothing is learnt of recompilation.
+    """
     witness.hear_own_compiles()
     loading.prepare(request["search"], request["overrides"])
     start = time.monotonic()
@@ -92,7 +96,7 @@ class Pharmacy:
         self._start = self._deadline = start
         calls = calls_of(subject.make, subject.call)
         self._same, others = list(calls.calls[:2]), list(calls.calls[calls.warm.stop :])
-        self._calls: list[Call] = [*self._same, *others[:1]]
+        self._calls: list[Call] = self._same[:1] if request.get("once") else [*self._same, *others[:1]]
         self._tried: list[Tried] = []
         self._remedies: list[Remedy] = []
 
@@ -100,15 +104,20 @@ class Pharmacy:
         """Try everything, and hand over what helps as it is found."""
         run, before = self._run(None)
         self._reply.part("before", encode(before))
-        phases: list[tuple[float, Callable[[], None]]] = [(_SETTINGS, lambda: self._try_settings(run, before))]
+        phases: list[tuple[str, float, Callable[[], None]]] = [
+            ("settings", _SETTINGS, lambda: self._try_settings(run, before))
+        ]
         if before.breaks:
             phases += [
-                (_FULLGRAPH, self._try_fullgraph),
-                (_BOUNDARIES, lambda: self._try_boundaries(run, before)),
-                (_REGIONS, self._try_regions),
+                ("fullgraph", _FULLGRAPH, self._try_fullgraph),
+                ("boundaries", _BOUNDARIES, lambda: self._try_boundaries(run, before)),
+                ("regions", _REGIONS, self._try_regions),
             ]
+        ways = self._request.get("ways")
         cut_short = False
-        for share, phase in phases if before.breaks or before.recompiles else ():
+        for way, share, phase in phases if before.breaks or before.recompiles else ():
+            if ways is not None and way not in ways:
+                continue
             self._deadline = self._start + share * self._request["seconds"]
             try:
                 phase()
@@ -156,17 +165,18 @@ class Pharmacy:
 
     def _try_settings(self, run: Run, before: Outcome) -> None:
         """Find the smallest set of settings that does most: each by itself, all that can go together, fewer again."""
-        offered = relevant(witness.fresh_callable(self._make), self._calls, run)
-        alone = {setting.name: self._with([setting]) for setting in offered}
-        able = [setting for setting in offered if not alone[setting.name].outcome.error]
-        able.sort(key=lambda setting: _merit(alone[setting.name].outcome))
+        alone: dict[str, Tried] = {}
+        able: list[Setting] = []
         best: tuple[Setting, ...] = ()
-        reached = before
-        for setting in able[:1]:
-            if _merit(alone[setting.name].outcome) < _merit(before):
-                best, reached = (setting,), alone[setting.name].outcome
-        last = alone[best[0].name] if best else None
+        reached, last = before, None
         try:
+            for setting in relevant(witness.fresh_callable(self._make), self._calls, run):
+                tried = alone[setting.name] = self._with([setting])
+                if not tried.outcome.error:
+                    able.append(setting)
+                    if _merit(tried.outcome) < _merit(reached):
+                        best, reached, last = (setting,), tried.outcome, tried
+            able.sort(key=lambda setting: _merit(alone[setting.name].outcome))
             together = _compatible(able)
             if reached.breaks + reached.recompiles and len(together) > 1:
                 tried = self._with(together)

@@ -98,12 +98,14 @@ def torch_name(function: FunctionInfo, line: int = 0) -> tuple[str, tuple[str, .
     """Return the name by which `function` reaches the module torch from a line on, and the imports needed for it.
 
     Raises:
-        Refusal: the file does not import torch, and the name `torch` is taken.
+        Refusal: the file does not import torch, and the name `torch` is taken, or bound for type checkers only.
     """
     if _imports_torch(function, line):
         return "torch", ()
     for name, binding in function.module.bindings.items():
         if binding == Import("torch", None) and not _shadowed(name, function):
+            if name in function.module.for_checkers:
+                raise Refusal("torch is imported for type checkers only here; import it in the function first")
             return name, ()
     if _is_taken("torch", function.module) or _shadowed("torch", function):
         raise Refusal("the name `torch` means something else here; import torch under a name of its own first")

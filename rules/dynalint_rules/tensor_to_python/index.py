@@ -21,8 +21,8 @@ class ScalarTensorIndex(Rule):
     ## What it flags
     `x[t]`, `x[:, t]`, `x[t, 0]` and the like in code that is compiled, where `t` has no dimensions and is computed
     from other tensors: an `argmax()`, a `sum()`, an element of another tensor. Not flagged: an index with dimensions
-    (`x[ids]` with a vector `ids` is traced), a Python number, an index held in a buffer, and an index of unknown
-    shape.
+    (`x[ids]` with a vector `ids` is traced), a Python number, also one in a tensor of its own (`torch.tensor(3)`), an
+    index held in a buffer, and an index of unknown shape.
 
     ## Why
     PyTorch treats an index without dimensions as a number and reads it, so the graph ends there. `fullgraph=True`
@@ -159,6 +159,24 @@ class ScalarTensorIndex(Rule):
             declined="is stored to",
         ),
         Example(
+            name="element-of-a-list",
+            code=forward("""
+                steps = torch.tensor([2, 1])
+                return self.fc(x)[steps[0]] * 2  # DYN205
+            """),
+            fixed=forward("""
+                steps = torch.tensor([2, 1])
+                return self.fc(x)[steps[0].reshape(1)].squeeze(0) * 2
+            """),
+        ),
+        Example(
+            name="one-number-in-a-tensor",
+            code=forward("""
+                h = self.fc(x)
+                return h[torch.tensor(2)] + h[torch.tensor([1])[0]]
+            """),
+        ),
+        Example(
             name="index-with-dimensions",
             code=forward("""
                 h = self.fc(x)
@@ -176,7 +194,9 @@ class ScalarTensorIndex(Rule):
 def _is_number_in_tensor(kind: k.Kind) -> bool:
     """Whether an index is a computed tensor of no dimensions, other than a mask."""
     tensor = k.only_tensor(kind)
-    return tensor is not None and tensor.rank == 0 and tensor.dtype != "bool" and tensor.origin is None
+    if tensor is None or tensor.foreseen:
+        return False
+    return tensor.rank == 0 and tensor.dtype != "bool" and tensor.origin is None
 
 
 def _reshaped(scope: Scope, event: Subscript, index: ast.expr) -> Rewrite:

@@ -64,7 +64,8 @@ class TolistOfTensor(Rule):
     them can. Attention that is called once a piece, `[attend(q, k, v, attn_mask=None) for q, k, v in zip(*pieces)]`, is
     called once with a mask that parts the pieces. Pieces that are stored in an attribute for `torch.cat` to put
     together again become one piece, `out.parts = (x,)`. Anything else is declined: which tensor operation stands for it
-    is for a person to say.
+    is for a person to say. `torch._dynamo.config.capture_scalar_outputs = True` lets Dynamo trace
+    a list of whole numbers of known length, as sizes, in arithmetic and in loops, but no branch on them.
 
     ## When the rewrite is not exact
     Going on with tensors is `conditional`, as it is for DYN201; known numbers are exact. To return a tensor is
@@ -115,7 +116,7 @@ class TolistOfTensor(Rule):
                 rewrite = rewrite or _returned(scope, event.node, source)
         except Refusal as refusal:
             return Declined(str(refusal))
-        return rewrite or Declined(_nearest(scope.parents.get(event.node)))
+        return rewrite or Declined(_nearest(scope.parents.get(event.node)) + _setting(event.receiver))
 
     examples = (
         Example(
@@ -239,7 +240,7 @@ class TolistOfTensor(Rule):
                 sizes = torch.tensor([1, 3]) + 0 * (x > 0).sum()
                 return torch.cat(self.fc(x).split(sizes.tolist())[::-1])  # DYN207
             """),
-            declined="mask a tensor of fixed size",
+            declined="capture_scalar_outputs = True` for whole numbers",
         ),
         Example(
             name="attention-of-pieces",
@@ -400,6 +401,14 @@ class TolistOfTensor(Rule):
             """),
         ),
     )
+
+
+def _setting(kind: k.Kind | None) -> str:
+    """Name the setting that traces whole numbers."""
+    tensor = k.only_tensor(kind) if kind is not None else None
+    if tensor is None or tensor.dtype == "float":
+        return ""
+    return ", or set `torch._dynamo.config.capture_scalar_outputs = True` for whole numbers"
 
 
 def _nearest(parent: ast.AST | None) -> str:

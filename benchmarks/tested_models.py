@@ -1,0 +1,148 @@
+"""Models and inputs out of the tests of a library, as examples for `prescriptions.py`.
+
+    python benchmarks/tested_models.py TESTS CORPUS TRUTH.jsonl [FAMILY ...] > examples.json
+
+TESTS is the folder `tests` of transformers' repository, or of a fork of it; CORPUS and TRUTH.jsonl are those of
+`accuracy.py`. CORPUS, and what the tests import, must be on PYTHONPATH. Each model of each test class is built and
+called once without a compiler, in evaluation mode and, with labels, in training mode, and written is which of the
+measured break sites it ran. Families are folders of TESTS/models; without any, those with sites are taken.
+
+An example is an attribute of this module, by its family, test module, test class, model and mode. The tests are found
+as the package `tests`, which must be on PYTHONPATH where the examples are used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import signal
+import sys
+import unittest
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+_SEPARATOR = "__OF__"
+_SECONDS = 30
+
+Example = Callable[[], tuple[Any, tuple[Any, ...], dict[str, Any]]]
+
+
+def __getattr__(name: str) -> Example:
+    """Return the example of this name."""
+    parts = name.split(_SEPARATOR)
+    if len(parts) != 5:
+        raise AttributeError(name)
+    family, module, test, model, mode = parts
+
+    def example() -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+        tests = importlib.import_module(f"tests.models.{family}.{module}")
+        return built(getattr(tests, test), model, training=mode == "train")
+
+    return example
+
+
+def built(test: type[unittest.TestCase], name: str, *, training: bool) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """Return a model as a test builds it, and what the test calls it with."""
+    case: Any = test()
+    case.setUp()
+    (model,) = (one for one in case.all_model_classes if one.__name__ == name)
+    config, inputs = case.model_tester.prepare_config_and_inputs_for_common()
+    inputs = case._prepare_for_class(inputs, model, return_labels=training)  # noqa: SLF001 - as the tests do it
+    return model(config).train(training), (), dict(inputs)
+
+
+def names(tests: Path, families: Sequence[str]) -> Iterator[str]:
+    """Yield the names of all examples of some families."""
+    for path in sorted(tests.glob("models/*/test_modeling_*.py")):
+        family = path.parent.name
+        if family not in families:
+            continue
+        try:
+            module = importlib.import_module(f"tests.models.{family}.{path.stem}")
+        except Exception as error:  # noqa: BLE001 - tests may lack what they import
+            print(f"{path.stem}: {type(error).__name__}: {error}", file=sys.stderr)
+            continue
+        for test in vars(module).values():
+            if _is_test(test) and test.__module__ == module.__name__:
+                for model in _models(test):
+                    for mode in ("eval", "train"):
+                        yield _SEPARATOR.join((family, path.stem, test.__name__, model.__name__, mode))
+
+
+def _is_test(one: Any) -> bool:
+    return isinstance(one, type) and issubclass(one, unittest.TestCase) and hasattr(one, "all_model_classes")
+
+
+def _models(test: Any) -> Sequence[type]:
+    try:
+        case = test()
+        case.setUp()
+        return tuple(case.all_model_classes or ())
+    except Exception as error:  # noqa: BLE001 - a test that cannot be set up has no models for us
+        print(f"{test.__name__}: {type(error).__name__}: {error}", file=sys.stderr)
+        return ()
+
+
+def lines_run(example: Example, lines: dict[str, set[int]]) -> set[tuple[str, int]]:
+    """Return which of some lines, by file, an example runs."""
+    ran: set[tuple[str, int]] = set()
+
+    def within(frame: FrameType, event: str, _: Any) -> Any:
+        if event == "line" and frame.f_lineno in lines[frame.f_code.co_filename]:
+            ran.add((frame.f_code.co_filename, frame.f_lineno))
+        return within
+
+    def entering(frame: FrameType, event: str, argument: Any) -> Any:
+        return within(frame, event, argument) if frame.f_code.co_filename in lines else None
+
+    function, args, kwargs = example()
+    sys.settrace(entering)
+    try:
+        function(*args, **kwargs)
+    finally:
+        sys.settrace(None)
+    return ran
+
+
+def _late(*_: object) -> None:
+    raise TimeoutError
+
+
+def main() -> None:
+    """Write which sites each example runs."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tests", type=Path)
+    parser.add_argument("corpus", type=Path)
+    parser.add_argument("truth", type=Path)
+    parser.add_argument("families", nargs="*")
+    options = parser.parse_args()
+    from accuracy import read_truth  # not where the examples are used, which know nothing of benchmarks
+
+    sys.path.insert(0, str(options.tests.resolve().parent))
+    corpus = options.corpus.resolve()
+    lines: dict[str, set[int]] = {}
+    for site in read_truth(options.truth, [], None).sites:
+        lines.setdefault(str(corpus / site.file), set()).add(site.line)
+    known = {Path(file).parent.name for file in lines}
+    found: dict[str, list[str]] = {}
+    signal.signal(signal.SIGALRM, _late)
+    for name in names(options.tests, options.families or sorted(known)):
+        signal.alarm(_SECONDS)
+        try:
+            ran = lines_run(__getattr__(name), lines)
+        except Exception as error:  # noqa: BLE001 - a test may need what is not there
+            print(f"{name}: {type(error).__name__}: {str(error)[:200]}", file=sys.stderr)
+            continue
+        finally:
+            signal.alarm(0)
+        if ran:
+            places = sorted(f"{Path(file).relative_to(corpus).as_posix()}:{line}" for file, line in ran)
+            found[f"{Path(__file__).resolve()}:{name}"] = places
+    json.dump(found, sys.stdout, indent=1)
+
+
+if __name__ == "__main__":
+    main()

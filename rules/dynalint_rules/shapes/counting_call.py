@@ -19,6 +19,7 @@ from dynalint_rules._shared.numbers import flow_of
 from dynalint_rules._shared.places import listed_tensor, masked_instead
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.settings import captures_shapes
+from dynalint_rules._shared.summed_places import summed
 
 # The mask reads have a rule of their own; Dynamo does not follow the last one, whatever shape it gives.
 _ELSEWHERE = ("__getitem__", "masked_select", "unpad_sequence")
@@ -86,7 +87,8 @@ class CountingCall(Rule):
     0`, which is traced where one number is stored, on the condition that `mask` is as large as `x`. Where places under
     a name do nothing but index or be counted, the name gets the mask instead, and `x[mask]` is rewritten with it (see
     DYN301): `i = (x > 0).nonzero()` and `x[i[:, 0], i[:, 1]].sum()` become `i_mask = x > 0` and `torch.where(i_mask, x,
-    0).sum()`. `torch.bincount(t, minlength=n)` adds ones into `n` zeros, on the condition that no element needs more.
+    0).sum()`. Where the names of `i, j = torch.where(mask)` are only summed, each place of the mask counts for itself.
+    `torch.bincount(t, minlength=n)` adds ones into `n` zeros, on the condition that no element needs more.
     `np.unique` of whole numbers that are known while tracing becomes `sorted(set(numbers))` where the array is only
     gone through. With `--unsafe-fixes`, rows that are picked out for something that computes each by itself, and put
     back at their places, are computed all, as for a mixture of experts: `rows = torch.where(best == i)[0]` and
@@ -140,6 +142,7 @@ class CountingCall(Rule):
             try:
                 scope = Scope.of(event, project)
                 rewrite = _stored_by_mask(scope, event) or _counted(scope, event) or listed(scope, event.node)
+                rewrite = rewrite or summed(scope, event.node)
                 rewrite = rewrite or masked_instead(scope, event) or computed_for_all(scope, event)
             except Refusal as refusal:
                 return Declined(str(refusal))
@@ -151,6 +154,21 @@ class CountingCall(Rule):
         )
 
     examples = (
+        Example(
+            name="places-added-up",
+            code=forward("""
+                i, j = torch.where(x > 0)  # DYN303
+                rows = i.sum()
+                columns = j.sum()
+                return self.fc(x) * rows + columns
+            """),
+            fixed=forward("""
+                mask = x > 0
+                rows = (mask * torch.arange(mask.shape[0], device=mask.device)[:, None]).sum()
+                columns = (mask * torch.arange(mask.shape[1], device=mask.device)).sum()
+                return self.fc(x) * rows + columns
+            """),
+        ),
         Example(
             name="nonzero",
             code=forward("""

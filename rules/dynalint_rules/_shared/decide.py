@@ -13,6 +13,7 @@ from dynalint_rules._shared.carried_loop import leaves_endless_loop, rewrite_end
 from dynalint_rules._shared.checks import rewrite_assert, rewrite_guard
 from dynalint_rules._shared.choice import rewrite_conditional_expression
 from dynalint_rules._shared.decision import Decision, decision_of, is_guard
+from dynalint_rules._shared.none_side import rewrite_none_side
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.settled import settled_tests
 from dynalint_rules._shared.where import rewrite_if
@@ -63,7 +64,8 @@ def _rewritten(scope: Scope, decision: Decision) -> Rewrite | None:
     if isinstance(node, ast.If):
         return rewrite_guard(scope, node)
     if decision.form == "ifexp" and isinstance(node, ast.IfExp):
-        return replace(rewrite_conditional_expression(scope, node), settled=settled_tests(scope))
+        rewrite = rewrite_none_side(scope, node) or rewrite_conditional_expression(scope, node)
+        return replace(rewrite, settled=settled_tests(scope))
     if decision.form == "assert" and isinstance(node, ast.Assert):
         return rewrite_assert(scope, node)
     return None

@@ -124,6 +124,9 @@ class BranchOnTensor(Rule):
     `if mask.any():` around statements that only write where the mask selects (`x[mask] = 0`, `masked_fill`) loses its
     test: it only spares work. So does `if not mask.any(): return x` before such statements and `return x`.
 
+    `y = value if t > 0 else None` is computed always, where all that asks for the None asks whether it is there
+    (`if y is not None:`): that becomes a test of `t > 0` itself, which is rewritten with it.
+
     A step of a loop that is skipped at random, as LayerDrop does, is taken always, and what there was before is chosen
     where a number was drawn that skips it.
 
@@ -320,6 +323,27 @@ class BranchOnTensor(Rule):
                     return self.fc(x) * 3
             """),
             declined="returns",
+        ),
+        Example(
+            name="value-or-none",
+            code=forward(
+                """
+                h = self.fc(x)
+                bias = h * 2 if h.sum() > 0 else None  # DYN101
+                if bias is not None:
+                    h = h + bias
+                return h
+                """
+            ),
+            fixed=forward(
+                """
+                h = self.fc(x)
+                condition = h.sum() > 0
+                bias = h * 2
+                h = torch.where(condition, h + bias, h)
+                return h
+                """
+            ),
         ),
         Example(
             name="one-of-two-results",

@@ -998,7 +998,19 @@ class BranchOnTensor(Rule):
             "side that gives None",
             forward("""
                 y = None if x.sum() > 0 else x * 2  # DYN101
-                return x if y is None else y
+                return x + 1 if y is None else y
+            """),
+            fixed=forward("""
+                condition = x.sum() > 0
+                y = x * 2
+                return torch.where(condition, x + 1, y)
+            """),
+        ),
+        Example(
+            "side that gives None to whoever calls",
+            forward("""
+                y = None if x.sum() > 0 else x * 2  # DYN101
+                return x, y
             """),
             declined="gives None",
         ),

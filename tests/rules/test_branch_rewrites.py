@@ -1349,3 +1349,50 @@ def test_a_flag_becomes_a_buffer_in_all_places() -> None:
 )
 def test_a_flag_that_is_more_than_set_stays(reset: str, words: str) -> None:
     assert words in flagged(reset).declined[0]
+
+
+# Changes in place that a gradient meets.
+
+
+@pytest.mark.parametrize(
+    ("change", "read"),
+    [
+        ("if flag:\n    x += 1", "x"),
+        ("v = x.view(-1)\nif flag:\n    v += 1", "x"),
+        ("if flag:\n    x.mul_(2)", "x"),
+        ("if flag:\n    x[0] = 0", "x"),
+        ("if flag:\n    return z\nx += 1", "x"),
+        ("for _ in range(int(flag)):\n    x += 1", "x"),
+    ],
+)
+def test_a_change_in_place_that_a_run_may_miss(change: str, read: str) -> None:
+    body = "z = torch.relu(x) if y.sum() > 0 else x.abs()\n{}\nreturn z + x"
+    assert f"what the gradient of `{read}` needs" in reason(body.format(change))
+    branch = "if y.sum() > 0:\n    z = torch.relu(x)\nelse:\n    z = x.abs()\n{}\nreturn z + x"
+    assert f"what the gradient of `{read}` needs" in reason(branch.format(change))
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["x += 1", "if flag:\n    x = x + 1\n    x += 1", "if flag:\n    z += 1", "if flag:\n    x = x + 1", ""],
+)
+def test_a_change_in_place_that_does_not_matter(change: str) -> None:
+    body = f"z = torch.relu(x) if y.sum() > 0 else x.abs()\n{change}\nreturn z + x"
+    assert "torch.where" in fixed(body)
+
+
+def test_a_buffer_that_is_changed_now_and_then() -> None:
+    head = """\
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+  def __init__(self):
+    super().__init__()
+    self.register_buffer("level", torch.ones(4))
+
+  def forward(self, x: torch.Tensor, flag: bool):
+"""
+    body = "if x.sum() > 0:\n    z = x * self.level\nelse:\n    z = x * 2\nif flag:\n    self.level += 1\nreturn z"
+    assert "`self.level` needs" in reason(body, head=head)

@@ -9,7 +9,7 @@ from dynalint.analysis import kinds as k
 from dynalint.findings import Safety
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.domain import Guarded, guarded_operands
-from dynalint_rules._shared.effects import effects_of, is_pure
+from dynalint_rules._shared.effects import effects_of_always, is_pure
 from dynalint_rules._shared.mixed_sides import mixed_conditions
 from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
 from dynalint_rules._shared.sides import (
@@ -39,7 +39,7 @@ def rewrite_conditional_expression(scope: Scope, node: ast.IfExp) -> Rewrite:
         Refusal: it would not do the same.
     """
     truth = truth_of(scope, node.test)
-    effects = effects_of(scope, [node.body, node.orelse])
+    effects = effects_of_always(scope, [node.body, node.orelse], node)
     sides = [Side(value, scope.kind(value)) for value in (node.body, node.orelse)]
     conditions = list(truth.conditions)
     if all(k.is_number(side.kind) for side in sides):

@@ -10,7 +10,7 @@ from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.blocks import Assignment, block_of
 from dynalint_rules._shared.choice import GUARD_ORDERS, escaped, finished, rendered, require_tensors
 from dynalint_rules._shared.domain import guarded_operands
-from dynalint_rules._shared.effects import effects_of
+from dynalint_rules._shared.effects import effects_of, effects_of_always
 from dynalint_rules._shared.names import is_bound_before, kind_of_name, loads, within
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.sides import (
@@ -63,7 +63,8 @@ class _DoneMask:
         if before.result is not None or after.result is not None:
             raise Refusal("the loop returns from the function as well; return after the loop")
         assignments = [*before.assignments, *after.assignments]
-        layers = effects_of(scope, [*(one.written for one in assignments), self.statement.test]).layers
+        layers = effects_of_always(scope, [one.written for one in assignments], loop).layers
+        effects_of(scope, [self.statement.test])
         self.done = scope.fresh_name("done")
         kept = [one for one in assignments if self._outlives_round(one.name)]
         if not kept:

@@ -12,7 +12,7 @@ from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.blocks import Block, Chain, block_of, is_elif, statements_after
 from dynalint_rules._shared.choice import GUARD_ORDERS, TITLE, escaped, finished, rendered, require_tensors
 from dynalint_rules._shared.domain import Guarded, guarded_operands
-from dynalint_rules._shared.effects import effects_of, refuse_lasting_effects
+from dynalint_rules._shared.effects import effects_of, effects_of_always, refuse_lasting_effects
 from dynalint_rules._shared.rows import plan_of
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.sides import (
@@ -103,7 +103,7 @@ class _EarlyReturn:
 
     def rewrite(self) -> Rewrite:
         block = block_of(self.scope, self.returning)
-        layers = effects_of(self.scope, block.values).layers | self.check_following()
+        layers = effects_of_always(self.scope, block.values, self.statement).layers | self.check_following()
         head, early = self._head(block)
         replacements = [head, *self.follow(block.values, block.result, early, layers)]
         rewrite = finished(self.scope, TITLE, head, self.conditions)

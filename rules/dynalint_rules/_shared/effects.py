@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.index import FunctionInfo, walk_function
+from dynalint_rules._shared.kept import refuse_changed_later
 from dynalint_rules._shared.names import is_own, kind_of_name
 from dynalint_rules._shared.scope import Refusal, Scope
 
@@ -73,6 +74,17 @@ def effects_of(
         for child in _own_nodes(node):
             if not (isinstance(child, ast.Call) and besides(child)):
                 _check_node(scope, child, found, 0)
+    return found
+
+
+def effects_of_always(scope: Scope, nodes: Sequence[ast.expr], around: ast.AST) -> Effects:
+    """Return what comes of computing `nodes` on every call, in the place of `around`, for results with gradients.
+
+    Raises:
+        Refusal: as of `effects_of`, and where a later change in place may keep them from having a gradient.
+    """
+    found = effects_of(scope, nodes)
+    refuse_changed_later(scope, nodes, around)
     return found
 
 

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.index import walk_function
-from dynalint_rules._shared.names import last_assignment, loads, may_change_in_place, within
-from dynalint_rules._shared.scope import Scope, as_tensor
+from dynalint_rules._shared.names import (
+    changes_in_place,
+    last_assignment,
+    loads,
+    makes_tensor,
+    may_change_in_place,
+    sharing,
+    within,
+)
+from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
+from dynalint_rules._shared.uses import self_name
 
 UNCHANGED = "no gradient needs what is changed in place"
 
@@ -20,6 +29,8 @@ _NOT_NEEDED = frozenset(
     "tensor zeros zeros_like".split()
 )
 _NOT_NEEDED_LAYERS = frozenset("Bilinear Conv1d Conv2d Conv3d Linear".split())
+_SKIPPED = (ast.If, ast.IfExp, ast.BoolOp, ast.For, ast.While, ast.Try, ast.Match)
+_EXITS = (ast.Return, ast.Raise, ast.Break, ast.Continue)
 _LOOKS = frozenset("all any argmax argmin dim eq ge gt isfinite isinf isnan le lt ne numel size".split())
 
 
@@ -28,6 +39,86 @@ def kept_conditions(scope: Scope, nodes: Iterable[ast.AST | None]) -> list[str]:
     parts = (part for node in nodes if node is not None for part in ast.walk(node))
     names = sorted({part.id for part in parts if isinstance(part, ast.Name)})
     return [UNCHANGED] if any(may_change_in_place(scope, name) for name in names) else []
+
+
+def refuse_changed_later(scope: Scope, nodes: Iterable[ast.expr], around: ast.AST) -> None:
+    """Make sure that nothing that a call may or may not do changes what `nodes`, computed on every call, read.
+
+    What always happens shows in a run on either side of a branch. What happens now and then need not have met the side
+    that keeps a tensor for its gradient, and then `backward()` would raise. Places inside `around` do not count.
+
+    Raises:
+        Refusal: something does.
+    """
+    for node in nodes:
+        for read in _read_in(scope, node):
+            for place in _later_changes(scope, read, around):
+                raise Refusal(
+                    f"{scope.quote(place)} on line {place.lineno} may change in place what the gradient of "
+                    f"{scope.quote(read)} needs; write it out of place first"
+                )
+
+
+def _read_in(scope: Scope, node: ast.expr) -> Iterator[ast.Name | ast.Attribute]:
+    """Yield what an expression reads under a name or as an attribute of the module, but for one that it is itself."""
+    for part in ast.walk(node):
+        parent = scope.parents.get(part)
+        if part is node or (isinstance(parent, ast.Attribute) and _is_own_attribute(scope, parent)):
+            continue
+        if isinstance(part, ast.Name) or (isinstance(part, ast.Attribute) and _is_own_attribute(scope, part)):
+            yield part
+
+
+def _is_own_attribute(scope: Scope, node: ast.Attribute) -> bool:
+    owner = node.value
+    return scope.function.owner is not None and isinstance(owner, ast.Name) and owner.id == self_name(scope.function)
+
+
+def _later_changes(scope: Scope, read: ast.Name | ast.Attribute, around: ast.AST) -> Iterator[ast.stmt | ast.expr]:
+    """Yield the places after `around` that may change in place what `read` held there, if they are reached."""
+    assert isinstance(around, ast.stmt | ast.expr)
+    for name, place in _changes_of(scope, read, around):
+        assert isinstance(place, ast.stmt | ast.expr)
+        if not any(within(around, loop, scope) and within(place, loop, scope) for loop in _loops(scope)):
+            made = last_assignment(scope, name, place) if name is not None else None
+            anew = made is not None and made.lineno > around.lineno and makes_tensor(scope, made.value)
+            if place.lineno < around.lineno or anew:
+                continue
+        if _may_be_missed(scope, place, around):
+            yield place
+
+
+def _changes_of(scope: Scope, read: ast.Name | ast.Attribute, around: ast.AST) -> Iterator[tuple[str | None, ast.AST]]:
+    """Yield the places that change the tensor that is read, and the name by which each does, if it is one."""
+    if isinstance(read, ast.Name):
+        yield from (
+            (name, place) for name in sharing(scope, read.id) for place in changes_in_place(scope, name, around)
+        )
+        return
+    for node in walk_function(scope.function.node):
+        changed: ast.AST | None = None
+        if isinstance(node, ast.AugAssign):
+            changed = node.target
+        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+            changed = node.value
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_"):
+            changed = node.func.value
+        while isinstance(changed, ast.Subscript):
+            changed = changed.value
+        same = isinstance(changed, ast.Attribute) and ast.unparse(changed) == ast.unparse(read)
+        if same and not within(node, around, scope):
+            yield None, node
+
+
+def _may_be_missed(scope: Scope, place: ast.stmt | ast.expr, around: ast.stmt | ast.expr) -> bool:
+    """Whether a call that comes by `around` may do without `place`."""
+    node: ast.AST = place
+    while node is not scope.function.node:
+        node = scope.parents[node]
+        if isinstance(node, _SKIPPED) and not within(around, node, scope):
+            return True
+    between = range((around.end_lineno or around.lineno) + 1, place.lineno)
+    return any(isinstance(one, _EXITS) and one.lineno in between for one in walk_function(scope.function.node))
 
 
 def change_conditions(scope: Scope, name: str, at: ast.AST) -> list[str]:

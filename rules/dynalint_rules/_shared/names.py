@@ -126,10 +126,10 @@ def _has_target(target: ast.expr, name: str) -> bool:
 
 def may_change_in_place(scope: Scope, name: str) -> bool:
     """Whether the tensor under `name` is changed in place somewhere in the function, under whatever name."""
-    return any(changed_in_place(scope, one) is not None for one in _sharing(scope, name))
+    return any(changed_in_place(scope, one) is not None for one in sharing(scope, name))
 
 
-def _sharing(scope: Scope, name: str) -> set[str]:
+def sharing(scope: Scope, name: str) -> set[str]:
     """Return the names that may stand for the memory of the tensor under `name`, or for what holds it; its own too."""
     bound = []
     for node in walk_function(scope.function.node):
@@ -159,6 +159,11 @@ def changed_in_place(scope: Scope, name: str, outside: ast.AST | None = None) ->
 
     Places inside `outside` do not count.
     """
+    return next(changes_in_place(scope, name, outside), None)
+
+
+def changes_in_place(scope: Scope, name: str, outside: ast.AST | None = None) -> Iterator[ast.AST]:
+    """Yield the places of the function, but for those inside `outside`, where the tensor under `name` is changed."""
     for node in walk_function(scope.function.node):
         if outside is not None and within(node, outside, scope):
             continue
@@ -169,16 +174,15 @@ def changed_in_place(scope: Scope, name: str, outside: ast.AST | None = None) ->
             while isinstance(target, ast.Subscript):
                 target = target.value
             if isinstance(target, ast.Name) and target.id == name:
-                return node
+                yield node
         elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
             base = node.value
             while isinstance(base, ast.Subscript | ast.Attribute):
                 base = base.value
             if isinstance(base, ast.Name) and base.id == name:
-                return node
+                yield node
         elif isinstance(node, ast.Call) and _changes(node, name):
-            return node
-    return None
+            yield node
 
 
 def _changes(node: ast.Call, name: str) -> bool:

@@ -13,7 +13,7 @@ import ast
 
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.domain import guarded_operands
-from dynalint_rules._shared.effects import effects_of
+from dynalint_rules._shared.effects import effects_of_always
 from dynalint_rules._shared.names import loads, only_value, within
 from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.sides import NO_RAISE, Side, gradient_conditions, reads_of
@@ -41,7 +41,7 @@ def rewrite_none_side(scope: Scope, node: ast.IfExp) -> Rewrite | None:
     tests = _tests_of(scope, target.id)
     if tests is None:
         return None
-    truth, layers = truth_of(scope, node.test), effects_of(scope, [value]).layers
+    truth, layers = truth_of(scope, node.test), effects_of_always(scope, [value], node).layers
     condition, file = scope.fresh_name("condition"), scope.file
     step = f"{file.newline}{indentation(file, statement.lineno)}"
     shown = held_together(scope.text(value))

@@ -23,7 +23,7 @@ from dynalint_rules._shared.changes import Change, Filled, change_of, filled_of
 from dynalint_rules._shared.choice import escaped, rendered, require_tensors
 from dynalint_rules._shared.counted import Count, count_of
 from dynalint_rules._shared.domain import guarded_operands
-from dynalint_rules._shared.effects import effects_of
+from dynalint_rules._shared.effects import effects_of_always
 from dynalint_rules._shared.flow import Flow, Predicate
 from dynalint_rules._shared.names import is_bound_before, is_own, kind_of_name, loads, within
 from dynalint_rules._shared.scope import Refusal, Scope
@@ -444,7 +444,7 @@ class Predicated:
     def _check(self, value: ast.expr, flow: Flow) -> None:
         """Make sure that an expression may always be evaluated."""
         scope = self.scope
-        self.layers |= effects_of(scope, [value]).layers
+        self.layers |= effects_of_always(scope, [value], self.head).layers
         own = stored_in([value])
         for node in ast.walk(value):
             if isinstance(node, ast.Lambda):

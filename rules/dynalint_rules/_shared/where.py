@@ -22,7 +22,7 @@ from dynalint_rules._shared.choice import (
 from dynalint_rules._shared.domain import Guarded, guarded_operands
 from dynalint_rules._shared.done_mask import rewrite_break
 from dynalint_rules._shared.early_return import choose_at_returns, rewrite_early_return
-from dynalint_rules._shared.effects import effects_of
+from dynalint_rules._shared.effects import effects_of, effects_of_always
 from dynalint_rules._shared.handover import is_passed_up
 from dynalint_rules._shared.idle_test import rewrite_idle
 from dynalint_rules._shared.masked import rewrite_masked, rewrite_spared
@@ -218,7 +218,7 @@ class _Writer:
         values = [value for block in self.chain.blocks for value in block.values]
         if any(may_be_unbound(self.scope, value) for value in values if value not in self.scope.composed):
             self.conditions.append(NO_RAISE)
-        return effects_of(self.scope, values).layers
+        return effects_of_always(self.scope, values, self.chain.head).layers
 
     def _guards(self, block: Block) -> list[Guarded]:
         values = [one.value for one in block.assignments] + ([] if block.result is None else [block.result])

@@ -12,7 +12,7 @@ from dynalint.analysis.source import quote
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.choice import finished, target_of, uses_of_expression
 from dynalint_rules._shared.decision import Decision, asks_tensor, decision_of, operand_of, thing
-from dynalint_rules._shared.effects import effects_of, is_pure
+from dynalint_rules._shared.effects import effects_of_always, is_pure
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.mixed_sides import mixed_conditions
 from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
@@ -310,7 +310,7 @@ def _bool_op(scope: Scope, node: ast.expr) -> tuple[str, list[str]]:
                 f"{scope.quote(value)} is no tensor, so the result is one only sometimes; "
                 "choose between the two with an `if` on the Python value"
             )
-    effects = effects_of(scope, node.values[1:])
+    effects = effects_of_always(scope, node.values[1:], node)
     tensors = [side for side in sides if as_tensor(side.kind) is not None]
     conditions = alias_conditions(scope, tensors, target_of(scope, node), node)
     if all(kind is not None and kind.dtype == "bool" for kind in kinds):

@@ -313,3 +313,17 @@ def test_another_root_is_run_where_the_one_on_the_way_cannot_be(tmp_path: Path) 
         (fixed,) = fix_findings(found.linted, linter, FixOptions(), verify).fixed
     assert fixed.proof is not None
     assert fixed.proof.outcome == "proven"
+
+
+def test_each_telling_trial_comes_with_numbers_of_which_the_exponential_is_infinite() -> None:
+    """Whatever a test asks that scale does not change, as which element is the largest."""
+    import torch
+
+    from dynalint.confirm.worker.trials import at_edges, random_trials
+
+    call = (torch.linspace(-2, 2, 12).reshape(3, 4),), {}
+    trials = [trial for trial, _ in zip(random_trials(), range(8), strict=False)]
+    tried = [trial.of(call)[0][0] for trial in at_edges(trials)]
+    for trial in trials:
+        (drawn,), _ = trial.of(call)
+        assert any(one.argmax() == drawn.argmax() and one.exp().isinf().any() for one in tried if one.isfinite().all())

@@ -220,15 +220,30 @@ def at_edges(trials: Sequence[Trial]) -> Iterator[Trial]:
         for trial in some:
             name = f"{trial.name}, one element of {where} {words}"
             yield replace(trial, name=name, spoilt=value, spoils=spoils)
+    for trial in trials[:_MOST_LARGER]:
+        yield from (
+            replace(trial, name=f"{trial.name}, {words}", floats=_then(trial.floats, to)) for to, words in _LARGER
+        )
     for trial in some:
-        larger = replace(trial, name=f"{trial.name}, {_LARGER} times larger", floats=_enlarged(trial.floats))
-        yield larger
-        yield replace(larger, name=f"{larger.name}, one element of each NaN", spoilt=float("nan"))
+        to, words = _LARGER[0]
+        name = f"{trial.name}, {words}, one element of each NaN"
+        yield replace(trial, name=name, floats=_then(trial.floats, to), spoilt=float("nan"))
         yield replace(trial, name=f"{trial.name}, a third of the elements NaN", spoilt=float("nan"), widely=True)
 
 
-def _enlarged(change: Change) -> Change:
-    return lambda tensor, generator: change(tensor, generator) * _LARGER
+def _then(change: Change, after: Change) -> Change:
+    return lambda tensor, generator: after(change(tensor, generator), generator)
+
+
+def _stretched(tensor: torch.Tensor, _: torch.Generator) -> torch.Tensor:
+    """The tensor multiplied so that the largest of its numbers is 1000, whatever its sign."""
+    largest = tensor.abs().amax() if tensor.numel() else tensor.new_ones(())
+    return tensor * (1000 / largest) if largest > 0 else tensor
+
+
+def _shifted(tensor: torch.Tensor, _: torch.Generator) -> torch.Tensor:
+    """The tensor with a number added so that its largest is 100."""
+    return tensor + (100 - tensor.amax()) if tensor.numel() else tensor
 
 
 _FIRST, _OTHERS = ("the first tensor", (0, 1)), ("the others", (1, None))
@@ -239,7 +254,13 @@ _EDGES: tuple[tuple[float, str, tuple[str, tuple[int, int | None]]], ...] = (
     *((float("nan"), "NaN", place) for place in (_FIRST, _OTHERS)),
 )
 _MOST_AT_EDGES = 4
-_LARGER = 30
+_MOST_LARGER = 8
+# The exponential is infinite from 89 on, and of the many things that tests ask, each keeps to one of these.
+_LARGER: tuple[tuple[Change, str], ...] = (
+    (_scaled(30), "30 times larger"),
+    (_stretched, "larger, up to 1000"),
+    (_shifted, "with 100 as the largest"),
+)
 
 
 def visit(method: str) -> Trial:

@@ -175,6 +175,8 @@ class WorkerVerifier:
                 case.seen |= seen & case.sides.keys()
                 case.inputs += answer.parts["ran"]["inputs"]
                 judge_compiled(case, answer.parts["compiled"], target.name)
+                if answer.parts["ran"]["rounded"]:
+                    case.notes.append("gradients equal up to rounding")
         if difference is None and obstacle is None:
             for case in cases:
                 case.inputs += 0 if case in touched else answer.parts["ran"]["inputs"]

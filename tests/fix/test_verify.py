@@ -273,6 +273,34 @@ def test_an_exponential_that_overflows_must_not_reach_the_gradient(prove: Prove)
     assert "times larger" in proof.detail
 
 
+def test_gradients_may_be_added_up_in_another_order(prove: Prove) -> None:
+    body = "a = x * 0.1\nb = x * y\nc = x * 0.7\nz = (a * b) * c"
+    proof = prove(
+        two(body), ("a = x * 0.1\nb = x * y\nc = x * 0.7", "c = x * 0.7\nb = x * y\na = x * 0.1"), inputs=TWO_INPUTS
+    )
+    assert proof.outcome == "proven", proof
+    assert "gradients equal up to rounding" in proof.detail
+
+
+@pytest.mark.parametrize(
+    ("after", "what"),
+    [
+        ("z = x * 0.1 + (x * 1e-4 - x.detach() * 1e-4) + y", "gradient of input 0: "),
+        ("z = torch.cat([(x * 0.1 + y)[:, :7], (x * 0.1 + y + 1e-3)[:, 7:]], dim=1)", "output: "),
+    ],
+)
+def test_more_than_the_rounding_of_a_sum_is_a_difference(prove: Prove, after: str, what: str) -> None:
+    proof = prove(two("z = x * 0.1 + y"), ("z = x * 0.1 + y", after), inputs=TWO_INPUTS)
+    assert proof.outcome == "refuted"
+    assert what in proof.detail
+
+
+def test_the_first_element_that_differs_is_shown_where_the_first_few_do_not(prove: Prove) -> None:
+    after = "z = torch.cat([(x * 0.1 + y)[:, :7], (x * 0.1 + y + 1e-3)[:, 7:]], dim=1)"
+    proof = prove(two("z = x * 0.1 + y"), ("z = x * 0.1 + y", after), inputs=TWO_INPUTS)
+    assert " at [0, 7]" in proof.detail
+
+
 def test_a_test_that_stays_a_test_needs_no_second_side(prove: Prove) -> None:
     body = "if self.n == 0 and h.sum() > 0:\n    h = h * 2"
     proof = prove(model(body), (body, "if self.n == 0:\n    h = torch.where(h.sum() > 0, h * 2, h)"))

@@ -13,15 +13,18 @@ from torch import nn
 from .observe import ADDRESS, PLAIN, SCRIPT, Observation
 
 _MOST_COMPARED = 100_000
+# How many roundings of its largest number a sum in another order may be away.
+_MOST_ROUNDED = 32
 
 
 @dataclass(frozen=True)
 class Equality:
     """What counts as equal.
 
-    `exact` asks for the same numbers, else for numbers as close as their dtype allows. `numbers` are attributes in
-    which a 0-dim tensor may stand for a Python number. `compiled` makes the allowances that a compiler needs: rounding,
-    zeros for no gradient, its own exceptions, views and effects.
+    `exact` asks for the same numbers, else for numbers as close as their dtype allows. Gradients are sums that autograd
+    adds up in no order that it promises: of these it asks for the same but for the rounding of such a sum. `numbers`
+    are attributes in which a 0-dim tensor may stand for a Python number. `compiled` makes the allowances that a
+    compiler needs: rounding, zeros for no gradient, its own exceptions, views and effects.
     """
 
     exact: bool = True
@@ -66,6 +69,12 @@ def spills(one: Observation, other: Observation) -> bool:
     return False
 
 
+def rounded(one: Observation, other: Observation) -> bool:
+    """Whether some gradient of the second has other numbers than that of the first, which `difference` lets pass."""
+    pairs = ((left, other.gradients.get(name)) for name, left in one.gradients.items())
+    return any(left is not None and right is not None and not _equal_bits(left, right) for left, right in pairs)
+
+
 def _raised(error: tuple[str, str] | None) -> str:
     return "none" if error is None else f"{error[0]}({(error[1].splitlines() or [''])[0][:160]!r})"
 
@@ -89,9 +98,16 @@ def _gradients_differ(one: Observation, other: Observation, equality: Equality) 
                 return f"gradient of {name}: {'some became none' if right is None else 'none became some'}"
             continue
         found = _differ(f"gradient of {name}", left, right, equality, set())
-        if found:
+        if found and not _equal_sums(left, right):
             return found
     return None
+
+
+def _equal_sums(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two gradients may be the sums of the same numbers in another order."""
+    if (one.dtype, one.shape, one.layout) != (other.dtype, other.shape, other.layout):
+        return False
+    return one.is_floating_point() and _within(one, other, _MOST_ROUNDED * torch.finfo(one.dtype).eps)
 
 
 def _states_differ(one: Observation, other: Observation, equality: Equality) -> str | None:
@@ -178,7 +194,20 @@ def _tensors_differ(where: str, one: torch.Tensor, other: torch.Tensor, equality
         return f"{where}: requires_grad {one.requires_grad} became {other.requires_grad}"
     left, right = one.detach(), other.detach()
     same = _equal_bits(left, right) if equality.exact and not equality.compiled else close(left, right)
-    return None if same else f"{where}: {_numbers(one)} became {_numbers(other)}"
+    if same:
+        return None
+    before, after = _numbers(one), _numbers(other)
+    return f"{where}: {_first_apart(left, right)}" if before == after else f"{where}: {before} became {after}"
+
+
+def _first_apart(one: torch.Tensor, other: torch.Tensor) -> str:
+    """Tell the first element in which two tensors differ, for those of which the first few look the same."""
+    one, other = one.to_dense().cpu(), other.to_dense().cpu()
+    apart = ~torch.isclose(one, other, rtol=0.0, atol=0.0, equal_nan=True) if one.is_floating_point() else one != other
+    if not apart.any():
+        return f"{_numbers(one)} became another {_numbers(other)}"
+    place = tuple(apart.nonzero()[0].tolist())
+    return f"{one[place].item()} became {other[place].item()} at {list(place)}"
 
 
 def _equal_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
@@ -200,8 +229,13 @@ def close(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether numbers differ by rounding at most, as sums of numbers as large as the largest here may."""
     if not (one.is_floating_point() or one.is_complex()) or not one.numel():
         return _equal_bits(one, other)
+    return _within(one, other, math.sqrt(torch.finfo(one.dtype).eps), 1e-6)
+
+
+def _within(one: torch.Tensor, other: torch.Tensor, share: float, least: float = 0.0) -> bool:
+    """Whether numbers differ by no more than a share of the largest of them; NaN is NaN, and infinity infinity."""
     finite = torch.nan_to_num(one.abs(), nan=0.0, posinf=0.0)
-    allowed = math.sqrt(torch.finfo(one.dtype).eps) * max(float(finite.max()), 1e-6)
+    allowed = share * max(float(finite.max()), least)
     try:
         torch.testing.assert_close(one, other, rtol=0.0, atol=allowed, equal_nan=True)
     except (AssertionError, RuntimeError, NotImplementedError):

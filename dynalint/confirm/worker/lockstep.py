@@ -14,7 +14,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from .builds import Build, builds_of, built
-from .differ import Equality, difference, spills
+from .differ import Equality, difference, rounded, spills
 from .observe import (
     OWN_TO_MODULES,
     Observation,
@@ -89,7 +89,7 @@ class Findings:
 
     `worked` are trials that ran without an exception, for the compiler to be tried on. `telling` has for each side
     the last that made it run, which mostly is a drawn one, and the change of state that it ran with.
-    `error` is the exception of the first call that raised one.
+    `error` is the exception of the first call that raised one, `rounded` whether gradients were rounded otherwise.
     """
 
     inputs: int = 0
@@ -98,6 +98,7 @@ class Findings:
     worked: list[Trial] = field(default_factory=list)
     telling: Told = field(default_factory=dict)
     error: str = ""
+    rounded: bool = False
 
 
 class Pair:
@@ -236,6 +237,7 @@ def _run_scenes(one: Subject, other: Subject, equality: Equality, search: Search
                     found.worked.append(trial)
             elif first.error is not None and not found.error:
                 found.error = f"{first.error[0]}: {first.error[1]}".splitlines()[0]
+            found.rounded = found.rounded or rounded(first, second)
             if differs is not None:
                 explained = _explained(one, other, equality, scene, differs)
                 raises = first.error is None and second.error is not None

@@ -20,7 +20,7 @@ Parts of the answer, in the order in which they are known:
 
     text        how the target was built and called, in words
     problem     why there is nothing more to come: `{"version", "phase", "message"}`
-    ran         `{"inputs", "returned", "error"}`, `seen` the sides that ran, `difference` null or what differed
+    ran         `{"inputs", "returned", "error", "rounded"}`; `seen`, the sides that ran; `difference`, null or what did
     compiled    what the compiler makes of the rewritten code: `breaks` in default mode, `failure` of fullgraph=True,
                 `recompiles` for inputs of the same shape with the `reason` of one, `differs` null or what compiled code
                 gets wrong; where there is any of these, what the original did in `breaks_before` and so on;
@@ -81,7 +81,8 @@ def verify(request: Mapping[str, Any], reply: Reply) -> None:
     reply.stage(f"running {name} before and after the fix")
     search = Search(marks, wanted, float(request["search_seconds"]), tuple(request["methods"]))
     found = run_side_by_side(original, rewritten, equality, search)
-    reply.part("ran", {"inputs": found.inputs, "returned": found.returned, "error": found.error})
+    ran = {"inputs": found.inputs, "returned": found.returned, "error": found.error, "rounded": found.rounded}
+    reply.part("ran", ran)
     reply.part("seen", sorted([list(side) for side in marks.seen & wanted], key=str))
     reply.part("difference", None if found.difference is None else asdict(found.difference))
     if found.difference is None and found.returned:

@@ -154,6 +154,21 @@ def _kept_in(scope: Scope, value: ast.expr) -> Iterator[str]:
                 yield from _kept_in(scope, child)
 
 
+def changed_between(scope: Scope, name: str, first: ast.stmt, last: ast.stmt) -> bool:
+    """Whether `name` gets another value, or its tensor changes in place, from `first` to the end of `last`.
+
+    Both stand in one block, or `last` further in than `first`, with no loop around it alone.
+    """
+    start, end = (first.lineno, first.col_offset), _end(last)
+    stores = [one for one in ast.walk(scope.function.node) if _names(one, name) and not _is_load(one)]
+    changes = [one for shared in _sharing(scope, name) for one in changes_in_place(scope, shared)]
+    return any(start <= (one.lineno, one.col_offset) < end for one in [*stores, *changes])
+
+
+def _is_load(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+
+
 def changed_in_place(scope: Scope, name: str, outside: ast.AST | None = None) -> ast.AST | None:
     """Return a place of the function where the tensor under `name` is changed in place, None if there is none.
 
@@ -162,7 +177,7 @@ def changed_in_place(scope: Scope, name: str, outside: ast.AST | None = None) ->
     return next(changes_in_place(scope, name, outside), None)
 
 
-def changes_in_place(scope: Scope, name: str, outside: ast.AST | None = None) -> Iterator[ast.AST]:
+def changes_in_place(scope: Scope, name: str, outside: ast.AST | None = None) -> Iterator[ast.stmt | ast.expr]:
     """Yield the places of the function, but for those inside `outside`, where the tensor under `name` is changed."""
     for node in walk_function(scope.function.node):
         if outside is not None and within(node, outside, scope):

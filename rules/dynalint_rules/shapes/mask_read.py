@@ -20,6 +20,7 @@ from dynalint_rules._shared.masked_stores import scattered_back, stored_next
 from dynalint_rules._shared.numbers import flow_of
 from dynalint_rules._shared.scattered_rows import scattered_elsewhere
 from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.selected_bins import counted_in_bins
 from dynalint_rules._shared.selected_chains import reduced_at_last
 from dynalint_rules._shared.selected_extremes import extreme_of
 from dynalint_rules._shared.selection import reads_by_mask, target_of
@@ -76,10 +77,11 @@ class MaskRead(Rule):
     is `a.masked_scatter(mask, b[mask])`. A function of yours that is called for what the mask selects and stored by it,
     `a[mask], b[mask] = f(x[mask], y[mask, :])`, is called for all, with zeros in the place of the others. Rows that are
     only counted and put elsewhere, by `out.masked_scatter(places, x[mask])`, are put first by a stable sort of the
-    mask. A list of bools becomes a list of positions: `x[[True, False]]` is `x[[0]]`. `x[mask].max()` is
-    `torch.where(mask, x, -torch.inf).max()`, where `x` is known to hold floats; the least element of all stands for
-    minus infinity elsewhere. Anything else needs a neutral value that suits what is done with the elements, which is
-    for a person to say.
+    mask. A list of bools becomes a list of positions: `x[[True, False]]` is `x[[0]]`. Where `torch.bincount` takes
+    the elements, ones and zeros are added into as many bins, and a test whether there are any is dropped if its other
+    side gives zeros. `x[mask].max()` is `torch.where(mask, x, -torch.inf).max()`, where `x` is known to hold floats;
+    the least element of all stands for minus infinity elsewhere. Anything else needs a neutral value that suits what is
+    done with the elements, which is for a person to say.
 
     ## When the rewrite is not exact
     The maximum of nothing raises, and that of the full shape does not; where it may be the least element of all, those
@@ -129,7 +131,7 @@ class MaskRead(Rule):
                 rewrite = None
                 if selection is not None:
                     rewrite = reduced(scope, selection) or reduced_later(scope, selection)
-                    rewrite = rewrite or extreme_of(scope, selection)
+                    rewrite = rewrite or extreme_of(scope, selection) or counted_in_bins(scope, selection)
                 if isinstance(event, Subscript):
                     rewrite = rewrite or ignored_in_loss(scope, event.node) or stored_next(scope, event)
                     rewrite = rewrite or scattered_back(scope, event) or _counted(scope, event)
@@ -171,6 +173,31 @@ class MaskRead(Rule):
                 found = torch.cat(found)
                 return found.sum() / torch.cat(kept).sum()
                 """
+            ),
+        ),
+        Example(
+            name="counted-in-bins",
+            code=forward(
+                """
+                h, mask = self.fc(x), labels >= 0
+                found = labels[mask].long()  # DYN301
+                if found.shape[0] == 0:
+                    counts = torch.zeros(8, device=h.device)
+                else:
+                    counts = torch.bincount(found, minlength=8).float()  # DYN303
+                return h * counts
+                """,
+                arguments="x: torch.Tensor, labels: torch.Tensor",
+            ),
+            inputs="[(torch.randn(4, 8), torch.tensor(l)) for l in ([0, 2, -100, 2], [7, -1, 0, 0], [-1] * 4)]",
+            fixed=forward(
+                """
+                h, mask = self.fc(x), labels >= 0
+                found = torch.where(mask, labels, 0).flatten().long()
+                counts = mask.new_zeros(8, dtype=torch.int64).scatter_add(0, found, mask.flatten().long()).float()
+                return h * counts
+                """,
+                arguments="x: torch.Tensor, labels: torch.Tensor",
             ),
         ),
         Example(

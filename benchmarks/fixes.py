@@ -180,11 +180,12 @@ def judge(sites: Mapping[Place, str], found: Iterable[Finding], result: FixResul
             yield Site(place, kind, "unflagged", codes, "")
         elif not here:
             yield Site(place, kind, "repaired", codes, "")
-        elif declined:
-            yield Site(place, kind, "declined", codes, declined[0])
         elif held_back:
+            # What was declined at first may have had a fix once others had changed the code around it.
             unlock = f" ({held_back[0].unlock} takes it)" if held_back[0].unlock else ""
             yield Site(place, kind, "refused", codes, held_back[0].reason + unlock)
+        elif declined:
+            yield Site(place, kind, "declined", codes, declined[0])
         else:
             yield Site(place, kind, "silent", codes, "")
 

@@ -132,6 +132,28 @@ def test_new_code_that_fails_is_told_apart(prove: Prove) -> None:
     assert "NameError" in proof.detail
 
 
+def test_operators_have_words_of_their_own_for_what_they_cannot_compute(prove: Prove) -> None:
+    counted = "places.bincount(minlength=99)"
+    code = model(f"places = (h[0] * 3).long().clamp(max=98)\nh = h + {counted}.sum()")
+    added = "places.new_zeros(99).scatter_add(0, places, torch.ones_like(places))"
+    proof = prove(code, (counted, added))
+    assert proof.outcome == "proven", proof
+    check = "if places.min() < 0:\n            raise RuntimeError('no places')\n        "
+    proof = prove(code, (f"h = h + {counted}", f"{check}h = h + {added}"))
+    assert proof.outcome == "refuted"
+    assert "became RuntimeError('no places')" in proof.detail
+
+
+def test_mocks_are_compared_by_their_own_type(prove: Prove) -> None:
+    code = (
+        model(BRANCH)
+        .replace("self.n = 0", "self.n = mock.MagicMock(spec=str)")
+        .replace("import", "from unittest import mock\nimport", 1)
+    )
+    proof = prove(code, (BRANCH, "h = torch.where(h.sum() > 0, h * 2, h - 1)"), gb=("GB0170",))
+    assert proof.outcome == "proven", proof
+
+
 def test_new_code_that_cannot_be_built_is_refuted(prove: Prove) -> None:
     proof = prove(model("pass"), ("self.n = 0", "self.n = missing"))
     assert (proof.outcome, proof.raises) == ("refuted", True)

@@ -34,7 +34,7 @@ class Equality:
 
 def difference(one: Observation, other: Observation, equality: Equality) -> str | None:
     """Return what differs first, as a clause that begins with the aspect; None if nothing does."""
-    if (one.error is None) != (other.error is None) or (one.error != other.error and not equality.compiled):
+    if (one.error is None) != (other.error is None) or not (equality.compiled or _is_same_error(one, other)):
         return f"exception: {_raised(one.error)} became {_raised(other.error)}"
     checks: list[tuple[str, Any, Any]] = []
     if one.error is None:
@@ -73,6 +73,11 @@ def rounded(one: Observation, other: Observation) -> bool:
     """Whether some gradient of the second has other numbers than that of the first, which `difference` lets pass."""
     pairs = ((left, other.gradients.get(name)) for name, left in one.gradients.items())
     return any(left is not None and right is not None and not _equal_bits(left, right) for left, right in pairs)
+
+
+def _is_same_error(one: Observation, other: Observation) -> bool:
+    """Whether two calls end by the same exception. Each operator has words of its own for what it cannot compute."""
+    return one.error == other.error or (one.refused and other.refused)
 
 
 def _raised(error: tuple[str, str] | None) -> str:
@@ -137,11 +142,11 @@ def _differ(where: str, one: Any, other: Any, equality: Equality, seen: set[tupl
     """Compare two values of any kind, by the names of their types where the two versions have classes of their own."""
     if (id(one), id(other)) in seen or len(seen) > _MOST_COMPARED:
         return None
-    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+    if _is(one, torch.Tensor) and _is(other, torch.Tensor):
         return _tensors_differ(where, one, other, equality)
     if type(one).__qualname__ != type(other).__qualname__:
         return f"{where}: {_worded(one)} became {_worded(other)}"
-    if isinstance(one, PLAIN):
+    if _is(one, PLAIN):
         return None if _equal_plain(one, other, equality) else f"{where}: {_worded(one)} became {_worded(other)}"
     seen.add((id(one), id(other)))
     left, right = _children(one), _children(other)
@@ -156,6 +161,11 @@ def _differ(where: str, one: Any, other: Any, equality: Equality, seen: set[tupl
         if found:
             return found
     return None
+
+
+def _is(value: Any, kinds: type | tuple[type, ...]) -> bool:
+    """The same as `isinstance`, except for mocks, which say that they are what they stand in for."""
+    return issubclass(type(value), kinds)
 
 
 def _children(value: Any) -> list[tuple[str, Any]] | None:

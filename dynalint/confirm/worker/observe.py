@@ -6,6 +6,7 @@ Observations hold live objects, not copies: compare two of them before either ca
 from __future__ import annotations
 
 import contextlib
+import dis
 import io
 import logging
 import marshal
@@ -28,17 +29,20 @@ ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 OWN_TO_MODULES = frozenset(vars(nn.Module()))
 PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
 DEEPEST = 12
+_RAISING = ("RAISE_VARARGS", "RERAISE")
 
 
 @dataclass
 class Observation:
     """What one call did, by aspect, each under the words that name it in a report.
 
-    `error` is the type and message of the exception that ended it, None if it returned. `gradients` are those of the
-    inputs and parameters, `state` is all that the callable keeps, `effects` what went elsewhere.
+    `error` is the type and message of the exception that ended it, None if it returned; `refused` tells that it was an
+    operator that could not compute what it was given. `gradients` are those of the inputs and parameters, `state` is all
+    that the callable keeps, `effects` what went elsewhere.
     """
 
     error: tuple[str, str] | None = None
+    refused: bool = False
     output: Any = None
     inputs: Any = None
     gradients: dict[str, torch.Tensor | None] = field(default_factory=dict)
@@ -67,6 +71,7 @@ def observe(run: Callable[..., Any], owner: Any, call: Call, seed: int, *, train
                 loss.backward()
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the code raises is what it does
             seen.error = (type(error).__name__, ADDRESS.sub("0x", str(error)))
+            seen.refused = type(error) is RuntimeError and not _is_raised(error)
     seen.effects["the random state of torch"] = torch.get_rng_state()
     # As bytes: of hundreds of numbers, only whether all are the same is asked.
     seen.effects["the random state of random"] = marshal.dumps(random.getstate())
@@ -79,6 +84,14 @@ def observe(run: Callable[..., Any], owner: Any, call: Call, seed: int, *, train
     seen.keys = tuple(owner.state_dict()) if isinstance(owner, nn.Module) else ()
     seen.aliases = tuple(_aliases(seen.output, seen.inputs, seen.state))
     return seen
+
+
+def _is_raised(error: BaseException) -> bool:
+    """Whether a statement of Python raised an exception, and no operator of torch."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is None or dis.opname[trace.tb_frame.f_code.co_code[trace.tb_lasti]] in _RAISING
 
 
 def attempt(run: Callable[..., Any], call: Call, seed: int, *, training: bool) -> None:

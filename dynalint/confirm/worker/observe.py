@@ -37,8 +37,8 @@ class Observation:
     """What one call did, by aspect, each under the words that name it in a report.
 
     `error` is the type and message of the exception that ended it, None if it returned; `refused` tells that it was an
-    operator that could not compute what it was given. `gradients` are those of the inputs and parameters, `state` is all
-    that the callable keeps, `effects` what went elsewhere.
+    operator that could not compute what it was given. `gradients` are those of the inputs and parameters, `state` is
+    all that the callable keeps, `effects` what went elsewhere.
     """
 
     error: tuple[str, str] | None = None

@@ -14,6 +14,7 @@ from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.drawn import drawn_by_torch
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
+from dynalint_rules._shared.joined_repeats import chosen_by_place
 from dynalint_rules._shared.numbers import flow_of
 from dynalint_rules._shared.order import always_before
 from dynalint_rules._shared.scope import Refusal, Scope
@@ -60,8 +61,11 @@ class PythonRandom(Rule):
     use of it meets a tensor. Where the number is tested, combined with other numbers or used as an index, torch draws
     it, as a tensor without dimensions: `torch.rand(())`, `torch.empty(()).uniform_(a, b)`, `torch.randint(a, b, ())`,
     `torch.normal(mean, std, ())`. A branch that it decides is rewritten along with it (see DYN101).
+    `torch.cat([a.unsqueeze(1).repeat(1, i, 1), b.unsqueeze(1).repeat(1, n - i, 1)], 1)`, with names for the parts, is a
+    choice by place, `torch.where(torch.arange(n)[:, None] < i, a.unsqueeze(1), b.unsqueeze(1))`.
     `random.sample(range(n), k)` that indexes tensors becomes `torch.randperm(n)[:k]`. Declined where the number is a
-    size, and for the other functions: draw outside of the compiled function and pass the result as an argument.
+    size otherwise, and for the other functions: draw outside of the compiled function and pass the result as an
+    argument.
 
     ## When the rewrite is not exact
     Eager code gives the same numbers with `random.uniform`. Compiled code takes a number of it for a tensor of dtype
@@ -111,6 +115,10 @@ class PythonRandom(Rule):
             scope = Scope.of(event, project)
             with suppress(Refusal):
                 return _uniform(scope, event)
+            use = next((one for one in ast.walk(scope.function.node) if one is violation.node), None)
+            by_place = chosen_by_place(scope, use) if isinstance(use, ast.expr) else None
+            if by_place is not None:
+                return by_place
             return drawn_by_torch(scope, event)
         except Refusal as refusal:
             return Declined(str(refusal))
@@ -120,6 +128,29 @@ class PythonRandom(Rule):
             name="scale",
             code=forward("return self.fc(x) * random.random()  # DYN407", head="import random"),
             fixed=forward("return self.fc(x) * random.uniform(0.0, 1.0)", head="import random"),
+        ),
+        Example(
+            name="repeated-a-number-of-times",
+            code=forward(
+                """
+                h = self.fc(x)
+                place = random.randint(1, self.many - 1)
+                head = h.unsqueeze(1).repeat(1, place, 1)  # DYN407
+                tail = x.unsqueeze(1).repeat(1, self.many - place, 1)
+                return torch.cat([head, tail], dim=1)
+                """,
+                head="import random",
+                init="self.fc, self.many = nn.Linear(8, 8), 4",
+            ),
+            fixed=forward(
+                """
+                h = self.fc(x)
+                place = random.randint(1, self.many - 1)
+                return torch.where(torch.arange(self.many, device=h.device)[:, None] < place, h.unsqueeze(1), x.unsqueeze(1))
+                """,
+                head="import random",
+                init="self.fc, self.many = nn.Linear(8, 8), 4",
+            ),
         ),
         Example(
             name="imported-by-name",

@@ -161,7 +161,7 @@ def changed_between(scope: Scope, name: str, first: ast.stmt, last: ast.stmt) ->
     """
     start, end = (first.lineno, first.col_offset), _end(last)
     stores = [one for one in ast.walk(scope.function.node) if _names(one, name) and not _is_load(one)]
-    changes = [one for shared in _sharing(scope, name) for one in changes_in_place(scope, shared)]
+    changes = [one for shared in sharing(scope, name) for one in changes_in_place(scope, shared)]
     return any(start <= (one.lineno, one.col_offset) < end for one in [*stores, *changes])
 
 

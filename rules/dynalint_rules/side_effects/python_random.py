@@ -134,22 +134,22 @@ class PythonRandom(Rule):
             code=forward(
                 """
                 h = self.fc(x)
-                place = random.randint(1, self.many - 1)
-                head = h.unsqueeze(1).repeat(1, place, 1)  # DYN407
-                tail = x.unsqueeze(1).repeat(1, self.many - place, 1)
+                i = random.randint(1, self.n - 1)
+                head = h.unsqueeze(1).repeat(1, i, 1)  # DYN407
+                tail = x.unsqueeze(1).repeat(1, self.n - i, 1)
                 return torch.cat([head, tail], dim=1)
                 """,
                 head="import random",
-                init="self.fc, self.many = nn.Linear(8, 8), 4",
+                init="self.fc, self.n = nn.Linear(8, 8), 4",
             ),
             fixed=forward(
                 """
                 h = self.fc(x)
-                place = random.randint(1, self.many - 1)
-                return torch.where(torch.arange(self.many, device=h.device)[:, None] < place, h.unsqueeze(1), x.unsqueeze(1))
+                i = random.randint(1, self.n - 1)
+                return torch.where(torch.arange(self.n, device=h.device)[:, None] < i, h.unsqueeze(1), x.unsqueeze(1))
                 """,
                 head="import random",
-                init="self.fc, self.many = nn.Linear(8, 8), 4",
+                init="self.fc, self.n = nn.Linear(8, 8), 4",
             ),
         ),
         Example(

@@ -135,7 +135,7 @@ def sharing(scope: Scope, name: str) -> set[str]:
     for node in walk_function(scope.function.node):
         if isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr) and node.value is not None:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            bound.append({one.id for part in targets for one in ast.walk(part) if isinstance(one, ast.Name)})
+            bound.append({name for part in targets for name in _bound_by(part)})
             bound[-1] |= set(_kept_in(scope, node.value))
     found, before = {name}, 0
     while len(found) > before:
@@ -144,12 +144,20 @@ def sharing(scope: Scope, name: str) -> set[str]:
     return found
 
 
+def _bound_by(target: ast.AST) -> Iterator[str]:
+    """Yield the names that a target binds, or into whose objects it stores: an index is not kept."""
+    if isinstance(target, ast.Name):
+        yield target.id
+    for child in [target.value] if isinstance(target, ast.Subscript) else ast.iter_child_nodes(target):
+        yield from _bound_by(child)
+
+
 def _kept_in(scope: Scope, value: ast.expr) -> Iterator[str]:
-    """Yield the names whose tensors an expression hands on, as they are or as views."""
-    if isinstance(value, ast.Name):
+    """Yield the names whose tensors an expression hands on, as they are or as views; no index is handed on."""
+    if isinstance(value, ast.Name) and not k.is_number(scope.kind(value)):
         yield value.id
     elif not makes_tensor(scope, value):
-        for child in ast.iter_child_nodes(value):
+        for child in [value.value] if isinstance(value, ast.Subscript) else ast.iter_child_nodes(value):
             if isinstance(child, ast.expr):
                 yield from _kept_in(scope, child)
 
@@ -160,13 +168,10 @@ def changed_between(scope: Scope, name: str, first: ast.stmt, last: ast.stmt) ->
     Both stand in one block, or `last` further in than `first`, with no loop around it alone.
     """
     start, end = (first.lineno, first.col_offset), _end(last)
-    stores = [one for one in ast.walk(scope.function.node) if _names(one, name) and not _is_load(one)]
+    named = [one for one in ast.walk(scope.function.node) if _names(one, name)]
+    stores = [one for one in named if not isinstance(getattr(one, "ctx", None), ast.Load)]
     changes = [one for shared in sharing(scope, name) for one in changes_in_place(scope, shared)]
     return any(start <= (one.lineno, one.col_offset) < end for one in [*stores, *changes])
-
-
-def _is_load(node: ast.AST) -> bool:
-    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
 
 
 def changed_in_place(scope: Scope, name: str, outside: ast.AST | None = None) -> ast.AST | None:

@@ -25,6 +25,7 @@ from dynalint_rules._shared.selected_chains import reduced_at_last
 from dynalint_rules._shared.selected_extremes import extreme_of
 from dynalint_rules._shared.selection import reads_by_mask, target_of
 from dynalint_rules._shared.settings import captures_shapes
+from dynalint_rules._shared.sized_masks import sized_selection
 from dynalint_rules._shared.text import atom
 
 _SELECTING = frozenset({"torch.masked_select", "Tensor.masked_select"})
@@ -77,7 +78,8 @@ class MaskRead(Rule):
     is `a.masked_scatter(mask, b[mask])`. A function of yours that is called for what the mask selects and stored by it,
     `a[mask], b[mask] = f(x[mask], y[mask, :])`, is called for all, with zeros in the place of the others. Rows that are
     only counted and put elsewhere, by `out.masked_scatter(places, x[mask])`, are put first by a stable sort of the
-    mask. A list of bools becomes a list of positions: `x[[True, False]]` is `x[[0]]`. Where `torch.bincount` takes
+    mask, and so is all off the diagonal of `torch.eye(n)`, or on it, of which sizes tell how much it is. A list of
+    bools becomes a list of positions: `x[[True, False]]` is `x[[0]]`. Where `torch.bincount` takes
     the elements, ones and zeros are added into as many bins, and a test whether there are any is dropped if its other
     side gives zeros. `x[mask].max()` is `torch.where(mask, x, -torch.inf).max()`, where `x` is known to hold floats;
     the least element of all stands for minus infinity elsewhere. Anything else needs a neutral value that suits what is
@@ -136,7 +138,7 @@ class MaskRead(Rule):
                     rewrite = rewrite or ignored_in_loss(scope, event.node) or stored_next(scope, event)
                     rewrite = rewrite or scattered_back(scope, event) or _counted(scope, event)
                     rewrite = rewrite or called_for_all(scope, event) or ignored_in_later_loss(scope, event.node)
-                    rewrite = rewrite or scattered_elsewhere(scope, event)
+                    rewrite = rewrite or scattered_elsewhere(scope, event) or sized_selection(scope, event)
                 if rewrite is None and selection is not None:
                     rewrite = reduced_at_last(scope, selection) or reduced_over_rounds(scope, selection)
             except Refusal as refusal:
@@ -199,6 +201,19 @@ class MaskRead(Rule):
                 """,
                 arguments="x: torch.Tensor, labels: torch.Tensor",
             ),
+        ),
+        Example(
+            name="off-the-diagonal",
+            code=forward("""
+                h = self.fc(x) @ x.T
+                i = torch.eye(len(h), dtype=torch.bool, device=h.device)
+                return h[~i].view(4, -1)  # DYN301
+            """),
+            fixed=forward("""
+                h = self.fc(x) @ x.T
+                i = torch.eye(len(h), dtype=torch.bool, device=h.device)
+                return h.flatten(0, 1)[i.flatten().argsort(stable=True)[: i.shape[0] * (i.shape[0] - 1)]].view(4, -1)
+            """),
         ),
         Example(
             name="largest-of-some",

@@ -1,0 +1,61 @@
+"""Whether one graph can do what a program does: what a graph fixes when it is traced must be the same for all inputs.
+
+For inputs of one shape, a graph gives results of one structure, dtype and shape, of which the same require gradients; it
+reaches the same leaves with gradients, of zeros maybe, and leaves the others without; it draws as many random numbers on
+each call, prints the same, shares the same memory, and raises or does not. A program of which two calls differ in any of
+this has no rewrite that is exact and that Dynamo takes whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
+
+_DRAWN = 24
+_SEED = 7
+
+
+def what_no_graph_does(make: Callable[[], Any], call: Any) -> str | None:
+    """Return the aspect in which two calls differ that one graph has to be the same in; None if none was seen to."""
+    for training in (True, False):
+        seen: dict[str, Any] = {}
+        for arguments in _calls(call):
+            for aspect, found in _fixed(make, arguments, training=training):
+                if seen.setdefault(aspect, found) != found:
+                    return aspect
+    return None
+
+
+def _calls(call: Any) -> Iterator[Any]:
+    from dynalint.confirm.worker.trials import ALIKE, BASE, NO_NUMBERS, USUAL, random_trials
+
+    for trial in (BASE, *USUAL, ALIKE, *NO_NUMBERS, *islice(random_trials(), _DRAWN)):
+        yield trial.of(call)
+
+
+def _fixed(make: Callable[[], Any], call: Any, *, training: bool) -> Iterator[tuple[str, Any]]:
+    """Yield what a graph fixes of one call of a model made anew."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    from dynalint.confirm.worker.observe import observe
+
+    torch.manual_seed(0)
+    model = make().train(training)
+    seen = observe(model, model, call, _SEED, training=training)
+    yield "whether it raises", None if seen.error is None else seen.error[0]
+    if seen.error is not None:
+        return
+    leaves, layout = pytree.tree_flatten((seen.output, seen.inputs, seen.state))
+    yield "the form of its results", (str(layout), [_form(leaf) for leaf in leaves])
+    yield "which gradients there are", sorted(name for name, value in seen.gradients.items() if value is not None)
+    yield "shared memory", seen.aliases
+    yield "printed text", seen.effects["printed text"]
+    yield "random numbers", seen.effects["the random state of torch"].tolist()
+
+
+def _form(leaf: Any) -> Any:
+    import torch
+
+    return (leaf.dtype, leaf.shape, leaf.requires_grad) if isinstance(leaf, torch.Tensor) else type(leaf)

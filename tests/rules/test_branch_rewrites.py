@@ -1396,3 +1396,43 @@ class Model(nn.Module):
 """
     body = "if x.sum() > 0:\n    z = x * self.level\nelse:\n    z = x * 2\nif flag:\n    self.level += 1\nreturn z"
     assert "`self.level` needs" in reason(body, head=head)
+
+
+# Names that get a value on one side and another one before they are read.
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        "d = y * 3\nreturn x + d",
+        "if flag:\n    d = y\nelse:\n    d = y + 1\nreturn x + d",
+        "if flag:\n    return x\nd = y\nreturn x * d",
+        "x, d = x + 1, y\nreturn x + d",
+    ],
+)
+def test_a_name_that_is_bound_anew_needs_no_value(after: str) -> None:
+    text = fixed(f"if x.sum() > 0:\n    d = y * 2\n    x = x + d\n{after}")
+    assert "if x.sum()" not in text
+    assert "d_2 = y * 2" in text
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        "return x + d",
+        "if flag:\n    d = y\nreturn x + d",
+        "d += y\nreturn x + d",
+        "d = d + y\nreturn x + d",
+        "g = lambda: d\nd = y\nreturn x + g()",
+        "while flag:\n    x = x + d\n    flag = False\nd = y\nreturn x + d",
+        "try:\n    d = y\nfinally:\n    x = x + d\nreturn x",
+        "del d\nd = y\nreturn x + d",
+    ],
+)
+def test_a_name_that_may_be_read_needs_a_value(after: str) -> None:
+    assert "`d` gets a value on one side only" in reason(f"if x.sum() > 0:\n    d = y * 2\n    x = x + d\n{after}")
+
+
+def test_a_name_is_read_in_the_next_round() -> None:
+    body = "d = y\nfor _ in range(3):\n    x = x + d\n    if x.sum() > 0:\n        d = y * 2\nd = x\nreturn d"
+    assert "d = torch.where(x.sum() > 0, y * 2, d)" in fixed(body)

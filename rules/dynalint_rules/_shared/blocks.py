@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.kinds import join
+from dynalint_rules._shared.liveness import is_dead_after
 from dynalint_rules._shared.names import is_bound_before, kind_of_name, loads
 from dynalint_rules._shared.scope import FormRefusal, Refusal, Scope
 from dynalint_rules._shared.stored_state import store_of
@@ -358,6 +359,8 @@ def is_unread(scope: Scope, name: str, chain: Chain) -> bool:
     """
     if _is_shared(scope, name) or _around_loop(scope, chain):
         return False
+    if is_dead_after(scope, name, chain.last):
+        return True
     inside = {id(node) for block in chain.blocks for statement in block.statements for node in ast.walk(statement)}
     start = (chain.head.lineno, chain.head.col_offset)
     for node in _names(scope, name):

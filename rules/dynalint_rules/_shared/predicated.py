@@ -25,6 +25,7 @@ from dynalint_rules._shared.counted import Count, count_of
 from dynalint_rules._shared.domain import guarded_operands
 from dynalint_rules._shared.effects import effects_of_always
 from dynalint_rules._shared.flow import Flow, Predicate
+from dynalint_rules._shared.liveness import is_dead_after
 from dynalint_rules._shared.names import is_bound_before, is_own, kind_of_name, loads, within
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.sides import (
@@ -95,7 +96,7 @@ class Predicated:
         if not self._values:
             raise Refusal("a branch does nothing that could be chosen")
         for name in () if flow.ended else stored - flow.bound:
-            if any(self._may_follow(node) for node in loads(scope, name)):
+            if not is_dead_after(scope, name, head) and any(self._may_follow(node) for node in loads(scope, name)):
                 raise Refusal(f"`{name}` gets a value on one side only; give it one before the test")
         if flow.ended:
             self._emit(f"return {', '.join(self.early)}{',' * (self._is_tuple and len(self.early) == 1)}")
@@ -428,6 +429,8 @@ class Predicated:
         """Whether a way on which an assignment does not run may need what the name held before."""
         scope, head = self.scope, self.head
         reads = list(loads(scope, name))
+        if is_dead_after(scope, name, head):
+            reads = [node for node in reads if within(node, head, scope)]
         own = set(walk_function(scope.function.node))
         if not _in_loop(scope, head) and all(node in own and node.lineno < head.lineno for node in reads):
             return False

@@ -49,22 +49,24 @@ def fix(**options: Any) -> int:
     """
     from dynalint import engine
     from dynalint.cli.session import Run
+    from dynalint.confirm.servers import keeping_a_server
 
     asking, verify = bool(options["interactive"]), not options["no_verify"]
     if asking and STDIN in options["paths"]:
         raise UsageError('"-" reads the file from standard input, where --interactive reads the answers.')
     run = Run(options)
     _finish_interrupted(run, write=options["apply"] or asking)
-    with run.activity() as progress:
-        checked = engine.check(run.workspace, progress)
-        if checked.interrupted:
-            raise KeyboardInterrupt
-        if not asking:
-            result, failures = engine.fix(run.workspace, checked, verify=verify, progress=progress)
-    if asking:
-        from dynalint.cli.asking import Asking
+    with keeping_a_server():
+        with run.activity() as progress:
+            checked = engine.check(run.workspace, progress)
+            if checked.interrupted:
+                raise KeyboardInterrupt
+            if not asking:
+                result, failures = engine.fix(run.workspace, checked, verify=verify, progress=progress)
+        if asking:
+            from dynalint.cli.asking import Asking
 
-        result, failures = engine.fix(run.workspace, checked, verify=verify, decide=Asking(run))
+            result, failures = engine.fix(run.workspace, checked, verify=verify, decide=Asking(run))
     run.add_failures(dict.fromkeys([*checked.failures, *failures]))
     if not (options["apply"] or asking):
         return _show(run, result)

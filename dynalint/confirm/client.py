@@ -18,66 +18,21 @@ asks for several: where the system can fork, each runs in a process forked from 
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import queue
-import shutil
-import signal
-import subprocess
-import sys
-import tempfile
-import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from dynalint.errors import DynalintError
+from dynalint.confirm.servers import Hello, Server, WorkerError, WorkerOptions, give_back, take_server
 
-_PACKAGE = Path(__file__).with_name("worker")
-_START_SECONDS = 60.0
+__all__ = ["Answer", "Hello", "Worker", "WorkerError", "WorkerOptions", "python_path"]
+
 _IMPORT_SECONDS = 180.0
 _GRACE_SECONDS = 15.0
-# What a program needs of its surroundings to import torch and the user's packages; never a token or a password.
-_KEPT = frozenset(
-    "PATH VIRTUAL_ENV CONDA_PREFIX CONDA_DEFAULT_ENV LD_LIBRARY_PATH DYLD_LIBRARY_PATH LANG LANGUAGE TZ "
-    "CUDA_HOME CUDA_PATH CUDA_VISIBLE_DEVICES NVIDIA_VISIBLE_DEVICES SYSTEMROOT SYSTEMDRIVE WINDIR COMSPEC PATHEXT "
-    "OMP_NUM_THREADS MKL_NUM_THREADS".split()
-)
-
-
-class WorkerError(DynalintError):
-    """The worker could not be started or could not go on; the text says why in one sentence."""
-
-
-@dataclass(frozen=True)
-class WorkerOptions:
-    """How to run the worker.
-
-    `python` is the user's interpreter, `search` what to add to its `sys.path` (the project's roots), `folders` where
-    more operations are found. `seconds` is the time for one request, `memory` the bytes it may use. `required` has
-    nothing run where no sandbox holds. `cwd` is the working folder of the code under check.
-    """
-
-    python: Path = Path(sys.executable)
-    search: tuple[str, ...] = ()
-    folders: tuple[str, ...] = ()
-    seconds: float = 60.0
-    memory: int = 4 << 30
-    device: str = "cpu"
-    required: bool = True
-    cwd: Path = field(default_factory=Path.cwd)
-
-
-@dataclass(frozen=True)
-class Hello:
-    """Which interpreter answers: versions of Python and of torch, None where torch is not installed."""
-
-    python: str
-    torch: str | None
 
 
 @dataclass(frozen=True)
@@ -110,18 +65,10 @@ class Worker:
 
     def __init__(self, options: WorkerOptions) -> None:
         self.options = options
-        self._scratch = Path(tempfile.mkdtemp(prefix="dynalint-"))
-        self._process: subprocess.Popen[bytes] | None = None
-        self._lines: queue.Queue[bytes] = queue.Queue()
-        self._warm = False
         self._closed = False
-        self._number = 0
         self._walls: tuple[str, ...] = ()
-        try:
-            self.hello = self._start()
-        except BaseException:
-            self.close()
-            raise
+        self._server: Server | None = take_server(options)
+        self.hello = self._server.hello
 
     def __enter__(self) -> Worker:  # noqa: PYI034 - typing.Self is not in Python 3.10
         return self
@@ -166,14 +113,16 @@ class Worker:
         if self._closed:
             yield Answer("lost", {}, {"reason": "the worker was closed"}, "starting")
             return
-        if self._process is None:
-            self._start()
-        self._number += 1
+        if self._server is None:
+            self._server = Server(self.options)
+        server = self._server
+        server.number += 1
+        server.idle = False
         self._walls = ()
         options = self.options
         limits = {"seconds": options.seconds, "memory": options.memory, "cpu_seconds": int(4 * options.seconds) + 1}
         message = {
-            "id": self._number,
+            "id": server.number,
             "operation": operation,
             "prepare": prepare,
             "requests": [dict(request) for request in requests],
@@ -186,33 +135,34 @@ class Worker:
         }
         more = True
         try:
-            self._send(message)
+            server.send(message)
         except (OSError, EOFError) as error:
             self._kill()
             yield Answer("lost", {}, {"reason": str(error)}, "starting")
             return
         try:
             while more:
-                answer, more = self._next_answer(on_stage)
+                answer, more = self._next_answer(server, on_stage)
+                server.idle = not more
                 yield answer
         finally:
             if more:
                 # Whoever asked does not want to hear the rest.
                 self._kill()
 
-    def _next_answer(self, on_stage: Callable[[str], None] | None) -> tuple[Answer, bool]:
+    def _next_answer(self, server: Server, on_stage: Callable[[str], None] | None) -> tuple[Answer, bool]:
         """Return what comes up to the next end, and whether more answers to the same message follow."""
         parts: dict[str, Any] = {}
         stage = "starting"
-        wait = self.options.seconds + _GRACE_SECONDS + (0.0 if self._warm else _IMPORT_SECONDS)
+        wait = self.options.seconds + _GRACE_SECONDS + (0.0 if server.warm else _IMPORT_SECONDS)
         deadline = time.monotonic() + wait
         try:
             while True:
-                reply: dict[str, Any] = self._receive(deadline)
-                if reply.get("id") != self._number:
+                reply = server.receive(deadline)
+                if reply.get("id") != server.number:
                     continue
                 if "end" in reply:
-                    self._warm = True
+                    server.warm = True
                     ending = reply["end"]
                     return Answer(ending["outcome"], parts, ending, stage, self._walls), bool(reply.get("more"))
                 kind, value = reply["kind"], reply["value"]
@@ -229,109 +179,18 @@ class Worker:
             return Answer("lost", parts, {"reason": str(error) or type(error).__name__}, stage, self._walls), False
 
     def close(self) -> None:
-        """End the server and remove its scratch folder; a request in progress in another thread is lost."""
+        """End the server, or have it wait for another worker; a request in progress in another thread is lost."""
         self._closed = True
-        self._kill()
-        shutil.rmtree(self._scratch, ignore_errors=True)
-
-    def _start(self) -> Hello:
-        options = self.options
-        self._lines, self._warm = queue.Queue(), False
-        with tempfile.TemporaryFile() as complaints:
-            try:
-                process = subprocess.Popen(
-                    [str(options.python), str(_PACKAGE), *options.search],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=complaints,
-                    cwd=options.cwd,
-                    env=_environment(self._scratch, options.device),
-                    start_new_session=True,
-                )
-            except OSError as error:
-                raise WorkerError(f"cannot run {options.python}: {error.strerror}") from error
-            self._process = process
-            threading.Thread(target=_pump, args=(process.stdout, self._lines), daemon=True).start()
-            try:
-                hello = self._receive(time.monotonic() + _START_SECONDS)["hello"]
-            except (ValueError, KeyError, EOFError, queue.Empty) as error:
-                self._kill()
-                complaints.seek(0)
-                last = complaints.read().decode(errors="replace").strip().splitlines()[-1:]
-                reason = last[0] if last else "it gave no answer"
-                raise WorkerError(f"{options.python} cannot run the worker: {reason}") from error
-        return Hello(str(hello["python"]), hello["torch"])
-
-    def _send(self, message: Mapping[str, Any]) -> None:
-        stream = self._process.stdin if self._process is not None else None
-        if stream is None:
-            raise EOFError("the worker ended")
-        stream.write(json.dumps(message).encode() + b"\n")
-        stream.flush()
-
-    def _receive(self, deadline: float) -> dict[str, Any]:
-        line = self._lines.get(timeout=max(deadline - time.monotonic(), 0.01))
-        if not line:
-            raise EOFError("the worker ended")
-        message = json.loads(line)
-        if not isinstance(message, dict):
-            raise ValueError("the worker sent something else than a message")  # noqa: TRY004 - as a broken line
-        return message
+        server, self._server = self._server, None
+        if server is not None:
+            give_back(server)
 
     def _kill(self) -> None:
-        """End the server; the kernel, or the supervisor when it notices, ends what the server started."""
-        process, self._process = self._process, None
-        if process is None:
-            return
-        for stream in (process.stdin, process.stdout):
-            if stream is not None:
-                with contextlib.suppress(OSError):
-                    stream.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=1)
-            return
-        with contextlib.suppress(OSError):
-            if hasattr(os, "killpg"):
-                os.killpg(process.pid, signal.SIGKILL)
-            else:
-                process.kill()
-        process.wait()
-
-
-def _pump(stream: Any, lines: queue.Queue[bytes]) -> None:
-    """Move lines from the pipe to the queue, and an empty one at the end."""
-    with contextlib.suppress(OSError, ValueError):
-        for line in stream:
-            lines.put(line)
-    lines.put(b"")
+        server, self._server = self._server, None
+        if server is not None:
+            server.end()
 
 
 def python_path() -> list[str]:
     """Return the folders of PYTHONPATH, as the user's own interpreter would search them."""
     return [str(Path(entry).absolute()) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
-
-
-def _environment(scratch: Path, device: str) -> dict[str, str]:
-    """Return the variables that the worker sees.
-
-    PYTHONPATH is left out: what it names must not be imported by the server, which stands outside the walls. It goes
-    to the forked processes with each request. Where code is run on the CPU no GPU is seen: a process that has used one
-    cannot be forked, and Dynamo uses those it sees.
-    """
-    hidden = dict.fromkeys(("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"), "") if device == "cpu" else {}
-    kept = {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith("LC_")}
-    return {
-        **kept,
-        "HOME": str(scratch),
-        "TMPDIR": str(scratch),
-        "XDG_CACHE_HOME": str(scratch / "cache"),
-        "TORCHINDUCTOR_CACHE_DIR": str(scratch / "inductor"),
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "PYTHONHASHSEED": "0",
-        "PYTHONUNBUFFERED": "1",
-        "HF_HUB_OFFLINE": "1",
-        "MPLBACKEND": "Agg",
-        # Targets that run side by side should not fight for cores, and a process with threads cannot be forked.
-        "OPENBLAS_NUM_THREADS": "1",
-        **hidden,
-    }

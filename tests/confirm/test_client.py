@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dynalint.confirm.client import Answer, Worker, WorkerError, WorkerOptions
+from dynalint.confirm.servers import keeping_a_server
 
 OPERATIONS = """
 import os, socket, sys
@@ -39,7 +42,12 @@ def counts(request, reply):
 """
 
 
-pytestmark = pytest.mark.may_skip
+pytestmark = [pytest.mark.may_skip, pytest.mark.xdist_group("client")]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def kept_server() -> None:
+    """Keep none: a server by itself is what this is about."""
 
 
 @pytest.fixture(scope="module")
@@ -76,15 +84,19 @@ def test_operations_of_other_folders_use_the_workers_modules(worker: Worker) -> 
 
 def test_nothing_is_found_out_for_logs_alone(worker: Worker) -> None:
     code = """
-import torch
+import gc, torch
 from torch._dynamo import funcname_cache, utils
 for _ in range(3):
     sys.modules[PACKAGE + ".witness"].seed_torch(0)
 known = torch.cuda._lazy_seed_tracker.get_calls()
 torch.compile(torch.nn.ReLU(), backend="eager")(torch.ones(2))
-reply.part("found", [len(known), list(funcname_cache.cache), utils.get_compilation_metrics()[-1].guard_latency_us])
+told = utils.get_compilation_metrics()[-1]
+reply.part("found", [len(known), list(funcname_cache.cache), told.guard_latency_us, told.inductor_config])
+reply.part("collects", [gc.isenabled(), gc.get_freeze_count() > 0])
 """
-    assert does(worker, code.replace("PACKAGE", '"_dynalint_worker"')).parts["found"] == [0, [], 0]
+    answer = does(worker, code.replace("PACKAGE", '"_dynalint_worker"'))
+    assert answer.parts["found"] == [0, [], 0, None]
+    assert answer.parts["collects"] == [True, True]
 
 
 def test_what_pythonpath_names_is_searched_and_its_sitecustomize_runs_behind_the_walls(
@@ -242,7 +254,7 @@ def test_only_what_is_needed_of_the_environment_is_there(worker: Worker, monkeyp
     assert not [name for name in answer.parts["names"] if "TOKEN" in name or "SECRET" in name or "KEY" in name]
     monkeypatch.setenv("MY_API_TOKEN", "hush")
     with Worker(WorkerOptions(python=Path(sys.executable))) as other:
-        environ = Path(f"/proc/{other._process.pid}/environ").read_bytes()  # type: ignore[union-attr]
+        environ = Path(f"/proc/{other._server.pid}/environ").read_bytes()  # type: ignore[union-attr]
     assert b"hush" not in environ
 
 
@@ -312,7 +324,7 @@ time.sleep(30)
 
 
 def test_a_server_that_was_killed_costs_one_answer(worker: Worker) -> None:
-    worker._process.kill()  # type: ignore[union-attr]
+    os.kill(worker._server.pid, signal.SIGKILL)  # type: ignore[arg-type, union-attr]
     assert does(worker, "pass").outcome == "lost"
     assert does(worker, "pass").outcome == "done"
 
@@ -338,4 +350,33 @@ def test_a_closed_worker_starts_nothing_again() -> None:
     worker = Worker(WorkerOptions(python=Path(sys.executable)))
     worker.close()
     assert worker.ask("told:does", {}).outcome == "lost"
-    assert worker._process is None
+    assert worker._server is None
+
+
+def test_a_server_is_kept_for_the_next_project_and_no_longer(tmp_path: Path) -> None:
+    (tmp_path / "operations").mkdir()
+    (tmp_path / "operations" / "told.py").write_text(OPERATIONS)
+    options = WorkerOptions(
+        python=Path(sys.executable), folders=(str(tmp_path / "operations"),), required=False, cwd=tmp_path
+    )
+    other = replace(options, cwd=tmp_path / "operations", search=(str(tmp_path),), seconds=9)
+    where = "reply.part('found', [os.getcwd(), os.getppid(), sys.path[-1]])"
+
+    def pid_and_answer(options: WorkerOptions) -> tuple[int, Answer]:
+        with Worker(options) as worker:
+            return worker._server.pid, does(worker, where)  # type: ignore[union-attr, return-value]
+
+    with keeping_a_server():
+        first, answer = pid_and_answer(options)
+        assert answer.parts["found"][0] == str(tmp_path)
+        second, answer = pid_and_answer(other)
+        assert (answer.parts["found"][0], answer.parts["found"][2]) == (str(other.cwd), str(tmp_path))
+        assert second == first
+        with Worker(replace(options, device="cuda")) as another_kind, Worker(options) as again:
+            assert another_kind._server.pid != first == again._server.pid  # type: ignore[union-attr]
+            os.kill(first, signal.SIGKILL)
+            assert does(again, "pass").outcome == "lost"
+        third, answer = pid_and_answer(options)
+        assert (answer.outcome, third != first) == ("done", True)
+        assert Path(f"/proc/{third}").exists()
+    assert not Path(f"/proc/{third}").exists()

@@ -4,7 +4,8 @@ It speaks JSON lines with dynalint through the standard streams it was started w
 It says `{"hello": {...}}` first; then, for each message `{"id", "operation", "prepare", "requests", "limits", "device",
 "required", "search", "python_path", "folders"}`, any number of `{"id", "kind", "value"}` and one
 `{"id", "end": {"outcome", ...}}` about the first of the requests. Where that has `"more": true`, the same follows for
-the next; else those that are left have not been looked at.
+the next; else those that are left have not been looked at. `{"anew": {"cwd", "search"}}` has it go over to another
+project, and say hello again.
 
 An operation is `module:function` in this package or in one of the `folders`, which are added to the package's path
 (that is how verification of fixes brings its own); the function is called as `function(request, reply)`. `prepare`, if
@@ -44,6 +45,10 @@ def serve() -> None:
         namespaces: int | None = None
         for line in requests:
             message = json.loads(line)
+            if "anew" in message:
+                os.chdir(message["anew"]["cwd"])
+                _say(answers, None, {"hello": _hello(message["anew"]["search"])})
+                continue
             if message.get("preload", True):
                 _preload(message["device"])
             if namespaces is None:
@@ -84,12 +89,15 @@ def _preload(device: str) -> None:
     """
     if "torch" in sys.modules or importlib.util.find_spec("torch") is None:
         return
+    # What is imported stays: to look through it for garbage again and again takes a sixth of the time.
+    gc.disable()
     with contextlib.suppress(Exception):
         from .warm import warm_up
 
         warm_up(device)
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def _namespaces(scratch: Path) -> int:

@@ -8,9 +8,19 @@ import importlib
 import torch
 import torch._dynamo.backends.debugging
 from torch import nn
-from torch._dynamo import guards, symbolic_convert
+from torch._dynamo import guards, symbolic_convert, utils
 
 from . import hearing, loading, verify, witness  # noqa: F401 - so that no process has to import them
+
+# By their names, as some are missing in some releases, and what to answer in their place.
+_MEASURES = (
+    (guards, "profile_guard_manager", 0.0),
+    (symbolic_convert, "get_funcname", None),
+    (utils, "_get_dynamo_config_for_logging", None),
+    (utils, "_compiler_config_for_logging", None),
+    (utils, "_scrubbed_inductor_config_for_logging", None),
+    (utils, "_functorch_config_for_logging", None),
+)
 
 
 def warm_up(device: str) -> None:
@@ -44,10 +54,11 @@ def _compile_something() -> None:
 def leave_out_measures() -> None:
     """Have Dynamo leave out what it finds out for its logs alone: a small compile takes half as long.
 
-    It measures how long guards take, for which it first writes over the processor's caches, and takes each file apart
-    for the names of functions by line. For the worker's processes only, since it stays.
+    It measures how long guards take, for which it first writes over the processor's caches, takes each file apart for
+    the names of functions by line, and writes down all settings, hundreds, for every compile. For the worker's
+    processes only, since it stays.
     """
-    for module, name, instead in ((guards, "profile_guard_manager", 0.0), (symbolic_convert, "get_funcname", None)):
+    for module, name, instead in _MEASURES:
         if hasattr(module, name):
             setattr(module, name, lambda *_, instead=instead: instead)
 

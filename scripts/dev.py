@@ -140,8 +140,10 @@ def test(arguments: Sequence[str]) -> int:
     options = ["-n", str(processes), "--dist", "loadgroup"]
     if os.environ.get("CI"):
         options.append("--no-skips")
-    # Each test process keeps to one thread: torch would start one a core in every one of them.
-    if run("pytest", *options, *arguments, environment={"OMP_NUM_THREADS": "1"}):
+    # Each test process keeps to one thread: torch would start one a core in every one of them. Compiled code is kept,
+    # whatever the environment says: hundreds of processes would compile all of dynalint anew.
+    environment = {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": ""}
+    if run("pytest", *options, *arguments, environment=environment):
         failed.append("pytest")
     return report(failed)
 

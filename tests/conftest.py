@@ -2,13 +2,44 @@
 
 A machine without torch, without git or without a network would otherwise turn the suite green by skipping what matters.
 A test that may rightly skip (another operating system, a kernel without Landlock) says so: `@pytest.mark.may_skip`.
+
+To import torch is what takes most of the time of many tests: those of a module share the worker's server.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import gc
+import importlib
+import logging
+from collections.abc import Generator, Iterator
+from typing import Any
 
 import pytest
+
+from dynalint.confirm.servers import keeping_a_server
+
+
+@pytest.fixture(autouse=True, scope="module")
+def kept_server() -> Iterator[None]:
+    """Keep a server of the worker from one test of a module to the next: it never runs the code of either."""
+    with keeping_a_server():
+        yield
+
+
+@pytest.fixture(scope="module")
+def torch_is_no_burden() -> None:
+    """Leave out what the worker leaves out; keep the tests and torch from the garbage collections that compiles ask for.
+
+    Torch makes records of its structured trace where anybody listens, and pytest listens to every logger.
+    """
+    internals: Any = importlib.import_module("torch._logging._internal")
+    internals.trace_log = logging.getLogger("dynalint.unheard")
+    importlib.import_module("dynalint.testing.running")
+    warm = importlib.import_module("dynalint.confirm.worker.warm")
+    warm.leave_out_measures()
+    warm.seed_what_is_there()
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -21,6 +21,9 @@ from dynalint.findings import Evidence, Finding
 if TYPE_CHECKING:
     from conftest import Project
 
+# In one test process: torch is imported once for all of them.
+pytestmark = pytest.mark.xdist_group("confirm")
+
 MODELS = """
     import torch
     from torch import nn

@@ -16,6 +16,9 @@ from dynalint.explaining.model import Place
 from dynalint.explaining.text import render
 from dynalint.report import Style
 
+# In one test process: torch is imported once for all of them.
+pytestmark = pytest.mark.xdist_group("explain")
+
 Explain = Callable[..., Explanation]
 
 HEAD = """\

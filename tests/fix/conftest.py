@@ -57,7 +57,7 @@ class HereWorker:
 
 
 @pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch) -> None:
+def here(monkeypatch: pytest.MonkeyPatch, torch_is_no_burden: None) -> None:
     """Verify in this process."""
     from dynalint.confirm.worker import witness
 

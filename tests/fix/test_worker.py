@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from dynalint.confirm.worker.search import Search
     from dynalint.confirm.worker.trials import Trial
 
+# In one test process: torch is imported once for all of them.
+pytestmark = pytest.mark.xdist_group("worker")
+
 MODEL = """
 import os, time
 import torch

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import gc
-import importlib
 import inspect
 import re
 from pathlib import Path
@@ -17,17 +15,6 @@ from dynalint.testing.cases import cases_of
 from dynalint.testing.harness import Proof, rule_faults
 
 _RULE_FILES = sorted(Path(inspect.getfile(dynalint_rules)).parent.rglob("*.py"))
-
-
-@pytest.fixture(scope="module")
-def torch_is_no_burden() -> None:
-    """Leave out what the worker leaves out; keep the tests and torch from the garbage collections that examples ask for."""
-    importlib.import_module("dynalint.testing.running")
-    warm = importlib.import_module("dynalint.confirm.worker.warm")
-    warm.leave_out_measures()
-    warm.seed_what_is_there()
-    gc.collect()
-    gc.freeze()
 
 
 def test_documentation(dynalint_rule: Rule) -> None:

@@ -12,6 +12,8 @@ from torch._dynamo.utils import counters
 import dynalint
 from dynalint.testing.running import Program
 
+pytestmark = pytest.mark.usefixtures("torch_is_no_burden")
+
 _MODEL = """\
 from torch import nn
 

@@ -12,6 +12,7 @@ from dynalint.analysis.source import SourceFile
 from dynalint.rules import Replacement
 from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.growth import related
+from dynalint_rules._shared.names import is_of_module
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.text import indentation
 from dynalint_rules._shared.uses import self_name
@@ -52,7 +53,7 @@ def check_reads(scope: Scope, value: ast.expr, constructor: FunctionInfo) -> Non
     if not is_pure(scope, value):
         raise Refusal(f"{scope.quote(value)} may do more than give a value")
     for node in ast.walk(value):
-        if isinstance(node, ast.Name) and not _is_of_module(scope.function, constructor, node.id):
+        if isinstance(node, ast.Name) and not _is_alike(scope.function, constructor, node.id):
             parent = scope.parents[node]
             if node.id != self_name(scope.function) or not isinstance(parent, ast.Attribute):
                 raise Refusal(f"the constructor does not have {scope.quote(node)}")
@@ -76,15 +77,9 @@ def _is_top_level(constructor: FunctionInfo, store: ast.Attribute) -> bool:
     return any(isinstance(one, ast.Assign | ast.AnnAssign) and store in ast.walk(one) for one in constructor.statements)
 
 
-def _is_of_module(function: FunctionInfo, constructor: FunctionInfo, name: str) -> bool:
+def _is_alike(function: FunctionInfo, constructor: FunctionInfo, name: str) -> bool:
     """Whether a name means the same at the top of the module, in the function and in the constructor, for good."""
-    inner: FunctionInfo | None = function
-    while inner is not None and inner.name != "<module>":
-        if name in inner.locals:
-            return False
-        inner = inner.parent
-    tree = function.module.tree
-    if name in constructor.locals or any(isinstance(one, ast.Global) and name in one.names for one in ast.walk(tree)):
+    if name in constructor.locals or not is_of_module(function, name):
         return False
     return name in function.module.bindings or hasattr(builtins, name)
 

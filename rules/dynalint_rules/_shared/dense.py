@@ -10,12 +10,11 @@ return torch.mm(adjacency, x)
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from dynalint.analysis.events import Call
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.calls import callee
-from dynalint_rules._shared.names import loads
+from dynalint_rules._shared.names import reads
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.text import atom
 
@@ -41,7 +40,7 @@ def kept_dense(scope: Scope, event: Call) -> Rewrite:
     node = event.node
     edits: dict[ast.expr, str] = {node: _dense(scope, event)}
     products = False
-    for use in _uses(scope, node):
+    for use in reads(scope, node, "the sparse tensor is kept"):
         parent = scope.parents[use]
         if isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.MatMult) and parent.left is use:
             products = True
@@ -83,25 +82,6 @@ def _dense(scope: Scope, event: Call) -> str:
         f"{atom(values, held)}.new_zeros({scope.text(size)})"
         f".index_put({atom(positions, scope.text(positions))}.unbind(), {held}, accumulate=True)"
     )
-
-
-def _uses(scope: Scope, node: ast.Call) -> Iterator[ast.expr]:
-    """Yield where a sparse matrix is used: where it is made, or where the one name is read that it is assigned to.
-
-    Raises:
-        Refusal: it is kept elsewhere.
-    """
-    statement = scope.parents[node]
-    if not isinstance(statement, ast.Assign):
-        yield node
-        return
-    target = statement.targets[0]
-    names = [one for one in ast.walk(scope.function.node) if isinstance(one, ast.Name)]
-    if len(statement.targets) > 1 or not isinstance(target, ast.Name) or target.id not in scope.function.locals:
-        raise Refusal("the sparse tensor is kept")
-    if any(one.id == target.id and one is not target and not isinstance(one.ctx, ast.Load) for one in names):
-        raise Refusal(f"`{target.id}` is set at more than one place")
-    yield from loads(scope, target.id)
 
 
 def _called(scope: Scope, attribute: ast.AST, *names: str) -> ast.Call | None:

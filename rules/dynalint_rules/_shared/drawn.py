@@ -13,6 +13,7 @@ from dynalint.analysis.events import Call
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.known_numbers import is_whole
+from dynalint_rules._shared.names import reads
 from dynalint_rules._shared.numbers import flow_of
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.text import atom
@@ -121,7 +122,8 @@ def _positions_by_torch(scope: Scope, event: Call) -> Rewrite:
     """
     content, terms = _positions(scope, event)
     edits: dict[ast.expr, str] = {event.node: content}
-    for use in _uses(scope, event.node):
+    kept = f"what {scope.quote(event.node)} draws is kept; draw it outside of the compiled function"
+    for use in reads(scope, event.node, kept):
         parent = scope.parents[use]
         if isinstance(parent, ast.Call) and _converts(scope, parent, use):
             edits[parent] = edits.pop(use, "") or scope.text(use)
@@ -169,24 +171,6 @@ def _positions(scope: Scope, event: Call) -> tuple[str, list[str]]:
     known = [_value(one) for one in (others[0], first)]
     fits = None not in known and known[0] <= known[1]
     return f"{scope.torch}.randperm({many})[:{count}]", [] if fits else [f"`{count}` is not above `{many}`"]
-
-
-def _uses(scope: Scope, node: ast.expr) -> list[ast.expr]:
-    """Return the places that read what a call gives: its own, or those of the one name that it is assigned to.
-
-    Raises:
-        Refusal: it is kept otherwise.
-    """
-    statement = scope.parents[node]
-    if not isinstance(statement, ast.Assign):
-        return [node]
-    target = statement.targets[0]
-    if len(statement.targets) > 1 or not isinstance(target, ast.Name) or target.id not in scope.function.locals:
-        raise Refusal(f"{scope.quote(statement)} keeps what is drawn; draw it outside of the compiled function")
-    names = [one for one in ast.walk(scope.function.node) if isinstance(one, ast.Name) and one.id == target.id]
-    if sum(not isinstance(one.ctx, ast.Load) for one in names) > 1:
-        raise Refusal(f"`{target.id}` is set at more than one place; give this value a name of its own first")
-    return [one for one in names if one is not target]
 
 
 def _converts(scope: Scope, call: ast.Call, node: ast.expr) -> bool:

@@ -17,6 +17,7 @@ from dynalint.analysis.index import FunctionInfo
 from dynalint.findings import Safety
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.calls import callee
+from dynalint_rules._shared.names import is_of_module
 from dynalint_rules._shared.scope import Refusal, Scope
 
 # What makes an argument of others.
@@ -105,15 +106,9 @@ def _last(func: ast.expr) -> str:
 
 def _is_settled(function: FunctionInfo, name: str, place: ast.stmt) -> bool:
     """Whether a name of the module has its one meaning for good before a statement of the top level."""
-    inner: FunctionInfo | None = function
-    while inner is not None and inner.name != "<module>":
-        if name in inner.locals:
-            return False
-        inner = inner.parent
-    tree = function.module.tree
-    if any(isinstance(node, ast.Global) and name in node.names for node in ast.walk(tree)):
+    if not is_of_module(function, name):
         return False
-    bound = [one for statement in tree.body for one in _bindings(statement) if _name(one) == name]
+    bound = [one for statement in function.module.tree.body for one in _bindings(statement) if _name(one) == name]
     if not bound:
         return hasattr(builtins, name)
     # `import os` and `import os.path` bind the same.

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import TypeGuard
 
 from dynalint.analysis import kinds as k
-from dynalint.analysis.index import walk_function
+from dynalint.analysis.index import FunctionInfo, walk_function
 from dynalint.analysis.kinds import NOTHING, Kind, join
 from dynalint.analysis.subscripts import is_mask
-from dynalint_rules._shared.scope import Scope, as_tensor
+from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
 
 # Methods that return their own tensor, or one that shares its memory, at least for some arguments.
 _VIEWS = frozenset(
@@ -38,6 +38,35 @@ def loads(scope: Scope, name: str) -> Iterator[ast.Name]:
     for node in ast.walk(scope.function.node):
         if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load):
             yield node
+
+
+def reads(scope: Scope, node: ast.expr, kept: str) -> Iterator[ast.expr]:
+    """Yield the places that read what an expression gives: itself, or those of the one name that it is assigned to.
+
+    Raises:
+        Refusal: in the words `kept`, it is kept otherwise; or the name is set elsewhere too.
+    """
+    statement = scope.parents[node]
+    if not isinstance(statement, ast.Assign):
+        yield node
+        return
+    target = statement.targets[0]
+    if len(statement.targets) > 1 or not isinstance(target, ast.Name) or target.id not in scope.function.locals:
+        raise Refusal(kept)
+    names = (one for one in ast.walk(scope.function.node) if isinstance(one, ast.Name) and one.id == target.id)
+    if any(one is not target and not isinstance(one.ctx, ast.Load) for one in names):
+        raise Refusal(f"`{target.id}` is set at more than one place; give this value a name of its own first")
+    yield from loads(scope, target.id)
+
+
+def is_of_module(function: FunctionInfo, name: str) -> bool:
+    """Whether a name that a function reads is one of its module or a builtin, and is set by no function."""
+    inner: FunctionInfo | None = function
+    while inner is not None and inner.name != "<module>":
+        if name in inner.locals:
+            return False
+        inner = inner.parent
+    return not any(isinstance(one, ast.Global) and name in one.names for one in ast.walk(function.module.tree))
 
 
 def within(node: ast.AST, outer: ast.AST, scope: Scope) -> bool:

@@ -11,7 +11,7 @@ from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.carried_loop import rounds_counted
 from dynalint_rules._shared.detached import detached, is_folded
-from dynalint_rules._shared.examples import CARRIED_LOOP, forward
+from dynalint_rules._shared.examples import COUNTED_ROUNDS, forward
 from dynalint_rules._shared.exits import leads_to_raise
 from dynalint_rules._shared.known_numbers import multiplied
 from dynalint_rules._shared.numbers import flow_of, with_conditions
@@ -131,19 +131,7 @@ class NumberOfTensor(Rule):
                     h = h + 1
                 return h
             """),
-            fixed=forward(
-                "h = self.fc(x)\n\n"
-                + CARRIED_LOOP.format(
-                    names="left, h",
-                    test="left > 0",
-                    step="h = h + 1",
-                    state="(left - 1, h)",
-                    first="((x > 0).sum().long(), h)",
-                    given="_, h",
-                    tensor="h",
-                    place=1,
-                )
-            ),
+            fixed=forward(COUNTED_ROUNDS),
         ),
         Example(
             name="product-under-a-name",

@@ -11,7 +11,7 @@ from dynalint.analysis.project import Project
 from dynalint.analysis.source import quote
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.carried_loop import rounds_counted
-from dynalint_rules._shared.examples import CARRIED_LOOP, KEPT_INPUTS, KEPT_PIECES, forward
+from dynalint_rules._shared.examples import COUNTED_ROUNDS, KEPT_INPUTS, KEPT_PIECES, forward
 from dynalint_rules._shared.handed_arrays import handed_as_list
 from dynalint_rules._shared.known_numbers import multiplied
 from dynalint_rules._shared.number_arrays import array_of, listed
@@ -148,19 +148,7 @@ class TensorAsSize(Rule):
                     h = h + 1
                 return h
             """),
-            fixed=forward(
-                "h = self.fc(x)\n\n"
-                + CARRIED_LOOP.format(
-                    names="left, h",
-                    test="left > 0",
-                    step="h = h + 1",
-                    state="(left - 1, h)",
-                    first="((x > 0).sum().long(), h)",
-                    given="_, h",
-                    tensor="h",
-                    place=1,
-                )
-            ),
+            fixed=forward(COUNTED_ROUNDS),
         ),
         Example(
             name="repetition",

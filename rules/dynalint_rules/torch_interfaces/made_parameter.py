@@ -14,7 +14,7 @@ from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violat
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
-from dynalint_rules._shared.names import loads
+from dynalint_rules._shared.names import reads
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.text import atom
 
@@ -232,7 +232,7 @@ def _plain(scope: Scope, call: ast.Call) -> Rewrite:
         Refusal: the parameter may be kept, or asked for its gradient.
     """
     if any(keyword.arg != "requires_grad" for keyword in call.keywords) or not all(
-        _is_computed_with(scope, use) for use in _uses(scope, call)
+        _is_computed_with(scope, use) for use in reads(scope, call, "the parameter is kept")
     ):
         raise Refusal("the parameter is kept")
     given = call.args[0]
@@ -242,21 +242,6 @@ def _plain(scope: Scope, call: ast.Call) -> Rewrite:
     edit = Replacement(scope.file, *scope.file.span(call), text)
     condition = "what is computed of it asks for no gradient because of it, which nobody could read"
     return Rewrite("Compute with a plain tensor", "unsafe", (edit,), (condition,))
-
-
-def _uses(scope: Scope, call: ast.Call) -> list[ast.expr]:
-    """Return where a parameter is used: where it is made, or where the one name is read that it is assigned to.
-
-    Raises:
-        Refusal: it is stored elsewhere.
-    """
-    statement = scope.parents[call]
-    if not isinstance(statement, ast.Assign):
-        return [call]
-    target = statement.targets[0]
-    if len(statement.targets) > 1 or not isinstance(target, ast.Name) or target.id not in scope.function.locals:
-        raise Refusal("the parameter is kept")
-    return list(loads(scope, target.id))
 
 
 def _is_computed_with(scope: Scope, use: ast.expr) -> bool:

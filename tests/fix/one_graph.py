@@ -24,22 +24,28 @@ def what_no_graph_does(make: Callable[[], Any], call: Any) -> str | None:
     if states[0] is not None and states[0] == states[1]:
         return "that it seeds the random numbers"
     for training in (True, False):
-        seen: dict[str, Any] = {}
-        for arguments in _calls(call):
-            for aspect, found in _fixed(make, arguments, training=training):
-                if seen.setdefault(aspect, found) != found:
+        seen: dict[tuple[str, int | None], Any] = {}
+        for arguments, seed, negated in _calls(call):
+            for aspect, found in _fixed(make, arguments, training=training, seed=seed, negated=negated):
+                if seen.setdefault((aspect, seed if aspect == _RANDOM else None), found) != found:
                     return aspect
     return None
 
 
-def _calls(call: Any) -> Iterator[Any]:
+def _calls(call: Any) -> Iterator[tuple[Any, int, bool]]:
+    """Yield arguments, the seed to draw random numbers with, and whether the state of the model is negated first."""
     from dynalint.confirm.worker.trials import ALIKE, BASE, NO_NUMBERS, USUAL, random_trials
 
     for trial in (BASE, *USUAL, ALIKE, *NO_NUMBERS, *islice(random_trials(), _DRAWN)):
-        yield trial.of(call)
+        yield trial.of(call), _SEED, False
+    for trial in (BASE, *USUAL[:5]):
+        yield from ((trial.of(call), _SEED + more, False) for more in range(1, 5))
+        yield trial.of(call), _SEED, True
 
 
-def _fixed(make: Callable[[], Any], call: Any, *, training: bool, seed: int = _SEED) -> Iterator[tuple[str, Any]]:
+def _fixed(
+    make: Callable[[], Any], call: Any, *, training: bool, seed: int, negated: bool = False
+) -> Iterator[tuple[str, Any]]:
     """Yield what a graph fixes of one call of a model made anew."""
     import torch
     from torch.utils import _pytree as pytree
@@ -48,6 +54,10 @@ def _fixed(make: Callable[[], Any], call: Any, *, training: bool, seed: int = _S
 
     torch.manual_seed(0)
     model = make().train(training)
+    if negated:
+        with torch.no_grad():
+            for tensor in (*model.parameters(), *model.buffers()):
+                tensor.neg_()
     seen = observe(model, model, call, seed, training=training)
     if seen.error is not None and seen.error[0] == "AssertionError":
         return

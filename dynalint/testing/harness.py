@@ -145,7 +145,7 @@ class Proof:
     def _prove_rewrite(self, original: running.Program, fixed: running.Program) -> None:
         from dynalint.testing import running
 
-        fault = running.unclean(fixed) or running.recompiling(fixed)
+        fault = running.unclean(fixed, in_default_mode=True) or running.recompiling(fixed)
         self._assert_none([f"the rewritten code is not clean: {fault}"] if fault else [])
         unsafe = any(one.rewrite is not None and one.rewrite.safety == "unsafe" for one in self.study.own)
         exact = self.case.example.exact

@@ -11,7 +11,7 @@ import types
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import count
 from typing import Any
 from unittest import mock
@@ -22,7 +22,7 @@ from torch.utils import _pytree as pytree
 from dynalint.confirm.worker import witness
 from dynalint.confirm.worker.compare import compare
 from dynalint.confirm.worker.differ import Equality, difference
-from dynalint.confirm.worker.observe import Observation, globals_of, observe
+from dynalint.confirm.worker.observe import Observation, globals_of, hearing_all_logs, observe
 from dynalint.confirm.worker.records import Break, Run
 
 _FEWEST_CALLS = 10
@@ -124,8 +124,11 @@ class Program:
         exec(compile(self.code, self.file, "exec"), vars(module))  # noqa: S102
 
 
-def unclean(program: Program) -> str | None:
-    """Say what keeps a program from being traced whole and for good, in a clause; None if nothing does."""
+def unclean(program: Program, *, in_default_mode: bool = False) -> str | None:
+    """Say what keeps a program from being traced whole and for good, in a clause; None if nothing does.
+
+    With `in_default_mode` nothing is asked about `fullgraph=True`.
+    """
     heard = program.heard
     if heard.breaks:
         return f"Dynamo breaks: {told(program, heard.breaks[0])}"
@@ -135,7 +138,7 @@ def unclean(program: Program) -> str | None:
         return "Dynamo compiled no graph at all"
     if heard.grows:
         return f"Dynamo compiles again on repeated calls: {_reason(heard.run)}"
-    return _unclean_fullgraph(program)
+    return None if in_default_mode else _unclean_fullgraph(program)
 
 
 def refused(program: Program) -> str | None:
@@ -168,28 +171,31 @@ def rewritten_differently(original: Program, fixed: Program, *, exact: bool, by_
     """Say in what a rewrite differs from the original, or compiled from itself, in a clause; None if in nothing.
 
     Both run the same calls, at least three, with gradients and without; compiled without them only where the code may
-    do something else then. `exact` asks for the same numbers.
+    do something else then. It is compiled with `fullgraph=True`, unless a call raises in eager code: then the exception
+    is to be the same, which needs the default mode. `exact` asks for the same numbers.
     `by_nature` allows what an unsafe rewrite may change: tensors for numbers, other exceptions, other text, and what it
     leaves to eager code.
     """
     calls = original.calls * math.ceil(3 / len(original.calls))
     equality = Equality(exact=exact, numbers=_new_state(original.code, fixed.code))
-    for training in (True, False):
-        mode = "training" if training else "inference"
-        for number, (before, after) in enumerate(_side_by_side(original, fixed, calls, training=training), start=1):
-            if by_nature:
-                _allow(before, after)
-            found = difference(before, after, equality)
-            if found:
-                return f"{mode}, call {number}: {found}"
-        if not training and not _GRADIENT_MODES.search(fixed.code):
-            continue  # the graph would be that of training again, without its backward pass
-        pairs = _side_by_side(fixed, fixed.twin(), calls, backend="aot_eager", training=training, told=by_nature)
-        for number, (eager, compiled) in enumerate(pairs, start=1):
-            found = difference(eager, compiled, _COMPILED)
-            if found:
-                return f"compiled, {mode}, call {number}: {found}"
-    return None
+    compiler = partial(witness.user_compile, backend="aot_eager", fullgraph=not fixed.raising)
+    with hearing_all_logs():
+        for training in (True, False):
+            mode = "training" if training else "inference"
+            for number, (before, after) in enumerate(_side_by_side(original, fixed, calls, training=training), start=1):
+                if by_nature:
+                    _allow(before, after)
+                found = difference(before, after, equality)
+                if found:
+                    return f"{mode}, call {number}: {found}"
+            if not training and not _GRADIENT_MODES.search(fixed.code):
+                continue  # the graph would be that of training again, without its backward pass
+            pairs = _side_by_side(fixed, fixed.twin(), calls, compiler, training=training, told=by_nature)
+            for number, (eager, compiled) in enumerate(pairs, start=1):
+                found = difference(eager, compiled, _COMPILED)
+                if found:
+                    return f"compiled, {mode}, call {number}: {found}"
+    return _unclean_fullgraph(fixed) if fixed.raising else None
 
 
 def line_in(program: Program, found: Break) -> int | None:
@@ -207,23 +213,23 @@ def _side_by_side(
     left: Program,
     right: Program,
     calls: Sequence[witness.Call],
+    compiler: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None,
     *,
     training: bool,
-    backend: str | None = None,
     told: bool = False,
 ) -> Iterator[tuple[Observation, Observation]]:
-    """Yield what two programs do, call by call; the second one compiled where a backend is given.
+    """Yield what two programs do, call by call; the second one compiled where a compiler is given.
 
     With `told` the first one takes itself for compiled code, and leaves out what compiled code leaves out.
     """
     torch.compiler.reset()
     one, other = left.make(), right.make()
-    run = other if backend is None else witness.user_compile(other, backend=backend)
+    run = other if compiler is None else compiler(other)
     try:
         for seed, call in enumerate(calls):
             with witness.force_eager(), _told_to_compile() if told else nullcontext():
                 before = observe(one, one, call, seed, training=training)
-            with witness.force_eager() if backend is None else nullcontext():
+            with witness.force_eager() if compiler is None else nullcontext():
                 after = observe(run, other, call, seed, training=training)
             before.state.update(left.globals)
             after.state.update(right.globals)

@@ -13,6 +13,7 @@ from torch import nn
 
 from dynalint.analysis.events import Branch, Event
 from dynalint.analysis.project import Project
+from dynalint.confirm.worker import witness
 from dynalint.findings import Category
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint.testing import assert_compiles
@@ -128,6 +129,20 @@ _FIXED = _BRANCH.replace("if x.sum() > 0:  # DYN199\n                x = x * 2",
 
 def test_a_right_rewrite_passes() -> None:
     _proof(Example("branch", _BRANCH, fixed=_FIXED), _WHERE).prove()
+
+
+def test_a_rewrite_is_compared_as_one_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole: list[object] = []
+
+    def compiled(function: object, **options: object) -> object:
+        if options["backend"] == "aot_eager":
+            whole.append(options["fullgraph"])
+        return compiles(function, **options)
+
+    compiles = witness.user_compile
+    monkeypatch.setattr(witness, "user_compile", compiled)
+    _proof(Example("branch", _BRANCH, fixed=_FIXED), _WHERE).prove_run()
+    assert whole == [True]
 
 
 def test_a_rewrite_that_nobody_claimed() -> None:

@@ -11,6 +11,7 @@ from dynalint.analysis.index import FunctionInfo, walk_function
 from dynalint.analysis.kinds import NOTHING, Kind, join
 from dynalint.analysis.subscripts import is_mask
 from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
+from dynalint_rules._shared.size_arguments import callee_name, sizes
 
 # Methods that return their own tensor, or one that shares its memory, at least for some arguments.
 _VIEWS = frozenset(
@@ -186,8 +187,9 @@ def _kept_in(scope: Scope, value: ast.expr) -> Iterator[str]:
     if isinstance(value, ast.Name) and not k.is_number(scope.kind(value)):
         yield value.id
     elif not makes_tensor(scope, value):
+        numbers = set(sizes(callee_name(scope.kind(value.func)), value)) if isinstance(value, ast.Call) else ()
         for child in [value.value] if isinstance(value, ast.Subscript) else ast.iter_child_nodes(value):
-            if isinstance(child, ast.expr):
+            if isinstance(child, ast.expr) and child not in numbers:
                 yield from _kept_in(scope, child)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from dynalint.analysis import kinds as k
+
 _ALL = 99
 # Positions (without a receiver) from the first to before the second that take sizes or counts, and such keywords.
 SIZES: dict[str, tuple[int, int, tuple[str, ...]]] = {
@@ -44,6 +46,15 @@ SIZES: dict[str, tuple[int, int, tuple[str, ...]]] = {
     "torch.nn.functional.interpolate": (1, 2, ("size",)),
     "torch.nn.functional.one_hot": (1, 2, ("num_classes",)),
 }
+
+
+def callee_name(callee: k.Kind) -> str:
+    """The name of a function from outside, or of a method of tensors (`Tensor.view`); empty for all else."""
+    if isinstance(callee, k.External):
+        return callee.name
+    if isinstance(callee, k.Method) and isinstance(callee.receiver, k.Tensor) and not callee.receiver.array:
+        return f"Tensor.{callee.name}"
+    return ""
 
 
 def sizes(callee: str, node: ast.Call) -> Iterator[ast.expr]:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Event, Operation
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
+from dynalint_rules._shared.made_sizes import made_size
+from dynalint_rules._shared.scope import Refusal, Scope
 
 
 class ContainerComparison(Rule):
@@ -43,12 +46,13 @@ class ContainerComparison(Rule):
 
     ## How it is rewritten
 
-    It is not. Compare the plain numbers in Python, and the tensors with `torch.equal` outside of the graph or with
-    `(a == b).all()` in it.
+    Where the tensor has given a size to another one before, as in `h = x.new_zeros(n, 8)`, that size takes its place:
+    `[h.shape[0], 8]` for `[n, 8]`. Otherwise compare the plain numbers in Python, and the tensors with `torch.equal`
+    outside of the graph or with `(a == b).all()` in it.
 
     ## When the rewrite is not exact
 
-    There is none.
+    Of a tensor of 8 bits: it cannot hold a size of 256, and torch compares with what is left of it.
 
     ## How Dynamo words it
 
@@ -75,8 +79,15 @@ class ContainerComparison(Rule):
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: what the comparison is for decides."""
-        return Declined("compare the plain numbers in Python; what to do about the tensors depends on what it is for")
+        """Put sizes in the place of tensors that have given them; else what the comparison is for decides."""
+        assert isinstance(event, Operation)
+        try:
+            rewrite = _with_sizes(Scope.of(event, project), event)
+        except Refusal as refusal:
+            return Declined(str(refusal))
+        return rewrite or Declined(
+            "compare the plain numbers in Python; what to do about the tensors depends on what it is for"
+        )
 
     examples = (
         Example(
@@ -88,6 +99,41 @@ class ContainerComparison(Rule):
                 return h + fits
                 """,
             ),
+            declined="compare the plain numbers",
+        ),
+        Example(
+            name="size-given-before",
+            code=forward(
+                """
+                count = torch.tensor(4)
+                kept = x.new_zeros(count, 8)
+                h = kept + self.fc(x)[:1]
+                assert list(h.size()) == [count, 8], f"{h.size()} is not {(count, 8)}"  # DYN709
+                return h
+                """,
+            ),
+            fixed=forward(
+                """
+                count = torch.tensor(4)
+                kept = x.new_zeros(count, 8)
+                h = kept + self.fc(x)[:1]
+                assert list(h.size()) == [kept.shape[0], 8], f"{h.size()} is not {(count, 8)}"
+                return h
+                """,
+            ),
+        ),
+        Example(
+            name="size-changed-since",
+            code=forward(
+                """
+                count = (x > 0).sum(dim=1).max()
+                kept = x.new_zeros(count, 8)  # DYN204
+                count += 1
+                assert list(kept.size()) != [count, 8]  # DYN709
+                return kept + self.fc(x)[:1]
+                """,
+            ),
+            inputs="[(torch.eye(4, 8),), (torch.ones(4, 8),)]",
             declined="compare the plain numbers",
         ),
         Example(
@@ -133,6 +179,28 @@ class ContainerComparison(Rule):
                 """,
             ),
         ),
+    )
+
+
+def _with_sizes(scope: Scope, event: Operation) -> Rewrite | None:
+    """Write sizes for the tensors of a comparison, None if there is a tensor that gave none."""
+    node = event.node
+    if not isinstance(node, ast.Compare):
+        return None
+    sides = [side for side in (node.left, *node.comparators) if isinstance(side, ast.List | ast.Tuple)]
+    tensors = [one for side in sides for one in side.elts if k.only_tensor(scope.kind(one)) is not None]
+    numbers = {one: made_size(scope, one, event.statement) for one in tensors}
+    replaced = [
+        Replacement(scope.file, *scope.file.span(one), number) for one, number in numbers.items() if number is not None
+    ]
+    if not replaced or len(replaced) < len(tensors):
+        return None
+    names = ", ".join(dict.fromkeys(scope.quote(one) for one in tensors))
+    return Rewrite(
+        "Compare with the size that the tensor has given",
+        "conditional",
+        tuple(replaced),
+        (f"{names} has more than 8 bits",),
     )
 
 

@@ -100,6 +100,58 @@ def test_a_setting_that_adds_nothing_is_left_out(prescribed: Prescribed) -> None
     assert remedy.tried.lines == ("torch._dynamo.config.capture_scalar_outputs = True",)
 
 
+class Placed(nn.Module):
+    """Works out two arguments where it is given none, one of them from parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(8, 8)
+
+    def forward(
+        self, x: torch.Tensor, places: torch.Tensor | None = None, rows: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        if places is None:
+            torch._dynamo.graph_break()
+            places = (x > 0).sum(dim=1)
+        if rows is None:
+            torch._dynamo.graph_break()
+            rows = self.table(places)
+        return x + rows + self.table(places)
+
+
+def test_an_argument_that_is_worked_out_may_be_handed_over(prescribed: Prescribed) -> None:
+    found = prescribed(Placed, ((torch.eye(8),), {}), ways=["settings"], once=True)
+    remedy = found.remedy("settings")
+    assert remedy.tried.lines == ("model(..., places=places)",)  # with `rows` their gradient would be lost
+    assert "as `Placed.forward` does where it is given none" in remedy.note
+    assert remedy.tried.outcome.breaks == found.before.breaks - 1
+    assert remedy.equal is True
+
+
+class Part(nn.Module):
+    def forward(self, x: torch.Tensor, places: torch.Tensor | None = None) -> torch.Tensor:
+        if places is None:
+            torch._dynamo.graph_break()
+            places = (x > 0).sum(dim=1)
+        return x + places
+
+
+class Outer(nn.Module):
+    """Has a parameter of the same name as a part of its own, and does not hand it on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.part = Part()
+
+    def forward(self, x: torch.Tensor, places: torch.Tensor | None = None) -> torch.Tensor:
+        return self.part(x) if places is None else self.part(x) + places
+
+
+def test_an_argument_that_means_another_is_not(prescribed: Prescribed) -> None:
+    found = prescribed(Outer, ((torch.eye(8),), {}), ways=["settings"], once=True)
+    assert "places" not in "".join(line for one in found.parts["tried"] for line in one["lines"])
+
+
 def test_what_helped_before_the_time_was_up_is_kept(prescribed: Prescribed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prescribing, "_MOST_TRIES", 1)
     found = prescribed(ReadsNumber, ((torch.ones(()),), {}))

@@ -12,7 +12,7 @@ Nothing is said that was not run. Parts of the answer, each as soon as it is kno
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +23,7 @@ from . import loading, witness
 from .compare import compare
 from .explaining import calls_of
 from .graph_records import Outcome, Remedy, Tried
+from .handed import arguments_worked_out
 from .records import Run, encode
 from .regions import Boundary, boundaries, clean_regions, compile_regions, disabled
 from .settings import Setting, compiled, in_force, relevant
@@ -163,6 +164,11 @@ class Pharmacy:
         with in_force(settings):
             return self._try(name, lines, lambda function, backend: compiled(function, settings, backend))
 
+    def _settings(self, run: Run) -> Iterator[Setting]:
+        yield from relevant(witness.fresh_callable(self._make), self._calls, run)
+        if run.breaks:
+            yield from arguments_worked_out(self._make, self._calls, run)
+
     def _try_settings(self, run: Run, before: Outcome) -> None:
         """Find the smallest set of settings that does most: each by itself, all that can go together, fewer again."""
         alone: dict[str, Tried] = {}
@@ -170,7 +176,7 @@ class Pharmacy:
         best: tuple[Setting, ...] = ()
         reached, last = before, None
         try:
-            for setting in relevant(witness.fresh_callable(self._make), self._calls, run):
+            for setting in self._settings(run):
                 tried = alone[setting.name] = self._with([setting])
                 if not tried.outcome.error:
                     able.append(setting)

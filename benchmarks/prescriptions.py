@@ -14,8 +14,11 @@ files, the same ones for the same `--seed`.
 run; `tested_models.py` writes one out of a library's tests. Then nothing is made up: of the examples the one that runs
 most sites not yet reached is asked, until there is none.
 
+Where sites are left, the same example is asked in the mode `given` of `tested_models.py`, by which what the library
+lets a caller compute before is handed over: what does not break then, with results compared, vanishes under arguments.
+
 `--repaired` names a file with what `fixes.py --list repaired` printed, to count what fixes and settings come to
-together.
+together; `--fixed` the folder that `fixes.py --write` has written, on which settings are tried then.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ from pathlib import Path
 from typing import Any
 
 from accuracy import Place, read_truth
+from fixes import new_lines
 
 from dynalint import engine
 from dynalint.catalogue import known_codes
@@ -62,6 +66,18 @@ class Measured:
     uncompared: set[Place] = field(default_factory=set)
     failures: list[str] = field(default_factory=list)
     tried: dict[str, list[Tried]] = field(default_factory=dict)
+    moved: dict[Place, Place] = field(default_factory=dict)
+
+    def add(self, other: Measured) -> None:
+        """Take in what another model showed."""
+        for name in ("asked", "ran", "broken", "whole"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for site, names in other.vanished.items():
+            self.vanished.setdefault(site, set()).update(names)
+        self.left |= other.left
+        self.uncompared |= other.uncompared
+        self.failures += other.failures
+        self.tried |= other.tried
 
     @property
     def reached(self) -> set[Place]:
@@ -111,18 +127,40 @@ def measure_examples(corpus: Path, sites: set[Place], examples: Mapping[str, set
     workspace, _ = engine.open_workspace([corpus / min(sites).file], _configuration(corpus, options), corpus)
     confirming = replace(confirm_options(workspace, (corpus,)), roots=(corpus,))
     left = dict(examples)
-    seen = Measured()
+    seen = Measured(moved=moved(sites, Path(options.original), corpus) if options.original else {})
+
+    def ask(name: str) -> Measured:
+        one = Measured(moved=seen.moved)
+        target = Target(Path(name.partition(":")[0]), "", name.partition(":")[2])
+        with Worker(worker_options(confirming)) as worker:
+            answer = worker.ask("prescribing:prescribe", request_for(target, confirming) | _ASKED | {"example": name})
+        _take(one, target, answer.parts, sites, corpus)
+        return one
+
     while left:
         name = max(left, key=lambda one: len((left[one] & sites) - seen.reached))
         if not (left.pop(name) & sites) - seen.reached:
             break
-        target = Target(Path(name.partition(":")[0]), "", name.partition(":")[2])
-        with Worker(worker_options(confirming)) as worker:
-            answer = worker.ask("prescribing:prescribe", request_for(target, confirming) | _ASKED | {"example": name})
-        _take(seen, target, answer.parts, sites, corpus)
+        found = ask(name)
+        if found.left and name.endswith("eval"):
+            again = ask(f"{name.removesuffix('eval')}given")
+            for site in found.left - again.left if again.ran else ():
+                found.vanished.setdefault(site, set()).add("arguments")
+            found.left &= again.left if again.ran else found.left
+            found.tried |= again.tried
+        seen.add(found)
         if sys.stderr.isatty() or options.list:
-            print(f"{target.qualname}: {len(seen.proven)} of {len(seen.reached)}", file=sys.stderr, flush=True)
+            print(f"{name}: {len(seen.proven)} of {len(seen.reached)}", file=sys.stderr, flush=True)
     return seen
+
+
+def moved(sites: set[Place], original: Path, corpus: Path) -> dict[Place, Place]:
+    """Return which site stands at which place of the fixed files."""
+    found = {}
+    for file in {site.file for site in sites}:
+        lines = new_lines((original / file).read_text("utf-8"), (corpus / file).read_text("utf-8"))
+        found.update({Place(file, new): site for site in sites if site.file == file for new in lines[site.line]})
+    return found
 
 
 def _take(seen: Measured, target: Target, parts: Mapping[str, Any], sites: set[Place], corpus: Path) -> None:
@@ -139,12 +177,12 @@ def _take(seen: Measured, target: Target, parts: Mapping[str, Any], sites: set[P
     best = min(useful, key=lambda one: (one.outcome.breaks, one.name == "fullgraph"), default=None)
     remedies = [decode(Remedy, one) for one in parts.get("remedies", ())]
     equal = [one.equal for one in remedies if best is not None and one.tried.name == best.name]
-    broke = set(_places(before, corpus)) & sites
+    broke = {seen.moved.get(place, place) for place in _places(before, corpus)} & sites
     if best is None or False in equal:
         seen.left |= broke
         return
     seen.whole += bool(before.breaks) and not best.outcome.breaks
-    left = broke & set(_places(best.outcome, corpus))
+    left = broke & {seen.moved.get(place, place) for place in _places(best.outcome, corpus)}
     seen.left |= left
     for site in broke - left:
         seen.vanished.setdefault(site, set()).add(best.name)
@@ -205,11 +243,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--sample", type=int, metavar="N", help="so many files, drawn at random")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--repaired", type=Path, metavar="FILE", help="what `fixes.py --list repaired` printed")
+    parser.add_argument("--fixed", type=Path, metavar="FOLDER", help="what `fixes.py --write` wrote; for `--examples`")
     parser.add_argument("--list", action="store_true", help="print each site, and each model that did not run")
     options = parser.parse_args(arguments)
-    corpus = options.corpus.resolve()
+    corpus = (options.fixed or options.corpus).resolve()
     if not corpus.is_dir():
-        parser.error(f"{options.corpus} is no folder")
+        parser.error(f"{corpus} is no folder")
+    options.original = options.corpus if options.fixed else None
     truth = read_truth(options.truth, options.leave_out, options.verdict)
     sites = {place for place in truth.sites if not options.files or place.file in options.files}
     files = sorted({site.file for site in sites})

@@ -9,23 +9,33 @@ measured break sites it ran. Families are folders of TESTS/models; without any, 
 
 An example is an attribute of this module, by its family, test module, test class, model and mode. The tests are found
 as the package `tests`, which must be on PYTHONPATH where the examples are used.
+
+There is another mode, `given`: as in evaluation, but what the library lets a caller compute before is handed over
+(`kwargs.pop("cu_seqlens", None)`, with `image_` and the like before the name), and so are lists in the place of few
+whole numbers in a tensor, each if the results are the same, bit for bit.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
+import functools
 import importlib
+import inspect
 import json
 import signal
 import sys
+import textwrap
 import unittest
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 _SEPARATOR = "__OF__"
 _SECONDS = 30
+# A tensor of whole numbers with fewer elements is taken for sizes.
+_FEW = 65
 
 Example = Callable[[], tuple[Any, tuple[Any, ...], dict[str, Any]]]
 
@@ -39,7 +49,8 @@ def __getattr__(name: str) -> Example:
 
     def example() -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
         tests = importlib.import_module(f"tests.models.{family}.{module}")
-        return built(getattr(tests, test), model, training=mode == "train")
+        function, args, kwargs = built(getattr(tests, test), model, training=mode == "train")
+        return function, args, with_given(function, kwargs) if mode == "given" else kwargs
 
     return example
 
@@ -52,6 +63,89 @@ def built(test: type[unittest.TestCase], name: str, *, training: bool) -> tuple[
     config, inputs = case.model_tester.prepare_config_and_inputs_for_common()
     inputs = case._prepare_for_class(inputs, model, return_labels=training)  # noqa: SLF001 - as the tests do it
     return model(config).train(training), (), dict(inputs)
+
+
+def with_given(model: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call with those besides that change nothing but what is computed in the call."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    def results(arguments: Mapping[str, Any]) -> list[Any]:
+        torch.manual_seed(0)
+        copied = pytree.tree_map_only(torch.Tensor, torch.clone, dict(arguments))
+        with torch.no_grad():
+            found = model(**copied)
+        leaves = pytree.tree_leaves(dict(found) if isinstance(found, Mapping) else found)
+        return [one.nan_to_num() if one.is_floating_point() else one for one in leaves if isinstance(one, torch.Tensor)]
+
+    popped, expected = _popped(results, kwargs)
+    whole = {
+        name: value.tolist()
+        for name, value in kwargs.items()
+        if isinstance(value, torch.Tensor) and value.dtype == torch.int64 and value.numel() < _FEW and "ids" not in name
+    }
+    given = dict(kwargs)
+    for name, value in {**popped, **whole}.items():
+        try:
+            found = results({**given, name: value})
+        except Exception:  # noqa: BLE001, S112 - what the model does not take is not handed over
+            continue
+        if len(found) == len(expected) and all(map(torch.equal, found, expected)):
+            given[name] = value
+    return given
+
+
+def _popped(run: Callable[[Mapping[str, Any]], list[Any]], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+    """Run a model; return what its functions compute that take it from their keywords otherwise, and the results."""
+    found: dict[str, Any] = {}
+
+    def watch(frame: FrameType, event: str, result: Any) -> None:
+        if event != "return" or result is None or "kwargs" not in frame.f_code.co_varnames:
+            return
+        names = _taken(frame.f_code)
+        for name, value in zip(names, result if len(names) > 1 else (result,), strict=False):
+            found.setdefault(_modality(frame) + name, value)
+
+    sys.setprofile(watch)
+    try:
+        results = run(kwargs)
+    finally:
+        sys.setprofile(None)
+    return found, results
+
+
+@functools.cache
+def _taken(code: CodeType) -> tuple[str, ...]:
+    """Return the keywords that a function returns as they are where it is given them."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(code)))
+    except (OSError, SyntaxError):
+        return ()
+    keys: dict[str, str] = {}
+    for node in ast.walk(tree):
+        target: ast.expr | None = node.target if isinstance(node, ast.NamedExpr) else None
+        if isinstance(node, ast.Assign) and len(node.targets) == 1:
+            target = node.targets[0]
+        call = getattr(node, "value", None)
+        if isinstance(target, ast.Name) and isinstance(call, ast.Call) and ast.unparse(call.func) == "kwargs.pop":
+            keys[target.id] = ast.literal_eval(call.args[0]) if isinstance(call.args[0], ast.Constant) else ""
+    for node in ast.walk(tree):
+        for last in node.body[-1:] if isinstance(node, ast.If) else ():
+            if isinstance(last, ast.Return) and last.value is not None:
+                parts = last.value.elts if isinstance(last.value, ast.Tuple) else [last.value]
+                if all(isinstance(one, ast.Name) and one.id in keys for one in parts):
+                    return tuple(keys[one.id] for one in parts if isinstance(one, ast.Name))
+    return ()
+
+
+def _modality(frame: FrameType | None) -> str:
+    """Return what stands before the names of keywords for the encoder that a frame belongs to."""
+    while frame is not None:
+        for modality in ("image", "video", "audio"):
+            if frame.f_code.co_name == f"get_{modality}_features":
+                return f"{modality}_"
+        frame = frame.f_back
+    return ""
 
 
 def names(tests: Path, families: Sequence[str]) -> Iterator[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -164,11 +164,14 @@ def to_edits(rewrite: Rewrite, file: SourceFile, name: Callable[[SourceFile], st
     files = {replacement.file.path: replacement.file for replacement in rewrite.replacements}
     edits: list[Edit] = []
     for path, changes in sorted(plan_of(rewrite).items(), key=lambda item: (item[0] != file.path, item[0])):
-        source = files[path]
-        for change in changes:
-            place = (*source.position(change.start), *source.position(change.end))
-            edits.append(Edit(*place, change.content, None if path == file.path else name(source)))
+        edits += edits_of(changes, files[path], None if path == file.path else name(files[path]))
     return tuple(edits)
+
+
+def edits_of(changes: Iterable[Change], source: SourceFile, path: str | None = None) -> Iterator[Edit]:
+    """Yield changes of the text of a file as line and column edits."""
+    for change in changes:
+        yield Edit(*source.position(change.start), *source.position(change.end), change.content, path)
 
 
 def from_edits(file: SourceFile, edits: Iterable[Edit]) -> str:

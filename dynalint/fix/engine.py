@@ -13,6 +13,7 @@ from pathlib import Path
 
 from dynalint.analysis.source import SourceFile
 from dynalint.findings import Finding, Safety
+from dynalint.fix.applied import as_applied
 from dynalint.fix.chains import CAUTION, completed
 from dynalint.fix.edits import Accepted, merged, plan_of, replaced
 from dynalint.fix.imports import EditError
@@ -341,7 +342,11 @@ class _Rounds:
             if text != self._sources[path].text
         )
         changed = {file.source.path for file in files}
-        fixed = [Fixed(_with_proof(finding, proof), proof) for _, proof, found in self._fixed for finding in found]
+        fixed = [
+            Fixed(as_applied(finding, unit, proof, self._only_source(unit)), proof)
+            for unit, proof, found in self._fixed
+            for finding in found
+        ]
         fixed += [Fixed(finding, None) for finding in self._fixed_along]
         gone = {finding for *_, findings in self._fixed for finding in findings}.union(self._fixed_along)
         refused = [refused for finding, refused in self._refused.items() if finding not in gone]
@@ -358,6 +363,11 @@ class _Rounds:
             ),
             notes=tuple(self._notes),
         )
+
+    def _only_source(self, unit: Unit) -> SourceFile | None:
+        """Return the file that a unit changes, as it was first read; None if there are several."""
+        path, *others = unit.plan
+        return None if others else self._sources[path]
 
     def _left(self, item: Item) -> Finding:
         """Return a finding that stays, with what running its fix has shown."""
@@ -406,12 +416,6 @@ def _refusal(unit: Unit, proof: Proof) -> str | None:
     if proof.outcome == "unverifiable" and unit.safety == "unsafe":
         return f"it is unsafe and could not be run: {proof.detail} (`--no-verify` applies it all the same)"
     return None
-
-
-def _with_proof(finding: Finding, proof: Proof | None) -> Finding:
-    if finding.fix is None or proof is None or proof.outcome == "unverifiable":
-        return finding
-    return replace(finding, fix=replace(finding.fix, verified=proof.outcome == "proven"))
 
 
 def _parse_fault(source: SourceFile, text: str) -> str | None:

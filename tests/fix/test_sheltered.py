@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from dynalint.fix import FixResult
+from dynalint.fix.edits import from_edits
 
 from .test_generated import fix
 
@@ -122,6 +123,10 @@ def test_what_would_be_infinite_is_kept_out(tmp_path: Path, here: None, name: st
     result, text = fixed(tmp_path, before)
     assert {one.proof.outcome for one in result.fixed if one.proof} == {"proven"}, result.refused
     assert text == textwrap.dedent(after).strip("\n")
+    assert all(one.finding.fix is not None for one in result.fixed)
+    if len(result.fixed) == 1:
+        told = from_edits(result.files[0].source, result.fixed[0].finding.fix.edits)  # type: ignore[union-attr]
+        assert told == result.files[0].text
 
 
 @pytest.mark.runs_dynamo

@@ -1,0 +1,31 @@
+"""A finding as it is told of after its fix was tried: what was applied, and whether running it has shown it right."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dynalint.analysis.source import SourceFile
+from dynalint.findings import Finding, Fix
+from dynalint.fix.edits import edits_of
+from dynalint.fix.model import Proof, Unit
+
+
+def as_applied(finding: Finding, unit: Unit, proof: Proof | None, first: SourceFile | None) -> Finding:
+    """Return a finding with what was applied for it: a longer form, say, or together with what it would have left.
+
+    `first` is the file as it was first read, if the unit changes no other one. Edits tell places in that text, so they
+    stay as they were offered where others had changed the file before.
+    """
+    fix = finding.fix
+    if fix is None:
+        return finding
+    if fix.declined is not None:
+        # There was none until others had changed the code around it.
+        fix = Fix(unit.title, unit.safety, unit.conditions)
+    if proof is not None and proof.outcome != "unverifiable":
+        fix = replace(fix, verified=proof.outcome == "proven")
+    if first is not None and unit.sources[first.path].text == first.text:
+        edits = tuple(edits_of(unit.plan[first.path], first))
+        if edits != fix.edits:
+            fix = replace(fix, edits=edits, safety=unit.safety, conditions=unit.conditions)
+    return replace(finding, fix=fix)

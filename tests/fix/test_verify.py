@@ -226,6 +226,18 @@ def test_a_search_over_builds_reaches_what_inputs_do_not(prove: Prove, test: str
     assert "Model made with" in proof.detail
 
 
+def test_a_constructor_that_fails_with_another_argument_is_told(prove: Prove) -> None:
+    body = "if x.sum() > 0:\n    if rate > 0:\n        x = x * self.seen"
+    edits = (
+        (body, "if rate > 0:\n    x = torch.where(x.sum() > 0, x * self.seen, x)"),
+        ("torch.ones(())", "torch.one(())"),
+    )
+    proof = prove(MADE.format(test="rate > 0", factor="self.seen"), *edits)
+    assert proof.outcome == "refuted"
+    assert "exception: none became AttributeError" in proof.detail
+    assert "made with rate=0.5, before any call" in proof.detail
+
+
 def test_parameters_are_drawn_apart_from_each_other(prove: Prove) -> None:
     body = "if self.one.sum() > 0.1 and self.two.sum() < 0.1:\n    z = x * 2 + y\nelse:\n    z = x - y"
     code = two(body).replace(

@@ -101,6 +101,15 @@ class Findings:
     rounded: bool = False
 
 
+class _NotMadeError(Exception):
+    """The second version cannot be made in a way in which the first one can."""
+
+    def __init__(self, build: Build, error: Exception) -> None:
+        super().__init__(str(error))
+        what = f"exception: none became {type(error).__name__}({(str(error).splitlines() or [''])[0][:160]!r})"
+        self.difference = Difference(what, f"{build.words}, before any call", raises=True)
+
+
 class Pair:
     """Two fresh callables in the same state. What the first one holds in tensors, the second one starts with."""
 
@@ -109,7 +118,7 @@ class Pair:
     ) -> None:
         self._subjects, self._equality, self._training, self._change = (one, other), equality, training, change
         self._build = None if change is None else change.build
-        self._functions = (fresh(one, self._build, training=training), fresh(other, self._build, training=training))
+        self._functions = (fresh(one, self._build, training=training), _made(other, self._build, training=training))
         _level(*self._functions, change)
 
     def step(self, trial: Trial) -> tuple[str | None, Observation, Observation]:
@@ -143,6 +152,16 @@ def fresh(subject: Subject, build: Build | None = None, *, training: bool) -> Ca
     if isinstance(owner, nn.Module):
         owner.train(training)
     return function
+
+
+def _made(subject: Subject, build: Build | None, *, training: bool) -> Callable[..., Any]:
+    """Make the second callable of a pair."""
+    try:
+        return fresh(subject, build, training=training)
+    except Exception as error:
+        if build is None:
+            raise
+        raise _NotMadeError(build, error) from error
 
 
 def _level(one: Any, other: Any, change: StateChange | None) -> None:
@@ -213,12 +232,16 @@ def run_side_by_side(one: Subject, other: Subject, equality: Equality, search: S
 
     The first difference ends the run.
     """
-    with hearing_all_logs():
-        return _run_scenes(one, other, equality, search)
-
-
-def _run_scenes(one: Subject, other: Subject, equality: Equality, search: Search) -> Findings:
     found = Findings()
+    with hearing_all_logs():
+        try:
+            _run_scenes(one, other, equality, search, found)
+        except _NotMadeError as error:
+            found.difference = error.difference
+    return found
+
+
+def _run_scenes(one: Subject, other: Subject, equality: Equality, search: Search, found: Findings) -> None:
     for scene in _scenes(one, other, equality, search, found.telling):
         for trial in scene.trials:
             before = set(search.marks.seen)
@@ -242,8 +265,7 @@ def _run_scenes(one: Subject, other: Subject, equality: Equality, search: Search
                 explained = _explained(one, other, equality, scene, differs)
                 raises = first.error is None and second.error is not None
                 found.difference = replace(explained, raises=raises, spilled=spills(first, second))
-                return found
-    return found
+                return
 
 
 @dataclass

@@ -67,9 +67,10 @@ class TensorComparisonCall(Rule):
     ## When the rewrite is not exact
 
     As for DYN101. `a is b` is `unsafe`: equal tensors that are not the same one go the other way then, where each gets
-    a gradient of its own. A tensor that is returned in the place of a bool is `unsafe`: the caller may need a bool.
-    `torch.equal` is False for tensors of different shapes, where `==` compares them as far as they broadcast, or
-    raises; that the shapes are the same has to be shown by running it.
+    a gradient of its own, and so does one tensor with NaN, which does not equal itself. A tensor that is returned in
+    the place of a bool is `unsafe`: the caller may need a bool. `torch.equal` is False for tensors of different shapes,
+    where `==` compares them as far as they broadcast, or raises; that the shapes are the same has to be shown by
+    running it.
 
     ## How Dynamo words it
 
@@ -349,7 +350,8 @@ def _by_identity(scope: Scope, node: ast.Call) -> Rewrite | None:
     asked = parent if isinstance(parent, ast.UnaryOp) else node
     text = f"{one} is {other}" if asked is node else f"{one} is not {other}"
     conditions = (
-        f"`{one}` and `{other}` that are equal, but not the same tensor, go the other way, each with a gradient",
+        f"`{one}` and `{other}` that are equal, but not the same tensor, go the other way, with a gradient each",
+        "a tensor with NaN is the same as itself, which it does not equal",
     )
     replacement = Replacement(scope.file, *scope.file.span(asked), text)
     return Rewrite("Ask whether they are the same tensor", "unsafe", (replacement,), conditions)

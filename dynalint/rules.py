@@ -93,7 +93,10 @@ class Replacement:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """A test, from offset `start` up to `end` of the text of `file`, that has the answer `truth` for every input."""
+    """A test, from offset `start` up to `end` of the text of `file`, that has the answer `truth` for every input.
+
+    Or what rests on its other answer gives the same.
+    """
 
     file: SourceFile
     start: int

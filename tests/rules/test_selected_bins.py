@@ -94,6 +94,7 @@ def test_may_store_to_the_mask_afterwards() -> None:
         ("found.long(), ", "found.long(), other, "),
         ("minlength=n", "minlength=0 * n"),
         ("minlength=n).float()", "minlength=n).double()"),
+        ("import torch\n", "import torch\n\ntorch.set_default_dtype(torch.float64)\n"),
         ("torch.zeros(n,", "torch.ones(n,"),
         ("torch.zeros(n,", "torch.zeros(n + 1,"),
         ("torch.zeros(n,", "torch.zeros(1, n,"),
@@ -124,3 +125,20 @@ def test_declines_a_mask_that_changes_between_rounds() -> None:
         "* i\n", "* i\n        mask[i] = False\n"
     )
     assert study(rounds).declined
+
+
+@pytest.mark.parametrize(
+    ("code", "truth"), [(CODE, True), (CODE.replace("!= 0", "== 0").replace("else", "elif n"), None), (WHOLE, None)]
+)
+def test_the_side_of_nothing_need_not_be_reached(code: str, truth: bool | None) -> None:
+    rewrite = study(code).own[0].rewrite
+    told = None if rewrite is None or not rewrite.settled else rewrite.settled[0].truth
+    assert told is truth
+
+
+def test_nor_where_it_comes_first() -> None:
+    full, empty = TEST.split("    else:\n")
+    test, full = full.split(":\n", 1)
+    rewrite = study(CODE.replace(TEST, f"{test.replace('!=', '==')}:\n{empty}    else:\n{full}")).own[0].rewrite
+    assert rewrite is not None
+    assert [one.truth for one in rewrite.settled] == [False]

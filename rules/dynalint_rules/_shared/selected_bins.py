@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from dynalint.rules import Replacement, Rewrite
+from dynalint.rules import Replacement, Rewrite, Settled
 from dynalint_rules._shared.blocks import is_elif
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.counts import count_of
@@ -79,10 +79,12 @@ def counted_in_bins(scope: Scope, read: Selection) -> Rewrite | None:
         start, (first, end) = file.span(side)[0], file.span(binned.call)
         text = scope.text(side)
         edits.append(Replacement(file, *file.span(test), text[: first - start] + new + text[end - start :]))
+    # The other side gives what counting nothing gives, so that no input has to reach it.
+    settled = () if test is None else (Settled(file, *file.span(test.test), _is_full_first(test)),)
     conditions.append(f"all that is selected is below {scope.quote(binned.bins)}")
     if not matches(scope, read):
         conditions.insert(0, f"the mask has as many dimensions as {scope.quote(read.source)}")
-    return Rewrite(_TITLE, "conditional", tuple(edits), tuple(conditions), scope.imports)
+    return Rewrite(_TITLE, "conditional", tuple(edits), tuple(conditions), scope.imports, settled=settled)
 
 
 def _by_name(scope: Scope, read: Selection, statement: ast.stmt) -> tuple[_Binned, ast.If | None] | None:
@@ -149,9 +151,7 @@ def _test_of(scope: Scope, count: ast.expr) -> ast.If | None:
 
 def _full_side(scope: Scope, test: ast.If, binned: _Binned) -> tuple[ast.Assign, list[str]] | None:
     """The side of an `if` that counts, where the other one gives zeros, and on what conditions these are the same."""
-    full, empty = test.orelse, test.body
-    if not isinstance(test.test, ast.Compare) or not isinstance(test.test.ops[0], ast.Eq):
-        full, empty = empty, full
+    full, empty = (test.body, test.orelse) if _is_full_first(test) else (test.orelse, test.body)
     if len(full) != 1 or len(empty) != 1 or comments(scope.file, *scope.file.span(test)) != []:
         return None
     (one,), (other,) = full, empty
@@ -173,7 +173,14 @@ def _full_side(scope: Scope, test: ast.If, binned: _Binned) -> tuple[ast.Assign,
     if "dtype" in keywords:
         same = [f"{scope.torch}.{name}" for name in (_FLOAT if converted else _WHOLE)]
         return (one, conditions) if ast.unparse(keywords["dtype"]) in same else None
-    return (one, [*conditions, "the default dtype is that of `float()`"]) if converted else None
+    if not converted or any("set_default_" in module.file.text for module in scope.project.modules.values()):
+        return None
+    return one, [*conditions, "the default dtype is that of `float()`"]
+
+
+def _is_full_first(test: ast.If) -> bool:
+    """Whether the body of an `if` is for what is not empty."""
+    return not isinstance(test.test, ast.Compare) or not isinstance(test.test.ops[0], ast.Eq)
 
 
 def _floated(scope: Scope, call: ast.Call) -> ast.expr | None:

@@ -30,7 +30,8 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.index import walk_function
 from dynalint.rules import Replacement, Rewrite, Settled
 from dynalint_rules._shared.effects import effects_of
-from dynalint_rules._shared.names import is_bound_before, kind_of_name, loads, may_change_in_place, within
+from dynalint_rules._shared.memory import may_change_in_place
+from dynalint_rules._shared.names import is_bound_before, kind_of_name, loads, within
 from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
 from dynalint_rules._shared.text import atom, comments, indentation
 from dynalint_rules._shared.truth import truth_of

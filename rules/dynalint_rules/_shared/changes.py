@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass
 
 from dynalint.analysis import kinds as k
-from dynalint_rules._shared.names import is_own
+from dynalint_rules._shared.memory import is_own
 from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.uses import self_name
 

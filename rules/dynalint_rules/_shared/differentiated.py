@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from dynalint.findings import Safety
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.guard import indented, step_of, taken_out
-from dynalint_rules._shared.names import last_assignment, makes_tensor
+from dynalint_rules._shared.memory import makes_tensor
+from dynalint_rules._shared.names import last_assignment
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.text import held_together, indentation
 

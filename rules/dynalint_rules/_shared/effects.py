@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from dynalint.analysis import kinds as k
 from dynalint.analysis.index import FunctionInfo, walk_function
 from dynalint_rules._shared.kept import refuse_changed_later
-from dynalint_rules._shared.names import is_own, kind_of_name
+from dynalint_rules._shared.memory import is_own
+from dynalint_rules._shared.names import kind_of_name
 from dynalint_rules._shared.scope import Refusal, Scope
 
 if TYPE_CHECKING:

@@ -22,7 +22,8 @@ from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.constructors import appended, check_reads, constructor_for, stores_of, uses_of
 from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.guard import taken_out
-from dynalint_rules._shared.names import loads, may_change_in_place, only_value, within
+from dynalint_rules._shared.memory import may_change_in_place
+from dynalint_rules._shared.names import loads, only_value, within
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.text import comments, indentation
 from dynalint_rules._shared.uses import self_name

@@ -12,7 +12,8 @@ from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.guard import taken_out
 from dynalint_rules._shared.handover import argument_for
 from dynalint_rules._shared.known_numbers import is_whole
-from dynalint_rules._shared.names import changed_in_place, loads, only_value
+from dynalint_rules._shared.memory import changed_in_place
+from dynalint_rules._shared.names import loads, only_value
 from dynalint_rules._shared.scope import Scope
 
 _MAKERS = frozenset({"torch.tensor", "torch.IntTensor", "torch.LongTensor"})

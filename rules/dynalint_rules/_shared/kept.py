@@ -7,15 +7,8 @@ from collections.abc import Iterable, Iterator
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.index import walk_function
-from dynalint_rules._shared.names import (
-    changes_in_place,
-    last_assignment,
-    loads,
-    makes_tensor,
-    may_change_in_place,
-    sharing,
-    within,
-)
+from dynalint_rules._shared.memory import changes_in_place, makes_tensor, may_change_in_place, sharing
+from dynalint_rules._shared.names import last_assignment, loads, within
 from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
 from dynalint_rules._shared.uses import self_name
 

@@ -9,7 +9,8 @@ import ast
 from collections.abc import Iterator
 
 from dynalint.analysis import kinds as k
-from dynalint_rules._shared.names import last_assignment, loads, may_change_in_place
+from dynalint_rules._shared.memory import may_change_in_place
+from dynalint_rules._shared.names import last_assignment, loads
 from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.size_arguments import callee_name, sizes
 

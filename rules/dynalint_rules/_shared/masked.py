@@ -16,7 +16,8 @@ from dynalint_rules._shared.choice import finished
 from dynalint_rules._shared.effects import effects_of
 from dynalint_rules._shared.guard import taken_out
 from dynalint_rules._shared.kept import change_conditions, kept_conditions, switch_conditions
-from dynalint_rules._shared.names import is_own, only_value
+from dynalint_rules._shared.memory import is_own
+from dynalint_rules._shared.names import only_value
 from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.sides import FINITE, NO_RAISE, SAME_FORM
 from dynalint_rules._shared.text import comments, indentation, inner_indentation

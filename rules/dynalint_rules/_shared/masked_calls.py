@@ -7,7 +7,7 @@ import ast
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Subscript
 from dynalint.rules import Replacement, Rewrite
-from dynalint_rules._shared.names import is_own
+from dynalint_rules._shared.memory import is_own
 from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.sides import FINITE
 from dynalint_rules._shared.text import call, indentation

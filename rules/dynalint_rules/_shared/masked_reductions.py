@@ -9,7 +9,8 @@ from dynalint.analysis import kinds as k
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.guard import taken_out
 from dynalint_rules._shared.masked import made_from
-from dynalint_rules._shared.names import changed_in_place, loads, within
+from dynalint_rules._shared.memory import changed_in_place
+from dynalint_rules._shared.names import loads, within
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.sides import FINITE
 

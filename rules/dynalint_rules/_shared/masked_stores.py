@@ -12,7 +12,8 @@ from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.blocks import statements_after
 from dynalint_rules._shared.domain import guarded_operands, is_linear
 from dynalint_rules._shared.effects import is_pure
-from dynalint_rules._shared.names import changed_in_place, is_own, loads, within
+from dynalint_rules._shared.memory import changed_in_place, is_own
+from dynalint_rules._shared.names import loads, within
 from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
 from dynalint_rules._shared.selection import target_of
 from dynalint_rules._shared.sides import FINITE

@@ -26,7 +26,8 @@ from dynalint_rules._shared.domain import guarded_operands
 from dynalint_rules._shared.effects import effects_of_always
 from dynalint_rules._shared.flow import Flow, Predicate
 from dynalint_rules._shared.liveness import is_dead_after
-from dynalint_rules._shared.names import is_bound_before, is_own, kind_of_name, loads, within
+from dynalint_rules._shared.memory import is_own
+from dynalint_rules._shared.names import is_bound_before, kind_of_name, loads, within
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.sides import (
     FINITE,

@@ -15,7 +15,8 @@ from dynalint.analysis.events import Subscript
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.counts import Count, count_of
 from dynalint_rules._shared.effects import is_pure
-from dynalint_rules._shared.names import loads, may_change_in_place
+from dynalint_rules._shared.memory import may_change_in_place
+from dynalint_rules._shared.names import loads
 from dynalint_rules._shared.numbers import Flow, flow_of
 from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.text import atom, indentation

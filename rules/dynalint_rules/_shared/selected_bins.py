@@ -18,7 +18,8 @@ from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.counts import count_of
 from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.masked_reductions import Selection, matches, may_match
-from dynalint_rules._shared.names import changed_between, loads, only_value, within
+from dynalint_rules._shared.memory import changed_between
+from dynalint_rules._shared.names import loads, only_value, within
 from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.text import comments
 

@@ -16,7 +16,8 @@ from dynalint.analysis.index import walk_function
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.masked_reductions import OTHER_ORDER, Selection, matches, may_match, selection_of
-from dynalint_rules._shared.names import loads, may_change_in_place, only_value
+from dynalint_rules._shared.memory import may_change_in_place
+from dynalint_rules._shared.names import loads, only_value
 from dynalint_rules._shared.numbers import flow_of
 from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.sides import FINITE

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from dynalint.analysis import kinds as k
 from dynalint.analysis.kinds import Kind
 from dynalint_rules._shared.kept import kept_conditions, switch_conditions
-from dynalint_rules._shared.names import changed_in_place, is_own, loads, makes_tensor, only_value, within
+from dynalint_rules._shared.memory import changed_in_place, is_own, makes_tensor
+from dynalint_rules._shared.names import loads, only_value, within
 from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
 
 SAME_FORM = "both sides give tensors of the same dtype, shape and device"

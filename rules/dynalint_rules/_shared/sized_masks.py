@@ -15,7 +15,8 @@ from dynalint.analysis.index import walk_function
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.effects import is_pure
-from dynalint_rules._shared.names import changes_in_place, only_value, sharing, within
+from dynalint_rules._shared.memory import changes_in_place, sharing
+from dynalint_rules._shared.names import only_value, within
 from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.text import atom
 

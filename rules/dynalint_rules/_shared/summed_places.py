@@ -11,7 +11,8 @@ import ast
 from dynalint.findings import Safety
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.calls import callee
-from dynalint_rules._shared.names import loads, makes_tensor, only_value
+from dynalint_rules._shared.memory import makes_tensor
+from dynalint_rules._shared.names import loads, only_value
 from dynalint_rules._shared.scope import Scope
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dynalint.analysis import kinds as k
 from dynalint_rules._shared.effects import effects_of
-from dynalint_rules._shared.names import makes_tensor, may_change_in_place
+from dynalint_rules._shared.memory import makes_tensor, may_change_in_place
 from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
 from dynalint_rules._shared.text import atom
 

@@ -26,8 +26,9 @@ from dynalint_rules._shared.effects import effects_of, effects_of_always
 from dynalint_rules._shared.handover import is_passed_up
 from dynalint_rules._shared.idle_test import rewrite_idle
 from dynalint_rules._shared.masked import rewrite_masked, rewrite_spared
+from dynalint_rules._shared.memory import is_own
 from dynalint_rules._shared.mixed_sides import mixed_conditions
-from dynalint_rules._shared.names import is_bound_before, is_own, kind_of_name, loads, may_be_unbound
+from dynalint_rules._shared.names import is_bound_before, kind_of_name, loads, may_be_unbound
 from dynalint_rules._shared.predicated import Predicated
 from dynalint_rules._shared.rows import Plan, plan_of
 from dynalint_rules._shared.scope import FormRefusal, Refusal, Scope, as_tensor

@@ -14,7 +14,8 @@ from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
 from dynalint_rules._shared.guard import taken_out
-from dynalint_rules._shared.names import changed_in_place, loads
+from dynalint_rules._shared.memory import changed_in_place
+from dynalint_rules._shared.names import loads
 from dynalint_rules._shared.scope import Refusal, Scope
 
 # Those that were seen to break when they are asked for a tensor with gradients; `t.new_zeros` and its kin are traced.

@@ -11,7 +11,7 @@ from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
-from dynalint_rules._shared.names import is_own
+from dynalint_rules._shared.memory import is_own
 from dynalint_rules._shared.scope import Scope
 
 _RESIZING = ("resize_", "resize_as_")

@@ -16,7 +16,8 @@ from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
 from dynalint_rules._shared.guard import guarded
 from dynalint_rules._shared.hoisted import asked_once, hoisted
-from dynalint_rules._shared.names import last_assignment, makes_tensor
+from dynalint_rules._shared.memory import makes_tensor
+from dynalint_rules._shared.names import last_assignment
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.text import atom
 

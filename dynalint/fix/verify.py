@@ -27,7 +27,8 @@ Progress = Callable[[int, int, str], None]
 _MOST_TARGETS = 4
 # Of the time for a run, what may go to the search for inputs: work, which takes much longer on a busy machine.
 _SEARCH = 1 / 6
-_WORKER_FAULTS = frozenset({"supervisor", "lost"})
+# Mostly no fault of the code: a machine under strain, or torch itself, which crashes now and then.
+_WORKER_FAULTS = frozenset({"supervisor", "lost", "signal"})
 
 
 @dataclass(eq=False)
@@ -200,7 +201,6 @@ class WorkerVerifier:
         request = self._request(target, cases, comparison)
         answer = self._worker.ask("verify:verify", request)
         if answer.outcome in _WORKER_FAULTS:
-            # No fault of the code: a machine under strain, say. The worker is started again for this.
             answer = self._worker.ask("verify:verify", request)
         if answer.outcome == "refused":
             self._obstacle = f"no sandbox holds on this system ({answer.ending['reason']})"

@@ -160,6 +160,10 @@ def verified(
             "no sandbox holds on this system (code could write)",
         ),
         ([Answer("lost", {}, {}, "starting")] * 2, "the worker ended (lost) while starting"),
+        (
+            [Answer("signal", {}, {"signal": "SIGSEGV"}, "running Model")] * 2,
+            "it was ended by SIGSEGV while running Model",
+        ),
         ([Answer("memory", {}, {}, "building Model")], "it took too much memory while building Model"),
         (
             [Answer("done", {"problem": {"version": "original", "phase": "build", "message": "KeyError: 1"}}, {}, "")],
@@ -206,10 +210,11 @@ def test_no_root_that_reaches_the_code(path: Path) -> None:
 
 def test_code_that_ran_on_no_input_beside_code_that_did(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parts = {
-        "ran": {"inputs": 7, "returned": 7, "error": ""}, "seen": [[0, None]], "difference": None,
+        "ran": {"inputs": 7, "returned": 7, "error": "", "rounded": False}, "seen": [[0, None]], "difference": None,
         "compiled": {"problem": "nobody asked"},
     }  # fmt: skip
-    proof = verified(path, monkeypatch, [Answer("done", parts, {}, "")], FIRST, SECOND)
+    crash = Answer("signal", {}, {"signal": "SIGSEGV"}, "running Model")  # which is not for good: it is run once more
+    proof = verified(path, monkeypatch, [crash, Answer("done", parts, {}, "")], FIRST, SECOND)
     assert (proof.outcome, proof.inputs) == ("unverifiable", 7)
     assert "on none of 7 inputs did" in proof.detail
 

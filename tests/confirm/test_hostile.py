@@ -59,6 +59,11 @@ class Model(nn.Module):
 pytestmark = pytest.mark.may_skip
 
 
+@pytest.fixture(autouse=True, scope="module")
+def kept_server() -> None:
+    """Keep no server: the last test looks for processes that are left."""
+
+
 @pytest.fixture(scope="module")
 def judged(sandboxed: None, shared_project: Project) -> dict[str, Finding]:
     """The finding on the branch in each hostile module, by the name of what it does, and a harmless one between them."""

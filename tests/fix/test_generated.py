@@ -102,7 +102,7 @@ def _inputs() -> Iterator[tuple[object, object]]:
 
 
 def breaks(path: Path, code: str) -> str | None:
-    """Say why Dynamo makes more than one graph of a program, or none; None if it makes one."""
+    """Say why Dynamo makes more than one graph of a program in one of its modes, or none; None if it makes one in each."""
     import torch
 
     from dynalint.confirm.worker.versions import Version
@@ -111,10 +111,11 @@ def breaks(path: Path, code: str) -> str | None:
     torch.compiler.reset()
     with version.active():
         model, arguments = __import__("model").example()
-        try:
-            torch.compile(model, backend="eager", fullgraph=True)(*arguments)
-        except Exception as error:  # noqa: BLE001 - whatever it is, there is no graph
-            return f"{type(error).__name__}: {error}"
+        for training in (True, False):
+            try:
+                torch.compile(model.train(training), backend="eager", fullgraph=True)(*arguments)
+            except Exception as error:  # noqa: BLE001 - whatever it is, there is no graph
+                return f"{type(error).__name__}: {error}"
     return None
 
 

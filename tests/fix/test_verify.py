@@ -307,6 +307,19 @@ def test_an_exponential_that_overflows_must_not_reach_the_gradient(prove: Prove)
     assert "times larger" in proof.detail
 
 
+def test_sides_that_state_and_input_choose_are_run_together(prove: Prove) -> None:
+    """The state as it is made has both sides of the second branch run, of which one differs with other state alone."""
+    head = "import torch\nfrom torch import nn\n\nclass Model(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+    made = "        self.weight = nn.Parameter(torch.full((4,), 0.5))\n\n    def forward(self, x, y):\n        "
+    first = "if self.weight.mean() > 0.1:\n    b = a * 2\nelse:\n    b = torch.relu(x)"
+    second = "if a.sum() > 0:\n    a = b + b\nelse:\n    y = b + 1.5"
+    then = "a = torch.where(a.sum() > 0, b + b, a)"
+    body = f"a = x + y.relu()\n{first}\n{second}\nreturn a + b".replace("\n", "\n        ")
+    proof = prove(f"{head}{made}{body}\n", (second, then), inputs=RAMPS)
+    assert proof.outcome == "refuted"
+    assert "none became some" in proof.detail
+
+
 def test_gradients_may_be_added_up_in_another_order(prove: Prove) -> None:
     body = "a = x * 0.1\nb = x * y\nc = x * 0.7\nz = (a * b) * c"
     proof = prove(

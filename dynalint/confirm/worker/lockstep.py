@@ -28,6 +28,7 @@ from .observe import (
 from .search import Search, Side
 from .trials import (
     ALIKE,
+    ALWAYS,
     BASE,
     BATCHES,
     MORE_STATES,
@@ -292,6 +293,7 @@ def _scenes(one: Subject, other: Subject, equality: Equality, search: Search, to
     for method in search.methods if search.goes_on() else ():
         yield from both(partial(_visits, method))
     yield from both(lambda: islice(endless, _LEAST_DRAWN))
+    yield from _other_states(one, other, equality)
     for training, pair in pairs.items():
         yield _Scene(pair, search.telling(islice(endless, _FIRST_DRAWN), pair.probe), training)
     for change in _other_builds(one, search):
@@ -315,6 +317,14 @@ def _scenes(one: Subject, other: Subject, equality: Equality, search: Search, to
         pair = Pair(one, other, equality, training=True, change=state)
         trials = list(dict.fromkeys(trial for change, trial in told.values() if change is state))
         yield _Scene(pair, at_edges(trials), training=True, change=state, tells=False)
+
+
+def _other_states(one: Subject, other: Subject, equality: Equality) -> Iterator[_Scene]:
+    """Yield what is run whatever has run: what a test of the state decides may meet each side of a test of inputs."""
+    if _state_tensors(fresh(one, training=True)):
+        for change in ALWAYS:
+            pair = Pair(one, other, equality, training=True, change=change)
+            yield _Scene(pair, (BASE, *USUAL[:2]), training=True, change=change)
 
 
 def _other_builds(subject: Subject, search: Search) -> Iterator[StateChange]:

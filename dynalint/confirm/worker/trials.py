@@ -339,4 +339,5 @@ STATES: tuple[StateChange, ...] = (
     StateChange("parameters ten times larger", _scaled(10.0), lambda tensor: tensor + 1000, _as_it_is),
     StateChange("parameters all zero", _filled(0.0), torch.zeros_like, torch.zeros_like),
 )
+ALWAYS = STATES[1:3]
 MORE_STATES = tuple(_drawn_state(number, flags=number % 2 == 0) for number in range(1, 9))

@@ -323,6 +323,25 @@ def test_another_root_is_run_where_the_one_on_the_way_cannot_be(tmp_path: Path) 
     assert fixed.proof.outcome == "proven"
 
 
+def test_gradients_that_are_sparse_or_of_few_bits() -> None:
+    import torch
+
+    from dynalint.confirm.worker.differ import Equality, difference
+    from dynalint.confirm.worker.observe import Observation
+
+    def differ(one: torch.Tensor, other: torch.Tensor) -> str | None:
+        return difference(Observation(gradients={"w": one}), Observation(gradients={"w": other}), Equality())
+
+    def sparse(last: float) -> torch.Tensor:
+        return torch.sparse_coo_tensor(torch.tensor([[0, 1]]), torch.tensor([1.0, last]), (3,), check_invariants=True)
+
+    assert differ(sparse(3.0), sparse(3.0000002)) is None
+    assert differ(sparse(3.0), sparse(4.0)) == "gradient of w: [1, 3, 0] became [1, 4, 0]"
+    for dtype in (torch.float16, torch.bfloat16):
+        ones = torch.ones(3, dtype=dtype)
+        assert differ(ones, ones * (1 + torch.finfo(dtype).eps)) is not None
+
+
 def test_each_telling_trial_comes_with_numbers_of_which_the_exponential_is_infinite() -> None:
     """Whatever a test asks that scale does not change, as which element is the largest."""
     import torch

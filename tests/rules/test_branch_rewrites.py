@@ -1372,6 +1372,22 @@ def test_a_change_in_place_that_a_run_may_miss(change: str, read: str) -> None:
     assert f"what the gradient of `{read}` needs" in reason(branch.format(change))
 
 
+@pytest.mark.parametrize("fill", ["x = x.masked_fill(m, 0.0)", "x.masked_fill_(m, 0.0)", "x[m] = 0.0"])
+def test_a_mask_that_is_changed_now_and_then(fill: str) -> None:
+    body = f"x = x * 2\nm = x < 0\nif m.any():\n    {fill}\nif flag:\n    m |= y > 0\nreturn x * m"
+    assert "what the gradient of `m` needs" in reason(body)
+    assert "if m.any()" not in fixed(body.replace("m |=", "n ="))
+
+
+def test_what_a_branch_makes_anew_may_change_later() -> None:
+    body = "x = y.exp()\nif y.sum() > 0:\n    x = x.sqrt()\nelse:\n    x = x.abs()\nif flag:\n    x += 1\nreturn x"
+    assert "torch.where" in fixed(body)
+    shared = (
+        body.replace("x = x.sqrt()", "x = v.sqrt()").replace("if y", "v = x.view(-1)\nif y").replace("x += 1", "v += 1")
+    )
+    assert "what the gradient of `v` needs" in reason(shared)
+
+
 @pytest.mark.parametrize(
     "change",
     ["x += 1", "if flag:\n    x = x + 1\n    x += 1", "if flag:\n    z += 1", "if flag:\n    x = x + 1", ""],

@@ -15,6 +15,7 @@ from dynalint.rules import Rewrite
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.effects import effects_of
 from dynalint_rules._shared.guard import guarded_all
+from dynalint_rules._shared.names import statement_of
 from dynalint_rules._shared.scope import Refusal, Scope
 
 _SHOWS = ("builtins.print", "logging.", "warnings.warn")
@@ -98,12 +99,7 @@ class _Group:
             if isinstance(node, ast.Name) and node.id == target.id:
                 if node not in own:
                     raise self._refusal(node)
-                self.take(self._statement(node))
-
-    def _statement(self, node: ast.AST) -> ast.stmt:
-        while not isinstance(node, ast.stmt):
-            node = self.scope.parents[node]
-        return node
+                self.take(statement_of(self.scope, node))
 
     def _refusal(self, node: ast.expr | ast.stmt) -> Refusal:
         return Refusal(

@@ -14,7 +14,7 @@ from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.blocks import statements_after
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.effects import is_pure
-from dynalint_rules._shared.names import loads, within
+from dynalint_rules._shared.names import loads, statement_of, within
 from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.text import atom, call, comments, indentation
 
@@ -37,9 +37,7 @@ class _Repeated:
 
 def chosen_by_place(scope: Scope, node: ast.expr) -> Rewrite | None:
     """Return the rewrite of three statements, in one of which `node` is a number of times; else None."""
-    statement: ast.AST = node
-    while not isinstance(statement, ast.stmt):
-        statement = scope.parents[statement]
+    statement = statement_of(scope, node)
     for first in (statement, _before(scope, statement)):
         head = _repeated(first) if first is not None else None
         after = statements_after(scope, head.statement)[:2] if head is not None else []

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dynalint.analysis import kinds as k
 from dynalint.analysis.index import walk_function
 from dynalint_rules._shared.memory import changes_in_place, makes_tensor, may_change_in_place, sharing
-from dynalint_rules._shared.names import last_assignment, loads, within
+from dynalint_rules._shared.names import last_assignment, loads, statement_of, within
 from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
 from dynalint_rules._shared.uses import self_name
 
@@ -34,17 +34,18 @@ def kept_conditions(scope: Scope, nodes: Iterable[ast.AST | None]) -> list[str]:
     return [UNCHANGED] if any(may_change_in_place(scope, name) for name in names) else []
 
 
-def refuse_changed_later(scope: Scope, nodes: Iterable[ast.expr], around: ast.AST) -> None:
+def refuse_changed_later(scope: Scope, nodes: Iterable[ast.expr], around: ast.AST, *, handed: bool = False) -> None:
     """Make sure that nothing that a call may or may not do changes what `nodes`, computed on every call, read.
 
     What always happens shows in a run on either side of a branch. What happens now and then need not have met the side
-    that keeps a tensor for its gradient, and then `backward()` would raise. Places inside `around` do not count.
+    that keeps a tensor for its gradient, and then `backward()` would raise. Places inside `around` do not count. A node
+    that is no more than a name keeps nothing itself, unless it is `handed` to what keeps it.
 
     Raises:
         Refusal: something does.
     """
     for node in nodes:
-        for read in _read_in(scope, node):
+        for read in _read_in(scope, node, handed):
             for place in _later_changes(scope, read, around):
                 raise Refusal(
                     f"{scope.quote(place)} on line {place.lineno} may change in place what the gradient of "
@@ -52,11 +53,11 @@ def refuse_changed_later(scope: Scope, nodes: Iterable[ast.expr], around: ast.AS
                 )
 
 
-def _read_in(scope: Scope, node: ast.expr) -> Iterator[ast.Name | ast.Attribute]:
+def _read_in(scope: Scope, node: ast.expr, handed: bool) -> Iterator[ast.Name | ast.Attribute]:
     """Yield what an expression reads under a name or as an attribute of the module, but for one that it is itself."""
     for part in ast.walk(node):
         parent = scope.parents.get(part)
-        if part is node or (isinstance(parent, ast.Attribute) and _is_own_attribute(scope, parent)):
+        if (part is node and not handed) or (isinstance(parent, ast.Attribute) and _is_own_attribute(scope, parent)):
             continue
         if isinstance(part, ast.Name) or (isinstance(part, ast.Attribute) and _is_own_attribute(scope, part)):
             yield part
@@ -75,10 +76,24 @@ def _later_changes(scope: Scope, read: ast.Name | ast.Attribute, around: ast.AST
         if not any(within(around, loop, scope) and within(place, loop, scope) for loop in _loops(scope)):
             made = last_assignment(scope, name, place) if name is not None else None
             anew = made is not None and made.lineno > around.lineno and makes_tensor(scope, made.value)
-            if place.lineno < around.lineno or anew:
+            if place.lineno < around.lineno or anew or (name is not None and _gets_another(scope, name, around)):
                 continue
         if _may_be_missed(scope, place, around):
             yield place
+
+
+def _gets_another(scope: Scope, name: str, around: ast.AST) -> bool:
+    """Whether `around` gives a name a tensor that is made there, so that what it held before is not changed with it."""
+    statement = statement_of(scope, around)
+    values: list[ast.expr] = []
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store):
+            parent = scope.parents[node]
+            if not isinstance(parent, ast.Assign) or parent.targets != [node]:
+                return False
+            whole = parent.value
+            values += [whole.body, whole.orelse] if isinstance(whole, ast.IfExp) else [whole]
+    return bool(values) and all(makes_tensor(scope, value) for value in values)
 
 
 def _changes_of(scope: Scope, read: ast.Name | ast.Attribute, around: ast.AST) -> Iterator[tuple[str | None, ast.AST]]:

@@ -19,7 +19,7 @@ from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.masked_reductions import OTHER_ORDER, Selection, matches, may_match
-from dynalint_rules._shared.names import loads, within
+from dynalint_rules._shared.names import loads, statement_of, within
 from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.selected_chains import ELEMENTWISE
 from dynalint_rules._shared.sides import FINITE
@@ -39,9 +39,7 @@ class _List:
 
 def reduced_over_rounds(scope: Scope, read: Selection) -> Rewrite | None:
     """Return the rewrite of all that one mask selects round by round; None where more is done with it."""
-    statement: ast.AST = read.node
-    while not isinstance(statement, ast.stmt):
-        statement = scope.parents[statement]
+    statement = statement_of(scope, read.node)
     loop = scope.parents[statement]
     if not isinstance(loop, ast.For) or loop.orelse or not may_match(scope, read) or not is_pure(scope, read.mask):
         return None

@@ -13,11 +13,11 @@ from dynalint.analysis import kinds as k
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.blocks import is_elif, split_test, statements_after
 from dynalint_rules._shared.choice import finished
-from dynalint_rules._shared.effects import effects_of
+from dynalint_rules._shared.effects import effects_of_always
 from dynalint_rules._shared.guard import taken_out
-from dynalint_rules._shared.kept import change_conditions, kept_conditions, switch_conditions
+from dynalint_rules._shared.kept import change_conditions, kept_conditions, refuse_changed_later, switch_conditions
 from dynalint_rules._shared.memory import is_own
-from dynalint_rules._shared.names import only_value
+from dynalint_rules._shared.names import only_value, statement_of
 from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.sides import FINITE, NO_RAISE, SAME_FORM
 from dynalint_rules._shared.text import comments, indentation, inner_indentation
@@ -43,7 +43,8 @@ def rewrite_masked(scope: Scope, statement: ast.If) -> Rewrite | None:
     body = _Body(scope, mask)
     if not all(body.does_nothing_unselected(one) for one in statement.body):
         return None
-    effects_of(scope, body.values)
+    effects_of_always(scope, body.values, statement)
+    refuse_changed_later(scope, [mask], statement, handed=True)
     file = scope.file
     own, inner = indentation(file, statement.lineno), inner_indentation(file, statement)
     indent = own if python is None else inner
@@ -79,7 +80,8 @@ def rewrite_spared(scope: Scope, statement: ast.If) -> Rewrite | None:
     body = _Body(scope, mask)
     if not all(body.does_nothing_unselected(one) for one in after[:-1]):
         return None
-    effects_of(scope, body.values)
+    effects_of_always(scope, body.values, statement)
+    refuse_changed_later(scope, [mask], statement, handed=True)
     if comments(scope.file, *scope.file.span(statement)) != []:
         return None
     dropped = taken_out(scope, statement, "Drop the test, without which nothing changes either", "safe")
@@ -247,9 +249,7 @@ def _is_whole(node: ast.expr) -> bool:
 
 def _block_around(scope: Scope, node: ast.AST) -> ast.AST | None:
     """What the statement of an expression stands in."""
-    while not isinstance(node, ast.stmt):
-        node = scope.parents[node]
-    return scope.parents.get(node)
+    return scope.parents.get(statement_of(scope, node))
 
 
 def _is_name(node: ast.AST | None, name: str) -> bool:

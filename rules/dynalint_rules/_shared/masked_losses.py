@@ -9,7 +9,7 @@ from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.blocks import statements_after
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.masked_reductions import IGNORED, LOSS, OTHER_ORDER
-from dynalint_rules._shared.names import loads, only_value
+from dynalint_rules._shared.names import loads, only_value, statement_of
 from dynalint_rules._shared.scope import Scope
 
 _CLASSES = frozenset({"torch.nn.CrossEntropyLoss", "torch.nn.modules.loss.CrossEntropyLoss"})
@@ -50,9 +50,7 @@ def ignored_in_later_loss(scope: Scope, read: ast.Subscript) -> Rewrite | None:
 
 def _pair(scope: Scope, read: ast.Subscript) -> tuple[_Chosen, _Chosen] | None:
     """Return the statement of a read and the one beside it, if both select by the same mask."""
-    statement: ast.AST = read
-    while not isinstance(statement, ast.stmt):
-        statement = scope.parents[statement]
+    statement = statement_of(scope, read)
     parent = scope.parents[statement]
     body = next((b for b in (getattr(parent, "body", []), getattr(parent, "orelse", [])) if statement in b), [])
     position = body.index(statement) if body else 0

@@ -96,11 +96,16 @@ def is_bound_before(scope: Scope, name: str, statement: ast.stmt) -> bool:
     return False
 
 
+def statement_of(scope: Scope, node: ast.AST) -> ast.stmt:
+    """Return the statement that a node is or stands in."""
+    while not isinstance(node, ast.stmt):
+        node = scope.parents[node]
+    return node
+
+
 def may_be_unbound(scope: Scope, value: ast.expr) -> bool:
     """Whether an expression reads a local name that has no value on some way to it."""
-    statement: ast.AST = value
-    while not isinstance(statement, ast.stmt):
-        statement = scope.parents[statement]
+    statement = statement_of(scope, value)
     read = {node.id for node in ast.walk(value) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
     return any(not is_bound_before(scope, name, statement) for name in read & scope.function.locals)
 

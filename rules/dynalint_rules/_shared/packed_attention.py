@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.detached import tail
-from dynalint_rules._shared.names import loads, only_value
+from dynalint_rules._shared.names import loads, only_value, statement_of
 from dynalint_rules._shared.pieces import Cut, cuts_by, join_of, maker_of
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.text import atom, call, comments, indentation
@@ -174,13 +174,7 @@ def _joined(scope: Scope, results: ast.ListComp) -> tuple[ast.Call, int] | None:
         return join_of(scope, results)
     use = _only_use(scope, statement)
     found = None if use is None else join_of(scope, use)
-    return found if found is not None and _next_to(scope, statement) is _statement(scope, found[0]) else None
-
-
-def _statement(scope: Scope, node: ast.AST) -> ast.stmt:
-    while not isinstance(node, ast.stmt):
-        node = scope.parents[node]
-    return node
+    return found if found is not None and _next_to(scope, statement) is statement_of(scope, found[0]) else None
 
 
 def _next_to(scope: Scope, statement: ast.stmt) -> ast.stmt | None:
@@ -198,7 +192,7 @@ def _called_once(scope: Scope, found: _Pieces, mask: str) -> tuple[Replacement, 
     file, results = scope.file, found.results
     outer = scope.parents[results]
     start = file.span(outer)[0] if isinstance(outer, ast.Assign) else file.span(found.join)[0]
-    last = _statement(scope, found.join) if isinstance(outer, ast.Assign) else found.join
+    last = statement_of(scope, found.join) if isinstance(outer, ast.Assign) else found.join
     (first, end), (joined, rest) = file.span(results.elt), file.span(found.join)
     stop = file.span(last)[1]
     if comments(file, start, first) or comments(file, end, stop):
@@ -213,7 +207,7 @@ def _called_once(scope: Scope, found: _Pieces, mask: str) -> tuple[Replacement, 
         left, right = file.span(node)
         text, at = text + file.text[at:left] + new, right
     text += file.text[at:end]
-    own, inner = (indentation(file, node.lineno) for node in (_statement(scope, results), results.elt))
+    own, inner = (indentation(file, node.lineno) for node in (statement_of(scope, results), results.elt))
     text = text.replace(f"{file.newline}{inner}", f"{file.newline}{own}")
     head = file.text[file.span(last)[0] : joined]
     return (Replacement(file, start, stop, f"{head}{text}{file.text[rest:stop]}"),)

@@ -13,13 +13,13 @@ import ast
 from dataclasses import dataclass
 
 from dynalint.rules import Replacement, Rewrite, Settled
-from dynalint_rules._shared.blocks import is_elif
+from dynalint_rules._shared.blocks import is_elif, statements_after
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.counts import count_of
 from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.masked_reductions import Selection, matches, may_match
 from dynalint_rules._shared.memory import changed_between
-from dynalint_rules._shared.names import loads, only_value, within
+from dynalint_rules._shared.names import loads, only_value, statement_of, within
 from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.text import comments
 
@@ -39,7 +39,7 @@ class _Binned:
 
 def counted_in_bins(scope: Scope, read: Selection) -> Rewrite | None:
     """Return the rewrite of a selection of which nothing but `torch.bincount` takes the elements, else None."""
-    mask, statement = read.mask, _statement(scope, read.node)
+    mask, statement = read.mask, statement_of(scope, read.node)
     if (
         not isinstance(mask, ast.Name)
         or mask.id not in scope.function.locals
@@ -53,7 +53,7 @@ def counted_in_bins(scope: Scope, read: Selection) -> Rewrite | None:
         if found is None:
             return None
         binned, test = found
-    last = test or _statement(scope, binned.call)
+    last = test or statement_of(scope, binned.call)
     if changed_between(scope, mask.id, statement, last) or not is_pure(scope, binned.bins):
         return None
     flat = "" if _is_flat(scope, mask) or _is_flat(scope, read.source) else ".flatten()"
@@ -97,9 +97,9 @@ def _by_name(scope: Scope, read: Selection, statement: ast.stmt) -> tuple[_Binne
         return None
     binned: _Binned | None = None
     test: ast.If | None = None
-    block = _block(scope, statement)
+    after = statements_after(scope, statement)
     for use in loads(scope, target.id):
-        if not any(within(use, one, scope) for one in block[block.index(statement) + 1 :]):
+        if not any(within(use, one, scope) for one in after):
             return None
         found, asked = _binned(scope, _converted(scope, use)), count_of(scope, use)
         if found is not None and binned is None:
@@ -194,19 +194,6 @@ def _floated(scope: Scope, call: ast.Call) -> ast.expr | None:
 def _is_flat(scope: Scope, node: ast.expr) -> bool:
     tensor = scope.tensor(node)
     return tensor is not None and tensor.rank == 1
-
-
-def _statement(scope: Scope, node: ast.AST) -> ast.stmt:
-    while not isinstance(node, ast.stmt):
-        node = scope.parents[node]
-    return node
-
-
-def _block(scope: Scope, statement: ast.stmt) -> list[ast.stmt]:
-    """The statements among which one stands."""
-    parent = scope.parents[statement]
-    blocks = (getattr(parent, name, ()) for name in ("body", "orelse", "finalbody"))
-    return next(block for block in blocks if isinstance(block, list) and statement in block)
 
 
 def _in_loop(scope: Scope, node: ast.AST, beside: ast.stmt) -> bool:

@@ -16,7 +16,7 @@ from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.memory import changes_in_place, sharing
-from dynalint_rules._shared.names import only_value, within
+from dynalint_rules._shared.names import only_value, statement_of, within
 from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.text import atom
 
@@ -91,7 +91,7 @@ def _diagonals(scope: Scope, node: ast.expr, read: ast.expr) -> _Diagonals | Non
     if made is None or size is None:
         return None
     changes = [one for name in sharing(scope, node.id) for one in changes_in_place(scope, name)]
-    statements = {_statement(scope, one) for one in changes}
+    statements = {statement_of(scope, one) for one in changes}
     if len(statements) > 1 or not all(_fills_quarters(scope, one, node.id, made, size, read) for one in statements):
         return None
     return _Diagonals(node, f"{node.id}.shape[0]", 1 + len(statements))
@@ -114,7 +114,7 @@ def _fills_quarters(
 
     It gives each of the four quarters a diagonal.
     """
-    making = _statement(scope, made)
+    making = statement_of(scope, made)
     half = _half(size)
     if not isinstance(statement, ast.Assign) or half is None or scope.parents[statement] is not scope.parents[making]:
         return False
@@ -136,9 +136,3 @@ def _half(size: ast.expr) -> str | None:
             if isinstance(one, ast.Constant) and one.value == 2:
                 return ast.unparse(other)
     return None
-
-
-def _statement(scope: Scope, node: ast.AST) -> ast.stmt:
-    while not isinstance(node, ast.stmt):
-        node = scope.parents[node]
-    return node

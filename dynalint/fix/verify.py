@@ -18,6 +18,7 @@ from dynalint.analysis.source import SourceFile, parse_text
 from dynalint.confirm.client import Answer, Worker, WorkerOptions
 from dynalint.confirm.options import ConfirmOptions, Target
 from dynalint.findings import Finding
+from dynalint.fix.draws import Draw, draws_of
 from dynalint.fix.edits import Change, Moves, merged
 from dynalint.fix.judge import judge_compiled
 from dynalint.fix.model import Proof, Unit
@@ -35,7 +36,8 @@ _WORKER_FAULTS = frozenset({"supervisor", "lost", "signal"})
 class Case:
     """One unit while it is tried: what has to run, what has run, and what came of it.
 
-    `old_lines` and `new_lines` are the changed lines by resolved path, before and after.
+    `old_lines` and `new_lines` are the changed lines by resolved path, before and after. `drawn` is that part of `seen`
+    which ran only on tensors drawn in the place of computed ones.
     """
 
     unit: Unit
@@ -44,6 +46,7 @@ class Case:
     new_lines: dict[str, set[int]] = field(default_factory=dict)
     targets: list[Target] = field(default_factory=list)
     seen: set[Key] = field(default_factory=set)
+    drawn: set[Key] = field(default_factory=set)
     inputs: int = 0
     obstacles: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -65,6 +68,7 @@ class Case:
         counts = (self.inputs, len(self.sides), len(self.seen))
         if self.complete:
             ran = f"{counts[2]} of {counts[1]} sides and statements ran" if self.sides else "all of it ran"
+            ran += f", {len(self.drawn)} of them only on values drawn in the function" if self.drawn else ""
             return Proof("proven", "; ".join([f"equal on {self.inputs} inputs, {ran}", *self.notes]), *counts)
         if self.inputs:
             missing = next(side for key, side in sorted(self.sides.items(), key=str) if key not in self.seen)
@@ -164,7 +168,8 @@ class WorkerVerifier:
             return
         obstacle = _obstacle(answer, target)
         seen = {(mark, truth) for mark, truth in answer.parts.get("seen", ())}
-        touched = [case for case in cases if not case.sides or seen & case.sides.keys()] or list(cases)
+        drawn = {(mark, truth) for mark, truth in answer.parts.get("drawn", ())}
+        touched = [case for case in cases if not case.sides or (seen | drawn) & case.sides.keys()] or list(cases)
         difference = answer.parts.get("difference")
         for case in touched:
             if difference is not None and difference["stable"]:
@@ -173,7 +178,8 @@ class WorkerVerifier:
             elif obstacle is not None:
                 case.obstacles.append(obstacle)
             else:
-                case.seen |= seen & case.sides.keys()
+                case.seen |= (seen | drawn) & case.sides.keys()
+                case.drawn |= (drawn - seen) & case.sides.keys()
                 case.inputs += answer.parts["ran"]["inputs"]
                 judge_compiled(case, answer.parts["compiled"], target.name)
                 if answer.parts["ran"]["rounded"]:
@@ -220,6 +226,7 @@ class WorkerVerifier:
             "overrides": {**given, **comparison.before},
             "marked": {**given, **comparison.marked(cases)},
             "rewritten": {**given, **comparison.after},
+            "drawn": comparison.drawn(cases, given),
             "sides": [list(key) for case in cases for key in sorted(case.sides, key=str)],
             "exact": all(case.unit.exact for case in cases),
             "numbers": sorted({name for case in cases for name in case.unit.new_state}),
@@ -238,14 +245,15 @@ class _Comparison:
         self._old = {path: parse_text(path, before.get(path, _text_of(path, units))) for path in self._changes}
         self._new = {path: parse_text(path, after[path]) for path in self._changes}
         self._insertions: dict[Case, dict[Path, list[tuple[int, int, str]]]] = {}
+        self._draws: dict[Case, dict[Path, list[Draw]]] = {}
         self.before = {os.path.realpath(path): text for path, text in before.items()}
         self.before.update({os.path.realpath(path): file.text for path, file in self._old.items()})
         self.after = {os.path.realpath(path): text for path, text in after.items()}
         self.cases: list[Case] = []
-        mark = 0
+        mark = draw = 0
         for unit in units:
             case = Case(unit)
-            self._insertions[case] = {}
+            self._insertions[case], self._draws[case] = {}, {}
             for path, own in unit.plan.items():
                 settled = [one for one in unit.settled if one.file.path == path]
                 sides, insertions = sides_of(
@@ -254,6 +262,8 @@ class _Comparison:
                 mark += len({side.key[0] for side in sides})
                 case.sides.update({side.key: side for side in sides})
                 self._insertions[case][path] = insertions
+                self._draws[case][path] = draws_of(self._old[path], own, draw)
+                draw += len(self._draws[case][path])
                 case.old_lines[os.path.realpath(path)] = _old_lines(self._old[path], own)
                 case.new_lines[os.path.realpath(path)] = _new_lines(self._new[path], self._changes[path], own)
             self.cases.append(case)
@@ -265,6 +275,24 @@ class _Comparison:
             insertions = [one for case in cases for one in self._insertions[case].get(path, ())]
             texts[os.path.realpath(path)] = inserted(file.text, insertions)
         return texts
+
+    def drawn(self, cases: Sequence[Case], given: Mapping[str, str]) -> dict[str, Any]:
+        """Return the texts before, marked, and after, both with draws in them, and what belongs to each case."""
+        marked, rewritten = self.marked(cases), dict(self.after)
+        for path, file in self._old.items():
+            moves, name = Moves(self._changes[path]), os.path.realpath(path)
+            draws = [draw for case in cases for draw in self._draws[case].get(path, ())]
+            moved = [(draw, place) for draw in draws if (place := moves.line_moved(draw.offset)) is not None]
+            before = [(draw.offset, draw.number, draw.lines(file.newline)) for draw, _ in moved]
+            after = [(place, draw.number, draw.lines(file.newline)) for draw, place in moved]
+            marks = [one for case in cases for one in self._insertions[case].get(path, ())]
+            marked[name] = inserted(file.text, [*marks, *before])
+            rewritten[name] = inserted(self._new[path].text, after)
+        parts = [
+            [[draw.number for draws in self._draws[case].values() for draw in draws], sorted(map(list, case.sides))]
+            for case in cases
+        ]
+        return {"marked": {**given, **marked}, "rewritten": {**given, **rewritten}, "parts": parts}
 
     def same_code(self, unit: Unit) -> bool:
         """Whether the files that a unit changes hold the same code before and after."""

@@ -164,14 +164,14 @@ def check_program(path: Path, code: str, counts: Counter[str]) -> None:
         counts["repaired"] += left is None
         counts["no graph can" if differs else "one graph can"] += 1
         if left is not None and LEFT:
-            note_left(result, code, text, left)
+            note_left(result, code, text, left, differs)
 
 
-def note_left(result: FixResult, code: str, text: str, left: str) -> None:
-    """Keep a program that still breaks, with all that was said of what stands in it."""
+def note_left(result: FixResult, code: str, text: str, left: str, differs: str | None) -> None:
+    """Keep a program that still breaks, with all that was said of what stands in it, and why no graph can do it, if so."""
     reasons = [(one.finding.code, one.finding.line, one.reason) for one in result.refused]
     rest = [(one.code, one.line, one.fix.declined if one.fix else None) for one in result.remaining]
-    known = {"code": code, "text": text, "left": left, "refused": reasons, "remaining": rest}
+    known = {"code": code, "text": text, "left": left, "never": differs, "refused": reasons, "remaining": rest}
     with Path(str(LEFT)).open("a") as file:
         file.write(json.dumps(known) + "\n")
 
@@ -212,6 +212,6 @@ def test_generated_programs_stay_what_they_are(
     finally:
         with capsys.disabled():
             print("", *(f"{name}: {number}" for name, number in counts.items()), sep="\n")
-    # Half is the aim, of those that one graph can compute: a program counts only if its last break is gone. In the way
-    # are mostly sides that nothing reaches, and infinities that zeros meet. A small sample may come to less.
-    assert counts["repaired"] * 5 >= 2 * counts["one graph can"] or counts["programs"] < 200
+    # Of those that one graph can compute: a program counts only if its last break is gone. In the way are mostly
+    # infinities that zeros meet in gradients, and changes in place. A small sample may come to less.
+    assert counts["repaired"] * 2 >= counts["one graph can"] or counts["programs"] < 200

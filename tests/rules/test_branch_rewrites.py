@@ -1379,6 +1379,16 @@ def test_a_mask_that_is_changed_now_and_then(fill: str) -> None:
     assert "if m.any()" not in fixed(body.replace("m |=", "n ="))
 
 
+@pytest.mark.parametrize("change", ["a += 1", "x += 1", "if flag:\n    x += 1"])
+def test_a_change_in_place_of_what_a_branch_keeps(change: str) -> None:
+    body = "{}\na = x.view(-1)\nif y.sum() > 0:\n    a = y.exp()\n{}\nreturn a"
+    assert "changes the tensor under `a` in place" in reason(body.format("", change))
+    inner = textwrap.indent(f"{change}\nif y.sum() > 0:\n    a = y.exp()\n", "    ")
+    loop = f"a = x.view(-1)\nfor _ in range(2):\n{inner}return a"
+    assert "changes the tensor under `a` in place" in reason(loop)
+    assert "torch.where" in fixed(body.format("x += 1", ""))
+
+
 def test_what_a_branch_makes_anew_may_change_later() -> None:
     body = "x = y.exp()\nif y.sum() > 0:\n    x = x.sqrt()\nelse:\n    x = x.abs()\nif flag:\n    x += 1\nreturn x"
     assert "torch.where" in fixed(body)

@@ -293,6 +293,23 @@ def broken_trials() -> Iterator[Trial]:
         yield Trial(name, seed, drawn, _drawn, _coin, spoilt=float(value), spoils=spoils)
 
 
+def mixed_trials() -> Iterator[Trial]:
+    """Yield trials without end that change each tensor in its own way, some to numbers that are infinite or none."""
+    for seed in itertools.count(20_000):
+        yield Trial("each tensor changed in a way of its own", seed, _in_any_way, _drawn, _coin)
+
+
+def _in_any_way(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    way = _WAYS[int(torch.randint(len(_WAYS), (), generator=generator))]
+    return way(tensor, generator)
+
+
+_WAYS: tuple[Change, ...] = (
+    _same, _normal(1.0), _apart, _positive, _negative, _unit, _filled(0.0), _filled(-1.0),
+    _with_one(float("inf")), _with_one(float("-inf")), _with_one(float("nan")),
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class StateChange:
     """A change of all parameters and buffers, in words and by kind of tensor.

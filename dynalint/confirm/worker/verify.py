@@ -6,6 +6,7 @@
     differ      how two such observations differ
     search      which of them are worth a comparison
     lockstep    both versions through the same calls
+    drawing     the same with tensors drawn right before the changed code
 
 The request is one of `hearing` with `overrides` being the texts of the original, and besides:
 
@@ -15,12 +16,15 @@ The request is one of `hearing` with `overrides` being the texts of the original
     exact, numbers   what counts as equal (see `differ.Equality`)
     methods     methods to call in between, as "Class.method", if no call has come by them
     search_seconds   how long to look for further inputs, in seconds of work
+    drawn       `{"marked", "rewritten", "parts"}`: the texts of both with draws in them (see `drawing`), and of each
+                part of the changed code `[draws, sides]`
 
 Parts of the answer, in the order in which they are known:
 
     text        how the target was built and called, in words
     problem     why there is nothing more to come: `{"version", "phase", "message"}`
     ran         `{"inputs", "returned", "error", "rounded"}`; `seen`, the sides that ran; `difference`, null or what did
+    drawn       the sides that ran, and equally so, only on tensors that were drawn before them
     compiled    what the compiler makes of the rewritten code: `breaks` in default mode, `failure` of fullgraph=True,
                 `recompiles` for inputs of the same shape with the `reason` of one, `differs` null or what compiled code
                 gets wrong; where there is any of these, what the original did in `breaks_before` and so on;
@@ -39,6 +43,7 @@ from torch.utils import _pytree as pytree
 
 from . import witness
 from .differ import Equality, difference
+from .drawing import Draws, Part, run_with_draws
 from .lockstep import Findings, Subject, fresh, run_side_by_side
 from .observe import PLAIN, observe
 from .records import Break, Failure, Run
@@ -86,6 +91,9 @@ def verify(request: Mapping[str, Any], reply: Reply) -> None:
     reply.part("seen", sorted([list(side) for side in marks.seen & wanted], key=str))
     reply.part("difference", None if found.difference is None else asdict(found.difference))
     if found.difference is None and found.returned:
+        if search.left():
+            reply.stage(f"running {name} with tensors drawn before the fix")
+            reply.part("drawn", _reached_by_draws(request, equality, search))
         reply.stage(f"running {name} under torch.compile after the fix")
         reply.part("compiled", _compiled(rewritten, plain, found))
 
@@ -136,6 +144,23 @@ def _alike(subject: Subject, original: Subject) -> Subject:
     else:
         call = subject.call
     return Subject(subject.version, subject.make, call, subject.again)
+
+
+def _reached_by_draws(request: Mapping[str, Any], equality: Equality, search: Search) -> list[list[Any]]:
+    """Return the sides that ran, and equally so, when other tensors were drawn right before the changed code."""
+    texts, left = request["drawn"], search.left()
+    parts = [Part(frozenset(draws), left & {(mark, truth) for mark, truth in sides}) for draws, sides in texts["parts"]]
+    wanted = [part for part in parts if part.draws and part.sides]
+    if not wanted:
+        return []
+    draws = Draws()
+    draws.install()
+    try:
+        original = _subject(request, texts["marked"])
+        rewritten = _alike(_subject(request, texts["rewritten"]), original)
+    except ProblemError:
+        return []
+    return [list(side) for side in run_with_draws(original, rewritten, equality, search, wanted, draws)]
 
 
 def _compiled(subject: Subject, plain: Callable[[], Subject], found: Findings) -> dict[str, Any]:

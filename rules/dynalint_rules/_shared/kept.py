@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.index import walk_function
-from dynalint_rules._shared.memory import changes_in_place, makes_tensor, may_change_in_place, sharing
+from dynalint_rules._shared.memory import changes_in_place, in_one_loop, makes_tensor, may_change_in_place, sharing
 from dynalint_rules._shared.names import last_assignment, loads, statement_of, within
 from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
 from dynalint_rules._shared.uses import self_name
@@ -73,7 +73,7 @@ def _later_changes(scope: Scope, read: ast.Name | ast.Attribute, around: ast.AST
     assert isinstance(around, ast.stmt | ast.expr)
     for name, place in _changes_of(scope, read, around):
         assert isinstance(place, ast.stmt | ast.expr)
-        if not any(within(around, loop, scope) and within(place, loop, scope) for loop in _loops(scope)):
+        if not in_one_loop(scope, place, around):
             made = last_assignment(scope, name, place) if name is not None else None
             anew = made is not None and made.lineno > around.lineno and makes_tensor(scope, made.value)
             if place.lineno < around.lineno or anew or (name is not None and _gets_another(scope, name, around)):
@@ -139,12 +139,7 @@ def change_conditions(scope: Scope, name: str, at: ast.AST) -> list[str]:
         return []
     reads = (node for node in loads(scope, name) if made.lineno < node.lineno <= at.lineno)  # type: ignore[attr-defined]
     needed = not _is_not_needed(scope, made.value) or not all(_only_looks(scope, node) for node in reads)
-    looped = any(isinstance(node, ast.For | ast.While) and within(at, node, scope) for node in _loops(scope))
-    return [UNCHANGED] if needed or looped else []
-
-
-def _loops(scope: Scope) -> Iterable[ast.AST]:
-    return (node for node in walk_function(scope.function.node) if isinstance(node, ast.For | ast.While))
+    return [UNCHANGED] if needed or in_one_loop(scope, at, at) else []
 
 
 def _is_not_needed(scope: Scope, value: ast.expr) -> bool:

@@ -92,6 +92,17 @@ def changed_in_place(scope: Scope, name: str, outside: ast.AST | None = None) ->
     return next(changes_in_place(scope, name, outside), None)
 
 
+def in_one_loop(scope: Scope, one: ast.AST, other: ast.AST) -> bool:
+    """Whether a loop of the function stands around both of two nodes."""
+    loops = (node for node in walk_function(scope.function.node) if isinstance(node, ast.For | ast.While))
+    return any(within(one, loop, scope) and within(other, loop, scope) for loop in loops)
+
+
+def may_run_after(scope: Scope, place: ast.stmt | ast.expr, around: ast.stmt | ast.expr) -> bool:
+    """Whether a place outside of `around` may run after it: it stands further down, or in a loop around both."""
+    return place.lineno >= around.lineno or in_one_loop(scope, place, around)
+
+
 def changes_in_place(scope: Scope, name: str, outside: ast.AST | None = None) -> Iterator[ast.stmt | ast.expr]:
     """Yield the places of the function, but for those inside `outside`, where the tensor under `name` is changed."""
     for node in walk_function(scope.function.node):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from dynalint.analysis import kinds as k
 from dynalint.analysis.kinds import Kind
 from dynalint_rules._shared.kept import kept_conditions, switch_conditions
-from dynalint_rules._shared.memory import changed_in_place, is_own, makes_tensor
+from dynalint_rules._shared.memory import changes_in_place, is_own, makes_tensor, may_run_after, sharing
 from dynalint_rules._shared.names import loads, only_value, within
 from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
 
@@ -167,7 +167,7 @@ def _number(node: ast.expr) -> int | float | None:
     return None
 
 
-def alias_conditions(scope: Scope, sides: Sequence[Side], target: str | None, around: ast.AST) -> list[str]:
+def alias_conditions(scope: Scope, sides: Sequence[Side], target: str | None, around: ast.stmt | ast.expr) -> list[str]:
     """Return what must hold where a side gives a tensor that exists already: `torch.where` gives a copy of it.
 
     Raises:
@@ -185,8 +185,11 @@ def alias_conditions(scope: Scope, sides: Sequence[Side], target: str | None, ar
     if not shared:
         return conditions
     for name in dict.fromkeys([*(side.source for side in sides), target]):
-        place = changed_in_place(scope, name, around) if name is not None else None
-        if isinstance(place, ast.stmt | ast.expr):
+        if name is None:
+            continue
+        places = (one for shared in sorted(sharing(scope, name)) for one in changes_in_place(scope, shared, around))
+        place = next((one for one in places if may_run_after(scope, one, around)), None)
+        if place is not None:
             raise Refusal(
                 f"{scope.quote(place)} changes the tensor under `{name}` in place, which may be another one's memory; "
                 "`torch.where` would give a copy. Make that change out of place first"

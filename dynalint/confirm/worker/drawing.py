@@ -1,0 +1,177 @@
+"""Reach the sides of a branch that no input reaches: tensors drawn in the middle of a function, in both versions.
+
+What comes before a branch often keeps its test from ever holding, as where the square of a tensor is to be negative.
+The texts compared here draw other tensors of the same form right before the code that differs (see `fix.draws`), with
+gradients that go on to the tensors in the place of which they stand. What is equal there for all that is drawn does not
+rest on what came before.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice, product
+from typing import Any
+from zlib import crc32
+
+import torch
+
+from .differ import Equality
+from .lockstep import Pair, Subject
+from .observe import hearing_all_logs
+from .search import Search, Side
+from .trials import (
+    ALIKE,
+    NO_NUMBERS,
+    STATES,
+    USUAL,
+    StateChange,
+    Trial,
+    at_edges,
+    broken_trials,
+    mixed_trials,
+    random_trials,
+)
+
+DRAW = "__dynalint_draw__"
+# What to draw by, and the inputs meanwhile: the same trial, but where it holds numbers that are infinite or none.
+_STAGES: tuple[tuple[tuple[Trial, ...], Trial | None], ...] = (
+    ((*USUAL, ALIKE, *islice(random_trials(), 40)), None),
+    ((*NO_NUMBERS, *islice(broken_trials(), 12), *islice(mixed_trials(), 200)), USUAL[4]),
+)
+# Every so many times, at a place of its own, all names get the same numbers.
+_ALIKE = 4
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the changed code: the draws that lie before it, and the sides in it that no input has reached."""
+
+    draws: frozenset[int]
+    sides: frozenset[Side]
+
+
+class Draws:
+    """Draws tensors by a trial, at the places of one part of the code; elsewhere, everything stays."""
+
+    def __init__(self) -> None:
+        self._places: frozenset[int] = frozenset()
+        self._trial: Trial | None = None
+
+    def __call__(self, place: int, name: str, value: Any) -> Any:
+        """Return what stands for a value from here on: for the same trial, place and name the same numbers."""
+        if self._trial is None or place not in self._places or not _can_be_drawn(value):
+            return value
+        seed = self._trial.seed + crc32(str(place).encode())
+        if not self._trial.alike and seed % _ALIKE:
+            seed += crc32(name.encode())
+        (drawn,), _ = replace(self._trial, seed=seed).of(((value.detach(),), {}))
+        return _Instead.apply(value, drawn) if value.is_floating_point() else drawn
+
+    def begin(self, places: frozenset[int], trial: Trial | None) -> None:
+        """Draw by this trial at these places from now on."""
+        self._places, self._trial = places, trial
+
+    def install(self) -> None:
+        """Make the draws known to all code: texts with draws call a builtin."""
+        setattr(builtins, DRAW, self)
+
+
+def _can_be_drawn(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.layout is torch.strided and not value.is_complex()
+
+
+class _Instead(torch.autograd.Function):  # type: ignore[misc]
+    """One tensor in the place of another, to which the gradient goes."""
+
+    @staticmethod
+    def forward(_: Any, value: torch.Tensor, drawn: torch.Tensor) -> torch.Tensor:  # noqa: ARG004
+        """Return the tensor that was drawn."""
+        return drawn.clone()
+
+    @staticmethod
+    def backward(_: Any, gradient: torch.Tensor) -> Any:
+        """Hand the gradient on to the tensor that was computed."""
+        return gradient, None
+
+
+def run_with_draws(
+    one: Subject, other: Subject, equality: Equality, search: Search, parts: Sequence[Part], draws: Draws
+) -> Iterator[Side]:
+    """Yield the sides of those parts in which nothing differed, whatever was drawn."""
+    with hearing_all_logs():
+        for part in parts:
+            comparison = _Comparison(one, other, equality, search, part, draws)
+            if comparison.is_equal():
+                yield from comparison.told
+    draws.begin(frozenset(), None)
+
+
+@dataclass(frozen=True)
+class _Way:
+    """How a side was reached: the state, the inputs, and the trial by which tensors were drawn."""
+
+    change: StateChange | None
+    inputs: Trial
+    drawn: Trial
+
+
+class _Comparison:
+    """Both versions with draws for one part; `told` has for each side of it the last way to it."""
+
+    def __init__(
+        self, one: Subject, other: Subject, equality: Equality, search: Search, part: Part, draws: Draws
+    ) -> None:
+        self._subjects, self._equality = (one, other), equality
+        self._search, self._part, self._draws = replace(search, wanted=part.sides), part, draws
+        self.told: dict[Side, _Way] = {}
+
+    def is_equal(self) -> bool:
+        """Look for ways to all sides, then try each way at its edges; whether all that ran was equal."""
+        self._search.begin()
+        stages = product(((None, True), (None, False), *((change, True) for change in STATES)), _STAGES)
+        if not all(self._is_equal_for(*scene, *stage) for scene, stage in stages):
+            return False
+        for change in dict.fromkeys(way.change for way in self.told.values()):
+            ways = [way for way in dict.fromkeys(self.told.values()) if way.change is change]
+            edges = [replace(way, drawn=trial) for way in ways for trial in at_edges([way.drawn])]
+            for training, some in ((False, ways), (True, edges)):
+                pair = self._pair(change, training=training)
+                if not all(self._step(pair, way) for way in some):
+                    return False
+        return True
+
+    def _is_equal_for(
+        self, change: StateChange | None, training: bool, trials: Sequence[Trial], inputs: Trial | None
+    ) -> bool:
+        """Draw by these trials while the search goes on, with the same changes made to inputs where none are given."""
+        if not self._search.goes_on():
+            return True
+        pair = self._pair(change, training=training)
+
+        def probe() -> Callable[[Trial], None]:
+            run = pair.probe()
+
+            def probed(trial: Trial) -> None:
+                self._draws.begin(self._part.draws, trial)
+                run(inputs or trial)
+
+            return probed
+
+        return all(self._step(pair, _Way(change, inputs or one, one)) for one in self._search.telling(trials, probe))
+
+    def _pair(self, change: StateChange | None, *, training: bool) -> Pair:
+        self._draws.begin(frozenset(), None)
+        return Pair(*self._subjects, self._equality, training=training, change=change)
+
+    def _step(self, pair: Pair, way: _Way) -> bool:
+        """Whether nothing differs on one way; what it comes to counts as having run unless it raises there."""
+        marks = self._search.marks
+        before, marks.seen = marks.seen, set()
+        self._draws.begin(self._part.draws, way.drawn)
+        differs, seen, _ = pair.step(way.inputs)
+        shown, marks.seen = marks.seen if seen.error is None else set(), before
+        self.told.update(dict.fromkeys(shown & self._part.sides, way))
+        marks.seen |= shown
+        return differs is None

@@ -206,7 +206,7 @@ class WorkerVerifier:
             return None
         request = self._request(target, cases, comparison)
         answer = self._worker.ask("verify:verify", request)
-        if answer.outcome in _WORKER_FAULTS:
+        if answer.outcome in _WORKER_FAULTS and "compiled" not in answer.parts:
             answer = self._worker.ask("verify:verify", request)
         if answer.outcome == "refused":
             self._obstacle = f"no sandbox holds on this system ({answer.ending['reason']})"
@@ -339,8 +339,8 @@ def _obstacle(answer: Answer, target: Target) -> str | None:
         return f"{target.name} gives other results in every run ({parts['difference']['what']})"
     if "ran" in parts and not parts["ran"]["returned"]:
         return f"{target.name} raises {parts['ran']['error']} on every input"
-    if answer.done:
-        return None
+    if answer.done or "compiled" in parts:
+        return None  # what comes after that shows more, or does not
     how = {
         "timeout": f"it took longer than {ending.get('seconds', 0):g} seconds",
         "memory": "it took too much memory",

@@ -99,10 +99,11 @@ class _Instead(torch.autograd.Function):  # type: ignore[misc]
 def run_with_draws(
     one: Subject, other: Subject, equality: Equality, search: Search, parts: Sequence[Part], draws: Draws
 ) -> Iterator[Side]:
-    """Yield the sides of those parts in which nothing differed, whatever was drawn."""
+    """Yield the sides of those parts in which nothing differed, whatever was drawn, in the time that `search` has."""
     with hearing_all_logs():
         for part in parts:
-            comparison = _Comparison(one, other, equality, search, part, draws)
+            own = replace(search, wanted=part.sides, seconds=search.seconds / len(parts))
+            comparison = _Comparison(one, other, equality, own, part, draws)
             if comparison.is_equal():
                 yield from comparison.told
     draws.begin(frozenset(), None)
@@ -124,11 +125,11 @@ class _Comparison:
         self, one: Subject, other: Subject, equality: Equality, search: Search, part: Part, draws: Draws
     ) -> None:
         self._subjects, self._equality = (one, other), equality
-        self._search, self._part, self._draws = replace(search, wanted=part.sides), part, draws
+        self._search, self._part, self._draws = search, part, draws
         self.told: dict[Side, _Way] = {}
 
     def is_equal(self) -> bool:
-        """Look for ways to all sides, then try each way at its edges; whether all that ran was equal."""
+        """Look for ways to all sides, then try each way at its edges; whether there was time, and all was equal."""
         self._search.begin()
         stages = product(((None, True), (None, False), *((change, True) for change in STATES)), _STAGES)
         if not all(self._is_equal_for(*scene, *stage) for scene, stage in stages):
@@ -167,6 +168,8 @@ class _Comparison:
 
     def _step(self, pair: Pair, way: _Way) -> bool:
         """Whether nothing differs on one way; what it comes to counts as having run unless it raises there."""
+        if not self._search.has_time():
+            return False
         marks = self._search.marks
         before, marks.seen = marks.seen, set()
         self._draws.begin(self._part.draws, way.drawn)

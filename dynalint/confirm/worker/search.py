@@ -62,7 +62,11 @@ class Search:
 
     def goes_on(self) -> bool:
         """Whether something has not run yet, and there is time to look for it."""
-        return bool(self.left()) and time.thread_time() < self._end
+        return bool(self.left()) and self.has_time()
+
+    def has_time(self) -> bool:
+        """Whether there is time left."""
+        return time.thread_time() < self._end
 
     def shown_by(self, run: Callable[[], object]) -> set[Side]:
         """Run something and return what came to run; it does not count as having run."""

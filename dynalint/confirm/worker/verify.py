@@ -24,11 +24,11 @@ Parts of the answer, in the order in which they are known:
     text        how the target was built and called, in words
     problem     why there is nothing more to come: `{"version", "phase", "message"}`
     ran         `{"inputs", "returned", "error", "rounded"}`; `seen`, the sides that ran; `difference`, null or what did
-    drawn       the sides that ran, and equally so, only on tensors that were drawn before them
     compiled    what the compiler makes of the rewritten code: `breaks` in default mode, `failure` of fullgraph=True,
                 `recompiles` for inputs of the same shape with the `reason` of one, `differs` null or what compiled code
                 gets wrong; where there is any of these, what the original did in `breaks_before` and so on;
                 or a `problem`
+    drawn       the sides that ran, and equally so, only on tensors that were drawn before them
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from .drawing import Draws, Part, run_with_draws
 from .lockstep import Findings, Subject, fresh, run_side_by_side
 from .observe import PLAIN, observe
 from .records import Break, Failure, Run
-from .search import Marks, Search
+from .search import Marks, Search, Side
 from .subjects import ProblemError, subject_of
 from .trials import BASE, USUAL, Trial
 from .variants import other_batch
@@ -91,11 +91,12 @@ def verify(request: Mapping[str, Any], reply: Reply) -> None:
     reply.part("seen", sorted([list(side) for side in marks.seen & wanted], key=str))
     reply.part("difference", None if found.difference is None else asdict(found.difference))
     if found.difference is None and found.returned:
-        if search.left():
-            reply.stage(f"running {name} with tensors drawn before the fix")
-            reply.part("drawn", _reached_by_draws(request, equality, search))
+        left = search.left()
         reply.stage(f"running {name} under torch.compile after the fix")
         reply.part("compiled", _compiled(rewritten, plain, found))
+        if left:
+            reply.stage(f"running {name} with tensors drawn before the fix")
+            reply.part("drawn", _reached_by_draws(request, equality, search, left))
 
 
 class _VersionProblemError(Exception):
@@ -146,9 +147,11 @@ def _alike(subject: Subject, original: Subject) -> Subject:
     return Subject(subject.version, subject.make, call, subject.again)
 
 
-def _reached_by_draws(request: Mapping[str, Any], equality: Equality, search: Search) -> list[list[Any]]:
+def _reached_by_draws(
+    request: Mapping[str, Any], equality: Equality, search: Search, left: frozenset[Side]
+) -> list[list[Any]]:
     """Return the sides that ran, and equally so, when other tensors were drawn right before the changed code."""
-    texts, left = request["drawn"], search.left()
+    texts = request["drawn"]
     parts = [Part(frozenset(draws), left & {(mark, truth) for mark, truth in sides}) for draws, sides in texts["parts"]]
     wanted = [part for part in parts if part.draws and part.sides]
     if not wanted:

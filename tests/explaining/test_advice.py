@@ -152,6 +152,84 @@ def test_an_argument_that_means_another_is_not(prescribed: Prescribed) -> None:
     assert "places" not in "".join(line for one in found.parts["tried"] for line in one["lines"])
 
 
+class Twice(nn.Module):
+    def forward(
+        self, x: torch.Tensor, first: torch.Tensor | None = None, second: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        if first is None:
+            torch._dynamo.graph_break()
+            first = x.argmin(dim=1)
+        if second is None:
+            torch._dynamo.graph_break()
+            second = x.argmax(dim=1)
+        return x + first + second
+
+
+def test_two_arguments_go_together(prescribed: Prescribed) -> None:
+    remedy = prescribed(Twice, ((torch.eye(8),), {}), ways=["settings"], once=True).remedy("settings")
+    assert remedy.tried.lines == ("model(..., first=first)", "model(..., second=second)")
+    assert (remedy.tried.outcome.breaks, remedy.equal) == (0, True)
+
+
+def places_of(x: torch.Tensor, keywords: dict[str, Any]) -> torch.Tensor:
+    if (places := keywords.pop("places", None)) is not None:
+        return places  # type: ignore[no-any-return]
+    torch._dynamo.graph_break()
+    return (x > 0).sum(dim=1)
+
+
+def spans_of(x: torch.Tensor, keywords: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
+    start = keywords.get("start")
+    end = keywords.get("end")
+    if start is not None and end is not None:
+        return start, end
+    torch._dynamo.graph_break()
+    return x.argmin(dim=1), x.argmax(dim=1)
+
+
+class Keyed(nn.Module):
+    def forward(self, x: torch.Tensor, **keywords: Any) -> torch.Tensor:
+        start, end = spans_of(x, keywords)
+        return x + places_of(x, keywords) + start * end
+
+
+def test_what_the_code_takes_from_its_keywords_may_be_handed_over(prescribed: Prescribed) -> None:
+    found = prescribed(Keyed, ((torch.eye(8),), {}), ways=["settings"], once=True)
+    remedy = found.remedy("settings")
+    assert remedy.tried.lines == ("model(..., start=start, end=end, places=places)",)
+    assert "as `spans_of` and `places_of` do where they are given none" in remedy.note
+    assert (found.before.breaks, remedy.tried.outcome.breaks) == (2, 0)
+    assert remedy.equal is True
+
+
+class Sides(nn.Module):
+    """Hands on the keywords of each side, without the prefix that its own arguments have too."""
+
+    def forward(self, left_x: torch.Tensor, right_x: torch.Tensor, **keywords: Any) -> torch.Tensor:
+        left = {name.removeprefix("left_"): value for name, value in keywords.items() if name.startswith("left_")}
+        right = {name.removeprefix("right_"): value for name, value in keywords.items() if name.startswith("right_")}
+        return left_x * places_of(left_x, left) + right_x * places_of(right_x, right)
+
+
+def test_keywords_have_the_prefix_of_the_argument_that_they_belong_to(prescribed: Prescribed) -> None:
+    found = prescribed(Sides, ((torch.eye(8), torch.ones(8, 8)), {}), ways=["settings"], once=True)
+    remedy = found.remedy("settings")
+    assert remedy.tried.lines == ("model(..., left_places=left_places, right_places=right_places)",)
+    assert (remedy.tried.outcome.breaks, remedy.equal) == (0, True)
+
+
+class Deaf(nn.Module):
+    """Takes keywords, and does not hand them on."""
+
+    def forward(self, x: torch.Tensor, **_keywords: Any) -> torch.Tensor:
+        return x + places_of(x, {})
+
+
+def test_keywords_that_do_not_arrive_are_not_handed_over(prescribed: Prescribed) -> None:
+    found = prescribed(Deaf, ((torch.eye(8),), {}), ways=["settings"], once=True)
+    assert "places" not in "".join(line for one in found.parts["tried"] for line in one["lines"])
+
+
 def test_what_helped_before_the_time_was_up_is_kept(prescribed: Prescribed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prescribing, "_MOST_TRIES", 1)
     found = prescribed(ReadsNumber, ((torch.ones(()),), {}))

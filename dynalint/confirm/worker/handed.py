@@ -4,7 +4,8 @@
         if positions is None:
             positions = self.positions_of(ids)  # breaks
 
-Where `positions` is computed before the compiled code and handed over, nothing of this is traced.
+Where `positions` is computed before the compiled code and handed over, nothing of this is traced. So it is with what
+the code takes from its keywords, see `handed_keywords`.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from .compare import compare
+from .handed_keywords import Keywords, keywords_worked_out
 from .inputs import parameters_of
 from .records import Run
-from .settings import Setting, handing, shapes_of
+from .settings import Setting, Shapes, handing, shapes_of
 from .witness import Call, Maker, call_once, fresh_callable
 
 _Found = dict[str, tuple[CodeType, Any]]
@@ -53,6 +55,55 @@ def arguments_worked_out(make: Maker, calls: Sequence[Call], run: Run) -> Iterat
                 given=given,
                 note=f"Compute `{name}` for each input before, as `{_shown(code)}` does where it is given none.",
             )
+
+
+def keywords_handed(make: Maker, calls: Sequence[Call], run: Run) -> Iterator[Setting]:
+    """Yield one setting, if any, that hands over all keywords which breaks of `run` lie in the computing of.
+
+    Each is handed over in eager code first, under the name by which it arrives: what changes results, gradients or
+    state is none.
+    """
+    broken = {(frame.file, frame.line) for found in run.breaks for frame in found.stack}
+    distinct = {shapes_of(call): call for call in calls}
+    seen = {shapes: keywords_worked_out(fresh_callable(make), call) for shapes, call in distinct.items()}
+    given: dict[Shapes, dict[str, Any]] = {shapes: {} for shapes in seen}
+    taken: dict[str, None] = {}
+    for group in next(iter(seen.values()), {}):
+        if not any((group.code.co_filename, line) in broken for _, _, line in group.code.co_lines()):
+            continue
+        if not all(group in found and _is_data(found[group]) for found in seen.values()):
+            continue
+        for prefix in dict.fromkeys((group.prefix, "")):
+            names = [prefix + name for name in group.names]
+            more = {
+                shapes: given[shapes] | dict(zip(names, _detached(found[group]), strict=True))
+                for shapes, found in seen.items()
+            }
+            arrive = all(_arrives(make, call, more[shapes], group) for shapes, call in distinct.items())
+            if arrive and compare(make, list(distinct.values()), partial(handing, given=more)).same:
+                given = more
+                taken[_shown(group.code)] = None
+                break
+    names = list(next(iter(given.values()), {}))
+    if names:
+        verb = "do where they are" if len(taken) > 1 else "does where it is"
+        yield Setting(
+            f"{_listed(names)} handed over",
+            f"model(..., {', '.join(f'{name}={name}' for name in names)})",
+            given=given,
+            note=f"Compute {_listed(names)} for each input before, as {_listed(list(taken))} {verb} given none.",
+        )
+
+
+def _arrives(make: Maker, call: Call, given: dict[str, Any], group: Keywords) -> bool:
+    """Whether a function finds its keywords where the model is handed them."""
+    args, kwargs = call
+    return group not in keywords_worked_out(fresh_callable(make), (args, {**kwargs, **given}))
+
+
+def _listed(names: Sequence[str]) -> str:
+    *most, last = [f"`{name}`" for name in names]
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def _shown(code: CodeType) -> str:

@@ -61,11 +61,13 @@ def in_force(settings: Iterable[Setting]) -> Iterator[None]:
 
 def compiled(function: Callable[..., Any], settings: Sequence[Setting], backend: Any, **options: Any) -> Any:
     """Compile with the options of all settings; what is marked or handed over is so in each call."""
+    given: dict[Shapes, dict[str, Any]] = {}
     for setting in settings:
         options.update(setting.options)
+        for shapes, more in setting.given.items():
+            given[shapes] = given.get(shapes, {}) | more
     run = user_compile(function, backend=backend, **options)
-    for setting in settings:
-        run = handing(run, setting.given) if setting.given else run
+    run = handing(run, given) if given else run
     marks = [mark for setting in settings for mark in setting.dynamic]
     if not marks:
         return run

@@ -11,8 +11,8 @@ An example is an attribute of this module, by its family, test module, test clas
 as the package `tests`, which must be on PYTHONPATH where the examples are used.
 
 There is another mode, `given`: as in evaluation, but what the library lets a caller compute before is handed over
-(`kwargs.pop("cu_seqlens", None)`, with `image_` and the like before the name), and so are lists in the place of few
-whole numbers in a tensor, each if the results are the same, bit for bit.
+(`kwargs.pop("cu_seqlens", None)`, with `image_` and the like before the name or without), and so are lists in the place
+of few whole numbers in a tensor, each if the results are the same, bit for bit.
 """
 
 from __future__ import annotations
@@ -105,6 +105,7 @@ def _popped(run: Callable[[Mapping[str, Any]], list[Any]], kwargs: Mapping[str, 
         names = _taken(frame.f_code)
         for name, value in zip(names, result if len(names) > 1 else (result,), strict=False):
             found.setdefault(_modality(frame) + name, value)
+            found.setdefault(name, value)  # some models hand their keywords on as they are
 
     sys.setprofile(watch)
     try:

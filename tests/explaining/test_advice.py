@@ -230,6 +230,25 @@ def test_keywords_that_do_not_arrive_are_not_handed_over(prescribed: Prescribed)
     assert "places" not in "".join(line for one in found.parts["tried"] for line in one["lines"])
 
 
+class Sized(nn.Module):
+    """Reads its sizes, whatever holds them, and needs the places as a tensor."""
+
+    def forward(self, x: torch.Tensor, sizes: Any = None, places: Any = None) -> torch.Tensor:
+        rows = [x[:, : int(size)].sum(dim=1) for size in sizes]
+        return torch.stack(rows).index_select(1, places)
+
+
+def test_sizes_may_be_handed_over_as_a_list(prescribed: Prescribed) -> None:
+    inputs = {"sizes": torch.tensor([2, 3]), "places": torch.tensor([0, 1])}
+    found = prescribed(Sized, ((torch.eye(8),), inputs), ways=["settings"], once=True)
+    assert found.before.breaks > 0
+    lines = {line for one in found.parts["tried"] for line in one["lines"]}
+    assert "model(..., sizes=sizes.tolist())" in lines
+    assert "model(..., places=places.tolist())" not in lines
+    (alone,) = [one for one in found.parts["tried"] if one["name"] == "`sizes` as a list"]
+    assert alone["outcome"]["breaks"] == 0
+
+
 def test_what_helped_before_the_time_was_up_is_kept(prescribed: Prescribed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prescribing, "_MOST_TRIES", 1)
     found = prescribed(ReadsNumber, ((torch.ones(()),), {}))

@@ -17,7 +17,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from functools import partial
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import nn
@@ -31,6 +31,8 @@ from .settings import Setting, Shapes, handing, shapes_of
 from .witness import Call, Maker, call_once, fresh_callable
 
 _Found = dict[str, tuple[CodeType, Any]]
+# A tensor of whole numbers with no more elements may be one of sizes.
+_FEW = 64
 
 
 def arguments_worked_out(make: Maker, calls: Sequence[Call], run: Run) -> Iterator[Setting]:
@@ -93,6 +95,29 @@ def keywords_handed(make: Maker, calls: Sequence[Call], run: Run) -> Iterator[Se
             given=given,
             note=f"Compute {_listed(names)} for each input before, as {_listed(list(taken))} {verb} given none.",
         )
+
+
+def numbers_as_lists(make: Maker, calls: Sequence[Call], run: Run) -> Iterator[Setting]:
+    """Yield each argument that may as well be a list of numbers: the code reads it, and works with what it reads.
+
+    It is handed over so in eager code first: what changes results, gradients or state is none.
+    """
+    distinct = {shapes_of(call): call for call in calls}
+    for name in sorted(calls[0][1]) if run.breaks else ():
+        values = {shapes: call[1].get(name) for shapes, call in distinct.items()}
+        given = {shapes: {name: value.tolist()} for shapes, value in values.items() if _may_be_sizes(value)}
+        if len(given) == len(values) and compare(make, list(distinct.values()), partial(handing, given=given)).same:
+            yield Setting(
+                f"`{name}` as a list",
+                f"model(..., {name}={name}.tolist())",
+                given=given,
+                note=f"It is compiled anew for other numbers in `{name}`.",
+            )
+
+
+def _may_be_sizes(value: Any) -> TypeGuard[torch.Tensor]:
+    whole = isinstance(value, torch.Tensor) and value.dtype in (torch.int32, torch.int64)
+    return bool(whole and value.dim() > 0 and value.numel() <= _FEW)
 
 
 def _arrives(make: Maker, call: Call, given: dict[str, Any], group: Keywords) -> bool:

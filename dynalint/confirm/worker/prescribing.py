@@ -23,7 +23,7 @@ from . import loading, witness
 from .compare import compare
 from .explaining import calls_of
 from .graph_records import Outcome, Remedy, Tried
-from .handed import arguments_worked_out, keywords_handed
+from .handed import arguments_worked_out, keywords_handed, numbers_as_lists
 from .records import Run, encode
 from .regions import Boundary, boundaries, clean_regions, compile_regions, disabled
 from .settings import Setting, compiled, in_force, relevant
@@ -169,6 +169,7 @@ class Pharmacy:
         if run.breaks:
             yield from arguments_worked_out(self._make, self._calls, run)
             yield from keywords_handed(self._make, self._calls, run)
+            yield from numbers_as_lists(self._make, self._calls, run)
 
     def _try_settings(self, run: Run, before: Outcome) -> None:
         """Find the smallest set of settings that does most: each by itself, all that can go together, fewer again."""

@@ -31,7 +31,7 @@ def folded(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite | None:
     name = _FOLDS.get(callee(scope, call)) if isinstance(call, ast.Call) else None
     if not isinstance(call, ast.Call) or name is None or call.args != [node] or call.keywords:
         return None
-    if tensor is None or tensor.array or tensor.dtype not in ("int", None):
+    if tensor is None or tensor.array or tensor.dtype not in ("int", None) or tensor.rank not in (1, None):
         return None
     shown = scope.quote(source)
     flow = flow_of(scope, call, "int", wide=name == "sum")

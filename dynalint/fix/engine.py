@@ -288,7 +288,7 @@ class _Rounds:
         return replace(trial, blamed=blamed)
 
     def _block(self, unit: Unit, reason: str, proof: Proof | None, *, for_good: bool = False) -> None:
-        if proof is not None and proof.spilled and self._has_shelter(unit):
+        if proof is not None and (proof.spilled or proof.raises) and self._has_shelter(unit):
             return
         refuted = proof is not None and proof.outcome == "refuted"
         for finding in self._origins(unit):

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -28,6 +28,7 @@ Progress = Callable[[int, int, str], None]
 _MOST_TARGETS = 4
 # Of the time for a run, what may go to the search for inputs: work, which takes much longer on a busy machine.
 _SEARCH = 1 / 6
+_MOST_CRASHES = 4
 # Mostly no fault of the code: a machine under strain, or torch itself, which crashes now and then.
 _WORKER_FAULTS = frozenset({"supervisor", "lost", "signal"})
 
@@ -182,8 +183,7 @@ class WorkerVerifier:
                 case.drawn |= (drawn - seen) & case.sides.keys()
                 case.inputs += answer.parts["ran"]["inputs"]
                 judge_compiled(case, answer.parts["compiled"], target.name)
-                if answer.parts["ran"]["rounded"]:
-                    case.notes.append("gradients equal up to rounding")
+                case.notes += _limits(answer)
         if difference is None and obstacle is None:
             for case in cases:
                 case.inputs += 0 if case in touched else answer.parts["ran"]["inputs"]
@@ -205,9 +205,7 @@ class WorkerVerifier:
             self._obstacle = f"torch is not installed for {self._options.python}"
             return None
         request = self._request(target, cases, comparison)
-        answer = self._worker.ask("verify:verify", request)
-        if answer.outcome in _WORKER_FAULTS and "compiled" not in answer.parts:
-            answer = self._worker.ask("verify:verify", request)
+        answer = _asked(self._worker, request)
         if answer.outcome == "refused":
             self._obstacle = f"no sandbox holds on this system ({answer.ending['reason']})"
             return None
@@ -228,6 +226,7 @@ class WorkerVerifier:
             "rewritten": {**given, **comparison.after},
             "drawn": comparison.drawn(cases, given),
             "sides": [list(key) for case in cases for key in sorted(case.sides, key=str)],
+            "anyway": any(not case.sides for case in cases),
             "exact": all(case.unit.exact for case in cases),
             "numbers": sorted({name for case in cases for name in case.unit.new_state}),
             "methods": _methods(cases),
@@ -321,6 +320,32 @@ def _new_lines(file: SourceFile, changes: Sequence[Change], own: Sequence[Change
 def _lines(file: SourceFile, start: int, end: int) -> range:
     last = max(start, end - 1)
     return range(file.position(start)[0], file.position(last)[0] + 1)
+
+
+def _limits(answer: Answer) -> Iterator[str]:
+    """Yield what a proof that rests on an answer does not show."""
+    ran, left_out = answer.parts["ran"], answer.parts["left_out"]
+    if ran["rounded"]:
+        yield "gradients equal up to rounding"
+    if ran["stride"] > 1:
+        yield f"as it is slow, one in {ran['stride']} of the usual inputs"
+    if left_out:
+        yield f"left out what the original crashes on ({', '.join(left_out)})"
+
+
+def _asked(worker: Worker, request: Mapping[str, Any]) -> Answer:
+    """Ask once more where the process was lost, and then without inputs under which torch crashes.
+
+    Inputs that the original does not survive show nothing about a fix. Which were left out is a part of the answer.
+    """
+    left_out: list[str] = []
+    answer = worker.ask("verify:verify", {**request, "left_out": left_out})
+    if answer.outcome in _WORKER_FAULTS and "compiled" not in answer.parts:
+        answer = worker.ask("verify:verify", {**request, "left_out": left_out})
+    while answer.outcome == "signal" and answer.parts.get("trying") and len(left_out) < _MOST_CRASHES:
+        left_out.append(answer.parts["trying"])
+        answer = worker.ask("verify:verify", {**request, "left_out": left_out})
+    return replace(answer, parts={**answer.parts, "left_out": left_out})
 
 
 def _methods(cases: Sequence[Case]) -> list[str]:

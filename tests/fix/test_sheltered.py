@@ -164,3 +164,45 @@ def test_where_shelter_does_not_help_the_fix_is_refused(tmp_path: Path, here: No
     (refused,) = result.refused
     assert refused.refuted
     assert "gradient of input" in refused.reason
+
+
+PRODUCT = """\
+import json
+
+import numpy as np
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.sizes = json.loads("{sizes}")
+
+    def forward(self, x):
+        return self.layer(x).reshape(-1, int(np.prod(self.sizes)))
+
+
+def example():
+    import torch
+
+    return Model(), (torch.linspace(-2, 2, 12).reshape(3, 4),)
+"""
+
+
+@pytest.mark.runs_dynamo
+@pytest.mark.parametrize(
+    ("sizes", "product"),
+    [
+        ("[2, 2]", "math.prod(self.sizes)"),
+        ("4", "self.sizes if isinstance(self.sizes, int) else math.prod(self.sizes)"),
+    ],
+    ids=["sequence", "number"],
+)
+def test_a_product_is_told_from_a_number_where_that_has_to_be(
+    tmp_path: Path, here: None, sizes: str, product: str
+) -> None:
+    result = fix(tmp_path / "model.py", PRODUCT.format(sizes=sizes))
+    (file,) = result.files
+    assert f"reshape(-1, {product})" in file.text, result.refused
+    assert {one.proof.outcome for one in result.fixed if one.proof} == {"proven"}

@@ -479,3 +479,25 @@ def test_a_right_side_that_no_input_reaches_is_not_proven_either(prove: Prove) -
     never = "if x.abs().min() < -1:\n    h = h * 2"
     proof = prove(model(never), (never, "h = torch.where(x.abs().min() < -1, h * 2, h)"), safety="conditional")
     assert proof.outcome == "unverifiable", proof.detail
+
+
+def test_the_compiler_is_not_asked_where_nothing_of_the_fix_ran(prove: Prove, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dynalint.confirm.worker import verify
+
+    asked: list[object] = []
+    monkeypatch.setattr(verify, "_compiled", lambda *given: asked.append(given) or {"problem": "asked"})
+    code = """
+        import torch
+        from torch import nn
+
+        class Model(nn.Module):
+            def forward(self, x):
+                if x.shape[1] == 5:
+                    x = x * 2
+                return x{after}
+    """
+    other = ("x = x * 2", "x = x + x")
+    assert prove(code.format(after=""), other).outcome == "unverifiable"
+    assert not asked
+    assert prove(code.format(after=" * 2"), other, ("return x * 2", "return x + x")).outcome == "unverifiable"
+    assert asked

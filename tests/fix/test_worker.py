@@ -183,6 +183,31 @@ def test_no_torch(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "torch is not installed for" in verified(path, monkeypatch, [], torch=None).detail
 
 
+CRASHING = """\
+import ctypes
+
+import torch
+from torch import nn
+
+
+@torch.compiler.disable
+def sampled(x):
+    if x.isnan().any():
+        ctypes.string_at(0)
+    return x
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        x = sampled(x)
+        return x * 2
+
+
+def example():
+    return Model(), (torch.randn(4, 8),)
+"""
+
+
 @pytest.mark.slow
 def test_an_heir_is_run_where_the_model_itself_cannot_be(tmp_path: Path) -> None:
     path = tmp_path / "model.py"
@@ -210,13 +235,35 @@ def test_no_root_that_reaches_the_code(path: Path) -> None:
 
 def test_code_that_ran_on_no_input_beside_code_that_did(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parts = {
-        "ran": {"inputs": 7, "returned": 7, "error": "", "rounded": False}, "seen": [[0, None]], "difference": None,
+        "ran": {"inputs": 7, "returned": 7, "error": "", "rounded": False, "stride": 1}, "seen": [[0, None]], "difference": None,
         "compiled": {"problem": "nobody asked"},
     }  # fmt: skip
     crash = Answer("signal", {}, {"signal": "SIGSEGV"}, "running Model")  # which is not for good: it is run once more
     proof = verified(path, monkeypatch, [crash, Answer("done", parts, {}, "")], FIRST, SECOND)
     assert (proof.outcome, proof.inputs) == ("unverifiable", 7)
     assert "on none of 7 inputs did" in proof.detail
+
+
+def test_inputs_that_the_original_does_not_survive_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "model.py"
+    path.write_text(CRASHING)
+    file = read_source(path)
+    unit = unit_of(file, [("return x * 2", "return x + x")])
+    after = {path: replaced(file.text, merged([unit.plan])[path])}
+    with WorkerVerifier(options(path, mode="always"), [Target(path, "model", "Model")]) as verify:
+        proof = verify({}, after, [unit])[unit]
+    assert proof.outcome == "proven", proof
+    assert "left out what the original crashes on (one element NaN, inputs all NaN)" in proof.detail
+
+
+def test_where_steps_take_long_some_of_each_kind_are_taken() -> None:
+    from dynalint.confirm.worker.search import Marks, Search
+
+    for seconds, taken in ((1000.0, list(range(9))), (1e-6, [0])):
+        search = Search(Marks(), frozenset(), seconds)
+        with search.counted():
+            sum(range(10**5))
+        assert list(search.thinned(range(9))) == taken  # type: ignore[arg-type, comparison-overlap]
 
 
 def test_of_roots_with_one_name_those_on_the_way_are_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

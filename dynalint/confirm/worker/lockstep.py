@@ -40,6 +40,7 @@ from .trials import (
     at_edges,
     broken_trials,
     built_otherwise,
+    is_left_out,
     random_trials,
     visit,
 )
@@ -57,13 +58,15 @@ _MIXED_DRAWN = 6
 class Subject:
     """One version of a callable: a maker of fresh ones, and a call that works or is meant to.
 
-    `again` imports the version anew, so that nothing in its modules remembers earlier calls.
+    `again` imports the version anew, so that nothing in its modules remembers earlier calls. `begin` hears of each
+    trial before it runs.
     """
 
     version: Version
     make: Maker
     call: Call
     again: Callable[[], Subject]
+    begin: Callable[[Trial], None] = lambda _: None
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,7 @@ class Findings:
     `worked` are trials that ran without an exception, for the compiler to be tried on. `telling` has for each side
     the last that made it run, which mostly is a drawn one, and the change of state that it ran with.
     `error` is the exception of the first call that raised one, `rounded` whether gradients were rounded otherwise.
+    Only one in `stride` of the trials was run where they take long.
     """
 
     inputs: int = 0
@@ -100,6 +104,7 @@ class Findings:
     telling: Told = field(default_factory=dict)
     error: str = ""
     rounded: bool = False
+    stride: int = 1
 
 
 class _NotMadeError(Exception):
@@ -139,6 +144,7 @@ class Pair:
         _level(self._functions[0], function, None)
 
         def run(trial: Trial) -> None:
+            subject.begin(trial)
             with subject.version.active(), force_eager():
                 attempt(function, trial.of(subject.call), trial.seed, training=self._training)
 
@@ -200,6 +206,7 @@ def _observed(subject: Subject, function: Callable[..., Any], trial: Trial, *, t
     run, call = function, subject.call
     if trial.method is not None:
         run, call = _method(function, trial.method), ((), {})
+    subject.begin(trial)
     with subject.version.active(), force_eager():
         seen = observe(run, function, trial.of(call), trial.seed, training=training)
         for module in subject.version.modules():
@@ -245,9 +252,12 @@ def run_side_by_side(one: Subject, other: Subject, equality: Equality, search: S
 def _run_scenes(one: Subject, other: Subject, equality: Equality, search: Search, found: Findings) -> None:
     for scene in _scenes(one, other, equality, search, found.telling):
         for trial in scene.trials:
+            if is_left_out(trial, search.left_out):
+                continue
             before = set(search.marks.seen)
             search.marks.seen.clear()
-            differs, first, second = scene.pair.step(trial)
+            with search.counted():
+                differs, first, second = scene.pair.step(trial)
             scene.done.append(trial)
             if trial.method is None and scene.tells:
                 for side in search.marks.seen:
@@ -267,6 +277,7 @@ def _run_scenes(one: Subject, other: Subject, equality: Equality, search: Search
                 raises = first.error is None and second.error is not None
                 found.difference = replace(explained, raises=raises, spilled=spills(first, second))
                 return
+    found.stride = search.stride
 
 
 @dataclass
@@ -287,13 +298,14 @@ def _scenes(one: Subject, other: Subject, equality: Equality, search: Search, to
     def both(trials: Callable[[], Iterable[Trial]]) -> Iterator[_Scene]:
         return (_Scene(pair, trials(), training) for training, pair in pairs.items())
 
-    yield from both(lambda: (*[BASE] * _REPEATS, *USUAL, *BATCHES, ALIKE))
+    yield from both(lambda: [BASE] * _REPEATS)
+    yield from both(lambda: search.thinned((*USUAL, *BATCHES, ALIKE)))
     endless = random_trials()
     search.begin()
     for method in search.methods if search.goes_on() else ():
         yield from both(partial(_visits, method))
-    yield from both(lambda: islice(endless, _LEAST_DRAWN))
-    yield from _other_states(one, other, equality)
+    yield from both(lambda: search.thinned(islice(endless, _LEAST_DRAWN)))
+    yield from _other_states(one, other, equality, search)
     for training, pair in pairs.items():
         yield _Scene(pair, search.telling(islice(endless, _FIRST_DRAWN), pair.probe), training)
     for change in _other_builds(one, search):
@@ -312,19 +324,20 @@ def _scenes(one: Subject, other: Subject, equality: Equality, search: Search, to
             mixed = chain(islice(endless, _MIXED_DRAWN), islice(broken, _MIXED_DRAWN))
             yield _Scene(pair, search.telling(mixed, pair.probe), training=True, change=state)
     for training in (True, False):
-        yield _Scene(Pair(one, other, equality, training=training), NO_NUMBERS, training, tells=False)
+        pair = Pair(one, other, equality, training=training)
+        yield _Scene(pair, search.thinned(NO_NUMBERS), training, tells=False)
     for state in dict.fromkeys(change for change, _ in told.values()):
         pair = Pair(one, other, equality, training=True, change=state)
         trials = list(dict.fromkeys(trial for change, trial in told.values() if change is state))
-        yield _Scene(pair, at_edges(trials), training=True, change=state, tells=False)
+        yield _Scene(pair, search.thinned(at_edges(trials)), training=True, change=state, tells=False)
 
 
-def _other_states(one: Subject, other: Subject, equality: Equality) -> Iterator[_Scene]:
+def _other_states(one: Subject, other: Subject, equality: Equality, search: Search) -> Iterator[_Scene]:
     """Yield what is run whatever has run: what a test of the state decides may meet each side of a test of inputs."""
     if _state_tensors(fresh(one, training=True)):
         for change in ALWAYS:
             pair = Pair(one, other, equality, training=True, change=change)
-            yield _Scene(pair, (BASE, *USUAL[:2]), training=True, change=change)
+            yield _Scene(pair, search.thinned((BASE, *USUAL[:2])), training=True, change=change)
 
 
 def _other_builds(subject: Subject, search: Search) -> Iterator[StateChange]:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 
-from .trials import Trial
+from .trials import Trial, is_left_out
 
 MARK = "__dynalint_side__"
 _ALWAYS_COMPARED = 2
+_STEPS_IN_ANY_CASE = 80
 
 Side = tuple[int, "bool | None"]
 
@@ -42,15 +46,37 @@ class Marks:
 class Search:
     """Looks for inputs until all that is `wanted` has run, for so many seconds of work.
 
-    `methods` are to be called in between. Waiting for a processor that others use is no work: the same search goes
-    equally far on a busy machine.
+    `methods` are to be called in between, and trials with the names `left_out` never run. Waiting for a processor that
+    others use is no work: the same search goes equally far on a busy machine. What is run in any case may take twice as
+    long by the clock, which ends the process in the end, or is thinned out.
     """
 
     marks: Marks
     wanted: frozenset[Side]
     seconds: float
     methods: tuple[str, ...] = ()
+    left_out: frozenset[str] = frozenset()
     _end: float = field(default=0.0, init=False)
+    _steps: int = field(default=0, init=False)
+    _spent: float = field(default=0.0, init=False)
+
+    @contextlib.contextmanager
+    def counted(self) -> Iterator[None]:
+        """Count the time for one step."""
+        begun = time.perf_counter()
+        yield
+        self._spent += time.perf_counter() - begun
+        self._steps += 1
+
+    @property
+    def stride(self) -> int:
+        """One in how many of the trials that are run in any case there is time for."""
+        expected = _STEPS_IN_ANY_CASE * self._spent / max(1, self._steps)
+        return max(1, math.ceil(expected / (2 * self.seconds))) if self.seconds else 1
+
+    def thinned(self, trials: Iterable[Trial]) -> Iterator[Trial]:
+        """Return the trials that there is time for, some of every part of them."""
+        return islice(trials, None, None, self.stride)
 
     def begin(self) -> None:
         """Count the time from now on."""
@@ -87,6 +113,8 @@ class Search:
         for number, trial in enumerate(trials):
             if not self.goes_on():
                 return
+            if is_left_out(trial, self.left_out):
+                continue
             if number < _ALWAYS_COMPARED:
                 yield trial
                 continue

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -261,6 +261,13 @@ _LARGER: tuple[tuple[Change, str], ...] = (
     (_stretched, "larger, up to 1000"),
     (_shifted, "with 100 as the largest"),
 )
+
+
+def is_left_out(trial: Trial, names: Collection[str]) -> bool:
+    """Whether a trial is one of those named, or shares with two of them what is no finite number."""
+    return trial.name in names or any(
+        word in trial.name and sum(word in name for name in names) > 1 for word in ("NaN", "infinite")
+    )
 
 
 def visit(method: str) -> Trial:

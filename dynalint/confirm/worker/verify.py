@@ -13,8 +13,10 @@ The request is one of `hearing` with `overrides` being the texts of the original
     marked      the texts of the original with marks in them (see `search.Marks`)
     rewritten   the texts after the fix
     sides       what has to run: `[mark, truth]`, truth null for a statement
+    anyway      whether to ask the compiler even where nothing of that has run
     exact, numbers   what counts as equal (see `differ.Equality`)
     methods     methods to call in between, as "Class.method", if no call has come by them
+    left_out    names of inputs that are not to be tried
     search_seconds   how long to look for further inputs, in seconds of work
     drawn       `{"marked", "rewritten", "parts"}`: the texts of both with draws in them (see `drawing`), and of each
                 part of the changed code `[draws, sides]`
@@ -22,8 +24,10 @@ The request is one of `hearing` with `overrides` being the texts of the original
 Parts of the answer, in the order in which they are known:
 
     text        how the target was built and called, in words
+    trying      the name of the input that the original is being called with; null while the fixed code is
     problem     why there is nothing more to come: `{"version", "phase", "message"}`
-    ran         `{"inputs", "returned", "error", "rounded"}`; `seen`, the sides that ran; `difference`, null or what did
+    ran         `{"inputs", "returned", "error", "rounded", "stride"}`; `seen`, the sides that ran; `difference`,
+                null or what did
     compiled    what the compiler makes of the rewritten code: `breaks` in default mode, `failure` of fullgraph=True,
                 `recompiles` for inputs of the same shape with the `reason` of one, `differs` null or what compiled code
                 gets wrong; where there is any of these, what the original did in `breaks_before` and so on;
@@ -34,7 +38,7 @@ Parts of the answer, in the order in which they are known:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
@@ -80,23 +84,46 @@ def verify(request: Mapping[str, Any], reply: Reply) -> None:
     except _VersionProblemError as problem:
         reply.part("problem", problem.told)
         return
+    original = replace(original, begin=partial(_begin, reply))
+    rewritten = replace(rewritten, begin=lambda _: reply.part("trying", None))
     wanted = frozenset((mark, truth) for mark, truth in request["sides"])
     equality = Equality(request["exact"], frozenset(request["numbers"]))
     name = request["target"]["qualname"]
     reply.stage(f"running {name} before and after the fix")
-    search = Search(marks, wanted, float(request["search_seconds"]), tuple(request["methods"]))
+    looking = float(request["search_seconds"])
+    search = Search(marks, wanted, looking, tuple(request["methods"]), frozenset(request["left_out"]))
     found = run_side_by_side(original, rewritten, equality, search)
-    ran = {"inputs": found.inputs, "returned": found.returned, "error": found.error, "rounded": found.rounded}
+    reply.part("trying", None)
+    ran = {name: getattr(found, name) for name in ("inputs", "returned", "error", "rounded", "stride")}
     reply.part("ran", ran)
     reply.part("seen", sorted([list(side) for side in marks.seen & wanted], key=str))
     reply.part("difference", None if found.difference is None else asdict(found.difference))
-    if found.difference is None and found.returned:
-        left = search.left()
+    if found.difference is not None or not found.returned:
+        return
+    left = search.left()
+
+    def compiled() -> None:
         reply.stage(f"running {name} under torch.compile after the fix")
         reply.part("compiled", _compiled(rewritten, plain, found))
-        if left:
-            reply.stage(f"running {name} with tensors drawn before the fix")
-            reply.part("drawn", _reached_by_draws(request, equality, search, left))
+
+    # The compiler is not asked about other code than what was changed, which may take it long.
+    has_run = not wanted or bool(marks.seen & wanted) or request["anyway"]
+    if has_run:
+        compiled()
+    drawn: list[list[Any]] = []
+    if left:
+        reply.stage(f"running {name} with tensors drawn before the fix")
+        drawn = _reached_by_draws(request, equality, search, left)
+        reply.part("drawn", drawn)
+    if not has_run and drawn:
+        compiled()
+    elif not has_run:
+        reply.part("compiled", {"problem": "nothing of the changed code ran"})
+
+
+def _begin(reply: Reply, trial: Trial) -> None:
+    """Tell which input comes next, should the original not survive it; without the example's own there is no proof."""
+    reply.part("trying", None if trial.name == BASE.name else trial.name)
 
 
 class _VersionProblemError(Exception):
@@ -168,8 +195,9 @@ def _reached_by_draws(
 
 def _compiled(subject: Subject, plain: Callable[[], Subject], found: Findings) -> dict[str, Any]:
     """Hear the witnesses on the rewritten code, and on the original where something is left to compare with."""
-    values = [trial for trial in found.worked if trial in USUAL][:_OTHER_VALUES]
-    trials = ([BASE] * _REPEATS if BASE in found.worked else []) + values
+    values = [trial for trial in found.worked if trial in USUAL]
+    repeats, others = (_REPEATS, _OTHER_VALUES) if found.stride == 1 else (2, 1)
+    trials = ([BASE] * repeats if BASE in found.worked else []) + values[:others]
     if not trials:
         return {"problem": "no input of the example's own shape ran without an exception"}
     same = [trial.of(subject.call) for trial in trials]

@@ -130,13 +130,11 @@ def _rewrite(
     column = len(indent) + len(first)
     text = call(f"{scope.torch}.where", arguments, column=column, indent=indent, newline=file.newline)
     conditions = (
-        "gradients are summed in another order, so that they are equal up to rounding",
         f"{scope.quote(head.source)} has {head.rank} dimensions",
         f"{scope.quote(head.times)} is from 0 to {scope.quote(number)}",
     )
-    return Rewrite(
-        _TITLE, "unsafe", (Replacement(file, start, end, first + text),), conditions, scope.imports, shown=True
-    )
+    edit = Replacement(file, start, end, first + text)
+    return Rewrite(_TITLE, "conditional", (edit,), conditions, scope.imports)
 
 
 def _before(scope: Scope, statement: ast.stmt) -> ast.stmt | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.index import Import
@@ -17,15 +18,33 @@ def multiplied(scope: Scope, node: ast.Call, product: ast.expr) -> Rewrite | Non
         return None
     if scope.kind(product.func) != k.External("numpy.prod") or isinstance(product.args[0], ast.Starred):
         return None
-    sizes = scope.kind(product.args[0])
+    sizes, text = scope.kind(product.args[0]), scope.text(product.args[0])
+    title = "Multiply with `math.prod()`, which is done while tracing"
     if isinstance(sizes, k.Sequence) and is_whole(sizes.element):
         conditions = () if node is not product else _filled(scope, product.args[0])
-    elif not k.may_be_tensor(sizes) or isinstance(sizes, k.Unknown):
-        conditions = (f"{scope.quote(product.args[0])} is a sequence of whole numbers, at least one",)
-    else:
+        return _replaced(scope, node, f"math.prod({text})", title, conditions)
+    if k.may_be_tensor(sizes) and not isinstance(sizes, k.Unknown):
         return None
-    title = "Multiply with `math.prod()`, which is done while tracing"
-    return _replaced(scope, node, f"math.prod({scope.text(product.args[0])})", title, conditions)
+    numbers = "a sequence of whole numbers, at least one"
+    shown = scope.quote(product.args[0])
+    rewrite = _replaced(scope, node, f"math.prod({text})", title, (f"{shown} is {numbers}",))
+    if not _is_dotted(product.args[0]):
+        return rewrite
+    # NumPy takes a number for its own product, where `math.prod` raises.
+    either = f"{text} if isinstance({text}, int) else math.prod({text})"
+    parent = scope.parents[node]
+    if not (isinstance(parent, ast.Call) and node in parent.args):
+        either = f"({either})"
+    return replace(
+        rewrite, sheltered=_replaced(scope, node, either, title, (f"{shown} is a whole number, or {numbers}",))
+    )
+
+
+def _is_dotted(node: ast.expr) -> bool:
+    """Whether an expression is a name, or an attribute of one, which may be read twice."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name)
 
 
 def read_back(scope: Scope, node: ast.Call, source: ast.expr, *, listed: bool) -> Rewrite | None:
@@ -83,7 +102,7 @@ def _made_of(scope: Scope, node: ast.expr) -> ast.expr | None:
 
 
 def _replaced(scope: Scope, node: ast.Call, text: str, title: str, conditions: tuple[str, ...] = ()) -> Rewrite:
-    imports = ("import math",) if text.startswith("math.") else ()
+    imports = ("import math",) if "math.prod(" in text else ()
     module = Import("math", None)
     if imports and ("math" in scope.function.locals or scope.function.module.bindings.get("math", module) != module):
         raise Refusal("the name `math` means something else here; multiply with `math.prod` by hand")

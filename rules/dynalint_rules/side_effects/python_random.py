@@ -70,8 +70,9 @@ class PythonRandom(Rule):
     ## When the rewrite is not exact
     Eager code gives the same numbers with `random.uniform`. Compiled code takes a number of it for a tensor of dtype
     float64, so with tensors of whole numbers, and with tensors without dimensions, the dtype of the result may differ:
-    the fix is `safe` where all tensors are known to be floating and to have dimensions, else `conditional`. What torch
-    draws are other numbers, from a generator of its own which `torch.manual_seed` seeds, so that is `unsafe`.
+    the fix is `safe` where all tensors are known to be floating and to have dimensions, else `conditional`. A choice by
+    place is `conditional` on the number being within bounds; gradients are summed in another order. What torch draws
+    are other numbers, from a generator of its own which `torch.manual_seed` seeds, so that is `unsafe`.
 
     ## How Dynamo words it
     GB0007: `Attempted to call function marked as skipped`. Uses of a traced number give GB0170: `Data-dependent

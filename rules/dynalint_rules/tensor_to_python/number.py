@@ -60,7 +60,8 @@ class NumberOfTensor(Rule):
     use takes a 0-dim tensor. `int(t)` of a floating tensor becomes `t.detach().long()`, which cuts off the fraction in
     the same way. `bool(t)` becomes `t` where it is tested, together with the branch that it decides. What is read out
     of a NumPy array becomes `torch.as_tensor(a.max())`. `int(np.prod(s))` becomes `math.prod(s)`, which Dynamo computes
-    while it traces. Declined for the others, and where DYN201 would decline.
+    while it traces; where running shows that `s` is a number, it becomes `s if isinstance(s, int) else math.prod(s)`.
+    Declined for the others, and where DYN201 would decline.
 
     With `--unsafe-fixes` the rounds of a `for` over a `range` that the number counts run in `torch.while_loop`, as for
     DYN102.

@@ -106,7 +106,9 @@ def fix(
         workspace, _ = engine.open_workspace(paths, configuration, corpus)
         checked = engine.check(workspace)
         own = {(corpus / file).resolve() for file in files}
-        checked = replace(checked, linted=tuple(one for one in checked.linted if one.file.path.resolve() in own))
+        # What stands around them is left as it is, and known, lest it be taken for new afterwards.
+        linted = tuple(one if one.file.path.resolve() in own else replace(one, rewrite=None) for one in checked.linted)
+        checked = replace(checked, linted=linted)
         if options.examples:
             examples = examples_of(corpus, group, options)
             running = _configuration({**values, "confirm": "always", "examples": examples}, corpus)

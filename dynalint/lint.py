@@ -14,7 +14,7 @@ from dynalint.analysis.given_up import find_stranded, runs_always
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.project import Project
 from dynalint.analysis.run import with_deep_stack
-from dynalint.analysis.source import SourceFile
+from dynalint.analysis.source import SourceFile, Sources
 from dynalint.catalogue import catalogue
 from dynalint.config import OPTIONS, Configuration, Settings, show_path
 from dynalint.findings import Category, Finding, Fix, Step
@@ -194,6 +194,7 @@ class Linter:
         rules = [rule for rule in rules if holds(rule.torch, workspace.settings.torch)]
         self._rules = RuleSet(rules)
         self._ran = frozenset(rule.code for rule in rules) | {SYNTAX_CODE, UNUSED_CODE}
+        self._sources = Sources()
         settings = workspace.settings
         self._options = AnalysisOptions(
             roots=settings.roots,
@@ -208,7 +209,13 @@ class Linter:
     def lint(self, texts: Mapping[Path, str] | None = None) -> LintResult:
         """Lint the files, those of `texts` (by absolute path) as if they held that text."""
         overrides = {**self._workspace.texts, **(texts or {})}
-        analysis = analyze(self._workspace.files, self._options, overrides=overrides, watched=self._rules.watched)
+        analysis = analyze(
+            self._workspace.files,
+            self._options,
+            overrides=overrides,
+            watched=self._rules.watched,
+            sources=self._sources,
+        )
         return with_deep_stack(lambda: _Pass(self._workspace, self._rules, self._ran, analysis).result())
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dynalint.analysis.index import FunctionInfo
     from dynalint.analysis.interpreter import Failure
     from dynalint.analysis.project import Project
-    from dynalint.analysis.source import SourceFile
+    from dynalint.analysis.source import SourceFile, Sources
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +53,17 @@ def analyze(
     *,
     overrides: Mapping[Path, str] | None = None,
     watched: Callable[[str], str | None] | None = None,
+    sources: Sources | None = None,
 ) -> Analysis:
     """Analyse the files at `paths` as one project.
 
     `overrides` gives the text of files that are to be taken as if they stood on disk. `watched` says which calls are
-    worth an event: it maps the dotted name of a callee to the name to report, or to None.
+    worth an event: it maps the dotted name of a callee to the name to report, or to None. Whoever analyses the same
+    files again hands over the `sources` of the first time.
     """
     from dynalint.analysis.run import run_analysis
 
-    return run_analysis(paths, options or AnalysisOptions(), overrides or {}, watched or _nothing)
+    return run_analysis(paths, options or AnalysisOptions(), overrides or {}, watched or _nothing, sources)
 
 
 def _nothing(name: str) -> str | None:

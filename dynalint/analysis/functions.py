@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from functools import cache
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call
@@ -67,7 +66,6 @@ def call_function(
     return context.returns
 
 
-@cache
 def _makes_instance(function: FunctionInfo) -> bool:
     """Whether a method returns nothing but what it has made by `cls(...)`: a constructor under another name."""
     arguments = function.node.args.args

@@ -16,7 +16,7 @@ from dynalint.analysis import torch_api
 from dynalint.analysis.build import build_module
 from dynalint.analysis.index import ClassInfo, FunctionInfo, ModuleInfo, children
 from dynalint.analysis.kinds import NOTHING, Class, External, Kind, join_all
-from dynalint.analysis.source import SourceFile, parse_text, read_source
+from dynalint.analysis.source import SourceFile, Sources
 
 if TYPE_CHECKING:
     from dynalint.analysis.interpreter import Interpreter
@@ -30,12 +30,14 @@ class Project:
     """All the code that belongs together: the checked files, and the first-party modules that these import.
 
     `overrides` gives the text of files as they would be after an edit. `options` are the settings that rules read.
+    `sources` reads the files.
     """
 
     checked: list[SourceFile] = field(default_factory=list)
     roots: list[Path] = field(default_factory=list)
     overrides: Mapping[Path, str] = field(default_factory=dict)
     options: Mapping[str, object] = field(default_factory=dict)
+    sources: Sources = field(default_factory=Sources)
     modules: dict[Path, ModuleInfo] = field(default_factory=dict)
     interpreter: Interpreter | None = None
     _by_name: dict[str, ModuleInfo | None] = field(default_factory=dict)
@@ -57,10 +59,13 @@ class Project:
         search: Iterable[Path] = (),
         overrides: Mapping[Path, str] | None = None,
         options: Mapping[str, object] | None = None,
+        sources: Sources | None = None,
     ) -> Project:
         """Read and index the files at `paths`; `search` are further folders that imports start from."""
         project = cls(
-            overrides={_absolute(path): text for path, text in (overrides or {}).items()}, options=options or {}
+            overrides={_absolute(path): text for path, text in (overrides or {}).items()},
+            options=options or {},
+            sources=sources or Sources(),
         )
         files = [project.read(path) for path in paths]
         project.checked = files
@@ -74,7 +79,7 @@ class Project:
     def read(self, path: Path) -> SourceFile:
         """Read one file, or take its text from the overrides."""
         text = self.overrides.get(_absolute(path))
-        return read_source(path) if text is None else parse_text(path, text)
+        return self.sources.read(path) if text is None else self.sources.given(path, text)
 
     def add(self, file: SourceFile) -> ModuleInfo:
         """Index one file that parses."""

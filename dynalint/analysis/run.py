@@ -20,6 +20,7 @@ from dynalint.analysis.interpreter import Interpreter
 from dynalint.analysis.kinds import only_tensor
 from dynalint.analysis.project import Project
 from dynalint.analysis.region import compiled_by_calls, find_roots, mark_region, run_inherited, run_scripts
+from dynalint.analysis.source import Sources
 from dynalint.analysis.subscripts import index_parts
 
 T = TypeVar("T")
@@ -34,9 +35,10 @@ def run_analysis(
     options: AnalysisOptions,
     overrides: Mapping[Path, str],
     watched: Callable[[str], str | None],
+    sources: Sources | None,
 ) -> Analysis:
     """Load, interpret and mark the region; see `dynalint.analysis.analyze`."""
-    return with_deep_stack(lambda: _analyze(list(paths), options, overrides, watched))
+    return with_deep_stack(lambda: _analyze(list(paths), options, overrides, watched, sources))
 
 
 def with_deep_stack(work: Callable[[], T]) -> T:
@@ -71,9 +73,15 @@ def with_deep_stack(work: Callable[[], T]) -> T:
 
 
 def _analyze(
-    paths: list[Path], options: AnalysisOptions, overrides: Mapping[Path, str], watched: Callable[[str], str | None]
+    paths: list[Path],
+    options: AnalysisOptions,
+    overrides: Mapping[Path, str],
+    watched: Callable[[str], str | None],
+    sources: Sources | None,
 ) -> Analysis:
-    project = Project.load(paths, search=options.search, overrides=overrides, options=options.rule_options)
+    project = Project.load(
+        paths, search=options.search, overrides=overrides, options=options.rule_options, sources=sources
+    )
     interpreter = Interpreter(project, watched)
     roots = find_roots(project, interpreter, options.roots)
     interpreter.run(roots)

@@ -126,6 +126,32 @@ def read_source(path: Path) -> SourceFile:
     return parse_source(path, data)
 
 
+class Sources:
+    """Reads files as `read_source` does, but parses a text that has not changed since the last time only once."""
+
+    def __init__(self) -> None:
+        self._read: dict[Path, SourceFile] = {}
+        self._given: dict[Path, SourceFile] = {}
+
+    def read(self, path: Path) -> SourceFile:
+        """Read a file."""
+        try:
+            data = path.read_bytes()
+        except OSError:
+            return read_source(path)
+        known = self._read.get(path)
+        if known is None or known.data != data:
+            known = self._read[path] = parse_source(path, data)
+        return known
+
+    def given(self, path: Path, text: str) -> SourceFile:
+        """Take the text of a file as given."""
+        known = self._given.get(path)
+        if known is None or known.text != text:
+            known = self._given[path] = parse_text(path, text)
+        return known
+
+
 def parse_source(path: Path, data: bytes) -> SourceFile:
     """Parse `data` as the content of `path`, by the encoding that PEP 263 gives it; of a notebook, its code cells."""
     if path.suffix == SUFFIX:

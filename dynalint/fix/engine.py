@@ -30,7 +30,7 @@ from dynalint.fix.model import (
     Unit,
     Verifier,
 )
-from dynalint.fix.recheck import ONLY_BY_RUNNING, Item, carried, count_codes, offset_of, recheck
+from dynalint.fix.recheck import ONLY_BY_RUNNING, Item, carried, count_codes, offset_of, recheck, way
 from dynalint.rules import Replacement
 
 MOST_ROUNDS = 10
@@ -88,7 +88,8 @@ class _Rounds:
         self._fixed_along: list[Finding] = []
         self._notes: list[str] = []
         self._trials: dict[frozenset[Unit], _Trial] = {}
-        self._chains: dict[tuple[int, bool], tuple[Unit, Unit | None]] = {}
+        self._chains: dict[tuple[int, bool], Unit] = {}
+        self._unjoined: dict[tuple[Finding, bool], Path] = {}
         self._sheltered: set[Finding] = set()
         self._changed: set[str | None] = set()
         self._ended = False
@@ -152,7 +153,7 @@ class _Rounds:
         Else a second `fix` would do more than the first: inputs may now reach what a branch kept from them, and where
         a branch left a parameter without a gradient, `torch.where` gives it zeros already.
         """
-        again = {finding for finding in self._undecided if _way(finding) & self._changed}
+        again = {finding for finding in self._undecided if way(finding) & self._changed}
         self._changed.clear()
         self._undecided -= again
         self._blocked -= again
@@ -186,19 +187,23 @@ class _Rounds:
         return self._completed(item, unit, rewrite.leaves) if rewrite.leaves else unit
 
     def _completed(self, item: Item, unit: Unit, leaves: tuple[str, ...]) -> Unit | None:
-        """Return a unit together with the rewrites of what it leaves; a refusal is noted down."""
+        """Return a unit together with the rewrites of what it leaves; a refusal is noted down.
+
+        What is refused is not asked about again before the code around it has changed: each question lints anew.
+        """
         sheltered = item.origin in self._sheltered
-        known = self._chains.get((id(item.linted), sheltered))
-        if known is None or known[0].linted[0] is not item.linted:
-            joined: Unit | None
+        if (item.origin, sheltered) in self._unjoined:
+            return None
+        joined = self._chains.get((id(item.linted), sheltered))
+        if joined is None or joined.linted[0] is not item.linted:
             try:
                 joined = completed(unit, leaves, self._items, self._texts, self._lint, sheltered=sheltered)
             except EditError as fault:
                 self._refused.setdefault(item.origin, Refused(item.origin, str(fault)))
-                joined = None
-            known = self._chains[id(item.linted), sheltered] = (unit, joined)
-        joined = known[1]
-        refusal = None if joined is None else self._not_allowed(joined.safety, joined.conditions, shown=joined.shown)
+                self._unjoined[item.origin, sheltered] = item.linted.file.path
+                return None
+            self._chains[id(item.linted), sheltered] = joined
+        refusal = self._not_allowed(joined.safety, joined.conditions, shown=joined.shown)
         if refusal is not None:
             self._refused.setdefault(item.origin, Refused(item.origin, refusal[0], unlock=refusal[1]))
             return None
@@ -271,7 +276,7 @@ class _Rounds:
                 return _Trial(trouble="the changed file cannot be checked again", suspects=suspects)
         check = recheck(self._items, after, units, changes)
         if check.blamed or check.trouble is not None:
-            return _Trial(blamed=check.blamed, trouble=check.trouble, suspects=units)
+            return _Trial(blamed=check.blamed, trouble=check.trouble, suspects=check.suspects)
         trial = _Trial(texts, check.items)
         return trial if self._verify is None else self._verified(trial, units, self._verify)
 
@@ -321,7 +326,11 @@ class _Rounds:
         self._seen_running = tuple(one for one in moved if one is not None)
         self._texts = dict(trial.texts)
         self._items = trial.items
-        self._changed.update(*(_way(linted.finding) for unit in accepted for linted in unit.linted))
+        on_way = set().union(*(way(linted.finding) for unit in accepted for linted in unit.linted))
+        self._changed |= on_way
+        self._unjoined = {
+            key: path for key, path in self._unjoined.items() if path not in changes and not way(key[0]) & on_way
+        }
 
     def _text(self, path: Path) -> str:
         return self._texts.get(path, self._sources[path].text)
@@ -376,11 +385,6 @@ class _Rounds:
             return finding
         verified = False if refused.refuted else finding.fix.verified
         return replace(finding, fix=replace(finding.fix, verified=verified, declined=refused.reason))
-
-
-def _way(finding: Finding) -> set[str | None]:
-    """Return the functions on the way from a root to a finding."""
-    return {finding.function, *finding.region}
 
 
 def _never(linted: Linted) -> str | None:

@@ -39,10 +39,11 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Recheck:
-    """`blamed` units with reasons; `trouble` that could be the doing of any unit; the items of the new state."""
+    """`blamed` units with reasons; `trouble` that has no owner, and its `suspects`; the items of the new state."""
 
     blamed: Mapping[Unit, str]
     trouble: str | None
+    suspects: tuple[Unit, ...]
     items: tuple[Item, ...]
 
 
@@ -53,6 +54,11 @@ def offset_of(linted: Linted) -> int:
     return starts[line - 1] + linted.finding.column - 1
 
 
+def way(finding: Finding) -> set[str | None]:
+    """Return the functions on the way from a root to a finding."""
+    return {finding.function, *finding.region}
+
+
 def recheck(
     before: Sequence[Item], after: Sequence[Linted], units: Sequence[Unit], changes: Mapping[Path, tuple[Change, ...]]
 ) -> Recheck:
@@ -61,6 +67,7 @@ def recheck(
     allowed, owners, found = _sorted_out(places, before, after, units)
     blamed: dict[Unit, str] = {}
     trouble: str | None = None
+    suspects: set[Unit] = set()
     for key, present in found.items():
         if len(present) <= len(allowed[key]):
             continue
@@ -76,10 +83,26 @@ def recheck(
             owner = units[0]
         if owner is None:
             trouble = reason
+            suspects.update(_near(max(present, key=offset_of), units))
         else:
             blamed.setdefault(owner, reason)
     items = [item for key, present in found.items() for item in _carried(allowed[key], present)]
-    return Recheck(blamed, trouble, tuple(sorted(items, key=lambda item: item.linted.finding.sort_key)))
+    ordered = sorted(items, key=lambda item: item.linted.finding.sort_key)
+    return Recheck(blamed, trouble, tuple(unit for unit in units if unit in suspects), tuple(ordered))
+
+
+def _near(extra: Linted, units: Sequence[Unit]) -> Sequence[Unit]:
+    """Return the units that a new finding most likely comes from: in its file, or on the same way from a root.
+
+    Where there are none, it may be any.
+    """
+    on_way = way(extra.finding) - {None}
+    near = [
+        unit
+        for unit in units
+        if extra.file.path in unit.plan or any(on_way & way(linted.finding) for linted in unit.linted)
+    ]
+    return near or units
 
 
 def brought(before: Sequence[Item], after: Sequence[Linted], unit: Unit) -> list[Linted]:

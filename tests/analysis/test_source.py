@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynalint.analysis.source import parse_source, read_source
+from dynalint.analysis.source import Sources, parse_source, read_source
 
 PATH = Path("code.py")
 
@@ -62,3 +62,16 @@ def test_a_missing_file_is_told(tmp_path: Path) -> None:
     error = read_source(tmp_path / "nothing.py").error
     assert error is not None
     assert "cannot read" in error.message
+
+
+def test_a_text_is_parsed_anew_only_where_it_has_changed(tmp_path: Path) -> None:
+    path, sources = tmp_path / "m.py", Sources()
+    path.write_text("x = 1\n")
+    first = sources.read(path)
+    given = sources.given(path, "x = 2\n")
+    assert sources.read(path) is first
+    assert sources.given(path, "x = 2\n") is given
+    path.write_text("x = 3\n")
+    assert [sources.read(path).text, sources.given(path, "x = 4\n").text] == ["x = 3\n", "x = 4\n"]
+    path.unlink()
+    assert sources.read(path).error is not None

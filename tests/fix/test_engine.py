@@ -207,6 +207,31 @@ def test_a_new_finding_elsewhere_is_traced_to_its_fix(path: Path, tmp_path: Path
     assert "other.py:1: DYNX" in result.refused[0].reason
 
 
+@pytest.mark.parametrize(("culprit", "runs"), [("E", 3), ("C", 8)])
+def test_a_new_finding_elsewhere_is_first_laid_to_what_is_on_its_way(
+    path: Path, tmp_path: Path, culprit: str, runs: int
+) -> None:
+    other = tmp_path / "other.py"
+    path.write_text("".join(f"x = bad({key})\n" for key in "ABCDEFGH"))
+    other.write_text("pass\n")
+    toy = Toy(
+        [path, other], dict.fromkeys("ABCDEFGH", "a"), functions={key: f"Model{key}.forward" for key in "ABCDEFGH"}
+    )
+
+    def lint(overrides: Mapping[Path, str]) -> list[Linted]:
+        linted = toy(overrides)
+        if f"bad({culprit})" not in overrides.get(path, path.read_text()):
+            way = {"function": "helper", "region": ("ModelE.forward", "helper")}
+            new = Finding("other.py", 1, 1, 1, 5, "DYNX", "x", "graph-break", "error", "it broke here", **way)
+            linted.append(Linted(new, read_source(other)))
+        return linted
+
+    result = fix_findings(lint({}), lint, FixOptions())
+    assert [refused.finding.code for refused in result.refused] == [f"DYN{culprit}"]
+    assert text_of(result, path) == "".join(f"x = bad({key})\n" if key == culprit else "x = a\n" for key in "ABCDEFGH")
+    assert toy.runs == runs
+
+
 def test_a_finding_that_moves_is_no_new_finding(path: Path) -> None:
     path.write_text("x = bad(A)\ny = bad(N)\n")
     result = Toy([path], {"A": "(\n    1\n)"}).fix()
@@ -367,6 +392,21 @@ def test_a_fix_that_leaves_what_no_rule_rewrites_is_refused(path: Path) -> None:
     path.write_text("bad(A)\n")
     toy = Toy([path], {"A": "bad(B)"}, leaves={"A": ("DYNB",)})
     assert [one.reason for one in toy.fix().refused] == ["it would leave a DYNB on line 1: `bad(B)` is bad"]
+
+
+@pytest.mark.parametrize(("function", "runs"), [("g", 3), ("f", 4)])
+def test_what_a_fix_leaves_is_asked_again_only_where_code_on_the_way_has_changed(
+    path: Path, tmp_path: Path, function: str, runs: int
+) -> None:
+    other = tmp_path / "other.py"
+    path.write_text("bad(A)\n")
+    other.write_text("bad(C)\n")
+    table = {"A": "bad(B)", "C": [(other, "bad(C)", "done")]}
+    toy = Toy([path, other], table, leaves={"A": ("DYNB",)}, functions={"A": "f", "C": function})
+    result = toy.fix()
+    assert [fixed.finding.code for fixed in result.fixed] == ["DYNC"]
+    assert [refused.finding.code for refused in result.refused] == ["DYNA"]
+    assert toy.runs == runs
 
 
 def test_a_fix_is_as_safe_as_all_that_it_leaves(path: Path) -> None:

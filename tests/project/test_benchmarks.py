@@ -60,6 +60,37 @@ TESTCASES = [
 """
 
 
+AROUND = """\
+from helpers import scaled
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return [scaled(x)[row] for row in x.long().unique()] + x.mean().item()
+"""
+HELPER = """\
+def scaled(x):
+    return x * x.mean().item()
+"""
+
+
+def test_what_stands_around_the_files_to_fix_is_left_and_is_nothing_new(tmp_path: Path) -> None:
+    corpus, written = tmp_path / "corpus", tmp_path / "written"
+    for folder in (corpus, written):
+        folder.mkdir()
+        (folder / "around.py").write_text(AROUND)
+        (folder / "helpers.py").write_text(HELPER)
+    site = {"gb": "a break", "reason": "", "frames": [[2, "scaled"]]}
+    record = {"file": "helpers.py", "cls": "*", "status": "ok", "lines": [2], "breaks": [site]}
+    (tmp_path / "truth.jsonl").write_text(json.dumps(record) + "\n")
+    options = ("--assume", "--around", "around.py", "--write", written)
+    report = run("fixes.py", corpus, tmp_path / "truth.jsonl", *options)
+    assert "1 of 1 break sites are repaired" in report
+    assert (written / "helpers.py").read_text() != HELPER
+    assert (written / "around.py").read_text() == AROUND
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(700)
 def test_fixed_files_are_counted_and_run_against_their_originals(tmp_path: Path) -> None:

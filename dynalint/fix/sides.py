@@ -18,6 +18,7 @@ from dynalint.rules import Settled
 MARK = "__dynalint_side__"
 
 Key = tuple[int, bool | None]
+Insertion = tuple[int, int, str]
 _Span = tuple[int, int]
 _SIMPLE = (
     ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Return, ast.Raise, ast.Delete, ast.Pass, ast.Assert,
@@ -46,7 +47,7 @@ def sides_of(
     first: int,
     *,
     settled: Iterable[Settled] = (),
-) -> tuple[list[Side], list[tuple[int, int, str]]]:
+) -> tuple[list[Side], list[Insertion]]:
     """Return what has to run for `own`, a part of all `changes` that lead from `file` to `new`, and the insertions.
 
     Insertions are (offset, rank, text): of those at one offset the lower rank comes first. Marks count up from
@@ -65,7 +66,7 @@ def sides_of(
     kept = {ast.dump(test) for test in _tests(new, list(spans.values()))}
     needless = _needless(file, _dropped(file, new, spans), {(one.start, one.end): one.truth for one in settled})
     sides: list[Side] = []
-    insertions: list[tuple[int, int, str]] = []
+    insertions: list[Insertion] = []
     mark = first
     for statement in _simple_statements(file, [(change.start, change.end) for change in own]):
         if statement in needless:
@@ -82,13 +83,33 @@ def sides_of(
         for truth, verb in ((True, "holds"), (False, "does not hold")):
             if (test, truth) not in needless:
                 sides.append(Side((mark, truth), test.lineno, f"{words} {verb}", function))
-        # Of several at one place, the outer opens first and closes last.
-        insertions += [(start, start - end, f"{MARK}({mark}, ("), (end, end - start - len(file.text), "))")]
+        insertions += _marked_test(file, mark, start, end)
         mark += 1
     return sides, insertions
 
 
-def inserted(text: str, insertions: Iterable[tuple[int, int, str]]) -> str:
+def marks_beside(file: SourceFile, own: Sequence[Change], first: int) -> list[Insertion]:
+    """Return marks, counted up from `first`, for the tests that stay, in the functions in which something changes.
+
+    Nobody has to see both answers of these, but what is changed may come to something else where they meet.
+    """
+    changed = [(change.start, change.end) for change in own]
+    functions = [node for node in _walk(file.tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    spans = [span for span in map(file.span, functions) if _touch(span, changed)]
+    insertions: list[Insertion] = []
+    for mark, test in enumerate(_tests(file, spans), first):
+        start, end = file.span(test)
+        if not _touch((start, end), changed):
+            insertions += _marked_test(file, mark, start, end)
+    return insertions
+
+
+def _marked_test(file: SourceFile, mark: int, start: int, end: int) -> list[Insertion]:
+    # Of several at one place, the outer opens first and closes last.
+    return [(start, start - end, f"{MARK}({mark}, ("), (end, end - start - len(file.text), "))")]
+
+
+def inserted(text: str, insertions: Iterable[Insertion]) -> str:
     """Return `text` with all insertions made."""
     pieces: list[str] = []
     position = 0

@@ -22,10 +22,12 @@ from dynalint.fix.draws import Draw, draws_of
 from dynalint.fix.edits import Change, Moves, merged
 from dynalint.fix.judge import judge_compiled
 from dynalint.fix.model import Proof, Unit
-from dynalint.fix.sides import Key, Side, inserted, sides_of
+from dynalint.fix.sides import Insertion, Key, Side, inserted, marks_beside, sides_of
 
 Progress = Callable[[int, int, str], None]
 _MOST_TARGETS = 4
+# The marks of tests that stay are numbered from here on.
+_BESIDE = 1_000_000
 # Of the time for a run, what may go to the search for inputs: work, which takes much longer on a busy machine.
 _SEARCH = 1 / 6
 _MOST_CRASHES = 4
@@ -243,7 +245,8 @@ class _Comparison:
         self._changes = merged(unit.plan for unit in units)
         self._old = {path: parse_text(path, before.get(path, _text_of(path, units))) for path in self._changes}
         self._new = {path: parse_text(path, after[path]) for path in self._changes}
-        self._insertions: dict[Case, dict[Path, list[tuple[int, int, str]]]] = {}
+        self._insertions: dict[Case, dict[Path, list[Insertion]]] = {}
+        self._beside = {path: marks_beside(self._old[path], own, _BESIDE) for path, own in self._changes.items()}
         self._draws: dict[Case, dict[Path, list[Draw]]] = {}
         self.before = {os.path.realpath(path): text for path, text in before.items()}
         self.before.update({os.path.realpath(path): file.text for path, file in self._old.items()})
@@ -271,7 +274,7 @@ class _Comparison:
         """Return the texts before, with the marks of these cases."""
         texts = dict(self.before)
         for path, file in self._old.items():
-            insertions = [one for case in cases for one in self._insertions[case].get(path, ())]
+            insertions = [one for case in cases for one in self._insertions[case].get(path, ())] + self._beside[path]
             texts[os.path.realpath(path)] = inserted(file.text, insertions)
         return texts
 
@@ -284,7 +287,7 @@ class _Comparison:
             moved = [(draw, place) for draw in draws if (place := moves.line_moved(draw.offset)) is not None]
             before = [(draw.offset, draw.number, draw.lines(file.newline)) for draw, _ in moved]
             after = [(place, draw.number, draw.lines(file.newline)) for draw, place in moved]
-            marks = [one for case in cases for one in self._insertions[case].get(path, ())]
+            marks = [one for case in cases for one in self._insertions[case].get(path, ())] + self._beside[path]
             marked[name] = inserted(file.text, [*marks, *before])
             rewritten[name] = inserted(self._new[path].text, after)
         parts = [

@@ -10,7 +10,7 @@ import pytest
 
 from dynalint.analysis.source import parse_source
 from dynalint.fix.edits import Change, replaced
-from dynalint.fix.sides import MARK, inserted, sides_of
+from dynalint.fix.sides import MARK, inserted, marks_beside, sides_of
 from dynalint.rules import Settled
 
 CODE = '''\
@@ -167,3 +167,12 @@ def test_what_rests_on_an_answer_that_no_input_gives_needs_no_run() -> None:
         "the side of `t > 3` that holds 5", "the side of `t > 3` that does not hold 5",
     }  # fmt: skip
     assert set(everything) - set(words(settled("t > 3", truth=True))) == {"the side of `t > 3` that does not hold 5"}
+
+
+def test_tests_that_stay_are_marked_in_the_functions_that_change() -> None:
+    text = "def f(a, b):\n    if a:\n        b = 1\n    return 2 if b else 3\n\n\ndef g(a):\n    return 1 if a else 2\n"
+    file = parse_source(Path("m.py"), text.encode())
+    start = text.index("if a:")
+    change = Change(start, text.index("    return 2"), "b = 1\n")
+    marked_text = inserted(text, marks_beside(file, [change], 70))
+    assert marked_text == text.replace("if b else", f"if {MARK}(70, (b)) else")

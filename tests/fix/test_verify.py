@@ -49,6 +49,25 @@ def test_an_exact_rewrite_is_proven_on_both_sides(prove: Prove) -> None:
     assert proof.detail.endswith("one graph")
 
 
+def test_a_side_meets_the_answers_of_tests_that_stay(prove: Prove) -> None:
+    """Where the second branch leaves it out too, nothing gives `gain` a gradient but the first one's other side."""
+    branch = "if h.mean() > 0.3:\n    g = h * 2"
+    body = f"g = self.gain * h\n{branch}\nh = h + g if h.argmax() == 5 else h + g + self.gain"
+    proof = prove(model(body), (branch, "g = torch.where(h.mean() > 0.3, h * 2, g)"), safety="conditional")
+    assert proof.outcome == "refuted", proof
+    assert "gradient of gain: none became some" in proof.detail
+
+
+def test_what_an_infinite_number_spoils_in_few_places(prove: Prove) -> None:
+    branch = "if torch.isnan(h).any():\n    x = self.linear(x)"
+    body = f"{branch}\nh = self.linear(h + x) * x"
+    proof = prove(
+        model(body), (branch, "x = torch.where(torch.isnan(h).any(), self.linear(x), x)"), safety="conditional"
+    )
+    assert proof.outcome == "refuted", proof
+    assert proof.spilled
+
+
 def test_a_constant_that_a_rewrite_puts_at_the_top_level_is_no_new_state(prove: Prove) -> None:
     code = model("import os\nh = h * os.path.isabs('a')")
     head = "class Model("

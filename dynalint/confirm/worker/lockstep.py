@@ -41,6 +41,7 @@ from .trials import (
     broken_trials,
     built_otherwise,
     is_left_out,
+    mixed_trials,
     random_trials,
     visit,
 )
@@ -52,6 +53,8 @@ _LEAST_DRAWN = 4
 _FIRST_DRAWN = 8
 _MORE_DRAWN = 25
 _MIXED_DRAWN = 6
+_PASSED, _JOINED = 100, 100
+_BROKEN = 20
 
 
 @dataclass(frozen=True)
@@ -263,6 +266,7 @@ def _run_scenes(one: Subject, other: Subject, equality: Equality, search: Search
                 for side in search.marks.seen:
                     if scene.change is None or side not in before:
                         found.telling[side] = (scene.change, trial)
+            search.note(search.marks.seen)
             search.marks.seen |= before
             found.inputs += 1
             if trial.method is None and first.error is None:
@@ -323,9 +327,19 @@ def _scenes(one: Subject, other: Subject, equality: Equality, search: Search, to
             pair = Pair(one, other, equality, training=True, change=state)
             mixed = chain(islice(endless, _MIXED_DRAWN), islice(broken, _MIXED_DRAWN))
             yield _Scene(pair, search.telling(mixed, pair.probe), training=True, change=state)
+    yield from _last_scenes(one, other, equality, search, told)
+
+
+def _last_scenes(one: Subject, other: Subject, equality: Equality, search: Search, told: Told) -> Iterator[_Scene]:
+    """Yield what comes when all is known that inputs reach: what runs together, and what spoils numbers."""
+    for joined in (islice(random_trials(), _PASSED, _PASSED + _JOINED), islice(mixed_trials(), _JOINED)):
+        pair = Pair(one, other, equality, training=True)
+        yield _Scene(pair, search.joining(joined, pair.probe), training=True, tells=False)
     for training in (True, False):
         pair = Pair(one, other, equality, training=training)
         yield _Scene(pair, search.thinned(NO_NUMBERS), training, tells=False)
+    pair = Pair(one, other, equality, training=True)
+    yield _Scene(pair, search.thinned(islice(broken_trials(), _BROKEN)), training=True, tells=False)
     for state in dict.fromkeys(change for change, _ in told.values()):
         pair = Pair(one, other, equality, training=True, change=state)
         trials = list(dict.fromkeys(trial for change, trial in told.values() if change is state))

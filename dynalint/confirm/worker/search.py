@@ -15,7 +15,7 @@ from .trials import Trial, is_left_out
 
 MARK = "__dynalint_side__"
 _ALWAYS_COMPARED = 2
-_STEPS_IN_ANY_CASE = 80
+_STEPS_IN_ANY_CASE = 100
 
 Side = tuple[int, "bool | None"]
 
@@ -56,6 +56,7 @@ class Search:
     seconds: float
     methods: tuple[str, ...] = ()
     left_out: frozenset[str] = frozenset()
+    _met: set[tuple[Side, Side]] = field(default_factory=set, init=False)
     _end: float = field(default=0.0, init=False)
     _steps: int = field(default=0, init=False)
     _spent: float = field(default=0.0, init=False)
@@ -102,6 +103,25 @@ class Search:
         finally:
             shown, self.marks.seen = self.marks.seen, seen
         return shown
+
+    def note(self, shown: Iterable[Side]) -> None:
+        """Note which sides ran together in a comparison."""
+        self._met |= self._meeting(shown)
+
+    def _meeting(self, shown: Iterable[Side]) -> set[tuple[Side, Side]]:
+        """The pairs of a side that is wanted and the answer of another test."""
+        own, others = self.wanted.intersection(shown), [side for side in shown if side[1] is not None]
+        return {(one, other) for one in own for other in others if one[0] != other[0]}
+
+    def joining(self, trials: Iterable[Trial], probe: Callable[[], Callable[[Trial], None]]) -> Iterator[Trial]:
+        """Yield those trials, while there is time, by which sides run together that have not in any comparison."""
+        run: Callable[[Trial], None] | None = None
+        for trial in trials:
+            if not self.has_time():
+                return
+            run = run or probe()
+            if self._meeting(self.shown_by(partial(run, trial))) - self._met:
+                yield trial
 
     def telling(self, trials: Iterable[Trial], probe: Callable[[], Callable[[Trial], None]]) -> Iterator[Trial]:
         """Yield the trials worth a comparison while the search goes on: the first few, then those that show more.

@@ -334,7 +334,7 @@ def _last_scenes(one: Subject, other: Subject, equality: Equality, search: Searc
     """Yield what comes when all is known that inputs reach: what runs together, and what spoils numbers."""
     for joined in (islice(random_trials(), _PASSED, _PASSED + _JOINED), islice(mixed_trials(), _JOINED)):
         pair = Pair(one, other, equality, training=True)
-        yield _Scene(pair, search.joining(joined, pair.probe), training=True, tells=False)
+        yield _Scene(pair, search.joining(joined, partial(_probe_apart, one)), training=True, tells=False)
     for training in (True, False):
         pair = Pair(one, other, equality, training=training)
         yield _Scene(pair, search.thinned(NO_NUMBERS), training, tells=False)
@@ -344,6 +344,19 @@ def _last_scenes(one: Subject, other: Subject, equality: Equality, search: Searc
         pair = Pair(one, other, equality, training=True, change=state)
         trials = list(dict.fromkeys(trial for change, trial in told.values() if change is state))
         yield _Scene(pair, search.thinned(at_edges(trials)), training=True, change=state, tells=False)
+
+
+def _probe_apart(subject: Subject) -> Callable[[Trial], None]:
+    """Return what runs trials on a version imported anew: what it keeps in globals, no comparison sees."""
+    again = subject.again()
+    function = fresh(again, training=True)
+
+    def run(trial: Trial) -> None:
+        subject.begin(trial)
+        with again.version.active(), force_eager():
+            attempt(function, trial.of(again.call), trial.seed, training=True)
+
+    return run
 
 
 def _other_states(one: Subject, other: Subject, equality: Equality, search: Search) -> Iterator[_Scene]:

@@ -109,16 +109,19 @@ class Search:
         self._met |= self._meeting(shown)
 
     def _meeting(self, shown: Iterable[Side]) -> set[tuple[Side, Side]]:
-        """The pairs of a side that is wanted and the answer of another test."""
-        own, others = self.wanted.intersection(shown), [side for side in shown if side[1] is not None]
-        return {(one, other) for one in own for other in others if one[0] != other[0]}
+        """The pairs of an answer that is wanted and the answer of another test."""
+        answers = [side for side in shown if side[1] is not None]
+        own = self.wanted.intersection(answers)
+        return {(one, other) for one in own for other in answers if one[0] != other[0]}
 
     def joining(self, trials: Iterable[Trial], probe: Callable[[], Callable[[Trial], None]]) -> Iterator[Trial]:
         """Yield those trials, while there is time, by which sides run together that have not in any comparison."""
         run: Callable[[Trial], None] | None = None
         for trial in trials:
-            if not self.has_time():
+            if not self._met or not self.has_time():
                 return
+            if is_left_out(trial, self.left_out):
+                continue
             run = run or probe()
             if self._meeting(self.shown_by(partial(run, trial))) - self._met:
                 yield trial

@@ -303,7 +303,7 @@ def broken_trials() -> Iterator[Trial]:
 def mixed_trials() -> Iterator[Trial]:
     """Yield trials without end that change each tensor in its own way, some to numbers that are infinite or none."""
     for seed in itertools.count(20_000):
-        yield Trial("each tensor changed in a way of its own", seed, _in_any_way, _drawn, _coin)
+        yield Trial("each tensor changed in its own way, some infinite or NaN", seed, _in_any_way, _drawn, _coin)
 
 
 def _in_any_way(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

@@ -18,8 +18,8 @@ from zlib import crc32
 import torch
 
 from .differ import Equality
-from .lockstep import Pair, Subject
 from .observe import hearing_all_logs
+from .pairs import Pair, Subject
 from .search import Search, Side
 from .trials import (
     ALIKE,

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
-from typing import Any, cast
+from typing import Any
 
 import torch
-from torch import nn
 from torch.utils import _pytree as pytree
 
-from .builds import Build, builds_of, built
-from .differ import Equality, difference, rounded, spills
-from .observe import (
-    OWN_TO_MODULES,
-    Observation,
-    attempt,
-    globals_of,
-    hearing_all_logs,
-    modules_of,
-    observe,
-    parameters_of,
-)
+from .builds import builds_of
+from .differ import Equality, rounded, spills
+from .observe import attempt, hearing_all_logs
+from .pairs import Difference, NotMadeError, Pair, Subject, fresh, state_tensors
 from .search import Search, Side
 from .trials import (
     ALIKE,
@@ -45,8 +35,7 @@ from .trials import (
     random_trials,
     visit,
 )
-from .versions import Version
-from .witness import Call, Maker, force_eager, fresh_callable
+from .witness import Call, force_eager
 
 _REPEATS = 3
 _LEAST_DRAWN = 4
@@ -55,36 +44,6 @@ _MORE_DRAWN = 25
 _MIXED_DRAWN = 6
 _PASSED, _JOINED = 100, 100
 _BROKEN = 20
-
-
-@dataclass(frozen=True)
-class Subject:
-    """One version of a callable: a maker of fresh ones, and a call that works or is meant to.
-
-    `again` imports the version anew, so that nothing in its modules remembers earlier calls. `begin` hears of each
-    trial before it runs.
-    """
-
-    version: Version
-    make: Maker
-    call: Call
-    again: Callable[[], Subject]
-    begin: Callable[[Trial], None] = lambda _: None
-
-
-@dataclass(frozen=True)
-class Difference:
-    """What differed and on which input. `raises` tells that the second version failed where the first did not.
-
-    `spilled` tells that it has NaN in gradients where the first has numbers.
-    `stable` is False where the first version differs from itself too when it is run again.
-    """
-
-    what: str
-    where: str
-    raises: bool
-    spilled: bool = False
-    stable: bool = True
 
 
 Told = dict[Side, tuple["StateChange | None", Trial]]
@@ -110,134 +69,6 @@ class Findings:
     stride: int = 1
 
 
-class _NotMadeError(Exception):
-    """The second version cannot be made in a way in which the first one can."""
-
-    def __init__(self, build: Build, error: Exception) -> None:
-        super().__init__(str(error))
-        what = f"exception: none became {type(error).__name__}({(str(error).splitlines() or [''])[0][:160]!r})"
-        self.difference = Difference(what, f"{build.words}, before any call", raises=True)
-
-
-class Pair:
-    """Two fresh callables in the same state. What the first one holds in tensors, the second one starts with."""
-
-    def __init__(
-        self, one: Subject, other: Subject, equality: Equality, *, training: bool, change: StateChange | None = None
-    ) -> None:
-        self._subjects, self._equality, self._training, self._change = (one, other), equality, training, change
-        self._build = None if change is None else change.build
-        self._functions = (fresh(one, self._build, training=training), _made(other, self._build, training=training))
-        _level(*self._functions, change)
-
-    def step(self, trial: Trial) -> tuple[str | None, Observation, Observation]:
-        """Run one trial on both; return what differs, if anything, and what was seen of each."""
-        seen = [
-            _observed(subject, function, trial, training=self._training)
-            for subject, function in zip(self._subjects, self._functions, strict=True)
-        ]
-        return difference(seen[0], seen[1], self._equality), seen[0], seen[1]
-
-    def probe(self) -> Callable[[Trial], None]:
-        """Return what runs trials on one more copy of the first callable, without a look at what they do."""
-        subject = self._subjects[0]
-        function = fresh(subject, self._build, training=self._training)
-        if self._change is not None and self._change.flags:
-            _turn_flags(function)
-        _level(self._functions[0], function, None)
-
-        def run(trial: Trial) -> None:
-            subject.begin(trial)
-            with subject.version.active(), force_eager():
-                attempt(function, trial.of(subject.call), trial.seed, training=self._training)
-
-        return run
-
-
-def fresh(subject: Subject, build: Build | None = None, *, training: bool) -> Callable[..., Any]:
-    """Make the callable of a version anew, in training mode or not; with `build`, in another way."""
-    with subject.version.active(), built(build, subject.version.modules()):
-        function = fresh_callable(subject.make)
-    owner = getattr(function, "__self__", function)
-    if isinstance(owner, nn.Module):
-        owner.train(training)
-    return function
-
-
-def _made(subject: Subject, build: Build | None, *, training: bool) -> Callable[..., Any]:
-    """Make the second callable of a pair."""
-    try:
-        return fresh(subject, build, training=training)
-    except Exception as error:
-        if build is None:
-            raise
-        raise _NotMadeError(build, error) from error
-
-
-def _level(one: Any, other: Any, change: StateChange | None) -> None:
-    """Copy the tensors of one callable's state to the other's, changed if asked for."""
-    if change is not None and change.flags:
-        _turn_flags(one)
-        _turn_flags(other)
-    generator = torch.Generator().manual_seed(0 if change is None else change.seed)
-    sources, targets = _state_tensors(one), _state_tensors(other)
-    for name, source in sources.items():
-        target = targets.get(name)
-        with torch.no_grad():
-            if change is not None:
-                source.copy_(change.of(source, generator))
-            if target is not None and (target.shape, target.dtype) == (source.shape, source.dtype):
-                target.copy_(source)
-
-
-def _turn_flags(function: Any) -> None:
-    """Turn over each public attribute that is True or False, of the parts that are not torch's own."""
-    for _, module in modules_of(function):
-        if not type(module).__module__.startswith("torch."):
-            for name, value in vars(module).items():
-                if isinstance(value, bool) and not name.startswith("_") and name not in OWN_TO_MODULES:
-                    setattr(module, name, not value)
-
-
-def _state_tensors(function: Any) -> dict[str, torch.Tensor]:
-    owner = getattr(function, "__self__", function)
-    buffers = dict(owner.named_buffers()) if isinstance(owner, nn.Module) else {}
-    return {**parameters_of(function), **buffers}
-
-
-def _observed(subject: Subject, function: Callable[..., Any], trial: Trial, *, training: bool) -> Observation:
-    run, call = function, subject.call
-    if trial.method is not None:
-        run, call = _method(function, trial.method), ((), {})
-    subject.begin(trial)
-    with subject.version.active(), force_eager():
-        seen = observe(run, function, trial.of(call), trial.seed, training=training)
-        for module in subject.version.modules():
-            kept = globals_of(vars(module))
-            seen.state.update({f"global {module.__name__}.{name}": value for name, value in kept.items()})
-    return seen
-
-
-def _method(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """Return the method of the first part of a callable that has the class, or a function that does nothing."""
-    cls, _, method = name.rpartition(".")
-    owner = getattr(function, "__self__", function)
-    for part in [owner, *(module for _, module in modules_of(function))]:
-        if any(base.__qualname__ == cls for base in type(part).__mro__):
-            found = getattr(part, method, None)
-            if callable(found) and _needs_nothing(found):
-                return cast("Callable[..., Any]", found)
-    return lambda: None
-
-
-def _needs_nothing(function: Callable[..., Any]) -> bool:
-    try:
-        inspect.signature(function).bind()
-    except (TypeError, ValueError):
-        return False
-    return True
-
-
 def run_side_by_side(one: Subject, other: Subject, equality: Equality, search: Search) -> Findings:
     """Run both through the usual trials, then through others until the search is complete.
 
@@ -247,7 +78,7 @@ def run_side_by_side(one: Subject, other: Subject, equality: Equality, search: S
     with hearing_all_logs():
         try:
             _run_scenes(one, other, equality, search, found)
-        except _NotMadeError as error:
+        except NotMadeError as error:
             found.difference = error.difference
     return found
 
@@ -361,7 +192,7 @@ def _probe_apart(subject: Subject) -> Callable[[Trial], None]:
 
 def _other_states(one: Subject, other: Subject, equality: Equality, search: Search) -> Iterator[_Scene]:
     """Yield what is run whatever has run: what a test of the state decides may meet each side of a test of inputs."""
-    if _state_tensors(fresh(one, training=True)):
+    if state_tensors(fresh(one, training=True)):
         for change in ALWAYS:
             pair = Pair(one, other, equality, training=True, change=change)
             yield _Scene(pair, search.thinned((BASE, *USUAL[:2])), training=True, change=change)

@@ -5,7 +5,8 @@
     observe     one call and all that could be noticed of it
     differ      how two such observations differ
     search      which of them are worth a comparison
-    lockstep    both versions through the same calls
+    pairs       both versions in the same state
+    lockstep    these through the same calls
     drawing     the same with tensors drawn right before the changed code
 
 The request is one of `hearing` with `overrides` being the texts of the original, and besides:
@@ -48,8 +49,9 @@ from torch.utils import _pytree as pytree
 from . import witness
 from .differ import Equality, difference
 from .drawing import Draws, Part, run_with_draws
-from .lockstep import Findings, Subject, fresh, run_side_by_side
+from .lockstep import Findings, run_side_by_side
 from .observe import PLAIN, observe
+from .pairs import Subject, fresh
 from .records import Break, Failure, Run
 from .search import Marks, Search, Side
 from .subjects import ProblemError, subject_of

@@ -1372,6 +1372,21 @@ def test_a_change_in_place_that_a_run_may_miss(change: str, read: str) -> None:
     assert f"what the gradient of `{read}` needs" in reason(branch.format(change))
 
 
+def test_names_that_a_rewrite_adds_are_different_ones() -> None:
+    body = """
+        if y.sum() > 0:
+            a = x * 2
+            b = y * 2
+        else:
+            b = x * 3
+            condition = b > y
+            a = torch.where(condition, x, b)
+        return a - b"""
+    text = fixed(textwrap.dedent(body))
+    assert "condition_2 = b_3 > y" in text
+    assert "condition_3 = y.sum() > 0" in text
+
+
 @pytest.mark.parametrize("fill", ["x = x.masked_fill(m, 0.0)", "x.masked_fill_(m, 0.0)", "x[m] = 0.0"])
 def test_a_mask_that_is_changed_now_and_then(fill: str) -> None:
     body = f"x = x * 2\nm = x < 0\nif m.any():\n    {fill}\nif flag:\n    m |= y > 0\nreturn x * m"

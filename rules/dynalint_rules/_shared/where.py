@@ -155,7 +155,7 @@ def _can_be_rewritten(scope: Scope, statement: ast.If) -> bool:
 
 def _afresh(scope: Scope) -> Scope:
     """Return a scope without what an earlier attempt has noted down."""
-    return replace(scope, renamed={}, composed=set())
+    return replace(scope, renamed={}, composed=set(), given=set())
 
 
 @dataclass

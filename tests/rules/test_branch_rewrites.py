@@ -1404,6 +1404,12 @@ def test_a_change_in_place_of_what_a_branch_keeps(change: str) -> None:
     assert "torch.where" in fixed(body.format("x += 1", ""))
 
 
+@pytest.mark.parametrize("change", ["x += 1", "for _ in range(2):\n    v *= 2"])
+def test_a_masked_view_whose_memory_changes_later(change: str) -> None:
+    body = f"v = x.view(-1)\nm = v < 0\nif m.any():\n    v = v.masked_fill(m, 0.0)\n{change}\nreturn v"
+    assert "changes the tensor under `v` in place" in reason(body)
+
+
 def test_what_a_branch_makes_anew_may_change_later() -> None:
     body = "x = y.exp()\nif y.sum() > 0:\n    x = x.sqrt()\nelse:\n    x = x.abs()\nif flag:\n    x += 1\nreturn x"
     assert "torch.where" in fixed(body)

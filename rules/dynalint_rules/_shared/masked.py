@@ -19,7 +19,7 @@ from dynalint_rules._shared.kept import change_conditions, kept_conditions, refu
 from dynalint_rules._shared.memory import is_own
 from dynalint_rules._shared.names import only_value, statement_of
 from dynalint_rules._shared.scope import Scope
-from dynalint_rules._shared.sides import FINITE, NO_RAISE, SAME_FORM
+from dynalint_rules._shared.sides import FINITE, NO_RAISE, SAME_FORM, refuse_changed_alias
 from dynalint_rules._shared.text import comments, indentation, inner_indentation
 from dynalint_rules._shared.truth import is_tensor_test
 
@@ -200,6 +200,7 @@ class _Body:
             self.conditions.append(f"`{name}` is a floating-point tensor")
         self.conditions += switch_conditions(self.scope, name, value) + kept_conditions(self.scope, [self.mask])
         if not is_own(self.scope, name, value):
+            refuse_changed_alias(self.scope, name, value)
             self.conditions.append(f"nothing relies on getting the very tensor `{name}` rather than an equal copy")
         return True
 

@@ -185,17 +185,25 @@ def alias_conditions(scope: Scope, sides: Sequence[Side], target: str | None, ar
     if not shared:
         return conditions
     for name in dict.fromkeys([*(side.source for side in sides), target]):
-        if name is None:
-            continue
-        places = (one for shared in sorted(sharing(scope, name)) for one in changes_in_place(scope, shared, around))
-        place = next((one for one in places if may_run_after(scope, one, around)), None)
-        if place is not None:
-            raise Refusal(
-                f"{scope.quote(place)} changes the tensor under `{name}` in place, which may be another one's memory; "
-                "`torch.where` would give a copy. Make that change out of place first"
-            )
+        if name is not None:
+            refuse_changed_alias(scope, name, around)
     names = " or ".join(dict.fromkeys(shared))
     return [*conditions, f"nothing relies on getting the very tensor {names} rather than an equal copy"]
+
+
+def refuse_changed_alias(scope: Scope, name: str, around: ast.stmt | ast.expr) -> None:
+    """Make sure that no later change in place tells the tensor under a name from a copy that `around` gives instead.
+
+    Raises:
+        Refusal: there is one.
+    """
+    places = (one for shared in sorted(sharing(scope, name)) for one in changes_in_place(scope, shared, around))
+    place = next((one for one in places if may_run_after(scope, one, around)), None)
+    if place is not None:
+        raise Refusal(
+            f"{scope.quote(place)} changes the tensor under `{name}` in place, which may be another one's memory; "
+            "the fix would put a copy in its place. Make that change out of place first"
+        )
 
 
 def gradient_conditions(branches: Sequence[set[str]], layers: dict[str, None]) -> list[str]:

@@ -870,7 +870,7 @@ class BranchOnTensor(Rule):
                 return y
             """),
             inputs="[(torch.randn(4, 8),), (-torch.ones(4, 8),)]",
-            declined="`torch.where` would give a copy",
+            declined="would put a copy in its place",
         ),
         Example(
             "side that stores state",

@@ -157,11 +157,11 @@ class _EarlyReturn:
         lines: list[str] = []
         self.condition = truth.without_dimensions
         stored = set(_stored(self.following)) | {one.name for one in block.assignments}
-        if not self.condition.isidentifier() or self.condition in stored:
-            self.condition = scope.fresh_name("condition")
-            lines.append(f"{self.condition} = {held_together(truth.without_dimensions)}")
         chain = Chain(self.statement, (self.statement.test,), (block, Block((), None, ())), self.statement, False)
         plan = plan_of(scope, chain)
+        if not self.condition.isidentifier() or self.condition in stored:
+            self.condition = scope.fresh_name("condition", plan.temporaries.values())
+            lines.append(f"{self.condition} = {held_together(truth.without_dimensions)}")
         guards = [guarded for value in block.values for guarded in guarded_operands(scope, value)]
         texts = {value: self._rendered(value, guards, GUARD_ORDERS[0]) for value in block.values}
         for one in block.assignments:
@@ -172,7 +172,7 @@ class _EarlyReturn:
         for part in _parts(block.result):
             text = self._rendered(part, guards, GUARD_ORDERS[0])
             if not text.isidentifier() or text in stored:
-                name = scope.fresh_name("early", early)
+                name = scope.fresh_name("early", [*early, *plan.temporaries.values()])
                 lines.append(f"{name} = {held_together(text)}")
                 text = name
             early.append(text)

@@ -31,7 +31,6 @@ class Scope:
     be imported for it. `renamed` are reads of names for which a rewrite has put other names. `composed` are expressions
     that stand nowhere in the file, and that a rewrite has put together from some that do. `shelter` is the decision
     from which infinite and NaN numbers are to be kept where they are computed with for nothing; None if they need not.
-    `given` are the names that the rewrite has got for what is new.
     """
 
     project: Project
@@ -42,7 +41,6 @@ class Scope:
     renamed: dict[ast.AST, str] = field(default_factory=dict)
     composed: set[ast.AST] = field(default_factory=set)
     shelter: ast.AST | None = None
-    given: set[str] = field(default_factory=set)
 
     @classmethod
     def of(cls, event: Event, project: Project) -> Scope:
@@ -82,13 +80,12 @@ class Scope:
         return quote(self.file, node)
 
     def fresh_name(self, stem: str, others: Iterable[str] = ()) -> str:
-        """Return a name that means nothing here, is none of `others` and comes once: `stem`, or that with a number."""
-        taken = {node.id for node in ast.walk(self.function.node) if isinstance(node, ast.Name)} | self.given
+        """Return `stem`, or `stem` with a number, as a name that means nothing here and is none of `others`."""
+        taken = {node.id for node in ast.walk(self.function.node) if isinstance(node, ast.Name)}
         taken |= self.function.locals | self.function.module.bindings.keys() | set(dir(builtins)) | set(others)
         name, number = stem, 2
         while name in taken:
             name, number = f"{stem}_{number}", number + 1
-        self.given.add(name)
         return name
 
 

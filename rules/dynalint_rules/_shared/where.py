@@ -155,7 +155,7 @@ def _can_be_rewritten(scope: Scope, statement: ast.If) -> bool:
 
 def _afresh(scope: Scope) -> Scope:
     """Return a scope without what an earlier attempt has noted down."""
-    return replace(scope, renamed={}, composed=set(), given=set())
+    return replace(scope, renamed={}, composed=set())
 
 
 @dataclass
@@ -231,7 +231,7 @@ class _Writer:
         for truth in truths:
             text = truth.without_dimensions
             if bind and not (text.isidentifier() and text not in assigned):
-                name = self.scope.fresh_name("condition", self.tests)
+                name = self.scope.fresh_name("condition", [*self.tests, *self.plan.temporaries.values()])
                 self.lines.append(f"{name} = {held_together(text)}")
                 text = name
             self.tests.append(text)

@@ -149,6 +149,14 @@ def test_what_differs_where_values_are_drawn_is_not_shown(prove: Prove, new: str
     assert proof.outcome != "proven", proof
 
 
+@pytest.mark.parametrize("side", ["x", "h.add_(1)", "x.view(-1, 8)"])
+def test_what_shares_memory_on_a_side_that_no_input_reaches(prove: Prove, side: str) -> None:
+    body = f"k = h.detach()\ng = h * h\nif g.sum() < 0:\n    g = {side}"
+    rewritten = f"g = torch.where(g.sum() < 0, {side.replace('add_', 'add')}, g)"
+    proof = prove(model(body + "\nreturn g, k"), (body.partition("g = h * h\n")[2], rewritten), safety="conditional")
+    assert proof.outcome != "proven", proof
+
+
 def test_a_side_within_one_that_no_input_reaches(prove: Prove) -> None:
     body = textwrap.dedent("""
         h = h * h

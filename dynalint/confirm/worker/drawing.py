@@ -3,12 +3,14 @@
 What comes before a branch often keeps its test from ever holding, as where the square of a tensor is to be negative.
 The texts compared here draw other tensors of the same form right before the code that differs (see `fix.draws`), with
 gradients that go on to the tensors in the place of which they stand. What is equal there for all that is drawn does not
-rest on what came before.
+rest on what came before. In the end each side is reached by numbers written into the very tensors too, as a tensor of
+its own does not show what shares memory with an input or with another name.
 """
 
 from __future__ import annotations
 
 import builtins
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, product
@@ -58,6 +60,7 @@ class Draws:
     def __init__(self) -> None:
         self._places: frozenset[int] = frozenset()
         self._trial: Trial | None = None
+        self._written = False
 
     def __call__(self, place: int, name: str, value: Any) -> Any:
         """Return what stands for a value from here on: for the same trial, place and name the same numbers."""
@@ -67,11 +70,16 @@ class Draws:
         if not self._trial.alike and seed % _ALIKE:
             seed += crc32(name.encode())
         (drawn,), _ = replace(self._trial, seed=seed).of(((value.detach(),), {}))
+        if self._written:
+            # Not into a tensor whose places share memory, as one that was expanded.
+            with contextlib.suppress(RuntimeError):
+                value.data.copy_(drawn)
+            return value
         return _Instead.apply(value, drawn) if value.is_floating_point() else drawn
 
-    def begin(self, places: frozenset[int], trial: Trial | None) -> None:
-        """Draw by this trial at these places from now on."""
-        self._places, self._trial = places, trial
+    def begin(self, places: frozenset[int], trial: Trial | None, *, written: bool = False) -> None:
+        """Draw by this trial at these places from now on; `written`, into the tensors that are there."""
+        self._places, self._trial, self._written = places, trial, written
 
     def install(self) -> None:
         """Make the draws known to all code: texts with draws call a builtin."""
@@ -105,7 +113,7 @@ def run_with_draws(
             own = replace(search, wanted=part.sides, seconds=search.seconds / len(parts))
             comparison = _Comparison(one, other, equality, own, part, draws)
             if comparison.is_equal():
-                yield from comparison.told
+                yield from comparison.shown
     draws.begin(frozenset(), None)
 
 
@@ -119,7 +127,10 @@ class _Way:
 
 
 class _Comparison:
-    """Both versions with draws for one part; `told` has for each side of it the last way to it."""
+    """Both versions with draws for one part.
+
+    `told` has for each side of it the last way to it, and `shown` has those that ran with the very tensors as well.
+    """
 
     def __init__(
         self, one: Subject, other: Subject, equality: Equality, search: Search, part: Part, draws: Draws
@@ -127,6 +138,7 @@ class _Comparison:
         self._subjects, self._equality = (one, other), equality
         self._search, self._part, self._draws = search, part, draws
         self.told: dict[Side, _Way] = {}
+        self.shown: set[Side] = set()
 
     def is_equal(self) -> bool:
         """Look for ways to all sides, then try each way at its edges; whether there was time, and all was equal."""
@@ -134,12 +146,19 @@ class _Comparison:
         stages = product(((None, True), (None, False), *((change, True) for change in STATES)), _STAGES)
         if not all(self._is_equal_for(*scene, *stage) for scene, stage in stages):
             return False
-        for change in dict.fromkeys(way.change for way in self.told.values()):
-            ways = [way for way in dict.fromkeys(self.told.values()) if way.change is change]
+        told = dict(self.told)
+        for change in dict.fromkeys(way.change for way in told.values()):
+            reached = {side: way for side, way in told.items() if way.change is change}
+            ways = list(dict.fromkeys(reached.values()))
             edges = [replace(way, drawn=trial) for way in ways for trial in at_edges([way.drawn])]
             for training, some in ((False, ways), (True, edges)):
                 pair = self._pair(change, training=training)
                 if not all(self._step(pair, way) for way in some):
+                    return False
+            for training in (False, True):
+                pair = self._pair(change, training=training)
+                left = dict.fromkeys(way for side, way in reached.items() if side not in self.shown)
+                if not all(self._step(pair, way, written=True) for way in left):
                     return False
         return True
 
@@ -166,15 +185,18 @@ class _Comparison:
         self._draws.begin(frozenset(), None)
         return Pair(*self._subjects, self._equality, training=training, change=change)
 
-    def _step(self, pair: Pair, way: _Way) -> bool:
+    def _step(self, pair: Pair, way: _Way, *, written: bool = False) -> bool:
         """Whether nothing differs on one way; what it comes to counts as having run unless it raises there."""
         if not self._search.has_time():
             return False
         marks = self._search.marks
         before, marks.seen = marks.seen, set()
-        self._draws.begin(self._part.draws, way.drawn)
+        self._draws.begin(self._part.draws, way.drawn, written=written)
         differs, seen, _ = pair.step(way.inputs)
-        shown, marks.seen = marks.seen if seen.error is None else set(), before
-        self.told.update(dict.fromkeys(shown & self._part.sides, way))
-        marks.seen |= shown
+        ran, marks.seen = marks.seen if seen.error is None else set(), before
+        if written:
+            self.shown |= ran & self._part.sides
+        else:
+            self.told.update(dict.fromkeys(ran & self._part.sides, way))
+        marks.seen |= ran
         return differs is None

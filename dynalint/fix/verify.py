@@ -40,7 +40,8 @@ class Case:
     """One unit while it is tried: what has to run, what has run, and what came of it.
 
     `old_lines` and `new_lines` are the changed lines by resolved path, before and after. `drawn` is that part of `seen`
-    which ran only on tensors drawn in the place of computed ones.
+    which ran only on tensors drawn in the place of computed ones; `failed` tells that the fixed code raised on such
+    tensors, or had NaN in gradients, where the original did not.
     """
 
     unit: Unit
@@ -50,6 +51,7 @@ class Case:
     targets: list[Target] = field(default_factory=list)
     seen: set[Key] = field(default_factory=set)
     drawn: set[Key] = field(default_factory=set)
+    failed: bool = False
     inputs: int = 0
     obstacles: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -76,7 +78,7 @@ class Case:
         if self.inputs:
             missing = next(side for key, side in sorted(self.sides.items(), key=str) if key not in self.seen)
             detail = f"on none of {self.inputs} inputs did {missing.words} on line {missing.line} run"
-            return Proof("unverifiable", detail, *counts)
+            return Proof("unverifiable", detail, *counts, spilled=self.failed)
         return Proof("unverifiable", self.obstacles[0] if self.obstacles else "no compiled root reaches it", *counts)
 
 
@@ -172,8 +174,11 @@ class WorkerVerifier:
         obstacle = _obstacle(answer, target)
         seen = {(mark, truth) for mark, truth in answer.parts.get("seen", ())}
         drawn = {(mark, truth) for mark, truth in answer.parts.get("drawn", ())}
+        failed = {(mark, truth) for mark, truth in answer.parts.get("failed", ())}
         touched = [case for case in cases if not case.sides or (seen | drawn) & case.sides.keys()] or list(cases)
         difference = answer.parts.get("difference")
+        for case in cases:
+            case.failed = case.failed or not failed.isdisjoint(case.sides)
         for case in touched:
             if difference is not None and difference["stable"]:
                 what = f"{target.name}: {difference['what']}, with {difference['where']}"

@@ -99,6 +99,28 @@ SHELTERED = {
         return x
         """,
     ),
+    "where only drawn tensors tell": (
+        """
+        a = x + y
+        b = x + y
+        if a.max() > b.max():
+            z = a / a.norm()
+        else:
+            z = -a
+        return z
+        """,
+        """
+        a = x + y
+        b = x + y
+        condition = a.max() > b.max()
+        z = torch.where(
+            condition,
+            torch.where(condition, a, 1) / torch.where(condition, torch.where(condition, a, 1).norm(), 1.0),
+            -a,
+        )
+        return z
+        """,
+    ),
     "after an early return": (
         """
         if x.sum() > 0:

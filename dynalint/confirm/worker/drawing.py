@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import builtins
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice, product
 from typing import Any
 from zlib import crc32
 
 import torch
 
-from .differ import Equality
+from .differ import Equality, spills
 from .observe import hearing_all_logs
 from .pairs import Pair, Subject
 from .search import Search, Side
@@ -104,17 +104,32 @@ class _Instead(torch.autograd.Function):  # type: ignore[misc]
         return gradient, None
 
 
+@dataclass
+class Drawn:
+    """What draws showed: sides that ran, and equally so; and the sides of parts in which the second version failed.
+
+    To fail is to raise, or to have NaN in gradients, where the first does not.
+    """
+
+    shown: set[Side] = field(default_factory=set)
+    failed: set[Side] = field(default_factory=set)
+
+
 def run_with_draws(
     one: Subject, other: Subject, equality: Equality, search: Search, parts: Sequence[Part], draws: Draws
-) -> Iterator[Side]:
-    """Yield the sides of those parts in which nothing differed, whatever was drawn, in the time that `search` has."""
+) -> Drawn:
+    """Draw for one part after the other, in the time that `search` has."""
+    found = Drawn()
     with hearing_all_logs():
         for part in parts:
             own = replace(search, wanted=part.sides, seconds=search.seconds / len(parts))
             comparison = _Comparison(one, other, equality, own, part, draws)
             if comparison.is_equal():
-                yield from comparison.shown
+                found.shown |= comparison.shown
+            elif comparison.failed:
+                found.failed |= part.sides
     draws.begin(frozenset(), None)
+    return found
 
 
 @dataclass(frozen=True)
@@ -130,6 +145,7 @@ class _Comparison:
     """Both versions with draws for one part.
 
     `told` has for each side of it the last way to it, and `shown` has those that ran with the very tensors as well.
+    `failed` tells that the second version raised, or has NaN in gradients, where the first did not.
     """
 
     def __init__(
@@ -139,6 +155,7 @@ class _Comparison:
         self._search, self._part, self._draws = search, part, draws
         self.told: dict[Side, _Way] = {}
         self.shown: set[Side] = set()
+        self.failed = False
 
     def is_equal(self) -> bool:
         """Look for ways to all sides, then try each way at its edges; whether there was time, and all was equal."""
@@ -192,11 +209,13 @@ class _Comparison:
         marks = self._search.marks
         before, marks.seen = marks.seen, set()
         self._draws.begin(self._part.draws, way.drawn, written=written)
-        differs, seen, _ = pair.step(way.inputs)
+        differs, seen, other = pair.step(way.inputs)
         ran, marks.seen = marks.seen if seen.error is None else set(), before
         if written:
             self.shown |= ran & self._part.sides
         else:
             self.told.update(dict.fromkeys(ran & self._part.sides, way))
         marks.seen |= ran
+        if differs is not None:
+            self.failed = spills(seen, other) or (seen.error is None and other.error is not None)
         return differs is None

@@ -34,6 +34,7 @@ Parts of the answer, in the order in which they are known:
                 gets wrong; where there is any of these, what the original did in `breaks_before` and so on;
                 or a `problem`
     drawn       the sides that ran, and equally so, only on tensors that were drawn before them
+    failed      the sides of those parts in which the fixed code failed on such tensors (see `drawing.Drawn`)
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ from torch.utils import _pytree as pytree
 
 from . import witness
 from .differ import Equality, difference
-from .drawing import Draws, Part, run_with_draws
+from .drawing import Drawn, Draws, Part, run_with_draws
 from .lockstep import Findings, run_side_by_side
 from .observe import PLAIN, observe
 from .pairs import Subject, fresh
@@ -112,12 +113,13 @@ def verify(request: Mapping[str, Any], reply: Reply) -> None:
     has_run = not wanted or bool(marks.seen & wanted) or request["anyway"]
     if has_run:
         compiled()
-    drawn: list[list[Any]] = []
+    drawn = Drawn()
     if left:
         reply.stage(f"running {name} with tensors drawn before the fix")
-        drawn = _reached_by_draws(request, equality, search, left)
-        reply.part("drawn", drawn)
-    if not has_run and drawn:
+        drawn = _run_with_draws(request, equality, search, left)
+        reply.part("drawn", [list(side) for side in drawn.shown])
+        reply.part("failed", [list(side) for side in drawn.failed])
+    if not has_run and drawn.shown:
         compiled()
     elif not has_run:
         reply.part("compiled", {"problem": "nothing of the changed code ran"})
@@ -176,23 +178,21 @@ def _alike(subject: Subject, original: Subject) -> Subject:
     return Subject(subject.version, subject.make, call, subject.again)
 
 
-def _reached_by_draws(
-    request: Mapping[str, Any], equality: Equality, search: Search, left: frozenset[Side]
-) -> list[list[Any]]:
-    """Return the sides that ran, and equally so, when other tensors were drawn right before the changed code."""
+def _run_with_draws(request: Mapping[str, Any], equality: Equality, search: Search, left: frozenset[Side]) -> Drawn:
+    """Run what no input reaches on other tensors, drawn right before the changed code."""
     texts = request["drawn"]
     parts = [Part(frozenset(draws), left & {(mark, truth) for mark, truth in sides}) for draws, sides in texts["parts"]]
     wanted = [part for part in parts if part.draws and part.sides]
     if not wanted:
-        return []
+        return Drawn()
     draws = Draws()
     draws.install()
     try:
         original = _subject(request, texts["marked"])
         rewritten = _alike(_subject(request, texts["rewritten"]), original)
     except ProblemError:
-        return []
-    return [list(side) for side in run_with_draws(original, rewritten, equality, search, wanted, draws)]
+        return Drawn()
+    return run_with_draws(original, rewritten, equality, search, wanted, draws)
 
 
 def _compiled(subject: Subject, plain: Callable[[], Subject], found: Findings) -> dict[str, Any]:

@@ -117,7 +117,7 @@ class Rewrite:
     conditions: it is not applied where nothing is run, nor where more differs than rounding. `settled` are tests in the
     old code of which the answer is known: what rests on the other answer need not run. `sheltered` is the same rewrite
     in a longer form that holds for more inputs, or keeps infinite and NaN numbers out of what is computed for nothing:
-    it is tried where running the short one shows that it raises, or that they reach a gradient.
+    it is tried where running the short one shows that it raises, or that they reach a gradient; it may have one too.
     """
 
     title: str

@@ -29,11 +29,12 @@ def completed(
     texts: Mapping[Path, str],
     lint: Linter,
     *,
-    sheltered: bool = False,
+    form: int = 0,
 ) -> Unit:
     """Return a unit with the rewrites of all that it leaves: new findings of the codes `leaves`.
 
-    `items` are the findings of the state that `texts` hold. `sheltered` takes the longer forms of rewrites.
+    `items` are the findings of the state that `texts` hold. `form` counts the
+    longer forms of rewrites from the one that is tried first.
 
     Raises:
         EditError: one of them has no rewrite.
@@ -47,8 +48,7 @@ def completed(
         left = brought(items, lint({**texts, path: text}), unit)
         if not left:
             return unit
-        step = _step(left[0], leaves)
-        step = (step.sheltered if sheltered else None) or step
+        step = form_of(_step(left[0], leaves), form)
         plan = plan_of(step)
         if set(plan) != {path}:
             raise EditError("what it leaves has to be changed in other files too; do that by hand")
@@ -61,6 +61,13 @@ def completed(
             conditions=tuple(dict.fromkeys([*unit.conditions, *step.conditions])),
         )
     raise EditError("it leads to ever more changes; carry them out by hand")
+
+
+def form_of(rewrite: Rewrite, form: int) -> Rewrite:
+    """Return the longer form of a rewrite that has this number; the longest where there are not as many."""
+    for _ in range(form):
+        rewrite = rewrite.sheltered or rewrite
+    return rewrite
 
 
 def _step(left: Linted, leaves: Collection[str]) -> Rewrite:

@@ -7,6 +7,7 @@ what it was. What makes trouble is taken out alone; the rest stays. The next rou
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from pathlib import Path
 from dynalint.analysis.source import SourceFile
 from dynalint.findings import Finding, Safety
 from dynalint.fix.applied import as_applied
-from dynalint.fix.chains import CAUTION, completed
+from dynalint.fix.chains import CAUTION, completed, form_of
 from dynalint.fix.edits import Accepted, merged, plan_of, replaced
 from dynalint.fix.imports import EditError
 from dynalint.fix.model import (
@@ -34,6 +35,8 @@ from dynalint.fix.recheck import ONLY_BY_RUNNING, Item, carried, count_codes, of
 from dynalint.rules import Replacement
 
 MOST_ROUNDS = 10
+# The longer forms of a rewrite that are tried, one after the other.
+MOST_FORMS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +91,9 @@ class _Rounds:
         self._fixed_along: list[Finding] = []
         self._notes: list[str] = []
         self._trials: dict[frozenset[Unit], _Trial] = {}
-        self._chains: dict[tuple[int, bool], Unit] = {}
-        self._unjoined: dict[tuple[Finding, bool], Path] = {}
-        self._sheltered: set[Finding] = set()
+        self._chains: dict[tuple[int, int], Unit] = {}
+        self._unjoined: dict[tuple[Finding, int], Path] = {}
+        self._forms: Counter[Finding] = Counter()
         self._changed: set[str | None] = set()
         self._ended = False
         self._run()
@@ -164,8 +167,7 @@ class _Rounds:
         rewrite = item.linted.rewrite
         if rewrite is None or not self._options.fixable(item.linted.finding.code):
             return None
-        if item.origin in self._sheltered:
-            rewrite = rewrite.sheltered or rewrite
+        rewrite = form_of(rewrite, self._forms[item.origin])
         if item.origin in self._blocked:
             return None
         if item.blocked is not None:
@@ -191,18 +193,18 @@ class _Rounds:
 
         What is refused is not asked about again before the code around it has changed: each question lints anew.
         """
-        sheltered = item.origin in self._sheltered
-        if (item.origin, sheltered) in self._unjoined:
+        form = self._forms[item.origin]
+        if (item.origin, form) in self._unjoined:
             return None
-        joined = self._chains.get((id(item.linted), sheltered))
+        joined = self._chains.get((id(item.linted), form))
         if joined is None or joined.linted[0] is not item.linted:
             try:
-                joined = completed(unit, leaves, self._items, self._texts, self._lint, sheltered=sheltered)
+                joined = completed(unit, leaves, self._items, self._texts, self._lint, form=form)
             except EditError as fault:
                 self._refused.setdefault(item.origin, Refused(item.origin, str(fault)))
-                self._unjoined[item.origin, sheltered] = item.linted.file.path
+                self._unjoined[item.origin, form] = item.linted.file.path
                 return None
-            self._chains[id(item.linted), sheltered] = joined
+            self._chains[id(item.linted), form] = joined
         refusal = self._not_allowed(joined.safety, joined.conditions, shown=joined.shown)
         if refusal is not None:
             self._refused.setdefault(item.origin, Refused(item.origin, refusal[0], unlock=refusal[1]))
@@ -293,7 +295,7 @@ class _Rounds:
         return replace(trial, blamed=blamed)
 
     def _block(self, unit: Unit, reason: str, proof: Proof | None, *, for_good: bool = False) -> None:
-        if proof is not None and (proof.spilled or proof.raises) and self._has_shelter(unit):
+        if proof is not None and (proof.spilled or proof.raises) and self._takes_longer(unit):
             return
         refuted = proof is not None and proof.outcome == "refuted"
         for finding in self._origins(unit):
@@ -302,13 +304,16 @@ class _Rounds:
             if not for_good:
                 self._undecided.add(finding)
 
-    def _has_shelter(self, unit: Unit) -> bool:
+    def _takes_longer(self, unit: Unit) -> bool:
         """Whether there is a longer form of a unit, which is offered from now on."""
         members = {id(linted) for linted in unit.linted}
-        items = [item for item in self._items if id(item.linted) in members and item.origin not in self._sheltered]
-        self._sheltered.update(item.origin for item in items)
-        others = [self._unit(item) for item in items]
-        return any(other is not None and other.plan != unit.plan for other in others)
+        items = [item for item in self._items if id(item.linted) in members]
+        while any(self._forms[item.origin] < MOST_FORMS for item in items):
+            self._forms.update({item.origin: 1 for item in items})
+            others = [self._unit(item) for item in items]
+            if any(other is not None and other.plan != unit.plan for other in others):
+                return True
+        return False
 
     def _origins(self, unit: Unit) -> tuple[Finding, ...]:
         members = {id(linted) for linted in unit.linted}

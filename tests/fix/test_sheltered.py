@@ -121,6 +121,55 @@ SHELTERED = {
         return z
         """,
     ),
+    "a slope at zero, before the test": (
+        """
+        d = (x * x).sum().sqrt()
+        if d > 0:
+            x = x / d
+        return x + y
+        """,
+        """
+        d = (x * x).sum().sqrt()
+        condition = d > 0
+        safe_x = torch.where(condition, x, 1)
+        x = torch.where(condition, safe_x / torch.where(condition, (safe_x * safe_x).sum(), 1.0).sqrt(), x)
+        return x + y
+        """,
+    ),
+    "a bound on a norm": (
+        """
+        h = self.layer(x)
+        norm = h.norm()
+        if norm > 1.0:
+            h = h * (1.0 / norm)
+        return h
+        """,
+        """
+        h = self.layer(x)
+        norm = h.norm()
+        condition = norm > 1.0
+        safe_h = torch.where(condition, h, 1)
+        h = torch.where(condition, safe_h * (1.0 / safe_h.norm()), h)
+        return h
+        """,
+    ),
+    "what stays as it was": (
+        """
+        a = x.exp()
+        z = a + 1
+        if y.sum() > 0:
+            z = y
+        return z + x + y
+        """,
+        """
+        a = x.exp()
+        z = a + 1
+        condition = y.sum() > 0
+        safe_x = torch.where(condition, 0.0, x)
+        z = torch.where(condition, y, safe_x.exp() + 1)
+        return z + x + y
+        """,
+    ),
     "after an early return": (
         """
         if x.sum() > 0:

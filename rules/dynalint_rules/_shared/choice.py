@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dynalint.analysis import kinds as k
 from dynalint.findings import Safety
 from dynalint.rules import Replacement, Rewrite
-from dynalint_rules._shared.domain import Guarded, guarded_operands
+from dynalint_rules._shared.domain import Guard, Recomputed, guarded_operands
 from dynalint_rules._shared.effects import effects_of_always, is_pure
 from dynalint_rules._shared.mixed_sides import mixed_conditions
 from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
@@ -77,13 +77,17 @@ def finished(
     return Rewrite(title, safety, (replacement,), unique, scope.imports)
 
 
-def rendered(scope: Scope, node: ast.expr, guards: Sequence[Guarded], guard: str) -> str:
+def rendered(scope: Scope, node: ast.expr, guards: Sequence[Guard], guard: str) -> str:
     """Return the text of an expression, under the names that `scope.renamed` has for some of its own.
 
-    Each of the operands in `guards` is fed through `guard`, which has slots for the `operand` and what is `safe`.
+    Each of the operands in `guards` is fed through `guard`, which has slots for the `operand` and what is `safe`, or
+    gets what it was computed from written in its place.
     """
     if node in scope.renamed:
         return scope.renamed[node]
+    own = next((one for one in guards if one.node is node), None)
+    if isinstance(own, Recomputed):
+        return rendered(scope, own.definition, own.guards, guard)
     if node in scope.composed and isinstance(node, ast.Subscript):
         return f"{atom(node.value, rendered(scope, node.value, guards, guard))}[{ast.unparse(node.slice)}]"
     if node in scope.composed:
@@ -98,11 +102,20 @@ def rendered(scope: Scope, node: ast.expr, guards: Sequence[Guarded], guard: str
         own_start, own_end = scope.file.span(child)
         if own_start < position:
             continue  # inside of one that is written already
-        inner = rendered(scope, child, guards, guard)
-        operand = guard.format(operand=inner, safe=inside[child].safe) if child in inside else inner
+        operand = (
+            guarded(scope, inside[child], guards, guard) if child in inside else rendered(scope, child, guards, guard)
+        )
         text += scope.file.text[position:own_start] + operand
         position = own_end
     return text + scope.file.text[position:end]
+
+
+def guarded(scope: Scope, one: Guard, guards: Sequence[Guard], guard: str) -> str:
+    """Return the text of an operand that must be harmless where its side is not taken."""
+    text = rendered(scope, one.node, guards, guard)
+    if isinstance(one, Recomputed):
+        return atom(one.definition, text)
+    return guard.format(operand=text, safe=one.safe)
 
 
 def _contains(outer: ast.AST, inner: ast.AST) -> bool:

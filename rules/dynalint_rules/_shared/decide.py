@@ -41,11 +41,14 @@ def rewrite_decision(event: Event, operand: ast.expr, project: Project, *, value
         return Declined(str(refusal))
     if rewrite is None:
         return Declined({"comprehension": _FILTER, "match": _MATCH}.get(decision.form, value))
-    with suppress(Refusal):
-        sheltered = _rewritten(replace(Scope.of(event, project), shelter=decision.node), decision)
-        if sheltered is not None and sheltered.replacements != rewrite.replacements:
-            return replace(rewrite, sheltered=sheltered)
-    return rewrite
+    longer: Rewrite | None = None
+    for recomputes in (True, False):
+        with suppress(Refusal):
+            sheltered = replace(Scope.of(event, project), shelter=decision.node, recomputes=recomputes)
+            form = _rewritten(sheltered, decision)
+            if form is not None and form.replacements not in (rewrite.replacements, longer and longer.replacements):
+                longer = replace(form, sheltered=longer)
+    return replace(rewrite, sheltered=longer)
 
 
 def _rewritten(scope: Scope, decision: Decision) -> Rewrite | None:

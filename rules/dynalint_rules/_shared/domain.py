@@ -4,7 +4,8 @@
 the backward pass multiplies the infinite slope by zero. Fed with `torch.where(c, x, 1.0)` the slope stays finite.
 
 The same happens with an infinite `x` in `torch.where(c, x * y, y)`, of which few have to care: only where the scope
-asks for shelter are all tensors kept from what is not taken.
+asks for shelter are all tensors kept from what is not taken, and where it recomputes, from the slopes of what was
+computed before the test as well: that is computed once more, of something harmless.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from dynalint.analysis import kinds as k
-from dynalint_rules._shared.names import is_bound_before
+from dynalint_rules._shared.names import is_bound_before, statement_of
+from dynalint_rules._shared.recomputed import definition_of
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.sides import HARMLESS
 
@@ -80,7 +83,19 @@ class Guarded:
     safe: str
 
 
-def guarded_operands(scope: Scope, expression: ast.expr) -> list[Guarded]:
+@dataclass(frozen=True)
+class Recomputed:
+    """A name to be replaced by the expression that it got its value from, in which `guards` are guarded."""
+
+    node: ast.expr
+    definition: ast.expr
+    guards: tuple[Guard, ...]
+
+
+Guard: TypeAlias = Guarded | Recomputed
+
+
+def guarded_operands(scope: Scope, expression: ast.expr) -> list[Guard]:
     """Return the operands in an expression that must be made harmless on the side that is not taken.
 
     Raises:
@@ -94,7 +109,19 @@ def guarded_operands(scope: Scope, expression: ast.expr) -> list[Guarded]:
             found += _of_call(scope, node)
     if scope.shelter is not None:
         found += _sheltered(scope, expression, {one.node for one in found})
-    return found
+    if not scope.recomputes:
+        return [*found]
+    # What a rewrite has put together itself stands in no statement.
+    reads = [read for read in _reads(scope, expression) if isinstance(read, ast.Name) and read in scope.parents]
+    again = [recomputed(scope, read, statement_of(scope, read)) for read in reads]
+    return list({one.node: one for one in [*found, *again] if one is not None}.values())
+
+
+def recomputed(scope: Scope, read: ast.Name, at: ast.stmt) -> Recomputed | None:
+    """Return what to write for a name that a statement reads, None where the name will do."""
+    definition = definition_of(scope, read.id, at) if scope.recomputes else None
+    guards = () if definition is None else tuple(guarded_operands(scope, definition))
+    return Recomputed(read, definition, guards) if definition is not None and guards else None
 
 
 def is_linear(scope: Scope, step: ast.AST, node: ast.AST) -> bool:

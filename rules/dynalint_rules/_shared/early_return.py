@@ -10,8 +10,8 @@ from functools import partial
 from dynalint.analysis.index import walk_function
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.blocks import Block, Chain, block_of, is_elif, statements_after
-from dynalint_rules._shared.choice import GUARD_ORDERS, TITLE, escaped, finished, rendered, require_tensors
-from dynalint_rules._shared.domain import Guarded, guarded_operands
+from dynalint_rules._shared.choice import GUARD_ORDERS, TITLE, escaped, finished, guarded, rendered, require_tensors
+from dynalint_rules._shared.domain import Guard, guarded_operands
 from dynalint_rules._shared.effects import effects_of, effects_of_always, refuse_lasting_effects
 from dynalint_rules._shared.rows import plan_of
 from dynalint_rules._shared.scope import Refusal, Scope
@@ -234,8 +234,7 @@ class _EarlyReturn:
                 start, end = file.span(one.node)
                 if start < done:
                     continue  # inside of one that is written already
-                inner = self._rendered(one.node, guards, GUARD_ORDERS[1])
-                yield Replacement(file, start, end, f"{scope.torch}.where({self.condition}, {one.safe}, {inner})")
+                yield Replacement(file, start, end, guarded(scope, one, guards, self._guard(GUARD_ORDERS[1])))
                 done = end
 
     def _reads(self, values: Sequence[ast.expr]) -> set[str]:
@@ -244,9 +243,11 @@ class _EarlyReturn:
         found = set().union(*(reads_of(scope, Side(value, scope.kind(value)), self.statement) for value in values))
         return found - set(_stored(self.following)) - set(_stored(self.returning))
 
-    def _rendered(self, node: ast.expr, guards: Sequence[Guarded], order: str) -> str:
-        guard = f"{self.scope.torch}.where({escaped(self.condition)}, {order})"
-        return rendered(self.scope, node, guards, guard)
+    def _rendered(self, node: ast.expr, guards: Sequence[Guard], order: str) -> str:
+        return rendered(self.scope, node, guards, self._guard(order))
+
+    def _guard(self, order: str) -> str:
+        return f"{self.scope.torch}.where({escaped(self.condition)}, {order})"
 
 
 def _parts(value: ast.expr | None) -> list[ast.expr]:

@@ -10,7 +10,7 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Subscript
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.blocks import statements_after
-from dynalint_rules._shared.domain import guarded_operands, is_linear
+from dynalint_rules._shared.domain import Guarded, guarded_operands, is_linear
 from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.memory import changed_in_place, is_own
 from dynalint_rules._shared.names import loads, within
@@ -198,7 +198,8 @@ class _Store:
         """
         found: dict[ast.expr, str] = {}
         with suppress(Refusal):
-            found = {one.node: one.safe for one in guarded_operands(self.scope, self.value)}
+            operands = guarded_operands(self.scope, self.value)
+            found = {one.node: one.safe for one in operands if isinstance(one, Guarded)}
         divided = isinstance(self.statement, ast.AugAssign) and isinstance(self.statement.op, ast.Div)
         if divided and not k.is_number(self.scope.kind(self.value)):
             found[self.value] = "1.0"

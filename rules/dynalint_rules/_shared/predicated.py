@@ -313,7 +313,7 @@ class Predicated:
                 f"{scope.quote(one.statement)} is not defined for all inputs; write it as an assignment first"
             )
         text = self._rendered(written, predicate)
-        simple = isinstance(written, ast.Name | ast.Constant | ast.Attribute | ast.Call | ast.Subscript)
+        simple = isinstance(written, ast.Constant | ast.Attribute | ast.Call | ast.Subscript) or text.isidentifier()
         return f"{one.name} {operator} {text if simple else f'({text})'}"
 
     def _change(self, change: Change, predicate: Predicate, flow: Flow) -> None:

@@ -31,6 +31,7 @@ class Scope:
     be imported for it. `renamed` are reads of names for which a rewrite has put other names. `composed` are expressions
     that stand nowhere in the file, and that a rewrite has put together from some that do. `shelter` is the decision
     from which infinite and NaN numbers are to be kept where they are computed with for nothing; None if they need not.
+    With `recomputes`, they are kept from what was computed before it too, which is computed once more for that.
     """
 
     project: Project
@@ -41,6 +42,7 @@ class Scope:
     renamed: dict[ast.AST, str] = field(default_factory=dict)
     composed: set[ast.AST] = field(default_factory=set)
     shelter: ast.AST | None = None
+    recomputes: bool = False
 
     @classmethod
     def of(cls, event: Event, project: Project) -> Scope:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -19,7 +19,7 @@ from dynalint_rules._shared.choice import (
     rendered,
     require_tensors,
 )
-from dynalint_rules._shared.domain import Guarded, guarded_operands
+from dynalint_rules._shared.domain import Guard, Guarded, Recomputed, guarded_operands, recomputed
 from dynalint_rules._shared.done_mask import rewrite_break
 from dynalint_rules._shared.early_return import choose_at_returns, rewrite_early_return
 from dynalint_rules._shared.effects import effects_of, effects_of_always
@@ -163,7 +163,7 @@ class _Writer:
     """Writes the statements that take the place of one chain of `if` and `elif`.
 
     `lines` are these statements, `tests` the code of each test, `copied` the expressions taken over as they stand,
-    comments included.
+    comments included. `harmless` are names for what is fed to a side that is not taken, by its code.
     """
 
     scope: Scope
@@ -174,7 +174,8 @@ class _Writer:
     conditions: list[str] = field(default_factory=list)
     changes: list[str] = field(default_factory=list)
     copied: list[ast.expr] = field(default_factory=list)
-    guards: list[list[Guarded]] = field(default_factory=list)
+    guards: list[list[Guard]] = field(default_factory=list)
+    harmless: dict[str, str] = field(default_factory=dict)
     plan: Plan = field(default_factory=Plan)
 
     def write(self, truths: Sequence[Truth]) -> None:
@@ -189,15 +190,17 @@ class _Writer:
         self.guards = [self._guards(block) for block in chain.blocks]
         statements = len(self.plan.rows) + len(self.plan.temporaries)
         results = [block.result for block in chain.blocks if block.result is not None]
-        bind = statements + _choices(results) > 1 or any(self.guards)
+        bind = statements + _choices(results) > 1 or any(self.guards) or self.scope.recomputes
         self._name_tests(truths, bind=bind)
         self.copied += chain.tests
+        named = len(self.lines)
         self._write_rows()
         if not self.plan.rows and not self.plan.temporaries and not results:
             self._write_nothing(truths)
             return
         if results:
             self.lines.append(f"return {self._result(results, len('return '))}")
+        self.lines[named:named] = [f"{name} = {text}" for text, name in self.harmless.items()]
         if not any(self.tests[0] in line for line in self.lines):
             # Where all sides are alike nothing asks for it any more, and it must not do anything else either.
             effects_of(self.scope, self.chain.tests[:1])
@@ -221,7 +224,7 @@ class _Writer:
             self.conditions.append(NO_RAISE)
         return effects_of_always(self.scope, values, self.chain.head).layers
 
-    def _guards(self, block: Block) -> list[Guarded]:
+    def _guards(self, block: Block) -> list[Guard]:
         values = [one.value for one in block.assignments] + ([] if block.result is None else [block.result])
         return [guarded for value in values for guarded in guarded_operands(self.scope, value)]
 
@@ -268,7 +271,7 @@ class _Writer:
                 texts.append(self.plan.temporaries.get(assignment.value) or self._value(assignment, index))
             elif is_bound_before(scope, name, head):
                 sides.append(Side(None, kind_of_name(scope, name, head), name))
-                texts.append(name)
+                texts.append(self._kept(name, index))
             else:
                 raise Refusal(f"`{name}` gets a value on one side only; give it one before the test")
         if len(set(texts)) == 1:
@@ -282,6 +285,14 @@ class _Writer:
         else:
             self._require_tensors(sides, name)
         self.lines.append(f"{name} = {self._where(texts, len(name) + 3)}")
+
+    def _kept(self, name: str, index: int) -> str:
+        """The text of a name that block `index` leaves as it is."""
+        read = ast.Name(name, ast.Load())
+        again = recomputed(self.scope, read, self.chain.head)
+        if again is None:
+            return name
+        return self._with_names(rendered(self.scope, read, [again], self._guard(index)), [again], index)
 
     def _uses_but_in_tests(self, name: str) -> list[ast.expr]:
         tests = {node for test in self.chain.tests for node in ast.walk(test)}
@@ -311,7 +322,7 @@ class _Writer:
         operator = _OPERATORS.get(type(assignment.operator))
         if operator is None:
             raise Refusal(f"{scope.quote(assignment.statement)} works in place; write it as an assignment first")
-        simple = isinstance(written, ast.Name | ast.Constant | ast.Attribute | ast.Call | ast.Subscript)
+        simple = isinstance(written, ast.Constant | ast.Attribute | ast.Call | ast.Subscript) or text.isidentifier()
         old = assignment.name
         if isinstance(assignment.value, ast.BinOp):
             old = self._operand(assignment.value.left, scope.renamed.get(assignment.value.left, old), index)
@@ -320,12 +331,36 @@ class _Writer:
 
     def _operand(self, node: ast.expr, text: str, index: int) -> str:
         """The text of a whole operand, which is harmless where its block is not taken if it has to be."""
-        safe = next((one.safe for one in self.guards[index] if one.node is node), None)
-        return text if safe is None else self._guard(index).format(operand=text, safe=safe)
+        safe = next((one.safe for one in self.guards[index] if one.node is node and isinstance(one, Guarded)), None)
+        fed = text if safe is None else self._guard(index).format(operand=text, safe=safe)
+        return self._with_names(fed, self.guards[index], index, node)
 
     def _rendered(self, node: ast.expr, index: int) -> str:
         """The text of an expression of block `index`, with its guarded operands harmless where it is not taken."""
-        return rendered(self.scope, node, self.guards[index], self._guard(index))
+        text = rendered(self.scope, node, self.guards[index], self._guard(index))
+        return self._with_names(text, self.guards[index], index, node)
+
+    def _with_names(self, text: str, guards: Sequence[Guard], index: int, node: ast.expr | None = None) -> str:
+        """The text with names for operands that are harmless, of which there are many where much is recomputed.
+
+        What the block itself assigns before `node` has another value than at the top, where they are computed.
+        """
+        if not any(isinstance(one, Recomputed) for one in [*guards, *itertools.chain(*self.guards)]):
+            return text
+        block = self.chain.blocks[index]
+        before = itertools.takewhile(
+            lambda one: all(child is not node for child in ast.walk(one.value)), block.assignments
+        )
+        own = {one.name for one in before}
+        for one in _operands(guards):
+            if isinstance(one.node, ast.Name) and one.node.id not in own and one.node not in self.scope.renamed:
+                operand = self._guard(index).format(operand=one.node.id, safe=one.safe)
+                if operand != one.node.id and operand in text:
+                    taken = [*self.tests, *self.plan.temporaries.values(), *self.harmless.values()]
+                    if operand not in self.harmless:
+                        self.harmless[operand] = self.scope.fresh_name(f"safe_{one.node.id}", taken)
+                    text = text.replace(operand, self.harmless[operand])
+        return text
 
     def _guard(self, index: int) -> str:
         """A format for the operands that only block `index` may be given as they are."""
@@ -418,6 +453,15 @@ class _Writer:
         elif self.chain.nested:
             body = f"else:{step}{body}"
         return finished(self.scope, TITLE, Replacement(file, start, end, body), self.conditions, self.changes)
+
+
+def _operands(guards: Sequence[Guard]) -> Iterator[Guarded]:
+    """Yield the operands that are guarded, in what is recomputed too."""
+    for one in guards:
+        if isinstance(one, Guarded):
+            yield one
+        else:
+            yield from _operands(one.guards)
 
 
 def _choices(results: Sequence[ast.expr]) -> int:

@@ -104,7 +104,9 @@ class BranchOnTensor(Rule):
     is replaced by a harmless number where its side is not taken, so that its gradient does not become NaN there.
     A test both sides of which are the same code is dropped. Where a run shows that infinite or NaN numbers reach a
     gradient from the side that is not taken, by a product for instance, all tensors from before the branch are replaced
-    in this way, and the longer form is run again.
+    in this way, and the longer form is run again. Where that does not help, as what spoils the gradient was computed
+    before the test (`norm = h.norm()`, then `if norm > 1: h = h / norm`), that is computed once more, of something
+    harmless: `safe_h = torch.where(norm > 1, h, 1)`, then `torch.where(norm > 1, safe_h / safe_h.norm(), h)`.
 
     After an early `return` the rest of the function always runs, and each later `return` chooses between its own
     value and the early one. `continue` makes the rest of the round the other side. A loop that a `break` ends runs all

@@ -274,7 +274,7 @@ class Project:
         """Return every `<something>.name` in the project's files, with the innermost function it stands in."""
         return [
             (module.file, _function_at(module, node), node)
-            for module, node in self._nodes_with(name)
+            for module, node in self.nodes_with(name)
             if isinstance(node, ast.Attribute) and node.attr == name
         ]
 
@@ -292,9 +292,9 @@ class Project:
 
     def mentions(self, name: str) -> bool:
         """Whether a string constant equal to `name` stands in the project, as `getattr` and `setattr` use one."""
-        return any(isinstance(node, ast.Constant) and node.value == name for _, node in self._nodes_with(name))
+        return any(isinstance(node, ast.Constant) and node.value == name for _, node in self.nodes_with(name))
 
-    def _nodes_with(self, name: str) -> Iterator[tuple[ModuleInfo, ast.AST]]:
+    def nodes_with(self, name: str) -> Iterator[tuple[ModuleInfo, ast.AST]]:
         """Yield the nodes on the lines that spell a name; whole statements without it are passed over."""
         word = re.escape(name)
         pattern = re.compile(rf"{word}(?<!\w{word})\b")  # a `\b` before the word would take far longer

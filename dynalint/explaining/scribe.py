@@ -210,7 +210,7 @@ class Scribe:
         placed = []
         for finding in findings:
             path = os.path.realpath(self._workspace.directory / finding.path)
-            # Advice may be a break that hangs on a condition, and it has broken here.
+            # Advice may be a break that depends on a condition, and it has broken here.
             broken = replace(finding, category="graph-break") if finding.category == "advice" else finding
             placed.append(Placed(broken, path, self._sources.spot(path, finding)))
         return Court(placed, (), self._sources, self._is_own)

@@ -49,6 +49,7 @@ def test_keeps_the_comment_behind_the_statement() -> None:
 def test_strings_over_several_lines_stay_as_they_are() -> None:
     body = '''
     if verbose:
+        x = x + 1
         print("""a
       b
     """, x,
@@ -59,6 +60,7 @@ def test_strings_over_several_lines_stay_as_they_are() -> None:
     assert fixed(body) == lines(
         '''
         if verbose:
+            x = x + 1
             if not torch.compiler.is_compiling():
                 print("""a
           b
@@ -125,6 +127,41 @@ def test_branches_on_one_line() -> None:
         return x
         """
     )
+
+
+@pytest.mark.parametrize(
+    ("test", "joined"),
+    [
+        ("verbose", "verbose and not torch.compiler.is_compiling()"),
+        ("not verbose", "not verbose and not torch.compiler.is_compiling()"),
+        ("verbose or x.dim() > 2", "(verbose or x.dim() > 2) and not torch.compiler.is_compiling()"),
+        ("(verbose or x.dim() > 2)", "(verbose or x.dim() > 2) and not torch.compiler.is_compiling()"),
+        ("(verbose) and (x.dim() > 2)", "(verbose) and (x.dim() > 2) and not torch.compiler.is_compiling()"),
+        ("verbose if x.dim() > 2 else 0", "(verbose if x.dim() > 2 else 0) and not torch.compiler.is_compiling()"),
+    ],
+)
+def test_joins_the_branch_that_holds_nothing_else(test: str, joined: str) -> None:
+    body = """
+    if {}:  # why
+        # what
+        print("a")
+        print(x)
+    return x
+    """
+    assert fixed(body.format(test)) == lines(body.format(joined))
+
+
+@pytest.mark.parametrize(
+    ("test", "end"),
+    [("x.sum() > 1", ""), ("verbose", "else:\n    x = x + 1\n"), ("verbose", "elif x.dim() > 2:\n    x = x + 1\n")],
+)
+def test_a_branch_that_decides_about_more_keeps_its_test(test: str, end: str) -> None:
+    assert fixed(f"if {test}:\n    print(x)\n{end}return x").startswith(f"if {test}:\n    if not torch.")
+
+
+def test_the_last_of_several_branches_is_joined_too() -> None:
+    body = 'if x.dim() > 2:\n    x = x + 1\nelif verbose: print("b")\nreturn x'
+    assert fixed(body).splitlines()[2] == 'elif verbose and not torch.compiler.is_compiling(): print("b")'
 
 
 @pytest.mark.parametrize("statement", ["y = 1; print(x)", "print(x); y = 1", "if verbose: y = 1; print(x)"])

@@ -67,9 +67,10 @@ class _Group:
         inner: ast.AST | None = statement
         while inner is not None:
             outer = self.scope.parents.get(inner)
-            if isinstance(outer, ast.If) and inner in outer.body and isinstance(outer.test, ast.UnaryOp):
-                asked = outer.test.operand
-                if isinstance(asked, ast.Call) and ast.unparse(asked.func).endswith("compiler.is_compiling"):
+            if isinstance(outer, ast.If) and inner in outer.body:
+                test = outer.test
+                parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
+                if any(map(_is_eager, parts)):
                     return True
             inner = outer
         return False
@@ -105,3 +106,9 @@ class _Group:
         return Refusal(
             f"{self.scope.quote(node)} needs the value, and would have to be left out of a compiled run as well"
         )
+
+
+def _is_eager(test: ast.expr) -> bool:
+    """Whether a test is `not torch.compiler.is_compiling()`."""
+    asked = test.operand if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else None
+    return isinstance(asked, ast.Call) and ast.unparse(asked.func).endswith("compiler.is_compiling")

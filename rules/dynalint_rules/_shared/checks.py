@@ -13,6 +13,7 @@ from dynalint_rules._shared.effects import effects_of
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.text import call, comments, held_together, indentation, inner_indentation
 from dynalint_rules._shared.truth import COMPARISONS, is_plain_tensor, is_tensor_test, operand_text, truth_of
+from dynalint_rules._shared.uses import self_name
 
 _PREFIX = re.compile(r"(?i)^(r?)f(r?)(?=['\"])")
 
@@ -116,7 +117,37 @@ def _raised_message(scope: Scope, raising: ast.Raise, changes: list[str]) -> str
             "the exception carries more than a message; raise it with one that is constant, "
             "which `torch._assert_async` can then show"
         )
-    return _message(scope, given.args[0], changes)
+    message = given.args[0]
+    return scope.text(message) if _is_folded(scope, message) else _message(scope, message, changes)
+
+
+def _is_folded(scope: Scope, message: ast.expr) -> bool:
+    """Whether Dynamo makes one constant string of an f-string: its values are numbers and names of settings.
+
+    A value that stands for a size would be compiled anew for each size, and one of a tensor ends the graph.
+    """
+    return isinstance(message, ast.JoinedStr) and all(
+        isinstance(part, ast.Constant)
+        or (isinstance(part, ast.FormattedValue) and _is_bare(part) and _is_setting(scope, part.value))
+        for part in message.values
+    )
+
+
+def _is_bare(part: ast.FormattedValue) -> bool:
+    return part.conversion == -1 and part.format_spec is None
+
+
+def _is_setting(scope: Scope, value: ast.expr) -> bool:
+    """Whether an expression reads a number or a text off a module, or off an object that it keeps for its settings."""
+    depth, owner = 0, value
+    while isinstance(owner, ast.Attribute):
+        depth, owner = depth + 1, owner.value
+    if depth == 0 or not isinstance(owner, ast.Name) or owner.id != self_name(scope.function):
+        return False
+    kind = scope.kind(value)
+    if isinstance(kind, k.Value):
+        return kind.type in ("int", "str") and kind.source == "python"
+    return isinstance(kind, k.Unknown) and depth > 1
 
 
 def _constant(scope: Scope, node: ast.expr) -> str:

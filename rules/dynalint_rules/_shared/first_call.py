@@ -131,10 +131,10 @@ def _in_constructor(scope: Scope, branch: ast.If, statement: ast.Assign, name: s
 
 
 def _in_every_call(scope: Scope, branch: ast.If, statement: ast.Assign, name: str, reason: str) -> Rewrite:
-    """Make anew in every call what hangs on nothing but the sizes, types and device of its input."""
+    """Make anew in every call what depends on nothing but the sizes, types and device of its input."""
     values = [one.value for one in branch.body if isinstance(one, ast.Assign)]
     if not all(_hangs_on_sizes(scope, value, branch) for value in values) or not is_pure(scope, branch.test):
-        raise Refusal(f"{reason}, and it hangs on more than the sizes of the input; {_BY_HAND}")
+        raise Refusal(f"{reason}, and it depends on more than the sizes of the input; {_BY_HAND}")
     for function, node in uses_of(scope, name):
         if not isinstance(node.ctx, ast.Load) and function is not None:
             made = _statement_around(scope, function, node)
@@ -159,7 +159,7 @@ def _for_one_call(scope: Scope, branch: ast.If, statement: ast.Assign, name: str
     """Put under a local name what a table holds for a key, or a table that is cut to the length asked for."""
     target, value = statement.targets[0], statement.value
     if len(branch.body) > 1 or not _hangs_on_sizes(scope, value, branch) or not is_pure(scope, branch.test):
-        raise Refusal(f"{scope.quote(value)} hangs on more than the sizes of the input; {_BY_HAND}")
+        raise Refusal(f"{scope.quote(value)} depends on more than the sizes of the input; {_BY_HAND}")
     constructor = scope.project.find_method(_owner(scope), "__init__")
     by_key = isinstance(target, ast.Subscript)
     if not by_key and not _continues(scope, constructor, name, value):
@@ -183,7 +183,7 @@ def _for_one_call(scope: Scope, branch: ast.If, statement: ast.Assign, name: str
     made = Replacement(scope.file, *scope.file.span(branch), f"{local} = {scope.text(value)}")
     conditions = (
         f"it is made in every call, and `{name}` stays as the constructor makes it",
-        f"what is kept in `{name}` hangs on what {scope.quote(branch.test)} compares alone",
+        f"what is kept in `{name}` depends on what {scope.quote(branch.test)} compares alone",
     )
     return Rewrite(f"Make what `{name}` keeps in every call", "unsafe", (made, *edits), conditions)
 
@@ -310,11 +310,9 @@ def _refuse_names(scope: Scope, name: str, branch: ast.stmt) -> None:
         constructor = _owner(scope).methods.get("__init__")
         registrations = (one for one in constructor.statements if _registers(one, name)) if constructor else ()
         own.update(*(ast.walk(one) for one in registrations))
-    for module in list(scope.project.modules.values()):
-        if name in module.file.text:
-            for node in ast.walk(module.tree):
-                if isinstance(node, ast.Constant) and node.value == name and node not in own:
-                    raise Refusal(f"{module.file.path.name}:{node.lineno} has its name as text; {_BY_HAND}")
+    for module, node in scope.project.nodes_with(name):
+        if isinstance(node, ast.Constant) and node.value == name and node not in own:
+            raise Refusal(f"{module.file.path.name}:{node.lineno} names it in a string, as `getattr` does; {_BY_HAND}")
     for cls in scope.project.mro(_owner(scope)):
         if any(hook in cls.methods for hook in ("__setattr__", "__getattr__", "__getattribute__")) or name in cls.body:
             raise Refusal(f"`{cls.name}` treats the attribute in a way of its own; {_BY_HAND}")

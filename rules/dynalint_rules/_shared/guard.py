@@ -13,7 +13,10 @@ from dynalint.findings import Safety
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.scope import Refusal, Scope
-from dynalint_rules._shared.text import indentation
+from dynalint_rules._shared.text import WIDTH, indentation
+
+# What stands between a test and its colon: the parentheses around it.
+_TEST_END = re.compile(r"([ )]*\)|)[ ]*:")
 
 
 def guarded(
@@ -60,6 +63,9 @@ def _behind_guard(scope: Scope, run: Sequence[ast.stmt]) -> Replacement:
     (start, _), (_, end) = file.span(run[0]), file.span(run[-1])
     if _follows(scope, end):
         raise _shares_line(scope, run[0])
+    joined = _joined_to_branch(scope, run)
+    if joined is not None:
+        return joined
     indent, opening = indentation(file, run[0].lineno), f"if not {scope.torch}.compiler.is_compiling():"
     if not _begins_line(scope, run[0]):
         # `if verbose: print(x)` becomes a block of its own.
@@ -67,6 +73,43 @@ def _behind_guard(scope: Scope, run: Sequence[ast.stmt]) -> Replacement:
         opening = f"{file.newline}{indent}{opening}"
     body = indented(file.text[file.span(run[0])[0] : end], step)
     return Replacement(file, start, end, f"{opening}{file.newline}{indent}{step}{body}")
+
+
+def _joined_to_branch(scope: Scope, run: Sequence[ast.stmt]) -> Replacement | None:
+    """Return what adds the guard to the test of an `if` that holds nothing but these statements; None if it may not.
+
+    A branch on a tensor keeps its test: it goes behind a guard as a whole, which is for another rule to say.
+    """
+    branch, file = scope.parents[run[0]], scope.file
+    if not isinstance(branch, ast.If) or branch.orelse or branch.body != list(run) or _asks_tensor(scope, branch.test):
+        return None
+    start, end = file.span(branch.test)
+    rest = file.text[end : _line_end(scope, end)]
+    closing = _TEST_END.match(rest)
+    if closing is None or file.position(start)[0] != branch.lineno:
+        return None
+    text = file.text[start:end] + closing[1]
+    if not closing[1] and _is_loose(branch.test):
+        text = f"({text})"
+    guard = f"{text} and not {scope.torch}.compiler.is_compiling()"
+    if "\n" in text or file.position(start)[1] - 1 + len(guard) + len(rest[closing.end(1) :].rstrip()) > WIDTH:
+        return None
+    return Replacement(file, start, end + closing.end(1), guard)
+
+
+def _is_loose(test: ast.expr) -> bool:
+    """Whether an `and` behind a test would take only its end."""
+    return isinstance(test, ast.IfExp | ast.Lambda | ast.NamedExpr) or (
+        isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or)
+    )
+
+
+def _asks_tensor(scope: Scope, test: ast.expr) -> bool:
+    if isinstance(test, ast.BoolOp):
+        return any(_asks_tensor(scope, value) for value in test.values)
+    if isinstance(test, ast.UnaryOp):
+        return _asks_tensor(scope, test.operand)
+    return scope.tensor(test) is not None
 
 
 def _runs(scope: Scope, statements: Sequence[ast.stmt]) -> Iterator[list[ast.stmt]]:

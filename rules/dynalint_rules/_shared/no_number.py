@@ -7,6 +7,7 @@ import ast
 from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.size_arguments import SIZES
 
+_NUMBERS = ("builtins.int", "builtins.float", "builtins.bool", "builtins.round")
 SHOWS = ("builtins.print", "logging.", "warnings.")
 
 
@@ -24,7 +25,7 @@ def why_not(scope: Scope, parent: ast.AST, node: ast.expr, callee: str) -> str:
             f"{quote(parent)} takes {shown} as a number, on which a shape depends; use a bound that no input exceeds "
             "and mask what is too much, or set `torch._dynamo.config.capture_scalar_outputs = True`"
         )
-    if isinstance(parent, ast.Call):
+    if isinstance(parent, ast.Call) and callee not in _NUMBERS:
         return f"{quote(parent)} takes {shown} as a number; pass it the tensor's `.detach()` if a tensor would do"
     if isinstance(parent, ast.Expr):
         return f"the value of {shown} is not used; delete the statement"

@@ -29,7 +29,7 @@ _CONDITIONS = (
 
 
 def rewrite_skipped(scope: Scope, statement: ast.If) -> Rewrite | None:
-    """Return the rewrite of `if not skip or always:` over one step of a loop; None where more hangs on the test.
+    """Return the rewrite of `if not skip or always:` over one step of a loop; None where more depends on the test.
 
     An `if skip:` behind it that only forgets what the step gave belongs to it.
     """

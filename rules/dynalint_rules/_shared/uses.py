@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from dynalint.analysis import kinds as k
-from dynalint.analysis.index import ClassInfo, FunctionInfo, ModuleInfo
+from dynalint.analysis.index import ClassInfo, FunctionInfo
 from dynalint.analysis.kinds import UNKNOWN, Kind
 from dynalint.analysis.project import Project
 from dynalint.analysis.source import SourceFile, quote
@@ -135,13 +135,12 @@ class Attribute:
         return isinstance(kind, k.Unknown | k.Nothing)
 
     def _refuse_hooks(self, family: list[ClassInfo], *, shared: bool) -> None:
-        for module in list(self.project.modules.values()):
-            if self.name in module.file.text:
-                for place in _by_name(module, self.name):
-                    raise Refusal(
-                        f"{module.file.path.name}:{place.lineno} uses the attribute by its name as text; "
-                        "change that place by hand together with the class"
-                    )
+        for module, place in self.project.nodes_with(self.name):
+            if _by_name(place, self.name):
+                raise Refusal(
+                    f"{module.file.path.name}:{place.lineno} uses the attribute by its name as text; "
+                    "change that place by hand together with the class"
+                )
         for cls in family:
             for hook in _HOOKS:
                 if hook in cls.methods or hook in cls.body:
@@ -177,18 +176,16 @@ def self_name(function: FunctionInfo) -> str | None:
     return arguments[0].arg if arguments else None
 
 
-def _by_name(module: ModuleInfo, name: str) -> Iterator[ast.Call | ast.Subscript]:
-    """Yield calls such as `getattr(model, "name")`, and `vars(model)["name"]`."""
-    for node in ast.walk(module.tree):
-        if isinstance(node, ast.Call):
-            function = node.func
-            called = function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")
-            if called in _BY_NAME and any(isinstance(arg, ast.Constant) and arg.value == name for arg in node.args):
-                yield node
-        elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and node.slice.value == name:
-            owner = ast.unparse(node.value)
-            if "__dict__" in owner or "vars(" in owner:
-                yield node
+def _by_name(node: ast.AST, name: str) -> TypeGuard[ast.Call | ast.Subscript]:
+    """Whether a node is a call such as `getattr(model, "name")`, or `vars(model)["name"]`."""
+    if isinstance(node, ast.Call):
+        function = node.func
+        called = function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")
+        return called in _BY_NAME and any(isinstance(arg, ast.Constant) and arg.value == name for arg in node.args)
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and node.slice.value == name:
+        owner = ast.unparse(node.value)
+        return "__dict__" in owner or "vars(" in owner
+    return False
 
 
 def _stores_by_name(node: ast.AST) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 
 from dynalint.analysis.events import CompilerUse, Event
+from dynalint.analysis.index import walk_function
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.scope import Refusal, torch_name
@@ -28,6 +30,31 @@ _SUCCEEDED = {
 }
 
 
+def _is_fallback(event: CompilerUse, public: str, project: Project) -> bool:
+    """Whether the code around asks whether there is a public name, and takes the private one where there is none."""
+    asked = public.partition("(")[0].split(".")[1:]
+    parents = project.parents(event.function)
+    node: ast.AST | None = event.node
+    while node is not None:
+        if isinstance(node, ast.Try) and any(_catches_absence(handler) for handler in node.handlers):
+            return True
+        node = parents.get(node)
+    return any(
+        isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Name)
+        and call.func.id in ("hasattr", "getattr")
+        and len(call.args) > 1
+        and isinstance(call.args[1], ast.Constant)
+        and call.args[1].value in asked
+        for call in walk_function(event.function.node)
+    )
+
+
+def _catches_absence(handler: ast.ExceptHandler) -> bool:
+    caught = "" if handler.type is None else ast.unparse(handler.type)
+    return handler.type is None or any(name in caught for name in ("AttributeError", "ImportError", "Exception"))
+
+
 class PrivateSpelling(Rule):
     """Use a private name of torch's compiler where there is a public one.
 
@@ -38,7 +65,8 @@ class PrivateSpelling(Rule):
     deprecated; and `torch._dynamo.optimize`, `optimize_assert` and `export`, which `torch.compile` and
     `torch.export.export` have replaced.
 
-    Not flagged is what has no public name, such as `torch._dynamo.mark_dynamic`, `explain` and `config`.
+    Not flagged is what has no public name, such as `torch._dynamo.mark_dynamic`, `explain` and `config`, nor what is
+    there for releases of torch without the public name: in a function or file that asks with `hasattr`, and in a `try`.
 
     ## Why
 
@@ -88,7 +116,7 @@ class PrivateSpelling(Rule):
         """Flag names that have a public successor."""
         assert isinstance(event, CompilerUse)
         public = _PUBLIC.get(event.name) or _SUCCEEDED.get(event.name)
-        if public is not None:
+        if public is not None and not _is_fallback(event, public, project):
             yield Violation(
                 event.node,
                 f"`{event.name}` is private to torch; its public name is `{public}`",
@@ -205,5 +233,33 @@ class PrivateSpelling(Rule):
                     return torch.compile(scale)(x)
             """,
             target="scale",
+        ),
+        Example(
+            name="fallback-for-older-releases",
+            code="""
+                import torch
+                import torch._dynamo
+                from torch import nn
+
+                try:
+                    disable = torch.compiler.disable
+                except AttributeError:
+                    disable = torch._dynamo.disable
+
+
+                def is_compiling():
+                    if hasattr(torch, "compiler") and hasattr(torch.compiler, "is_compiling"):
+                        return torch.compiler.is_compiling()
+                    if hasattr(torch._dynamo, "is_compiling"):
+                        return torch._dynamo.is_compiling()
+                    return False
+
+
+                class Model(nn.Module):
+                    def forward(self, x):
+                        if not is_compiling():
+                            print(x)
+                        return x * 2
+            """,
         ),
     )

@@ -50,7 +50,8 @@ class RaiseOnTensor(Rule):
 
     An `if` whose only statement is `raise SomeError("a constant message")` becomes `torch._assert_async` of the
     opposite, which is traced into the graph and checks on the device. This is what Dynamo itself makes of
-    `assert test, "message"`. Of an f-string the text is kept, with the names of its values in braces; an
+    `assert test, "message"`. An f-string that shows settings, such as `{self.config.vocab_size}`, stays as it is:
+    Dynamo makes a constant of it. Of another one the text is kept, with the names of its values in braces. An
     exception without a message is shown by its name.
 
     ## When the rewrite is not exact
@@ -167,6 +168,55 @@ class RaiseOnTensor(Rule):
                 torch._assert_async(~torch.isnan(x).any(), "NaN in a tensor of shape {tuple(x.shape)}")
                 return self.fc(x)
             """),
+        ),
+        Example(
+            "message that shows settings",
+            """
+            import torch
+            from torch import nn
+
+
+            class Settings:
+                def __init__(self):
+                    self.vocab_size = 100
+
+
+            class Model(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.config = Settings()
+                    self.limit = 100
+                    self.fc = nn.Linear(8, 8)
+
+                def forward(self, x):
+                    if x.max() >= self.config.vocab_size:  # DYN105
+                        raise ValueError(f"values must be < {self.config.vocab_size}, {self.limit} that is")
+                    return self.fc(x)
+            """,
+            fixed="""
+            import torch
+            from torch import nn
+
+
+            class Settings:
+                def __init__(self):
+                    self.vocab_size = 100
+
+
+            class Model(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.config = Settings()
+                    self.limit = 100
+                    self.fc = nn.Linear(8, 8)
+
+                def forward(self, x):
+                    torch._assert_async(
+                        ~(x.max() >= self.config.vocab_size),
+                        f"values must be < {self.config.vocab_size}, {self.limit} that is",
+                    )
+                    return self.fc(x)
+            """,
         ),
         Example(
             "no message",

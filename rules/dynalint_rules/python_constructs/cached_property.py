@@ -35,8 +35,8 @@ class CachedProperty(Rule):
     Up to Python 3.11 a cached property takes a lock before it computes its value, and Dynamo cannot enter locks: if the
     value is not there yet when the function is compiled, nothing of the function is. Once it is there, from an
     uncompiled call or a constructor that has read it, it is an attribute like any other. From Python 3.12 on there is
-    no lock: Dynamo traces the computation, and compiles once more when it finds the value kept. As it hangs on what has
-    run before, the finding is advice.
+    no lock: Dynamo traces the computation, and compiles once more when it finds the value kept. As it depends on what
+    has run before, the finding is advice.
 
     ## Example
 

@@ -149,7 +149,7 @@ class CountingCall(Rule):
             if rewrite is not None:
                 return rewrite
         return Declined(
-            "what can take the place of a result whose length depends on data hangs on its use; work with a mask of "
+            "what can take the place of a result whose length depends on data depends on its use; work with a mask of "
             "the full shape, or set `torch._dynamo.config.capture_dynamic_output_shape_ops = True`"
         )
 
@@ -176,7 +176,7 @@ class CountingCall(Rule):
                 rows = (x.sum(-1) > 0).nonzero().squeeze(-1)  # DYN303
                 return h[rows], rows
             """),
-            declined="hangs on its use",
+            declined="depends on its use",
         ),
         Example(
             name="stored-by-places",
@@ -252,7 +252,7 @@ class CountingCall(Rule):
                 rows, columns = torch.where(h[:, :4] > 0)  # DYN303
                 return h[columns, rows].sum()
             """),
-            declined="hangs on its use",
+            declined="depends on its use",
         ),
         Example(
             name="nonzero-as-tuple",
@@ -406,7 +406,7 @@ class CountingCall(Rule):
                 """,
             ),
             gb=("GB0036", "GB7000"),
-            declined="hangs on its use",
+            declined="depends on its use",
         ),
         Example(
             name="experts-that-drop-out",

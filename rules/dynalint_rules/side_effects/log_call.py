@@ -51,7 +51,8 @@ class LogCall(Rule):
 
     ## How it is rewritten
     A statement that logs is put behind `if not torch.compiler.is_compiling():`, together with those right beside it.
-    `if logger.isEnabledFor(...):` around statements that log gets the guard as a part of its test. Declined where the
+    An `if` that holds nothing else gets `not torch.compiler.is_compiling()` as a part of its test instead, before
+    `logger.isEnabledFor(...)` where it asks that. Declined where the
     call is part of another expression, where it shares its
     line with another statement, and where its arguments may do more than give a value.
 

@@ -54,7 +54,8 @@ class PrintCall(Rule):
     ```
 
     ## How it is rewritten
-    The statement is put behind `if not torch.compiler.is_compiling():`, together with prints right beside it. With the
+    The statement is put behind `if not torch.compiler.is_compiling():`, together with prints right beside it; an `if`
+    that holds nothing else gets `and not torch.compiler.is_compiling()` instead. With the
     setting `print-fix = "remove"` it is taken out instead. Declined where the print is part of an expression or stands
     in a lambda, where it shares its line with another statement, and where its arguments may do more than give a
     value.
@@ -177,9 +178,7 @@ class PrintCall(Rule):
             """),
             fixed=forward("""
                 h = self.fc(x)
-                if h.shape[0] > 1:
-                    if not torch.compiler.is_compiling():
-                        print("batch", end="")
+                if h.shape[0] > 1 and not torch.compiler.is_compiling(): print("batch", end="")
                 return h
             """),
         ),

@@ -42,15 +42,15 @@ class WarnCall(Rule):
     Use instead:
     ```python
     def forward(self, x):
-        if x.shape[0] == 1:
-            if not torch.compiler.is_compiling():
-                warnings.warn("a batch of one")
+        if x.shape[0] == 1 and not torch.compiler.is_compiling():
+            warnings.warn("a batch of one")
         return self.fc(x)
     ```
 
     ## How it is rewritten
     A statement that warns is put behind `if not torch.compiler.is_compiling():`, and so is one that changes a filter
-    to "ignore" within `with warnings.catch_warnings():`. Declined for filters that stay, that raise or show warnings or
+    to "ignore" within `with warnings.catch_warnings():`. An `if` that holds nothing else gets
+    `and not torch.compiler.is_compiling()` instead. Declined for filters that stay, that raise or show warnings or
     stand where warnings are recorded, and where the call is part of an
     expression, shares its line with another statement, or has arguments that may do more than give a value.
 
@@ -120,9 +120,8 @@ class WarnCall(Rule):
             fixed=forward(
                 """
                 h = self.fc(x)
-                if h.shape[0] == 4:
-                    if not torch.compiler.is_compiling():
-                        warnings.warn(f"a batch of {h.shape[0]}", stacklevel=2)
+                if h.shape[0] == 4 and not torch.compiler.is_compiling():
+                    warnings.warn(f"a batch of {h.shape[0]}", stacklevel=2)
                 return h + 1
                 """,
                 head="import warnings",

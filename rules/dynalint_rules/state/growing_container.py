@@ -259,19 +259,26 @@ class GrowingContainer(Rule):
                 ),
             )
         ),
-        _recorded(
-            Example(
-                name="in-training-only",
-                code=forward(
-                    """
+        Example(
+            name="in-training-only",
+            code=forward(
+                """
                 h = self.fc(x)
                 if self.training:
                     self.losses.extend([h.mean().detach(), h.var().detach()])  # DYN503
                 return h
                 """,
-                    init="self.fc = nn.Linear(8, 8)\nself.losses = []",
-                ),
-            )
+                init="self.fc = nn.Linear(8, 8)\nself.losses = []",
+            ),
+            fixed=forward(
+                """
+                h = self.fc(x)
+                if self.training and not torch.compiler.is_compiling():
+                    self.losses.extend([h.mean().detach(), h.var().detach()])
+                return h
+                """,
+                init="self.fc = nn.Linear(8, 8)\nself.losses = []",
+            ),
         ),
         _recorded(
             Example(
@@ -333,9 +340,7 @@ class GrowingContainer(Rule):
             fixed=forward(
                 """
                 h = self.fc(x)
-                if self.training:
-                    if not torch.compiler.is_compiling():
-                        self.losses.append(h.mean().detach())
+                if self.training and not torch.compiler.is_compiling(): self.losses.append(h.mean().detach())
                 return h
                 """,
                 init="self.fc = nn.Linear(8, 8)\nself.losses = []",

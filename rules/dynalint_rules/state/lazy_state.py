@@ -65,13 +65,13 @@ class LazyState(Rule):
     the constructor sets for good. It stays a plain attribute where it was one. A buffer that compiled code registers is
     registered there.
 
-    What hangs on sizes, types and devices of the input is made in every call, under the same name: the constructor does
-    not have those, and a small table is cheap in a compiled graph, where often it is folded into what reads it.
+    What depends on sizes, types and devices of the input is made in every call, under the same name: the constructor
+    does not have those, and a small table is cheap in a compiled graph, where often it is folded into what reads it.
 
     What a dictionary keeps for a size, and a table that grows with the length asked for, go by a local name, if nothing
     else reads them.
 
-    Not rewritten is what hangs on data, what draws random numbers, what is changed in place, and what other code sets
+    Not rewritten is what depends on data, what draws random numbers, what is changed in place, and what other code sets
     or compares. Run the model once before compiling it.
 
     ## When the rewrite is not exact
@@ -196,7 +196,7 @@ class LazyState(Rule):
                 """,
                 init="self.fc = nn.Linear(8, 8)\nself.mean = None",
             ),
-            declined="hangs on more than the sizes of the input",
+            declined="depends on more than the sizes of the input",
             shows="recompile-once",
         ),
         Example(

@@ -140,7 +140,9 @@ class UntracedTorch(Rule):
                 "Python computes each element; write what it computes with operations on whole tensors"
             )
         if isinstance(event, Call) and event.callee.startswith("Tensor."):
-            return Declined("the answer hangs on the tensor; ask outside of the compiled function, and pass the answer")
+            return Declined(
+                "the answer depends on the tensor; ask outside of the compiled function, and pass the answer"
+            )
         return Declined(
             "whether its answer changes is not to be seen from here; ask once, in `__init__`, if it does not"
         )

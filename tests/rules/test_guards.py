@@ -153,10 +153,27 @@ def test_joins_the_branch_that_holds_nothing_else(test: str, joined: str) -> Non
 
 @pytest.mark.parametrize(
     ("test", "end"),
-    [("x.sum() > 1", ""), ("verbose", "else:\n    x = x + 1\n"), ("verbose", "elif x.dim() > 2:\n    x = x + 1\n")],
+    [
+        ("x.relu_().sum() > 1", ""),
+        ("verbose", "else:\n    x = x + 1\n"),
+        ("verbose", "elif x.dim() > 2:\n    x = x + 1\n"),
+    ],
 )
 def test_a_branch_that_decides_about_more_keeps_its_test(test: str, end: str) -> None:
     assert fixed(f"if {test}:\n    print(x)\n{end}return x").startswith(f"if {test}:\n    if not torch.")
+
+
+@pytest.mark.parametrize(
+    ("test", "joined"),
+    [
+        ("x.isnan().any()", "not torch.compiler.is_compiling() and x.isnan().any()"),
+        ("(x.sum() > 1)", "not torch.compiler.is_compiling() and (x.sum() > 1)"),
+        ("verbose and x.sum() > 1", "not torch.compiler.is_compiling() and verbose and x.sum() > 1"),
+        ("x.sum() > 1 or verbose", "not torch.compiler.is_compiling() and (x.sum() > 1 or verbose)"),
+    ],
+)
+def test_a_tensor_is_not_asked_for_a_print(test: str, joined: str) -> None:
+    assert fixed(f"if {test}:\n    print(x)\nreturn x") == f"if {joined}:\n    print(x)\nreturn x"
 
 
 def test_the_last_of_several_branches_is_joined_too() -> None:

@@ -15,6 +15,7 @@ from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.text import WIDTH, indentation
 
+_TEST_START = re.compile(r"((?:el)?if)[ ]*")
 # What stands between a test and its colon: the parentheses around it.
 _TEST_END = re.compile(r"([ )]*\)|)[ ]*:")
 
@@ -78,23 +79,27 @@ def _behind_guard(scope: Scope, run: Sequence[ast.stmt]) -> Replacement:
 def _joined_to_branch(scope: Scope, run: Sequence[ast.stmt]) -> Replacement | None:
     """Return what adds the guard to the test of an `if` that holds nothing but these statements; None if it may not.
 
-    A branch on a tensor keeps its test: it goes behind a guard as a whole, which is for another rule to say.
+    It goes before a test that asks a tensor, which ends the graph as well, and behind any other.
     """
     branch, file = scope.parents[run[0]], scope.file
-    if not isinstance(branch, ast.If) or branch.orelse or branch.body != list(run) or _asks_tensor(scope, branch.test):
+    if not isinstance(branch, ast.If) or branch.orelse or branch.body != list(run):
         return None
-    start, end = file.span(branch.test)
+    first = _asks_tensor(scope, branch.test)
+    if first and not is_pure(scope, branch.test):
+        return None
+    start, end = file.span(branch)[0], file.span(branch.test)[1]
     rest = file.text[end : _line_end(scope, end)]
-    closing = _TEST_END.match(rest)
-    if closing is None or file.position(start)[0] != branch.lineno:
+    opening, closing = _TEST_START.match(file.text, start), _TEST_END.match(rest)
+    if opening is None or closing is None or file.position(end)[0] != branch.lineno:
         return None
-    text = file.text[start:end] + closing[1]
+    text = file.text[opening.end() : end] + closing[1]
     if not closing[1] and _is_loose(branch.test):
         text = f"({text})"
-    guard = f"{text} and not {scope.torch}.compiler.is_compiling()"
-    if "\n" in text or file.position(start)[1] - 1 + len(guard) + len(rest[closing.end(1) :].rstrip()) > WIDTH:
+    guard = f"not {scope.torch}.compiler.is_compiling()"
+    header = f"{opening[1]} {guard} and {text}" if first else f"{opening[1]} {text} and {guard}"
+    if file.position(start)[1] - 1 + len(header) + len(rest[closing.end(1) :].rstrip()) > WIDTH:
         return None
-    return Replacement(file, start, end + closing.end(1), guard)
+    return Replacement(file, start, end + closing.end(1), header)
 
 
 def _is_loose(test: ast.expr) -> bool:

@@ -55,10 +55,11 @@ class PrintCall(Rule):
 
     ## How it is rewritten
     The statement is put behind `if not torch.compiler.is_compiling():`, together with prints right beside it; an `if`
-    that holds nothing else gets `and not torch.compiler.is_compiling()` instead. With the
-    setting `print-fix = "remove"` it is taken out instead. Declined where the print is part of an expression or stands
-    in a lambda, where it shares its line with another statement, and where its arguments may do more than give a
-    value.
+    that holds nothing else gets `and not torch.compiler.is_compiling()` instead. Where its test asks a tensor, as in
+    `if loss.isnan():`, the guard goes first, and the graph does not end at the test either. With the setting
+    `print-fix = "remove"` the statement is taken out instead. Declined where the print is part of an expression or
+    stands in a lambda, where it shares its line with another statement, and where its arguments may do more than give
+    a value.
 
     ## When the rewrite is not exact
     The guard is `safe`: eager code prints as before for every input, and outputs, gradients and state of a compiled

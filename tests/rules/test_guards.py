@@ -167,6 +167,7 @@ def test_a_branch_that_decides_about_more_keeps_its_test(test: str, end: str) ->
     ("test", "joined"),
     [
         ("x.isnan().any()", "not torch.compiler.is_compiling() and x.isnan().any()"),
+        ("x.sum().item() > 1", "not torch.compiler.is_compiling() and x.sum().item() > 1"),
         ("(x.sum() > 1)", "not torch.compiler.is_compiling() and (x.sum() > 1)"),
         ("verbose and x.sum() > 1", "not torch.compiler.is_compiling() and verbose and x.sum() > 1"),
         ("x.sum() > 1 or verbose", "not torch.compiler.is_compiling() and (x.sum() > 1 or verbose)"),

@@ -8,6 +8,7 @@ import re
 import tokenize
 from collections.abc import Callable, Iterator, Sequence
 
+from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call
 from dynalint.findings import Safety
 from dynalint.rules import Replacement, Rewrite
@@ -114,7 +115,12 @@ def _asks_tensor(scope: Scope, test: ast.expr) -> bool:
         return any(_asks_tensor(scope, value) for value in test.values)
     if isinstance(test, ast.UnaryOp):
         return _asks_tensor(scope, test.operand)
-    return scope.tensor(test) is not None
+    return scope.tensor(test) is not None or any(_is_read(scope.kind(node)) for node in ast.walk(test))
+
+
+def _is_read(kind: k.Kind) -> bool:
+    """Whether a value was read out of a tensor, which ends the graph."""
+    return isinstance(kind, k.Value) and kind.source == "data"
 
 
 def _runs(scope: Scope, statements: Sequence[ast.stmt]) -> Iterator[list[ast.stmt]]:

@@ -13,6 +13,12 @@ from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.text import atom, comments, held_together
 
+# Methods that make a tensor of what they are given, and methods that fill or move one.
+_MAKES = frozenset("new new_empty new_full new_ones new_zeros".split())
+_FILLS = frozenset(
+    "bernoulli_ cuda double exponential_ fill_ float half int long normal_ random_ to uniform_ zero_".split()
+)
+
 
 class VariableWrapper(Rule):
     """Wrap a tensor in `torch.autograd.Variable`.
@@ -38,8 +44,8 @@ class VariableWrapper(Rule):
 
     ## How it is rewritten
     `Variable(t)` gives a tensor with the data of `t` and without its history, whatever `t` was: just what `t.detach()`
-    gives, so that is put in its place. Where `t` is made on the spot from plain numbers (`torch.zeros(3)`), it has no
-    history, and the wrapper is dropped.
+    gives, so that is put in its place. Where `t` is made on the spot from plain numbers (`torch.zeros(3)`,
+    `x.new(3).zero_()`), it has no history, and the wrapper is dropped.
 
     A common piece of advice is to drop the wrapper everywhere. That changes gradients: what flows through `t`
     afterwards was stopped by `Variable(t)` before.
@@ -126,6 +132,25 @@ class VariableWrapper(Rule):
             """),
         ),
         Example(
+            name="made-and-filled",
+            code=forward(
+                """
+                start = Variable(x.data.new(4, 8).zero_())  # DYN603
+                noise = Variable(torch.FloatTensor(x.size(0), 8).normal_().to(x.device))  # DYN603
+                return self.fc(x) + start + noise
+                """,
+                head="from torch.autograd import Variable",
+            ),
+            fixed=forward(
+                """
+                start = x.data.new(4, 8).zero_()
+                noise = torch.FloatTensor(x.size(0), 8).normal_().to(x.device)
+                return self.fc(x) + start + noise
+                """,
+                head="from torch.autograd import Variable",
+            ),
+        ),
+        Example(
             name="buffer",
             code=forward(
                 "return self.fc(x) * Variable(self.scale)  # DYN603",
@@ -176,17 +201,23 @@ def _wrapped(node: ast.Call) -> ast.expr | None:
 
 
 def _is_made_here(scope: Scope, node: ast.expr) -> bool:
-    """Whether an expression makes a tensor of plain values with a function of torch: it has no history."""
+    """Whether an expression makes a tensor of plain values, with torch or a tensor's `new`: it has no history."""
     if not isinstance(node, ast.Call):
         return False
     callee = scope.kind(node.func)
     given = [*node.args, *(keyword.value for keyword in node.keywords)]
-    return (
-        isinstance(callee, k.External)
-        and callee.name.startswith("torch.")
-        and not any(keyword.arg in (None, "requires_grad", "out") for keyword in node.keywords)
-        and all(_is_plain(scope.kind(one)) for one in given)
-    )
+    if any(keyword.arg in (None, "requires_grad", "out") for keyword in node.keywords):
+        return False
+    if not all(_is_plain(scope.kind(one)) for one in given):
+        return False
+    if isinstance(callee, k.External):
+        return callee.name.startswith("torch.")
+    if not isinstance(node.func, ast.Attribute):
+        return False
+    owner, name = node.func.value, node.func.attr
+    if name in _MAKES:
+        return scope.tensor(owner) is not None
+    return name in _FILLS and _is_made_here(scope, owner)
 
 
 def _is_plain(kind: k.Kind) -> bool:

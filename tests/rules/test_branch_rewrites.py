@@ -1302,7 +1302,7 @@ def test_a_test_of_an_array_is_one_of_a_tensor() -> None:
     """)
     assert fixed("a = x.detach().numpy()\nif a.sum() and not y.any():\n    x = x * 2\nreturn x") == lines("""
         a = x.detach().numpy()
-        x = torch.where((torch.as_tensor(a.sum()) != 0) & (~y.any()), x * 2, x)
+        x = torch.where((torch.as_tensor(a.sum()) != 0) & torch.logical_not(y.any()), x * 2, x)
         return x
     """)
 

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from dynalint.analysis import kinds as k
+from dynalint.analysis.dunders import method_name
 from dynalint.analysis.index import FunctionInfo, walk_function
+from dynalint.analysis.signatures import has_decorator
 from dynalint_rules._shared.kept import refuse_changed_later
 from dynalint_rules._shared.memory import is_own
 from dynalint_rules._shared.names import kind_of_name
@@ -113,6 +115,40 @@ def _check_node(scope: Scope, node: ast.AST, found: Effects, depth: int) -> None
         raise Refusal(f"{scope.quote(node)} in a branch hands over control; there is no way to do that on both sides")
     if isinstance(node, ast.Call):
         _check_call(scope, node, scope.kind(node.func), found, depth)
+    if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
+        _refuse_iterator(scope, node, depth)
+    if isinstance(node, ast.Subscript) and _adds_what_is_missing(scope.kind(node.value)):
+        raise Refusal(f"{scope.quote(node)} puts a value there where there is none; use `get`")
+    for owner, name in _implicit_calls(node):
+        for one in scope.kind(owner).members:
+            method = scope.project.find_method(one.cls, name) if isinstance(one, k.Instance) else None
+            if method is not None and (name.startswith("__") or has_decorator(method, "property")):
+                _check_function(scope, method, scope.quote(owner), found, depth)
+
+
+def _implicit_calls(node: ast.AST) -> Iterator[tuple[ast.expr, str]]:
+    """Yield what a node may call without parentheses: the object, and the name that the method has in its class."""
+    if isinstance(node, ast.Attribute):
+        yield node.value, node.attr
+    elif isinstance(node, ast.Subscript):
+        yield node.value, "__getitem__"
+    elif isinstance(node, ast.BinOp):
+        yield node.left, method_name(node.op)
+        yield node.right, method_name(node.op, reflected=True)
+    elif isinstance(node, ast.UnaryOp) and not isinstance(node.op, ast.Not):
+        yield node.operand, method_name(node.op)
+
+
+def _refuse_iterator(scope: Scope, node: ast.Name | ast.Attribute, depth: int) -> None:
+    """Make sure that nothing is taken out of an iterator which the expression itself, or a function, has not made."""
+    given = {one.arg for one in ast.walk(scope.function.node.args) if isinstance(one, ast.arg)}
+    own = depth > 0 and isinstance(node, ast.Name) and node.id in scope.function.locals - given
+    if not own and any(isinstance(one, k.Sequence) and one.type == "generator" for one in scope.kind(node).members):
+        raise Refusal(f"{scope.quote(node)} is an iterator, and reading takes something out of it; make a list first")
+
+
+def _adds_what_is_missing(kind: Kind) -> bool:
+    return any(isinstance(one, k.Dictionary) and one.type == "defaultdict" for one in kind.members)
 
 
 def _check_call(scope: Scope, node: ast.Call, callee: Kind, found: Effects, depth: int) -> None:

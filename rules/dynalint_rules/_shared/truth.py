@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from dynalint.analysis import kinds as k
 from dynalint_rules._shared.effects import effects_of
 from dynalint_rules._shared.memory import makes_tensor, may_change_in_place
+from dynalint_rules._shared.names import is_named
+from dynalint_rules._shared.raising import raising_conditions
 from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
 from dynalint_rules._shared.text import atom
 
@@ -117,9 +119,34 @@ def _value(scope: Scope, node: ast.expr) -> Truth:
         )
     scalar = tensor.rank == 0 or _reduces_all(scope, node)
     if tensor.dtype == "bool":
-        return Truth(text, atom(node, text) == text, scalar)
+        opposite = None
+        if _may_be_byte(scope, node):
+            opposite = Truth(f"{scope.torch}.logical_not({text})", True, scalar)
+        return Truth(text, atom(node, text) == text, scalar, (), opposite)
     text = operand_text(scope, node)
     return Truth(f"{text} != 0", False, scalar, (), Truth(f"{text} == 0", False, scalar))
+
+
+def _may_be_byte(scope: Scope, node: ast.expr) -> bool:
+    """Whether a truth may be that of bytes: `any()` and `all()` of uint8 are uint8, of which `~` is never zero."""
+    values = [node]
+    if isinstance(node, ast.Name):
+        assigned = (one for one in ast.walk(scope.function.node) if isinstance(one, ast.Assign))
+        values = [one.value for one in assigned if any(is_named(target, node.id) for target in one.targets)]
+    return any(_asks_bytes(scope, value) for value in values)
+
+
+def _asks_bytes(scope: Scope, node: ast.expr) -> bool:
+    """Whether this is `any()` or `all()` of a tensor that may be one of bytes."""
+    callee = scope.kind(node.func) if isinstance(node, ast.Call) else k.UNKNOWN
+    if isinstance(callee, k.Method) and callee.name in ("any", "all"):
+        tested = callee.receiver
+    elif isinstance(node, ast.Call) and callee in (k.External("torch.any"), k.External("torch.all")) and node.args:
+        tested = scope.kind(node.args[0])
+    else:
+        return False
+    tensor = as_tensor(tested)
+    return tensor is None or tensor.dtype in (None, "int")
 
 
 def _require_lasting(scope: Scope, node: ast.expr) -> None:
@@ -174,8 +201,9 @@ def _comparison(scope: Scope, node: ast.Compare) -> Truth:
     scalar = numbers and all(tensor.rank == 0 for tensor in tensors)
     if len(links) == 1:
         return Truth(scope.text(node), False, scalar)
-    effects_of(scope, values[1:-1])
-    return Truth(" & ".join(f"({link})" for link in links), False, scalar)
+    effects_of(scope, values[1:])
+    conditions = raising_conditions(scope, values[2:])
+    return Truth(" & ".join(f"({link})" for link in links), False, scalar, tuple(conditions))
 
 
 def _bool_op(scope: Scope, node: ast.BoolOp) -> Truth:
@@ -183,8 +211,10 @@ def _bool_op(scope: Scope, node: ast.BoolOp) -> Truth:
     parts = [truth_of(scope, value) for value in node.values]
     effects_of(scope, list(node.values[1:]))
     operator = " & " if isinstance(node.op, ast.And) else " | "
-    conditions = tuple(dict.fromkeys(text for part in parts for text in part.conditions))
-    return Truth(operator.join(part.operand for part in parts), False, all(part.scalar for part in parts), conditions)
+    conditions = [text for part in parts for text in part.conditions]
+    conditions += raising_conditions(scope, node.values[1:], [part.scalar for part in parts[1:]])
+    scalar = all(part.scalar for part in parts)
+    return Truth(operator.join(part.operand for part in parts), False, scalar, tuple(dict.fromkeys(conditions)))
 
 
 def _membership(scope: Scope, node: ast.Compare) -> Truth:

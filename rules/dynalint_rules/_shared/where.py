@@ -30,6 +30,7 @@ from dynalint_rules._shared.memory import is_own
 from dynalint_rules._shared.mixed_sides import mixed_conditions
 from dynalint_rules._shared.names import is_bound_before, kind_of_name, loads, may_be_unbound
 from dynalint_rules._shared.predicated import Predicated
+from dynalint_rules._shared.raising import raising_conditions
 from dynalint_rules._shared.rows import Plan, plan_of
 from dynalint_rules._shared.scope import FormRefusal, Refusal, Scope, as_tensor
 from dynalint_rules._shared.sides import (
@@ -186,6 +187,7 @@ class _Writer:
         """
         chain = self.chain
         layers = self._layers()
+        self.conditions += raising_conditions(self.scope, chain.tests[1:], [truth.scalar for truth in truths[1:]])
         self.plan = plan_of(self.scope, chain)
         self.guards = [self._guards(block) for block in chain.blocks]
         statements = len(self.plan.rows) + len(self.plan.temporaries)

@@ -15,6 +15,7 @@ from dynalint_rules._shared.decision import Decision, asks_tensor, decision_of, 
 from dynalint_rules._shared.effects import effects_of_always, is_pure
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.mixed_sides import mixed_conditions
+from dynalint_rules._shared.raising import raising_conditions
 from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
 from dynalint_rules._shared.sides import Side, alias_conditions, gradient_conditions, reads_of, tensor_conditions
 from dynalint_rules._shared.text import atom
@@ -64,7 +65,8 @@ class BoolOperatorOnTensor(Rule):
 
     ## When the rewrite is not exact
 
-    All operands are evaluated, where Python would have stopped early; the rewrite is declined if that could be told.
+    All operands are evaluated, where Python would have stopped early; the rewrite is declined if that could be told,
+    and `conditional` where an operand may raise that Python would not have come to (`m.any() and x[m].max() > 1`).
     For tensors that are not of one element Python raises an error and the rewrite does not. Where the operands may be
     of different dtypes or shapes, `torch.where` brings them to a common one; that they are not has to be shown by
     running it.
@@ -313,6 +315,7 @@ def _bool_op(scope: Scope, node: ast.expr) -> tuple[str, list[str]]:
     effects = effects_of_always(scope, node.values[1:], node)
     tensors = [side for side in sides if as_tensor(side.kind) is not None]
     conditions = alias_conditions(scope, tensors, target_of(scope, node), node)
+    conditions += raising_conditions(scope, node.values[1:])
     if all(kind is not None and kind.dtype == "bool" for kind in kinds):
         operator = " & " if isinstance(node.op, ast.And) else " | "
         scalar = all(truth_of(scope, value).scalar for value in node.values)

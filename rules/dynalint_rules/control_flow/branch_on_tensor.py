@@ -146,7 +146,8 @@ class BranchOnTensor(Rule):
     after a run of both sides has shown them: the sides have the same dtype, shape and device; neither raises on the
     other's inputs; gradients are finite; a tensor that one side alone uses gets a gradient of zeros where it had None,
     which an optimizer with weight decay or momentum takes for a step; nobody needs the very tensor that a side passes
-    on, rather than an equal copy. Both sides cost time on every call.
+    on, rather than an equal copy; what stands behind `and`, `or` or `elif` does not raise where Python would not come
+    to it (`m.any() and x[m].max() > 1`). Both sides cost time on every call.
 
     ## How Dynamo words it
 

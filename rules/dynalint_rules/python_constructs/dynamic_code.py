@@ -261,6 +261,9 @@ def _written_out(scope: Scope, event: Call) -> Rewrite | None:
     if "\n" in source or any(isinstance(part, _OWN_SCOPE) for part in parts):
         return None
     names = {part.id for part in parts if isinstance(part, ast.Name)}
+    attributes = {part.attr for part in parts if isinstance(part, ast.Attribute)}
+    if _in_comprehension(scope, node) or any(_is_mangled(scope, name) for name in names | attributes):
+        return None
     if not all(_is_seen(scope, name) for name in names):
         return None
     replacement = Replacement(scope.file, *scope.file.span(node), f"({source})")
@@ -275,8 +278,24 @@ def _looked_up(scope: Scope, event: Call) -> Rewrite | None:
     name = item.slice.value if isinstance(item.slice, ast.Constant) else None
     if not isinstance(name, str) or name not in scope.function.module.bindings or _is_local(scope, name):
         return None
+    if _is_mangled(scope, name):
+        return None
     replacement = Replacement(scope.file, *scope.file.span(item), name)
     return Rewrite(f"Read the global `{name}` by its name", "safe", (replacement,))
+
+
+def _in_comprehension(scope: Scope, node: ast.AST) -> bool:
+    """Whether a call stands in a comprehension, where a text sees no names of the function before Python 3.12."""
+    while node in scope.parents and not isinstance(node, ast.stmt):
+        if isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+            return True
+        node = scope.parents[node]
+    return False
+
+
+def _is_mangled(scope: Scope, name: str) -> bool:
+    """Whether a name gets that of its class in code, though not in a text."""
+    return scope.function.owner is not None and name.startswith("__") and not name.endswith("__")
 
 
 def _is_seen(scope: Scope, name: str) -> bool:

@@ -380,6 +380,8 @@ def _call(
     method = _method(scope, kind, name)
     if method is None:
         raise Refusal("give the class a method with a name, and call it")
+    if isinstance(kind, k.Instance) and any(name in cls.stores for cls in scope.project.mro(kind.cls)):
+        raise Refusal(f"an instance may have a `{name}` of its own, which the operator does not come to")
     if any(isinstance(one, ast.Name) and one.id == "NotImplemented" for one in ast.walk(method.node)):
         raise Refusal(f"`{name}` may answer `NotImplemented`; give the class a method with a name, and call it")
     given = scope.text(argument) if argument is not None else ""

@@ -57,6 +57,7 @@ class WarnCall(Rule):
     ## When the rewrite is not exact
     The guard is `safe`: eager code warns as before for every input, and outputs, gradients and state of a compiled run
     are the same. A compiled run no longer warns, and so no longer raises where warnings are turned into errors.
+    Declined where the function itself records its warnings or has them raised.
 
     ## How Dynamo words it
     GB0007: `Attempted to call function marked as skipped`, "Dynamo does not know how to trace the Python builtin
@@ -95,6 +96,10 @@ class WarnCall(Rule):
             return Declined(
                 "the filter does more than hide warnings: it may raise them, or they are recorded; set it around the "
                 "call of the compiled function"
+            )
+        if event.callee.rpartition(".")[2] not in _FILTERS and not _is_for_others(event, project):
+            return Declined(
+                "the function itself goes by its warnings, which it records or has raised; decide by what it warns of"
             )
         try:
             scope = Scope.of(event, project)
@@ -241,6 +246,16 @@ def _only_hides(event: Call, project: Project) -> bool:
         and not (item.context_expr.args or item.context_expr.keywords or item.optional_vars)
         for item in _catching(event, project)
     )
+
+
+def _is_for_others(event: Call, project: Project) -> bool:
+    """Whether a function does nothing with a warning of its own: no block around it records or raises what it warns."""
+    catching = [item.context_expr for item in _catching(event, project)]
+    kinds = project.kinds(event.function)
+    calls = (node for node in ast.walk(event.function.node) if catching and isinstance(node, ast.Call))
+    filters = [node for node in calls if kinds.get(node.func) in [k.External(f"warnings.{name}") for name in _FILTERS]]
+    raises = any(isinstance(one, ast.Constant) and one.value == "error" for node in filters for one in ast.walk(node))
+    return not raises and not any(isinstance(one, ast.Call) and (one.args or one.keywords) for one in catching)
 
 
 def _catching(event: Call, project: Project) -> Iterator[ast.withitem]:

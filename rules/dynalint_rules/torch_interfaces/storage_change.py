@@ -206,8 +206,11 @@ def _made(scope: Scope, node: ast.Call) -> Rewrite | None:
         return None
     if not node.args or any(isinstance(one, ast.Starred) for one in node.args):
         return None
-    sizes = ", ".join(scope.text(one) for one in node.args)
-    if len(node.args) > 1 or scope.kind(node.args[0]) == k.SIZE:
+    # `resize_` takes a number or a tuple, `new_full` a tuple only.
+    sizes, first = ", ".join(scope.text(one) for one in node.args), scope.kind(node.args[0])
+    if len(node.args) == 1 and number is not None and not (isinstance(first, k.Sequence) or k.is_number(first)):
+        return None
+    if len(node.args) > 1 or k.is_number(first):
         sizes = f"({sizes},)" if len(node.args) == 1 else f"({sizes})"
     content = f"new_full({sizes}, {scope.text(number)})" if number is not None else f"new_zeros({sizes})"
     assert isinstance(made.func, ast.Attribute)

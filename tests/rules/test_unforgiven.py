@@ -243,3 +243,21 @@ def test_new_full_takes_no_number_for_its_size(sizes: str, made: str) -> None:
 
 def test_an_operator_does_not_come_to_what_an_instance_stores() -> None:
     assert "of its own" in reason("return Own() * x", OperatorOnObject())
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "z = torch.zeros(4, requires_grad=True)",
+        "z = torch.zeros(4, requires_grad=flag)",
+        "z = torch.zeros(4)\nz.requires_grad = True",
+        "z = torch.zeros(4)\nz.requires_grad_()",
+    ],
+)
+def test_a_leaf_is_not_written_to_where_nothing_is_selected(made: str) -> None:
+    found = answer(f"{made}\nm = z > 1\nif m.any():\n    z[m] = 0\nreturn x * z", BranchOnTensor())
+    assert isinstance(found, Rewrite), found
+    assert any("may be written to" in condition for condition in found.conditions)
+    found = answer("z = torch.zeros(4)\nm = z > 1\nif m.any():\n    z[m] = 0\nreturn x * z", BranchOnTensor())
+    assert isinstance(found, Rewrite), found
+    assert found.safety == "safe"

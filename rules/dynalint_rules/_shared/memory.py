@@ -221,11 +221,18 @@ def makes_tensor(scope: Scope, value: ast.expr, own: str = "") -> bool:
             known
             and last not in _VIEWS
             and not last.endswith("_")
+            and not _asks_gradient(value)
             and not (last.endswith("Tensor") and any(k.may_be_tensor(scope.kind(one)) for one in value.args))
             and not name.startswith("torch.nn.functional.dropout")
             and not (isinstance(callee, k.External) and _may_work_in_place(scope, name, value))
         )
     return False
+
+
+def _asks_gradient(call: ast.Call) -> bool:
+    """Whether a call may make a leaf, which keeps its gradient and takes no change in place."""
+    given = [keyword.value for keyword in call.keywords if keyword.arg in ("requires_grad", None)]
+    return any(not (isinstance(value, ast.Constant) and not value.value) for value in given)
 
 
 def _may_work_in_place(scope: Scope, name: str, call: ast.Call) -> bool:
@@ -249,7 +256,7 @@ def _is_read_only(scope: Scope, node: ast.Name, parent: ast.AST | None) -> bool:
         use = scope.parents.get(parent)
         if isinstance(use, ast.Call) and use.func is parent:
             return parent.attr not in _VIEWS or _is_used_up(scope, use)
-        return parent.attr in ("shape", "dtype", "device", "ndim", "requires_grad")
+        return isinstance(parent.ctx, ast.Load) and parent.attr in ("shape", "dtype", "device", "ndim", "requires_grad")
     if isinstance(parent, ast.Subscript):
         # A store keeps nothing, and a read by a mask or by rows copies.
         parts = parent.slice.elts if isinstance(parent.slice, ast.Tuple) else [parent.slice]

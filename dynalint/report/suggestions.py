@@ -9,10 +9,10 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dynalint.findings import Finding
+from dynalint.findings import Edit, Finding
 from dynalint.fingerprints import repository_path
 from dynalint.report.model import Report
 from dynalint.report.style import Style
@@ -67,9 +67,24 @@ def suggestions(path: str, old: str, new: str, fixed: Iterable[Finding]) -> Iter
     before, after = _lines(old), _lines(new)
     found = list(fixed)
     for start, end, new_start, new_end in _hunks(before, after):
-        here = [finding for finding in found if start < finding.end_line + 1 and finding.line <= end]
+        # An insertion is shown with the line beside it.
+        here = _changing(found, start + 1, end) or _changing(found, start, end + 1)
         titles = dict.fromkeys(f"{one.code}: {one.fix.title if one.fix else one.message}." for one in here or found)
         yield Comment(path, start + 1, end, "\n".join(titles), tuple(after[new_start:new_end]))
+
+
+def _changing(found: Iterable[Finding], first: int, last: int) -> list[Finding]:
+    """Return the findings whose fixes change some of these lines; one without a fix of its own goes by its place."""
+    return [
+        finding
+        for finding in found
+        if any(place.line <= last and place.end_line >= first for place in _places(finding))
+    ]
+
+
+def _places(finding: Finding) -> Sequence[Finding | Edit]:
+    edits = finding.fix.edits if finding.fix is not None else ()
+    return [edit for edit in edits if edit.path is None] or [finding]
 
 
 def _hunks(before: list[str], after: list[str]) -> Iterator[tuple[int, int, int, int]]:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dynalint.findings import Finding
+from dynalint.findings import Edit, Finding, Fix
 from dynalint.report import Report, Style, render
 from dynalint.report.suggestions import Comment, review, suggestions
 
@@ -36,6 +36,22 @@ def test_suggestions_give_the_new_text(before: list[str], after: list[str]) -> N
     assert all(1 <= comment.start <= comment.end <= len(before) for comment in comments)
     ends = [comment.end for comment in comments]
     assert all(end < comment.start for end, comment in zip(ends, comments[1:], strict=False))
+
+
+def test_a_suggestion_names_the_fixes_that_change_its_lines(make: Make) -> None:
+    test = Fix("Guard the test", "safe", edits=(Edit(1, 1, 1, 2, "A"),))
+    other = Fix("Change the end", "safe", edits=(Edit(4, 1, 4, 2, "D"),))
+    fixed = [
+        make(line=2, end_line=2, code="DYN401", fix=test),
+        make(line=4, end_line=4, code="DYN403", fix=other),
+        make(line=6, end_line=6, code="DYN101", fix=None, message="gone as well"),
+    ]
+    comments = list(suggestions("a.py", "a\nb\nc\nd\ne\nf\n", "A\nb\nc\nD\ne\nF\n", fixed))
+    assert [(comment.start, comment.text) for comment in comments] == [
+        (1, "DYN401: Guard the test."),
+        (4, "DYN403: Change the end."),
+        (6, "DYN101: gone as well."),
+    ]
 
 
 def test_line_endings_are_not_suggested() -> None:

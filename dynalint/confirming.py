@@ -78,11 +78,13 @@ def _judged(linted: Linted, finding: Finding) -> Linted:
     return replace(linted, finding=finding)
 
 
-def verifier(workspace: Workspace, result: LintResult, progress: Progress | None) -> WorkerVerifier:
+def verifier(
+    workspace: Workspace, result: LintResult, progress: Progress | None, *, lenient: bool = False
+) -> WorkerVerifier:
     """Return what runs fixes against the original, on the code that confirming would run."""
     options = confirm_options(workspace, result.analysis.project.roots)
     near = _roots_near(workspace, result)
-    return WorkerVerifier(options, targets(workspace, result), progress, _heirs(result.analysis), near)
+    return WorkerVerifier(options, targets(workspace, result), progress, _heirs(result.analysis), near, lenient=lenient)
 
 
 def targets(workspace: Workspace, result: LintResult) -> tuple[Target, ...]:

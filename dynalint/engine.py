@@ -120,7 +120,7 @@ def fix(
     from dynalint.confirming import verifier
 
     try:
-        with verifier(workspace, checked.lint, progress) as run:
+        with verifier(workspace, checked.lint, progress, lenient=workspace.settings.unsafe_fixes) as run:
             return fix_findings(checked.linted, checked.linter, options, run), ()
     except WorkerError as fault:
         return fix_findings(checked.linted, checked.linter, options), (str(fault),)

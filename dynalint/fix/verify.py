@@ -31,6 +31,7 @@ _BESIDE = 1_000_000
 # Of the time for a run, what may go to the search for inputs: work, which takes much longer on a busy machine.
 _SEARCH = 1 / 6
 _MOST_CRASHES = 4
+_MOST_PASSED = 3
 # Mostly no fault of the code: a machine under strain, or torch itself, which crashes now and then.
 _WORKER_FAULTS = frozenset({"supervisor", "lost", "signal"})
 
@@ -86,7 +87,8 @@ class WorkerVerifier:
     """Verifies fixes in a worker that is started when it is first needed; a context manager that ends it.
 
     `roots` are the compiled roots that can be run, `heirs` those of them that inherit another one's code, by that one.
-    `near` tells those that reach a finding, the nearest first: a finding itself tells one way to it.
+    `near` tells those that reach a finding, the nearest first: a finding itself tells one way to it. With `lenient`,
+    zeros for no gradient and copies of what was handed on are no differences, but told in the proof.
     Raises WorkerError where the interpreter cannot be started.
     """
 
@@ -97,12 +99,15 @@ class WorkerVerifier:
         progress: Progress | None = None,
         heirs: Mapping[Target, Sequence[Target]] | None = None,
         near: Callable[[Finding], Sequence[Target]] = lambda _: (),
+        *,
+        lenient: bool = False,
     ) -> None:
         self._options = options
         self._roots = tuple(roots)
         self._progress = progress
         self._heirs = heirs or {}
         self._near = near
+        self._lenient = lenient
         self._worker: Worker | None = None
         self._obstacle: str | None = None
 
@@ -182,6 +187,7 @@ class WorkerVerifier:
         for case in touched:
             if difference is not None and difference["stable"]:
                 what = f"{target.name}: {difference['what']}, with {difference['where']}"
+                what += ", which `--unsafe-fixes` lets pass" if difference["passes"] else ""
                 case.refute(what, raises=difference["raises"], spilled=difference["spilled"])
             elif obstacle is not None:
                 case.obstacles.append(obstacle)
@@ -234,6 +240,7 @@ class WorkerVerifier:
             "drawn": comparison.drawn(cases, given),
             "sides": [list(key) for case in cases for key in sorted(case.sides, key=str)],
             "anyway": any(not case.sides for case in cases),
+            "lenient": self._lenient,
             "exact": all(case.unit.exact for case in cases),
             "numbers": sorted({name for case in cases for name in case.unit.new_state}),
             "methods": _methods(cases),
@@ -335,6 +342,9 @@ def _limits(answer: Answer) -> Iterator[str]:
     ran, left_out = answer.parts["ran"], answer.parts["left_out"]
     if ran["rounded"]:
         yield "gradients equal up to rounding"
+    if ran["passed"]:
+        more = f" and {len(ran['passed']) - _MOST_PASSED} more" if len(ran["passed"]) > _MOST_PASSED else ""
+        yield f"but for this: {', '.join(ran['passed'][:_MOST_PASSED])}{more}"
     if ran["stride"] > 1:
         yield f"as it is slow, one in {ran['stride']} of the usual inputs"
     if left_out:

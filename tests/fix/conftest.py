@@ -97,7 +97,12 @@ def prove(tmp_path: Path, here: None) -> Callable[..., Proof]:
     """Verify a rewrite of a model, given its code, the edits, and an expression for the arguments of a call."""
 
     def run(
-        code: str, *edits: tuple[str, str], inputs: str = "(torch.randn(4, 8),)", target: str = "Model", **options: Any
+        code: str,
+        *edits: tuple[str, str],
+        inputs: str = "(torch.randn(4, 8),)",
+        target: str = "Model",
+        lenient: bool = False,
+        **options: Any,
     ) -> Proof:
         path = tmp_path / "model.py"
         make = f"{target}()" if target[0].isupper() else target
@@ -113,7 +118,7 @@ def prove(tmp_path: Path, here: None) -> Callable[..., Proof]:
             mode="always", project=tmp_path, directory=tmp_path, examples={f"model:{target}": "model:example"},
             search=(tmp_path,), timeout=20,
         )  # fmt: skip
-        with WorkerVerifier(settings, [Target(path, "model", target)]) as verify:
+        with WorkerVerifier(settings, [Target(path, "model", target)], lenient=lenient) as verify:
             return verify({}, after, [unit])[unit]
 
     return run

@@ -55,7 +55,7 @@ def test_a_side_meets_the_answers_of_tests_that_stay(prove: Prove) -> None:
     body = f"g = self.gain * h\n{branch}\nh = h + g if h.argmax() == 5 else h + g + self.gain"
     proof = prove(model(body), (branch, "g = torch.where(h.mean() > 0.3, h * 2, g)"), safety="conditional")
     assert proof.outcome == "refuted", proof
-    assert "gradient of gain: none became some" in proof.detail
+    assert "gradient of gain: none became zeros" in proof.detail
 
 
 def test_what_an_infinite_number_spoils_in_few_places(prove: Prove) -> None:
@@ -85,6 +85,22 @@ def test_a_module_stands_for_its_script(prove: Prove) -> None:
     assert proof.outcome == "refuted", proof
 
 
+def test_what_the_user_lets_pass_is_told(prove: Prove) -> None:
+    """A gradient of zeros where there was none, and a copy in the place of an input, are all that `lenient` allows."""
+    body, old = "if h.sum() > 0:\n    x = x + self.gain\nreturn x", "if h.sum() > 0:\n    x = x + self.gain"
+    new = "x = torch.where(h.sum() > 0, x + self.gain, x)"
+    strict = prove(model(body), (old, new), safety="conditional")
+    assert strict.outcome == "refuted", strict
+    assert strict.detail.endswith("which `--unsafe-fixes` lets pass")
+    proof = prove(model(body), (old, new), safety="conditional", lenient=True)
+    assert proof.outcome == "proven", proof
+    assert "but for this: gain has a gradient of zeros, not None, " in proof.detail
+    assert "output no longer shares memory with the input[0]" in proof.detail
+    wrong = prove(model(body), (old, f"{new} + self.gain * 0.5"), safety="conditional", lenient=True)
+    assert wrong.outcome == "refuted", wrong
+    assert "lets pass" not in wrong.detail
+
+
 REFUTED = {
     "value": (BRANCH, "h = torch.where(h.sum() > 0, h * 2, h + 1)", "output: ["),
     "dtype": ("h = h * 2", "h = (h * 2).double()", "dtype torch.float32 became torch.float64"),
@@ -95,7 +111,7 @@ REFUTED = {
     "gradient of zeros for none": (
         "h = h * self.gain if h.sum() > 0 else h * 1",
         "h = torch.where(h.sum() > 0, h * self.gain, h * 1)",
-        "gradient of gain: none became some",
+        "gradient of gain: none became zeros",
     ),
     "NaN gradient of the other side": (
         "h = h.sqrt() if h.min() > 0 else h * 2",
@@ -336,7 +352,7 @@ def test_sides_that_state_and_input_choose_are_run_together(prove: Prove) -> Non
     body = f"a = x + y.relu()\n{first}\n{second}\nreturn a + b".replace("\n", "\n        ")
     proof = prove(f"{head}{made}{body}\n", (second, then), inputs=RAMPS)
     assert proof.outcome == "refuted"
-    assert "none became some" in proof.detail
+    assert "none became zeros" in proof.detail
 
 
 def test_gradients_may_be_added_up_in_another_order(prove: Prove) -> None:

@@ -12,7 +12,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from .builds import builds_of
-from .differ import Equality, rounded, spills
+from .differ import Equality, difference, let_pass, rounded, spills
 from .observe import attempt, hearing_all_logs
 from .pairs import Difference, NotMadeError, Pair, Subject, fresh, state_tensors
 from .search import Search, Side
@@ -54,7 +54,8 @@ class Findings:
     """What the calls showed.
 
     `worked` are trials that ran without an exception, for the compiler to be tried on. `telling` has for each side
-    the last that made it run, which mostly is a drawn one, and the change of state that it ran with.
+    the last that made it run, which mostly is a drawn one, and the change of state that it ran with. `passed` says in
+    what both differed that a lenient equality lets pass.
     `error` is the exception of the first call that raised one, `rounded` whether gradients were rounded otherwise.
     Only one in `stride` of the trials was run where they take long.
     """
@@ -64,6 +65,7 @@ class Findings:
     difference: Difference | None = None
     worked: list[Trial] = field(default_factory=list)
     telling: Told = field(default_factory=dict)
+    passed: set[str] = field(default_factory=set)
     error: str = ""
     rounded: bool = False
     stride: int = 1
@@ -107,10 +109,13 @@ def _run_scenes(one: Subject, other: Subject, equality: Equality, search: Search
             elif first.error is not None and not found.error:
                 found.error = f"{first.error[0]}: {first.error[1]}".splitlines()[0]
             found.rounded = found.rounded or rounded(first, second)
+            found.passed.update(let_pass(first, second) if equality.lenient else ())
             if differs is not None:
                 explained = _explained(one, other, equality, scene, differs)
                 raises = first.error is None and second.error is not None
-                found.difference = replace(explained, raises=raises, spilled=spills(first, second))
+                passes = difference(first, second, replace(equality, lenient=True)) is None
+                spilled = spills(first, second)
+                found.difference = replace(explained, raises=raises, spilled=spilled, passes=passes)
                 return
     found.stride = search.stride
 

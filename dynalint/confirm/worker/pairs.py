@@ -37,7 +37,8 @@ class Subject:
 class Difference:
     """What differed and on which input. `raises` tells that the second version failed where the first did not.
 
-    `spilled` tells that it has NaN in gradients where the first has numbers.
+    `spilled` tells that it has NaN in gradients where the first has numbers, `passes` that a lenient equality lets the
+    difference pass.
     `stable` is False where the first version differs from itself too when it is run again.
     """
 
@@ -45,6 +46,7 @@ class Difference:
     where: str
     raises: bool
     spilled: bool = False
+    passes: bool = False
     stable: bool = True
 
 

@@ -15,7 +15,7 @@ The request is one of `hearing` with `overrides` being the texts of the original
     rewritten   the texts after the fix
     sides       what has to run: `[mark, truth]`, truth null for a statement
     anyway      whether to ask the compiler even where nothing of that has run
-    exact, numbers   what counts as equal (see `differ.Equality`)
+    exact, numbers, lenient   what counts as equal (see `differ.Equality`)
     methods     methods to call in between, as "Class.method", if no call has come by them
     left_out    names of inputs that are not to be tried
     search_seconds   how long to look for further inputs, in seconds of work
@@ -27,8 +27,8 @@ Parts of the answer, in the order in which they are known:
     text        how the target was built and called, in words
     trying      the name of the input that the original is being called with; null while the fixed code is
     problem     why there is nothing more to come: `{"version", "phase", "message"}`
-    ran         `{"inputs", "returned", "error", "rounded", "stride"}`; `seen`, the sides that ran; `difference`,
-                null or what did
+    ran         `{"inputs", "returned", "error", "rounded", "stride", "passed"}`; `seen`, the sides that ran;
+                `difference`, null or what did
     compiled    what the compiler makes of the rewritten code: `breaks` in default mode, `failure` of fullgraph=True,
                 `recompiles` for inputs of the same shape with the `reason` of one, `differs` null or what compiled code
                 gets wrong; where there is any of these, what the original did in `breaks_before` and so on;
@@ -90,7 +90,7 @@ def verify(request: Mapping[str, Any], reply: Reply) -> None:
     original = replace(original, begin=partial(_begin, reply))
     rewritten = replace(rewritten, begin=lambda _: reply.part("trying", None))
     wanted = frozenset((mark, truth) for mark, truth in request["sides"])
-    equality = Equality(request["exact"], frozenset(request["numbers"]))
+    equality = Equality(request["exact"], frozenset(request["numbers"]), lenient=request["lenient"])
     name = request["target"]["qualname"]
     reply.stage(f"running {name} before and after the fix")
     looking = float(request["search_seconds"])
@@ -98,6 +98,7 @@ def verify(request: Mapping[str, Any], reply: Reply) -> None:
     found = run_side_by_side(original, rewritten, equality, search)
     reply.part("trying", None)
     ran = {name: getattr(found, name) for name in ("inputs", "returned", "error", "rounded", "stride")}
+    ran["passed"] = sorted(found.passed)
     reply.part("ran", ran)
     reply.part("seen", sorted([list(side) for side in marks.seen & wanted], key=str))
     reply.part("difference", None if found.difference is None else asdict(found.difference))

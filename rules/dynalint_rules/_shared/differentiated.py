@@ -15,11 +15,11 @@ from dataclasses import dataclass
 
 from dynalint.findings import Safety
 from dynalint.rules import Replacement, Rewrite
-from dynalint_rules._shared.guard import indented, step_of, taken_out
+from dynalint_rules._shared.guard import step_of, taken_out
 from dynalint_rules._shared.memory import makes_tensor
 from dynalint_rules._shared.names import last_assignment
 from dynalint_rules._shared.scope import Refusal, Scope
-from dynalint_rules._shared.text import held_together, indentation
+from dynalint_rules._shared.text import held_together, indentation, indented
 
 _BY_HAND = "use `torch.func.grad` by hand, or take the gradient outside of the compiled function"
 _FLAGS = frozenset({"create_graph", "retain_graph", "only_inputs", "allow_unused"})

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ast
-import io
 import re
-import tokenize
 from collections.abc import Callable, Iterator, Sequence
 
 from dynalint.analysis import kinds as k
@@ -14,7 +12,7 @@ from dynalint.findings import Safety
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.scope import Refusal, Scope
-from dynalint_rules._shared.text import WIDTH, indentation
+from dynalint_rules._shared.text import WIDTH, indentation, indented
 
 _TEST_START = re.compile(r"((?:el)?if)[ ]*")
 # What stands between a test and its colon: the parentheses around it.
@@ -287,24 +285,3 @@ def step_of(scope: Scope) -> str:
         if inner.startswith(own) and inner != own:
             return inner[len(own) :]
     return "    "
-
-
-def indented(text: str, step: str) -> str:
-    """Indent all lines but the first, save for those that begin inside a string."""
-    inside: set[int] = set()
-    opened: list[int] = []
-    lines = text.replace("\r\n", "\n").replace("\r", "\n")
-    for token in tokenize.generate_tokens(io.StringIO(f"{lines}\n").readline):
-        name = tokenize.tok_name[token.type]
-        if name == "STRING":
-            inside.update(range(token.start[0] + 1, token.end[0] + 1))
-        elif name in ("FSTRING_START", "TSTRING_START"):
-            opened.append(token.start[0])
-        elif name in ("FSTRING_END", "TSTRING_END"):
-            inside.update(range(opened.pop() + 1, token.end[0] + 1))
-    # As the tokenizer counts lines: `str.splitlines` would split at form feeds as well.
-    parts = re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text)
-    return "".join(
-        part if number == 1 or number in inside or not part.strip() else step + part
-        for number, part in enumerate(parts, start=1)
-    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import io
+import re
 import tokenize
 from collections.abc import Sequence
 
@@ -63,9 +64,15 @@ def call(name: str, arguments: Sequence[str], *, column: int, indent: str, newli
     flat = f"{name}({', '.join(arguments)})"
     if column + len(flat) + after <= WIDTH and "\n" not in flat and "\r" not in flat:
         return flat
-    step = indent + ("\t" if indent.endswith("\t") else "    ")
-    lines = "".join(f"{step}{argument},{newline}" for argument in arguments)
+    step = "\t" if indent.endswith("\t") else "    "
+    # A call among the arguments that was written for the same statement moves in by a step.
+    inner = [indented(one, step) if _is_wrapped(one, f"{newline}{indent})") else one for one in arguments]
+    lines = "".join(f"{indent}{step}{argument},{newline}" for argument in inner)
     return f"{name}({newline}{lines}{indent})"
+
+
+def _is_wrapped(text: str, end: str) -> bool:
+    return text.endswith(end) and re.match(r"[\w.]+\([\r\n]", text) is not None
 
 
 def held_together(text: str) -> str:
@@ -77,3 +84,24 @@ def held_together(text: str) -> str:
     except SyntaxError:
         return f"({text})"
     return text
+
+
+def indented(text: str, step: str) -> str:
+    """Indent all lines but the first, save for those that begin inside a string."""
+    inside: set[int] = set()
+    opened: list[int] = []
+    lines = text.replace("\r\n", "\n").replace("\r", "\n")
+    for token in tokenize.generate_tokens(io.StringIO(f"{lines}\n").readline):
+        name = tokenize.tok_name[token.type]
+        if name == "STRING":
+            inside.update(range(token.start[0] + 1, token.end[0] + 1))
+        elif name in ("FSTRING_START", "TSTRING_START"):
+            opened.append(token.start[0])
+        elif name in ("FSTRING_END", "TSTRING_END"):
+            inside.update(range(opened.pop() + 1, token.end[0] + 1))
+    # As the tokenizer counts lines: `str.splitlines` would split at form feeds as well.
+    parts = re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text)
+    return "".join(
+        part if number == 1 or number in inside or not part.strip() else step + part
+        for number, part in enumerate(parts, start=1)
+    )

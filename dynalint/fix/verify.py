@@ -241,6 +241,7 @@ class WorkerVerifier:
             "sides": [list(key) for case in cases for key in sorted(case.sides, key=str)],
             "anyway": any(not case.sides for case in cases),
             "lenient": self._lenient,
+            "half": any("float16" in text for text in comparison.after.values()),
             "exact": all(case.unit.exact for case in cases),
             "numbers": sorted({name for case in cases for name in case.unit.new_state}),
             "methods": _methods(cases),

@@ -536,3 +536,15 @@ def test_the_compiler_is_not_asked_where_nothing_of_the_fix_ran(prove: Prove, mo
     assert not asked
     assert prove(code.format(after=" * 2"), other, ("return x * 2", "return x + x")).outcome == "unverifiable"
     assert asked
+
+
+def test_a_side_that_only_half_precision_reaches(prove: Prove) -> None:
+    branch = "if h.dtype == torch.float16 and torch.isinf(h).any():\n    h = torch.clamp(h, min=-6e4, max=6e4)"
+    kept = (
+        "if h.dtype == torch.float16:\n    h = torch.where(torch.isinf(h).any(), torch.clamp(h, min=-6e4, max=6e4), h)"
+    )
+    proof = prove(model(branch), (branch, kept), safety="conditional")
+    assert proof.outcome == "proven", proof
+    wrong = prove(model(branch), (branch, kept.replace("max=6e4", "max=5e4")), safety="conditional")
+    assert wrong.outcome == "refuted", wrong
+    assert "with all in half precision" in wrong.detail

@@ -61,12 +61,12 @@ def difference(one: Observation, other: Observation, equality: Equality) -> str 
 
 
 def spills(one: Observation, other: Observation) -> bool:
-    """Whether gradients of the second are NaN where those of the first are not."""
-    for name, left in one.gradients.items():
-        right = other.gradients.get(name)
-        if left is not None and right is not None and left.shape == right.shape:
-            new = torch.isnan(right.to_dense()) & ~torch.isnan(left.to_dense())
-            if new.any():
+    """Whether gradients of the second are NaN where those of the first are not, or are none at all."""
+    for name, right in other.gradients.items():
+        left = one.gradients.get(name)
+        if right is not None and (left is None or left.shape == right.shape):
+            new = torch.isnan(right.to_dense())
+            if (new if left is None else new & ~torch.isnan(left.to_dense())).any():
                 return True
     return False
 

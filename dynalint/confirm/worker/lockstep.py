@@ -21,6 +21,7 @@ from .trials import (
     ALWAYS,
     BASE,
     BATCHES,
+    HALF,
     MORE_STATES,
     NO_NUMBERS,
     STATES,
@@ -157,6 +158,10 @@ def _scenes(one: Subject, other: Subject, equality: Equality, search: Search, to
             yield _Scene(pair, search.telling((BASE, *USUAL[:5]), pair.probe), training=True, change=change)
     for training, pair in pairs.items():
         yield _Scene(pair, search.telling(islice(endless, _MORE_DRAWN), pair.probe), training)
+    if search.half and search.goes_on():
+        pair = Pair(one, other, equality, training=True, change=HALF)
+        large = (BASE, *USUAL, *islice(broken_trials(), _BROKEN))
+        yield _Scene(pair, search.telling(large, pair.probe), training=True, change=HALF)
     broken = broken_trials()
     for state in (None, *STATES, *MORE_STATES):
         if search.goes_on():

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
 from torch import nn
+from torch.utils import _pytree as pytree
 
 from .builds import Build, built
 from .differ import Equality, difference
@@ -66,7 +67,8 @@ class Pair:
     def __init__(
         self, one: Subject, other: Subject, equality: Equality, *, training: bool, change: StateChange | None = None
     ) -> None:
-        self._subjects, self._equality, self._training, self._change = (one, other), equality, training, change
+        self._subjects = tuple(_cast(subject, change) for subject in (one, other))
+        self._equality, self._training, self._change = equality, training, change
         self._build = None if change is None else change.build
         self._functions = (fresh(one, self._build, training=training), _made(other, self._build, training=training))
         _level(*self._functions, change)
@@ -83,8 +85,7 @@ class Pair:
         """Return what runs trials on one more copy of the first callable, without a look at what they do."""
         subject = self._subjects[0]
         function = fresh(subject, self._build, training=self._training)
-        if self._change is not None and self._change.flags:
-            _turn_flags(function)
+        _set_otherwise(function, self._change)
         _level(self._functions[0], function, None)
 
         def run(trial: Trial) -> None:
@@ -117,9 +118,8 @@ def _made(subject: Subject, build: Build | None, *, training: bool) -> Callable[
 
 def _level(one: Any, other: Any, change: StateChange | None) -> None:
     """Copy the tensors of one callable's state to the other's, changed if asked for."""
-    if change is not None and change.flags:
-        _turn_flags(one)
-        _turn_flags(other)
+    _set_otherwise(one, change)
+    _set_otherwise(other, change)
     generator = torch.Generator().manual_seed(0 if change is None else change.seed)
     sources, targets = state_tensors(one), state_tensors(other)
     for name, source in sources.items():
@@ -129,6 +129,26 @@ def _level(one: Any, other: Any, change: StateChange | None) -> None:
                 source.copy_(change.of(source, generator))
             if target is not None and (target.shape, target.dtype) == (source.shape, source.dtype):
                 target.copy_(source)
+
+
+def _cast(subject: Subject, change: StateChange | None) -> Subject:
+    """Return a subject that is called with floating numbers of the dtype that a change of state asks for."""
+    if change is None or change.dtype is None:
+        return subject
+
+    def cast(leaf: Any) -> Any:
+        return leaf.to(change.dtype) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() else leaf
+
+    return replace(subject, call=pytree.tree_map(cast, subject.call))
+
+
+def _set_otherwise(function: Any, change: StateChange | None) -> None:
+    """Give a callable the flags and the dtype that a change of state asks for."""
+    owner = getattr(function, "__self__", function)
+    if change is not None and change.flags:
+        _turn_flags(function)
+    if change is not None and change.dtype is not None and isinstance(owner, nn.Module):
+        owner.to(change.dtype)
 
 
 def _turn_flags(function: Any) -> None:

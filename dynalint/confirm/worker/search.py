@@ -46,9 +46,10 @@ class Marks:
 class Search:
     """Looks for inputs until all that is `wanted` has run, for so many seconds of work.
 
-    `methods` are to be called in between, and trials with the names `left_out` never run. Waiting for a processor that
-    others use is no work: the same search goes equally far on a busy machine. What is run in any case may take twice as
-    long by the clock, which ends the process in the end, or is thinned out.
+    `methods` are to be called in between, and trials with the names `left_out` never run. With `half`, half precision
+    is tried too. Waiting for a processor that others use is no work: the same search goes equally far on a busy
+    machine. What is run in any case may take twice as long by the clock, which ends the process in the end, or is
+    thinned out.
     """
 
     marks: Marks
@@ -56,6 +57,7 @@ class Search:
     seconds: float
     methods: tuple[str, ...] = ()
     left_out: frozenset[str] = frozenset()
+    half: bool = False
     _met: set[tuple[Side, Side]] = field(default_factory=set, init=False)
     _end: float = field(default=0.0, init=False)
     _steps: int = field(default=0, init=False)

@@ -321,7 +321,8 @@ _WAYS: tuple[Change, ...] = (
 class StateChange:
     """A change of all parameters and buffers, in words and by kind of tensor.
 
-    With `flags`, bools are turned over. With `build`, it is the state of what was built otherwise.
+    With `flags`, bools are turned over. With `build`, it is the state of what was built otherwise. With `dtype`,
+    floating numbers are cast to it, those of inputs too.
     """
 
     name: str
@@ -331,6 +332,7 @@ class StateChange:
     seed: int = 0
     flags: bool = False
     build: Build | None = None
+    dtype: torch.dtype | None = None
 
     def of(self, tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         """Return the changed tensor, of the same dtype and on the same device."""
@@ -364,4 +366,5 @@ STATES: tuple[StateChange, ...] = (
     StateChange("parameters all zero", _filled(0.0), torch.zeros_like, torch.zeros_like),
 )
 ALWAYS = STATES[1:3]
+HALF = StateChange("all in half precision", _same, _as_it_is, _as_it_is, dtype=torch.float16)
 MORE_STATES = tuple(_drawn_state(number, flags=number % 2 == 0) for number in range(1, 9))

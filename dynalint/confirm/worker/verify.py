@@ -17,6 +17,7 @@ The request is one of `hearing` with `overrides` being the texts of the original
     anyway      whether to ask the compiler even where nothing of that has run
     exact, numbers, lenient   what counts as equal (see `differ.Equality`)
     methods     methods to call in between, as "Class.method", if no call has come by them
+    half        whether to look for further inputs in half precision too
     left_out    names of inputs that are not to be tried
     search_seconds   how long to look for further inputs, in seconds of work
     drawn       `{"marked", "rewritten", "parts"}`: the texts of both with draws in them (see `drawing`), and of each
@@ -94,7 +95,7 @@ def verify(request: Mapping[str, Any], reply: Reply) -> None:
     name = request["target"]["qualname"]
     reply.stage(f"running {name} before and after the fix")
     looking = float(request["search_seconds"])
-    search = Search(marks, wanted, looking, tuple(request["methods"]), frozenset(request["left_out"]))
+    search = Search(marks, wanted, looking, tuple(request["methods"]), frozenset(request["left_out"]), request["half"])
     found = run_side_by_side(original, rewritten, equality, search)
     reply.part("trying", None)
     ran = {name: getattr(found, name) for name in ("inputs", "returned", "error", "rounded", "stride")}

@@ -312,7 +312,7 @@ def _refuse_names(scope: Scope, name: str, branch: ast.stmt) -> None:
         own.update(*(ast.walk(one) for one in registrations))
     for module, node in scope.project.nodes_with(name):
         if isinstance(node, ast.Constant) and node.value == name and node not in own:
-            raise Refusal(f"{module.file.path.name}:{node.lineno} names it in a string, as `getattr` does; {_BY_HAND}")
+            raise Refusal(f"{module.file.path.name}:{node.lineno} names `{name}` in a string; {_BY_HAND}")
     for cls in scope.project.mro(_owner(scope)):
         if any(hook in cls.methods for hook in ("__setattr__", "__getattr__", "__getattribute__")) or name in cls.body:
             raise Refusal(f"`{cls.name}` treats the attribute in a way of its own; {_BY_HAND}")

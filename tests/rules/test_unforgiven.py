@@ -261,3 +261,50 @@ def test_a_leaf_is_not_written_to_where_nothing_is_selected(made: str) -> None:
     found = answer("z = torch.zeros(4)\nm = z > 1\nif m.any():\n    z[m] = 0\nreturn x * z", BranchOnTensor())
     assert isinstance(found, Rewrite), found
     assert found.safety == "safe"
+
+
+@pytest.mark.parametrize(
+    ("made", "condition"),
+    [
+        ("t = sum(x > 0)", "`x > 0` is not empty"),
+        ("t = sum(one.sum() for one in x)", "`(one.sum() for one in x)` is not empty"),
+        ("t = sum([one.sum() for one in x]) / 2", "`[one.sum() for one in x]` is not empty"),
+        ("t = max(x.max(), 1.0)", "`max(x.max(), 1.0)` is a tensor"),
+        ("t = -min(x.max(), 1)", "`min(x.max(), 1)` is a tensor"),
+        ("t = max([one.sum() for one in x], default=0)", "is a tensor"),
+    ],
+)
+def test_a_builtin_may_give_a_number_instead_of_a_tensor(made: str, condition: str) -> None:
+    found = answer(f"{made}\nif t > 2:\n{SIDES}", BranchOnTensor())
+    assert isinstance(found, Rewrite), found
+    assert any(condition in one for one in found.conditions), found.conditions
+    found = answer(f"{made}\nif x.sum() > 2:\n    y = t * 2\nelse:\n    y = t * 3\nreturn y", BranchOnTensor())
+    assert isinstance(found, Rewrite), found
+    assert any(condition in one for one in found.conditions), found.conditions
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "t = sum(one.sum() for one in (x, y))",
+        "t = sum([x.sum(), y.sum()])",
+        "t = max(x.max(), y.max())",
+        "t = sum(one.sum() for one in x) + y.sum()",
+    ],
+)
+def test_a_builtin_gives_a_tensor(made: str) -> None:
+    found = answer(f"{made}\nif t > 2:\n{SIDES}", BranchOnTensor())
+    assert isinstance(found, Rewrite), found
+    assert not any("is a tensor" in one or "empty" in one for one in found.conditions), found.conditions
+
+
+@pytest.mark.parametrize("lost", ["del torch\n", "torch = None\n", "def lose():\n    global torch\n    torch = None\n"])
+def test_torch_does_not_stay_what_it_was(lost: str) -> None:
+    code = f"import torch\n{{}}\n\n@torch.compile\ndef f(x: torch.Tensor):\n    return x * 2 if x.sum() > 0 else x * 3\n\n\n{lost}"
+    rule = BranchOnTensor()
+    found = Study(Case(rule, Example("x", code.format(""))), [rule]).own[0].answer
+    assert isinstance(found, Declined)
+    assert "does not stay the module torch" in found.reason
+    guarded = "try:\n    import torch\nexcept ImportError:\n    torch = None\n"
+    kept = Study(Case(rule, Example("x", guarded + code.partition("{}")[2].removesuffix(lost))), [rule]).own[0].answer
+    assert isinstance(kept, Rewrite)

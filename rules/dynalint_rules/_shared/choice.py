@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dynalint.analysis import kinds as k
 from dynalint.findings import Safety
 from dynalint.rules import Replacement, Rewrite
+from dynalint_rules._shared.chosen_numbers import tensor_again_conditions
 from dynalint_rules._shared.domain import Guard, Recomputed, guarded_operands
 from dynalint_rules._shared.effects import effects_of_always, is_pure
 from dynalint_rules._shared.mixed_sides import mixed_conditions
@@ -131,9 +132,10 @@ def require_tensors(scope: Scope, sides: Sequence[Side]) -> list[str]:
         Refusal: one does not, or it is not known of any.
     """
     certain = any(as_tensor(side.kind) is not None for side in sides)
-    conditions = []
+    conditions: list[str] = []
     for side in sides:
         if as_tensor(side.kind) is not None:
+            conditions += tensor_again_conditions(scope, side.node) if side.node is not None else []
             continue
         if not certain or not isinstance(side.kind, k.Unknown) or side.node in scope.composed or not _is_total(side):
             raise Refusal(_why_no_tensor(scope, side))

@@ -108,6 +108,8 @@ def torch_name(function: FunctionInfo, line: int = 0) -> tuple[str, tuple[str, .
         if binding == Import("torch", None) and not _shadowed(name, function):
             if name in function.module.for_checkers:
                 raise Refusal("torch is imported for type checkers only here; import it in the function first")
+            if _is_given_up(name, function.module):
+                raise Refusal(f"`{name}` does not stay the module torch; import torch in the function first")
             return name, ()
     if _is_taken("torch", function.module) or _shadowed("torch", function):
         raise Refusal("the name `torch` means something else here; import torch under a name of its own first")
@@ -129,6 +131,19 @@ def _shadowed(name: str, function: FunctionInfo) -> bool:
             return True
         inner = inner.parent
     return False
+
+
+def _is_given_up(name: str, module: ModuleInfo) -> bool:
+    """Whether a name is deleted or set anew: by a function, or at the top level, but for the handler of an import."""
+    targets = [
+        target
+        for statement in module.tree.body
+        if isinstance(statement, ast.Assign | ast.Delete)
+        for target in statement.targets
+    ]
+    return any(isinstance(one, ast.Name) and one.id == name for one in targets) or any(
+        isinstance(node, ast.Global) and name in node.names for node in ast.walk(module.tree)
+    )
 
 
 def _is_taken(name: str, module: ModuleInfo) -> bool:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dynalint.analysis import kinds as k
+from dynalint_rules._shared.chosen_numbers import tensor_again_conditions
 from dynalint_rules._shared.effects import effects_of
 from dynalint_rules._shared.memory import makes_tensor, may_change_in_place
 from dynalint_rules._shared.names import is_named
@@ -55,7 +56,7 @@ class Truth:
     def negated(self) -> Truth:
         """The opposite."""
         if self.opposite is not None:
-            return self.opposite
+            return replace(self.opposite, conditions=self.conditions)
         return Truth(f"~{self.operand}", False, self.scalar, self.conditions, self)
 
 
@@ -69,6 +70,11 @@ def truth_of(scope: Scope, test: ast.expr) -> Truth:
         return _bool_op(scope, test)
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return truth_of(scope, test.operand).negated
+    truth = _truth_of_one(scope, test)
+    return replace(truth, conditions=(*truth.conditions, *tensor_again_conditions(scope, test)))
+
+
+def _truth_of_one(scope: Scope, test: ast.expr) -> Truth:
     if isinstance(test, ast.Compare):
         if isinstance(test.ops[0], ast.In | ast.NotIn) and len(test.ops) == 1:
             return _membership(scope, test)

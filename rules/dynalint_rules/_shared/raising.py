@@ -20,7 +20,8 @@ _ORDERS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 def never_raises(scope: Scope, node: ast.expr) -> bool:
     """Whether an expression has a value whatever its tensors hold and whatever shape they have."""
-    return not may_be_unbound(scope, node) and _is_total(scope, node)
+    repeated = isinstance(scope.parents.get(node), ast.GeneratorExp | ast.ListComp)
+    return (repeated or not may_be_unbound(scope, node)) and _is_total(scope, node)
 
 
 def raising_conditions(scope: Scope, nodes: Sequence[ast.expr], scalar: Sequence[bool] = ()) -> list[str]:

@@ -105,10 +105,18 @@ def _near(extra: Linted, units: Sequence[Unit]) -> Sequence[Unit]:
     return near or units
 
 
-def brought(before: Sequence[Item], after: Sequence[Linted], unit: Unit) -> list[Linted]:
-    """Return the findings that are new after a unit alone was applied, in order of place."""
-    allowed, _, found = _sorted_out(_Places((unit,), unit.plan), before, after, (unit,))
-    extra = [one for key, present in found.items() for one in sorted(present, key=offset_of)[len(allowed[key]) :]]
+def brought(before: Sequence[Item], after: Sequence[Linted], unit: Unit, *, whole: bool = False) -> list[Linted]:
+    """Return the findings that are new after a unit alone was applied, in order of place.
+
+    With `whole`, all in the text that it wrote are.
+    """
+    places = _Places((unit,), unit.plan)
+    allowed, _, found = _sorted_out(places, before, after, (unit,))
+    extra = [
+        one
+        for key, present in found.items()
+        for one in sorted(present, key=offset_of)[0 if whole and places.owner(key) else len(allowed[key]) :]
+    ]
     return sorted(extra, key=lambda one: one.finding.sort_key)
 
 

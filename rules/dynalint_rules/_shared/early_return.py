@@ -48,7 +48,7 @@ def rewrite_early_return(scope: Scope, statement: ast.If) -> Rewrite | None:
     following = [*going_on, *after]
     if not returning or not isinstance(returning[-1], ast.Return) or not after or not _always_returns(after):
         return None
-    if scope.parents.get(statement) is not scope.function.node or any(map(partial(is_elif, scope), statement.orelse)):
+    if not _stands_in_branches(scope, statement) or any(map(partial(is_elif, scope), statement.orelse)):
         return None
     if isinstance(following[0], ast.Return) or (going_on and isinstance(going_on[-1], ast.Return)):
         return None
@@ -67,11 +67,19 @@ def choose_at_returns(
         Refusal: what follows must not always run, or returns nothing.
     """
     after = statements_after(scope, statement)
-    if scope.parents.get(statement) is not scope.function.node or not after or not _always_returns(after):
+    if not _stands_in_branches(scope, statement) or not after or not _always_returns(after):
         raise Refusal("the function returns at several depths; give it one result under a name and return that")
     rest = _EarlyReturn(scope, statement, [], [], after, condition=condition)
     layers = rest.check_following()
     return rest.follow([], first, early, layers), rest.conditions
+
+
+def _stands_in_branches(scope: Scope, statement: ast.stmt) -> bool:
+    """Whether nothing but tests of Python values stand around a statement: a block that returns leads nowhere else."""
+    node = scope.parents.get(statement)
+    while isinstance(node, ast.If) and not is_tensor_test(scope, node.test):
+        node = scope.parents.get(node)
+    return node is scope.function.node
 
 
 def _always_returns(statements: Sequence[ast.stmt]) -> bool:

@@ -19,6 +19,7 @@ from dynalint_rules._shared.choice import (
     rendered,
     require_tensors,
 )
+from dynalint_rules._shared.divided import rewrite_divided
 from dynalint_rules._shared.domain import Guard, Guarded, Recomputed, guarded_operands, recomputed
 from dynalint_rules._shared.done_mask import rewrite_break
 from dynalint_rules._shared.early_return import choose_at_returns, rewrite_early_return
@@ -66,7 +67,7 @@ def rewrite_if(scope: Scope, statement: ast.If) -> Rewrite:
         try:
             return _rewrite_as_statements(scope, statement)
         except Refusal as other:
-            found = rewrite_skipped(scope, statement)
+            found = rewrite_skipped(scope, statement) or rewrite_divided(scope, statement)
             if found is None:
                 raise (other if isinstance(refusal, FormRefusal) else refusal) from None
             return found

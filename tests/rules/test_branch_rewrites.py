@@ -374,8 +374,16 @@ def test_conditions(body: str, clause: str) -> None:
         ("if x.sum() > 0:\n    x = unknown(x)\nreturn x", "cannot see what calling"),
         ("if x.sum() > 0:\n    x = torch.linalg.inv(x)\nreturn x", "for some matrices"),
         ("if x.sum() > 0:\n    x = x.std() * x\nreturn x", "no finite gradient"),
-        ("if x.sum() > 0 or flag:\n    x = x * 2\nreturn x", "no tensor"),
-        ("if flag and x.sum() > 0:\n    return x * 2\nreturn x", "an `if` of its own"),
+        ("if x.sum() > 0 and unknown():\n    x = x * 2\nreturn x", "no tensor"),
+        (
+            "if flag and x.sum() > 0:\n    x = x * 2\nelse:\n" + "    x = x + y\n" * 10 + "return x",
+            "an `if` of its own",
+        ),
+        ("if flag:\n    z = x * 2\nif x.sum() > 0:\n    del z\n    y = y * 2\nreturn y", "may find nothing"),
+        ("if x.sum() > 0:\n    y = y * 2\n    del x\nreturn x * y", "on one side only"),
+        ("if x.sum() > 0:\n    assert y.sum() > 0, f'{y}'\nreturn x", "message"),
+        ("if x.sum() > 0:\n    assert flag\nreturn x", "more than an assignment"),
+        ("z = x * 2\nif x.sum() > 0:\n    y = z\nelse:\n    w = z.t()\n    z.add_(1)\nreturn y * z", "for its effect"),
         ("z = {} if x.sum() > 0 else x\nreturn z", "not a single tensor"),
         ("z = x * 2 if x.sum() > 0 else None\nreturn z", "one side gives None"),
         ("z = x * 2 if x.sum() > 0 else None\ny = x if z is None else z\nreturn y, z", "one side gives None"),
@@ -557,6 +565,128 @@ def test_a_side_that_goes_on_moves_out_of_the_branch() -> None:
     """)
 
 
+@pytest.mark.parametrize(
+    ("body", "wanted"),
+    [
+        (
+            """
+            if flag and x.sum() > 0:
+                x = x * 2
+            else:  # for all others
+                y = y * 2
+            return x + y
+            """,
+            """
+            if flag:
+                # for all others
+                condition = x.sum() > 0
+                x = torch.where(condition, x * 2, x)
+                y = torch.where(condition, y, y * 2)
+            else:  # for all others
+                y = y * 2
+            return x + y
+            """,
+        ),
+        (
+            """
+            if flag and x.sum() > 0:
+                return x * 2
+            return x
+            """,
+            """
+            if flag:
+                return torch.where(x.sum() > 0, x * 2, x)
+            return x
+            """,
+        ),
+        (
+            """
+            if x.sum() > 0 and flag:  # rarely
+                x = x * 2
+            return x
+            """,
+            """
+            if flag:  # rarely
+                x = torch.where(x.sum() > 0, x * 2, x)
+            return x
+            """,
+        ),
+        (
+            """
+            if flag or x.sum() > 0:
+                x = x * 2
+            return x
+            """,
+            """
+            if flag:
+                x = x * 2
+            else:
+                x = torch.where(x.sum() > 0, x * 2, x)
+            return x
+            """,
+        ),
+        (
+            """
+            if y.sum() > 0:
+                x = x * 3
+            elif flag and x.sum() > 0:
+                x = x * 2
+            else:
+                x = x - 1
+            return x
+            """,
+            """
+            condition = y.sum() > 0
+            x = torch.where(condition, x * 3, x)
+            if flag:
+                x = torch.where(condition, x, torch.where(x.sum() > 0, x * 2, x - 1))
+            else:
+                x = torch.where(condition, x, x - 1)
+            return x
+            """,
+        ),
+        (
+            """
+            if flag and x.sum() > 0:
+                x = x * 2
+            elif y.sum() > 0:
+                return y
+            return x * y
+            """,
+            """
+            if flag:
+                condition = x.sum() > 0
+                x = torch.where(condition, x * 2, x)
+                condition_2 = ~condition & (y.sum() > 0)
+                early = y
+                return torch.where(condition_2, early, x * y)
+            return torch.where(y.sum() > 0, y, x * y)
+            """,
+        ),
+        (
+            """
+            if flag:
+                if x.sum() > 0:
+                    return x * 2
+                y = y + x
+                return x * y
+            return x
+            """,
+            """
+            if flag:
+                condition = x.sum() > 0
+                early = x * 2
+                y = y + x
+                return torch.where(condition, early, x * y)
+            return x
+            """,
+        ),
+    ],
+)
+def test_a_python_value_gets_an_if_of_its_own(body: str, wanted: str) -> None:
+    assert fixed(body) == lines(wanted)
+
+
 def test_targets_assigned_at_once() -> None:
     body = """
         if x.sum() > 0:
@@ -722,6 +852,46 @@ def test_a_branch_on_a_python_value_inside() -> None:
                     break
                 y = torch.where(condition, y * i, y)
             return y
+            """,
+        ),
+        (
+            "if x.sum() > 0:\n    y = y * 2\nelse:\n    assert y.sum() > 0, 'no'\nreturn y",
+            """
+            condition = x.sum() > 0
+            y = torch.where(condition, y * 2, y)
+            assert condition | (y.sum() > 0), 'no'
+            return y
+            """,
+        ),
+        (
+            "z = x * 2\nif x.sum() > 0:\n    y = z + y\n    del z\nreturn y",
+            """
+            z = x * 2
+            condition = x.sum() > 0
+            y = torch.where(condition, z + y, y)
+            return y
+            """,
+        ),
+        (
+            "if x.sum() > 0:\n    for _ in range(2):\n        z = x * 2\n        y = y * z\nelse:\n    z = x\nreturn y",
+            """
+            condition = x.sum() > 0
+            for _ in range(2):
+                z = x * 2
+                y = torch.where(condition, y * z, y)
+            z = x
+            return y
+            """,
+        ),
+        (
+            "z, w = x * 2, x * 3\nk = torch.equal(z, y)\nif x.sum() > 0:\n    z.add_(1)\nelse:\n    z = -z\nreturn z, w, k",
+            """
+            z, w = x * 2, x * 3
+            k = torch.equal(z, y)
+            condition = x.sum() > 0
+            z = torch.where(condition, z.add(1), z)
+            z = torch.where(condition, z, -z)
+            return z, w, k
             """,
         ),
         (
@@ -1483,3 +1653,25 @@ def test_a_name_that_may_be_read_needs_a_value(after: str) -> None:
 def test_a_name_is_read_in_the_next_round() -> None:
     body = "d = y\nfor _ in range(3):\n    x = x + d\n    if x.sum() > 0:\n        d = y * 2\nd = x\nreturn d"
     assert "d = torch.where(x.sum() > 0, y * 2, d)" in fixed(body)
+
+
+def test_what_changes_in_place_on_the_other_side_alone_changes_nothing_here() -> None:
+    body = """
+    z = x * 2
+    if flag:
+        y = z * y if x.sum() > 0 else y
+    else:
+        z += 1
+    return y * z
+    """
+    assert "y = torch.where(x.sum() > 0, z * y, y)" in fixed(body)
+    loop = """
+    z = x * 2
+    for _ in range(2):
+        if flag:
+            y = z * y if x.sum() > 0 else y
+        else:
+            z += 1
+    return y * z
+    """
+    assert "what the gradient of `z` needs" in reason(loop)

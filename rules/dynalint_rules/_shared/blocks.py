@@ -299,9 +299,9 @@ def _sum(scope: Scope, name: str, statement: ast.AugAssign) -> ast.expr:
 
 
 def _refused(scope: Scope, statement: ast.stmt) -> Refusal:
-    other = isinstance(statement, ast.For) or (
-        isinstance(statement, ast.If) and not is_tensor_test(scope, statement.test)
-    )
+    other = isinstance(statement, ast.For | ast.Delete)
+    if isinstance(statement, ast.If | ast.Assert):
+        other = is_tensor_test(scope, statement.test) is isinstance(statement, ast.Assert)
     return (FormRefusal if other else Refusal)(_why_not(scope, statement))
 
 

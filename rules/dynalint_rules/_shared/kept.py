@@ -7,7 +7,15 @@ from collections.abc import Iterable, Iterator
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.index import walk_function
-from dynalint_rules._shared.memory import changes_in_place, in_one_loop, makes_tensor, may_change_in_place, sharing
+from dynalint_rules._shared.memory import (
+    changes_in_place,
+    in_one_loop,
+    makes_tensor,
+    may_change_in_place,
+    may_run_after,
+    on_another_side,
+    sharing,
+)
 from dynalint_rules._shared.names import last_assignment, loads, statement_of, within
 from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
 from dynalint_rules._shared.uses import self_name
@@ -76,7 +84,9 @@ def _later_changes(scope: Scope, read: ast.Name | ast.Attribute, around: ast.AST
         if not in_one_loop(scope, place, around):
             made = last_assignment(scope, name, place) if name is not None else None
             anew = made is not None and made.lineno > around.lineno and makes_tensor(scope, made.value)
-            if place.lineno < around.lineno or anew or (name is not None and _gets_another(scope, name, around)):
+            if not may_run_after(scope, place, around) or anew:
+                continue
+            if name is not None and _gets_another(scope, name, around):
                 continue
         if _may_be_missed(scope, place, around):
             yield place
@@ -125,6 +135,8 @@ def _may_be_missed(scope: Scope, place: ast.stmt | ast.expr, around: ast.stmt | 
         node = scope.parents[node]
         if isinstance(node, _SKIPPED) and not within(around, node, scope):
             return True
+    if on_another_side(scope, place, around):
+        return True
     between = range((around.end_lineno or around.lineno) + 1, place.lineno)
     return any(isinstance(one, _EXITS) and one.lineno in between for one in walk_function(scope.function.node))
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from dynalint.analysis import kinds as k
 from dynalint.analysis.index import walk_function
 from dynalint.analysis.subscripts import is_mask
-from dynalint_rules._shared.names import end_of, is_named, kind_of_name, last_assignment, within
+from dynalint_rules._shared.names import end_of, is_named, kind_of_name, last_value, within
 from dynalint_rules._shared.scope import Scope, as_tensor
 from dynalint_rules._shared.size_arguments import callee_name, sizes
 
@@ -104,7 +104,26 @@ def in_one_loop(scope: Scope, one: ast.AST, other: ast.AST) -> bool:
 
 def may_run_after(scope: Scope, place: ast.stmt | ast.expr, around: ast.stmt | ast.expr) -> bool:
     """Whether a place outside of `around` may run after it: it stands further down, or in a loop around both."""
-    return place.lineno >= around.lineno or in_one_loop(scope, place, around)
+    if in_one_loop(scope, place, around):
+        return True
+    return place.lineno >= around.lineno and not on_another_side(scope, place, around)
+
+
+def on_another_side(scope: Scope, one: ast.AST, other: ast.AST) -> bool:
+    """Whether two nodes stand on different sides of one `if`, so that one time around takes but one of them."""
+    taken, sides = _sides_around(scope, one), _sides_around(scope, other)
+    return any(sides.get(branch, side) != side for branch, side in taken.items())
+
+
+def _sides_around(scope: Scope, node: ast.AST) -> dict[ast.If, bool]:
+    """Return each `if` that a node stands in, with whether it stands in its body."""
+    found: dict[ast.If, bool] = {}
+    while node is not scope.function.node and node in scope.parents:
+        parent = scope.parents[node]
+        if isinstance(parent, ast.If) and node is not parent.test:
+            found[parent] = node in parent.body
+        node = parent
+    return found
 
 
 def changes_in_place(scope: Scope, name: str, outside: ast.AST | None = None) -> Iterator[ast.stmt | ast.expr]:
@@ -159,8 +178,8 @@ def _is_own_since_made(scope: Scope, name: str, at: ast.AST) -> bool:
 
     What `name` held before, and what becomes of it afterwards, does not matter then.
     """
-    made = last_assignment(scope, name, at)
-    if made is None or not makes_tensor(scope, made.value):
+    made, value = last_value(scope, name, at) or (None, None)
+    if made is None or value is None or not makes_tensor(scope, value):
         return False
     own = set(walk_function(scope.function.node))
     start, end = end_of(made), end_of(at)
@@ -170,6 +189,8 @@ def _is_own_since_made(scope: Scope, name: str, at: ast.AST) -> bool:
         if node not in own:
             return False  # a nested function may run at any time
         if not start <= (node.lineno, node.col_offset) < end:
+            continue
+        if on_another_side(scope, node, at) and not in_one_loop(scope, node, at):
             continue
         parent = scope.parents.get(node)
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
@@ -250,6 +271,8 @@ def _is_read_only(scope: Scope, node: ast.Name, parent: ast.AST | None) -> bool:
     """Whether this use of a tensor neither keeps a reference to it nor makes a view of it."""
     if isinstance(parent, ast.BinOp | ast.Compare | ast.UnaryOp | ast.Return):
         return True
+    if isinstance(parent, ast.Tuple):
+        return isinstance(scope.parents.get(parent), ast.Return)
     if isinstance(parent, ast.If | ast.IfExp | ast.While):
         return parent.test is node
     if isinstance(parent, ast.Attribute):
@@ -263,8 +286,15 @@ def _is_read_only(scope: Scope, node: ast.Name, parent: ast.AST | None) -> bool:
         copied = any(is_mask(scope.kind(part)) or _is_rows(scope, part) for part in parts)
         return parent.slice is node or isinstance(parent.ctx, ast.Store) or copied
     if isinstance(parent, ast.Call) and node in parent.args:
-        return makes_tensor(scope, parent)
+        return makes_tensor(scope, parent) or _gives_number(scope, parent)
     return False
+
+
+def _gives_number(scope: Scope, call: ast.Call) -> bool:
+    """Whether a call of torch gives a plain number, as `torch.equal` does, which keeps nothing."""
+    callee, given = scope.kind(call.func), scope.kind(call)
+    known = isinstance(callee, k.External) and callee.name.startswith("torch.")
+    return known and isinstance(given, k.Value) and k.is_number(given)
 
 
 def _is_used_up(scope: Scope, view: ast.Call) -> bool:

@@ -137,7 +137,16 @@ def _has_target(target: ast.expr, name: str) -> bool:
 
 
 def last_assignment(scope: Scope, name: str, at: ast.AST) -> ast.Assign | None:
-    """The nearest plain assignment to `name` before `at` in its block or one around it, with no loop between."""
+    """The nearest assignment to `name` before `at`, as of `last_value`, if it assigns to nothing else."""
+    found = last_value(scope, name, at)
+    return found[0] if found is not None and is_named(found[0].targets[0], name) else None
+
+
+def last_value(scope: Scope, name: str, at: ast.AST) -> tuple[ast.Assign, ast.expr] | None:
+    """The nearest assignment to `name` before `at` in its block or one around it, with no loop between, and the value.
+
+    That is one to the name alone, or one of several values to as many names.
+    """
     current = at
     while not isinstance(current, ast.For | ast.AsyncFor | ast.While) and current is not scope.function.node:
         parent = scope.parents.get(current)
@@ -147,10 +156,25 @@ def last_assignment(scope: Scope, name: str, at: ast.AST) -> ast.Assign | None:
             statements = getattr(parent, block, ())
             if isinstance(statements, list) and current in statements:
                 for one in reversed(statements[: statements.index(current)]):
-                    if isinstance(one, ast.Assign) and len(one.targets) == 1 and is_named(one.targets[0], name):
-                        return one
+                    value = _value_for(one, name)
+                    if isinstance(one, ast.Assign) and value is not None:
+                        return one, value
         current = parent
     return None
+
+
+def _value_for(statement: ast.stmt, name: str) -> ast.expr | None:
+    """What an assignment gives a name, alone or among as many values as names."""
+    if not isinstance(statement, ast.Assign) or len(statement.targets) > 1:
+        return None
+    target, value = statement.targets[0], statement.value
+    if is_named(target, name):
+        return value
+    if not isinstance(target, ast.Tuple) or not isinstance(value, ast.Tuple):
+        return None
+    starred = any(isinstance(one, ast.Starred) for one in [*target.elts, *value.elts])
+    given = [one for place, one in zip(target.elts, value.elts, strict=False) if is_named(place, name)]
+    return given[0] if len(given) == 1 and not starred else None
 
 
 def is_named(node: ast.AST, name: str) -> TypeGuard[ast.expr | ast.pattern | ast.excepthandler]:

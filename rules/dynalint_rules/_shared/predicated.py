@@ -20,13 +20,14 @@ from dynalint.analysis.index import walk_function
 from dynalint.rules import Replacement
 from dynalint_rules._shared.blocks import Assignment, block_of, is_elif
 from dynalint_rules._shared.changes import Change, Filled, change_of, filled_of
+from dynalint_rules._shared.checks import is_constant_message
 from dynalint_rules._shared.choice import escaped, rendered, require_tensors
 from dynalint_rules._shared.counted import Count, count_of
 from dynalint_rules._shared.domain import guarded_operands
 from dynalint_rules._shared.effects import effects_of_always
 from dynalint_rules._shared.flow import Flow, Predicate
 from dynalint_rules._shared.liveness import is_dead_after
-from dynalint_rules._shared.memory import is_own
+from dynalint_rules._shared.memory import in_one_loop, is_own
 from dynalint_rules._shared.names import is_bound_before, kind_of_name, loads, within
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.sides import (
@@ -97,7 +98,7 @@ class Predicated:
         if not self._values:
             raise Refusal("a branch does nothing that could be chosen")
         for name in () if flow.ended else stored - flow.bound:
-            if not is_dead_after(scope, name, head) and any(self._may_follow(node) for node in loads(scope, name)):
+            if not is_dead_after(scope, name, head) and any(map(self._may_follow, self._reads_of(name))):
                 raise Refusal(f"`{name}` gets a value on one side only; give it one before the test")
         if flow.ended:
             self._emit(f"return {', '.join(self.early)}{',' * (self._is_tuple and len(self.early) == 1)}")
@@ -148,6 +149,10 @@ class Predicated:
             self._for(statement, predicate, flow)
         elif isinstance(statement, ast.Return):
             self._return(statement, predicate, flow)
+        elif isinstance(statement, ast.Assert) and is_tensor_test(self.scope, statement.test):
+            self._assert(statement, predicate, flow)
+        elif isinstance(statement, ast.Delete):
+            self._delete(statement, flow)
         elif isinstance(statement, ast.Break | ast.Continue) and self._leaves_evenly(statement):
             self._emit(self.scope.text(statement))
             flow.ended = True
@@ -267,6 +272,26 @@ class Predicated:
                 break
         return False
 
+    def _assert(self, statement: ast.Assert, predicate: Predicate, flow: Flow) -> None:
+        """Assert on every call that the branch is not taken or what it asserts there holds."""
+        scope = self.scope
+        if not is_constant_message(statement.msg):
+            raise Refusal(f"the message of {scope.quote(statement)} is made when it fails; make it constant first")
+        self._check(statement.test, flow)
+        truth = truth_of(scope, statement.test)
+        self.conditions += truth.conditions
+        self.copied += [statement.test, *([statement.msg] if statement.msg is not None else [])]
+        self._values += 1
+        message = "" if statement.msg is None else f", {scope.text(statement.msg)}"
+        self._emit(f"assert {predicate.opposite.text} | {truth.operand}{message}")
+
+    def _delete(self, statement: ast.Delete, flow: Flow) -> None:
+        """Keep what the branch would let go of, which nothing asks for any more."""
+        for target in statement.targets:
+            if not isinstance(target, ast.Name) or target.id not in flow.bound:
+                raise Refusal(f"{self.scope.quote(statement)} may find nothing to delete; choose by hand")
+            flow.bound.discard(target.id)
+
     def _return(self, statement: ast.Return, predicate: Predicate, flow: Flow) -> None:
         scope, value = self.scope, statement.value
         if self._even:
@@ -304,6 +329,8 @@ class Predicated:
         self._reads |= reads_of(scope, Side(one.value, scope.kind(one.value)), self.head)
         if one.operator is None:
             return self._rendered(written, predicate)
+        if one.name not in flow.bound:
+            raise Refusal(f"`{one.name}` may have no value yet; give it one before the test")
         operator = _OPERATORS.get(type(one.operator))
         number = k.is_number(kind_of_name(scope, one.name, one.statement))
         if not number and not is_own(scope, one.name, one.statement):
@@ -386,7 +413,7 @@ class Predicated:
 
     def _assign(self, one: Assignment, text: str, predicate: Predicate, flow: Flow) -> None:
         scope, name = self.scope, one.name
-        if not self._is_needed(name) or name not in flow.written | flow.touched:
+        if not self._is_needed(one) or name not in flow.written | flow.touched:
             self._emit(f"{name} = {held_together(text)}")
         elif name in flow.written and (count := count_of(scope, one, self.head)) is not None:
             self._count(name, text, predicate, count)
@@ -426,15 +453,28 @@ class Predicated:
         inner = node not in set(walk_function(scope.function.node))
         return inner or _in_loop(scope, head) or node.lineno > (head.end_lineno or head.lineno)
 
-    def _is_needed(self, name: str) -> bool:
+    def _reads_of(self, name: str) -> list[ast.Name]:
+        """Return the places that ask for what a name holds, `name += 1` with the others."""
+        changed = (node.target for node in ast.walk(self.scope.function.node) if isinstance(node, ast.AugAssign))
+        own = [target for target in changed if isinstance(target, ast.Name) and target.id == name]
+        return [*loads(self.scope, name), *own]
+
+    def _is_needed(self, one: Assignment) -> bool:
         """Whether a way on which an assignment does not run may need what the name held before."""
-        scope, head = self.scope, self.head
-        reads = list(loads(scope, name))
+        scope, head, name = self.scope, self.head, one.name
+        reads = self._reads_of(name)
         if is_dead_after(scope, name, head):
             reads = [node for node in reads if within(node, head, scope)]
-        own = set(walk_function(scope.function.node))
-        if not _in_loop(scope, head) and all(node in own and node.lineno < head.lineno for node in reads):
-            return False
+        own, start = set(walk_function(scope.function.node)), (one.statement.lineno, one.statement.col_offset)
+        if all(node in own for node in reads):
+            later = ((node.lineno, node.col_offset) >= start for node in reads)
+            reads = [
+                node
+                for node, after in zip(reads, later, strict=True)
+                if after or in_one_loop(scope, node, one.statement)
+            ]
+            if not reads:
+                return False
         return any(
             name in bound or any(not within(node, branch, scope) for node in reads) for branch, bound in self._around
         )

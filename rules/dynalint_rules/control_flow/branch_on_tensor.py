@@ -129,6 +129,11 @@ class BranchOnTensor(Rule):
     `y = value if t > 0 else None` is computed always, where all that asks for the None asks whether it is there
     (`if y is not None:`): that becomes a test of `t > 0` itself, which is rewritten with it.
 
+    Where a flag or another Python value decides together with a tensor, as in `if self.calm and x.sum() > 0:`, it keeps
+    an `if` of its own around the rewritten one. What is there for the `else` comes twice then, which is declined where
+    that is more than ten lines. An assertion of a branch asserts that the branch is not taken or that it holds
+    (`assert ~condition | (x.max() < 9)`), and a `del` of what nothing reads afterwards goes.
+
     A step of a loop that is skipped at random, as LayerDrop does, is taken always, and what there was before is chosen
     where a number was drawn that skips it.
 
@@ -347,6 +352,51 @@ class BranchOnTensor(Rule):
                 return h
                 """
             ),
+        ),
+        Example(
+            name="flag-and-tensor",
+            code=forward(
+                """
+                h = self.fc(x)
+                if self.calm and h.mean() > 0:  # DYN101
+                    h = h * 0.5
+                else:
+                    h = torch.tanh(h)
+                return h
+                """,
+                init="self.fc, self.calm = nn.Linear(8, 8), True",
+            ),
+            fixed=forward(
+                """
+                h = self.fc(x)
+                if self.calm:
+                    h = torch.where(h.mean() > 0, h * 0.5, torch.tanh(h))
+                else:
+                    h = torch.tanh(h)
+                return h
+                """,
+                init="self.fc, self.calm = nn.Linear(8, 8), True",
+            ),
+        ),
+        Example(
+            name="assertion-on-one-side",
+            code=forward("""
+                h = self.fc(x)
+                if x.sum() > 0:  # DYN101
+                    scale = h.abs().max()
+                    assert scale < 1e6, "it diverges"
+                    h = h * scale
+                    del scale
+                return h
+            """),
+            fixed=forward("""
+                h = self.fc(x)
+                condition = x.sum() > 0
+                scale = h.abs().max()
+                assert ~condition | (scale < 1e6), "it diverges"
+                h = torch.where(condition, h * scale, h)
+                return h
+            """),
         ),
         Example(
             name="one-of-two-results",

@@ -687,6 +687,23 @@ def test_a_python_value_gets_an_if_of_its_own(body: str, wanted: str) -> None:
     assert fixed(body) == lines(wanted)
 
 
+@pytest.mark.parametrize(
+    ("test", "conditions"),
+    [
+        ("flag and x.max() > 0", ()),
+        ("x.sum() > 0 and flag", ()),
+        ("x.max() > 0 and flag", ("`x.max() > 0` does not raise",)),
+        ("x > 0 and flag", ("`x > 0` does not raise",)),
+    ],
+)
+def test_a_test_that_comes_after_the_python_value_may_have_raised_before(
+    test: str, conditions: tuple[str, ...]
+) -> None:
+    answer = rewrite(f"if {test}:\n    x = x * 2\nelse:\n    x = x + 1\nreturn x")
+    assert (answer.safety, answer.conditions) == ("conditional" if conditions else "safe", conditions)
+    assert "DYN101" in answer.leaves
+
+
 def test_targets_assigned_at_once() -> None:
     body = """
         if x.sum() > 0:

@@ -23,9 +23,10 @@ from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.blocks import is_elif, statements_after
 from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.guard import indented
+from dynalint_rules._shared.raising import never_raises
 from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.text import indentation, inner_indentation
-from dynalint_rules._shared.truth import is_tensor_test
+from dynalint_rules._shared.truth import is_tensor_test, truth_of
 
 _TITLE = "Test the Python value in an `if` of its own, and compute both sides of the tensor's"
 _LEFT = ("DYN101", "DYN106", "DYN107", "DYN202")
@@ -35,49 +36,63 @@ _PLAIN = (ast.Name, ast.Attribute, ast.Constant, ast.expr_context, ast.UnaryOp, 
 
 def rewrite_divided(scope: Scope, statement: ast.If) -> Rewrite | None:
     """Return the rewrite of an `if` or `elif` that asks a Python value and a tensor, None if it is something else."""
-    parts = _parts(scope, statement.test)
-    lines = None if parts is None else _Lines.of(scope, statement)
+    test = statement.test
+    if not isinstance(test, ast.BoolOp):
+        return None
+    parts, lines = _parts(scope, test), _Lines.of(scope, statement)
     if parts is None or lines is None:
         return None
-    divided = lines.after_or(*parts) if _is_or(statement.test) else lines.after_and(*parts)
+    divided = lines.after_or(*parts.texts) if isinstance(test.op, ast.Or) else lines.after_and(*parts.texts)
     if divided is None:
         return None
-    start, end = scope.file.span(statement)
-    return Rewrite(_TITLE, "safe", (Replacement(scope.file, start, end, divided),), leaves=_LEFT)
+    replacements = (Replacement(scope.file, *scope.file.span(statement), divided),)
+    conditions = tuple(f"{scope.quote(value)} does not raise" for value in parts.late if not _is_certain(scope, value))
+    return Rewrite(_TITLE, "conditional" if conditions else "safe", replacements, conditions, leaves=_LEFT)
 
 
-def _is_or(test: ast.expr) -> bool:
-    return isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or)
+def _is_certain(scope: Scope, value: ast.expr) -> bool:
+    """Whether asking for the truth of a value raises for no input."""
+    return never_raises(scope, value) and truth_of(scope, value).scalar
 
 
-def _parts(scope: Scope, test: ast.expr) -> tuple[str, str] | None:
-    """Return the text of what asks Python values and of what asks tensors, if a test does both.
+@dataclass(frozen=True)
+class _Parts:
+    """The text of what asks Python values and of what asks tensors; `late` are the latter asked first so far."""
+
+    texts: tuple[str, str]
+    late: tuple[ast.expr, ...]
+
+
+def _parts(scope: Scope, test: ast.BoolOp) -> _Parts | None:
+    """Take a test apart, None if it cannot be.
 
     The Python values are asked first afterwards. Where they were not before, neither may tell of the other.
     """
-    if not isinstance(test, ast.BoolOp):
-        return None
     tensors = [is_tensor_test(scope, value) for value in test.values]
     if all(tensors) or not any(tensors):
         return None
-    mixed = test.values[tensors.index(True) :]
-    if not all(tensors[tensors.index(True) :]) and not all(
-        is_pure(scope, value) if is_tensor else all(isinstance(node, _PLAIN) for node in ast.walk(value))
-        for value, is_tensor in zip(mixed, tensors[-len(mixed) :], strict=True)
-    ):
+    start, end = tensors.index(True), len(tensors) - tensors[::-1].index(False)
+    late = tuple(value for value, is_tensor in zip(test.values[:end], tensors, strict=False) if is_tensor)
+    passed = [value for value, is_tensor in zip(test.values[start:], tensors[start:], strict=True) if not is_tensor]
+    if not all(is_pure(scope, value) for value in late) or not all(map(_is_plain, passed)):
         return None
     texts = [scope.text(value) for value in test.values]
     if any("\n" in text or "\r" in text for text in texts):
         return None
+    word = " or " if isinstance(test.op, ast.Or) else " and "
     texts = [
         f"({text})" if isinstance(value, ast.BoolOp) else text for value, text in zip(test.values, texts, strict=True)
     ]
-    word = " or " if isinstance(test.op, ast.Or) else " and "
     one, other = (
         word.join(text for text, is_tensor in zip(texts, tensors, strict=True) if is_tensor is wanted)
         for wanted in (False, True)
     )
-    return one, other
+    return _Parts((one, other), late)
+
+
+def _is_plain(value: ast.expr) -> bool:
+    """Whether a value is but asked for, which does nothing and does not raise."""
+    return all(isinstance(node, _PLAIN) for node in ast.walk(value))
 
 
 @dataclass(frozen=True)

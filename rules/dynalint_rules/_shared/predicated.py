@@ -29,6 +29,7 @@ from dynalint_rules._shared.flow import Flow, Predicate
 from dynalint_rules._shared.liveness import is_dead_after
 from dynalint_rules._shared.memory import in_one_loop, is_own
 from dynalint_rules._shared.names import is_bound_before, kind_of_name, loads, within
+from dynalint_rules._shared.raising import raising_conditions
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.sides import (
     FINITE,
@@ -197,6 +198,8 @@ class Predicated:
             self._check(test, flow)
         truth = truth_of(scope, test)
         self.conditions += truth.conditions
+        if statement is not self.head:
+            self.conditions += raising_conditions(scope, [test], [truth.scalar])
         self.copied.append(test)
         text = truth.without_dimensions
         if predicate is not None:
@@ -279,11 +282,13 @@ class Predicated:
             raise Refusal(f"the message of {scope.quote(statement)} is made when it fails; make it constant first")
         self._check(statement.test, flow)
         truth = truth_of(scope, statement.test)
-        self.conditions += truth.conditions
+        self.conditions += [*truth.conditions, *raising_conditions(scope, [statement.test], [truth.scalar])]
         self.copied += [statement.test, *([statement.msg] if statement.msg is not None else [])]
         self._values += 1
         message = "" if statement.msg is None else f", {scope.text(statement.msg)}"
-        self._emit(f"assert {predicate.opposite.text} | {truth.operand}{message}")
+        # `~` of what `any()` gives for bytes is never zero.
+        missed = predicate.name if predicate.negative else f"{scope.torch}.logical_not({predicate.name})"
+        self._emit(f"assert {missed} | {truth.operand}{message}")
 
     def _delete(self, statement: ast.Delete, flow: Flow) -> None:
         """Keep what the branch would let go of, which nothing asks for any more."""

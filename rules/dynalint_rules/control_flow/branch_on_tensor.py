@@ -132,7 +132,7 @@ class BranchOnTensor(Rule):
     Where a flag or another Python value decides together with a tensor, as in `if self.calm and x.sum() > 0:`, it keeps
     an `if` of its own around the rewritten one. What is there for the `else` comes twice then, which is declined where
     that is more than ten lines. An assertion of a branch asserts that the branch is not taken or that it holds
-    (`assert ~condition | (x.max() < 9)`), and a `del` of what nothing reads afterwards goes.
+    (`assert torch.logical_not(condition) | (x.max() < 9)`), and a `del` of what nothing reads afterwards goes.
 
     A step of a loop that is skipped at random, as LayerDrop does, is taken always, and what there was before is chosen
     where a number was drawn that skips it.
@@ -393,7 +393,7 @@ class BranchOnTensor(Rule):
                 h = self.fc(x)
                 condition = x.sum() > 0
                 scale = h.abs().max()
-                assert ~condition | (scale < 1e6), "it diverges"
+                assert torch.logical_not(condition) | (scale < 1e6), "it diverges"
                 h = torch.where(condition, h * scale, h)
                 return h
             """),

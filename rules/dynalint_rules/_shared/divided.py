@@ -22,10 +22,9 @@ from dynalint.analysis.source import SourceFile
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.blocks import is_elif, statements_after
 from dynalint_rules._shared.effects import is_pure
-from dynalint_rules._shared.guard import indented
 from dynalint_rules._shared.raising import never_raises
 from dynalint_rules._shared.scope import Scope
-from dynalint_rules._shared.text import indentation, inner_indentation
+from dynalint_rules._shared.text import indentation, indented, inner_indentation
 from dynalint_rules._shared.truth import is_tensor_test, truth_of
 
 _TITLE = "Test the Python value in an `if` of its own, and compute both sides of the tensor's"

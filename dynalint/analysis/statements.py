@@ -84,7 +84,7 @@ def _augmented(frame: Frame, node: ast.AugAssign) -> bool:
     load = _as_load(node.target)
     old = evaluate(frame, load)
     value = evaluate(frame, node.value)
-    new = binary(node.op, old, value) if not isinstance(old, k.Unknown) else UNKNOWN
+    new = binary(node.op, old, value)
     if isinstance(old, k.Unknown) and k.may_be_tensor(value) and old.parameter is not None:
         new = k.Tensor()
     if isinstance(old, k.Tensor):

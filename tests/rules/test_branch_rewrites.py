@@ -1393,6 +1393,11 @@ def stored(store: str) -> Study:
         ),
         ("self.mean[1] = (x > 1).sum()", "self.mean[1] = torch.where(x.sum() > 0, (x > 1).sum(), self.mean[1])"),
         ("self.mean.fill_(1)", "self.mean.copy_(torch.where(x.sum() > 0, 1, self.mean))"),
+        ("self.mean.add_(1)", "self.mean.copy_(torch.where(x.sum() > 0, self.mean.add(1), self.mean))"),
+        (
+            "self.mean.mul_(0.9).add_(x.detach(), alpha=0.1)",
+            "torch.where(x.sum() > 0, self.mean.mul(0.9).add(x.detach(), alpha=0.1), self.mean)",
+        ),
         ("self.weight.data.copy_(x.mean(0))", "torch.where(x.sum() > 0, x.mean(0), self.weight.data)"),
         ("self.mean[0] = x.detach().sum()", "self.mean[0] = torch.where(x.sum() > 0, x.detach().sum(), self.mean[0])"),
         ("self.mean[2] += 0.5", "self.mean[2] = torch.where(x.sum() > 0, self.mean[2] + 0.5, self.mean[2])"),
@@ -1411,7 +1416,10 @@ def test_a_tensor_of_the_module_is_stored_on_every_call(store: str, wanted: str)
         ("self.weight = x.detach()", "stores state"),
         ("self.mean[0] = x.sum()", "in place"),
         ("self.mean.copy_(x.mean(0))", "for its effect"),
-        ("self.mean.add_(x.detach().mean(0))", "for its effect"),
+        ("self.mean.add_(x.mean(0))", "for its effect"),
+        ("self.mean.normal_()", "for its effect"),
+        ("self.mean.detach().add_(1)", "for its effect"),
+        ("self.weight.add_(1)", "for its effect"),
         ("self.mean.copy_(x.detach().mean(0), True)", "for its effect"),
         ("self.weight.copy_(x.detach().mean(0))", "for its effect"),
         ("self.weight.flatten().data.copy_(x.detach().mean(0))", "for its effect"),
@@ -1692,3 +1700,49 @@ def test_what_changes_in_place_on_the_other_side_alone_changes_nothing_here() ->
     return y * z
     """
     assert "what the gradient of `z` needs" in reason(loop)
+
+
+@pytest.mark.parametrize(
+    ("body", "wanted"),
+    [
+        (
+            "z = x.log() if torch.rand(1) < 0.5 else y * 2\nreturn z",
+            """
+            condition = (torch.rand(1) < 0.5).reshape(())
+            z = torch.where(condition, torch.where(condition, x, 1.0).log(), y * 2)
+            return z
+            """,
+        ),
+        (
+            "if flag:\n    return x / y if x.sum() > 0 and (x * 2 + y).max() > x.max() + 3 else y * 2\nreturn x",
+            """
+            if flag:
+                condition = (x.sum() > 0) & ((x * 2 + y).max() > x.max() + 3)
+                return torch.where(condition, x / torch.where(condition, y, 1.0), y * 2)
+            return x
+            """,
+        ),
+    ],
+)
+def test_a_test_that_cannot_be_repeated_gets_a_name(body: str, wanted: str) -> None:
+    assert fixed(body) == lines(wanted)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return y.sum() + (x.log() if torch.rand(1) < 0.5 else y * 2)",
+        "z = y; z = x.log() if torch.rand(1) < 0.5 else y * 2\nreturn z",
+        "if flag: y = x.log() if torch.rand(1) < 0.5 else y * 2\nreturn y",
+    ],
+)
+def test_no_test_gets_a_name_where_it_does_not_come_first(body: str) -> None:
+    assert "give the test a name first" in reason(body)
+
+
+def test_what_is_added_to_is_no_less_a_tensor() -> None:
+    head = HEAD.replace(": torch.Tensor", "")
+    assert "is no tensor" in reason("if x.sum() > 0 and y > 0:\n    return x\nreturn x * 2", head=head)
+    answers = [one.answer for one in study("y += 1\nreturn -x if x.sum() > 0 and y.min() > 0 else x", head=head).own]
+    assert len(answers) == 2
+    assert all(isinstance(answer, Rewrite) for answer in answers)

@@ -197,7 +197,9 @@ class _Flow:
             called = _called(node)
             if called in _CUT or called in _FACTORIES:
                 return False
-            return _is_on_self(node.func) or any(map(self._is_live, _inputs(node)))
+            callee = self.project.kinds(self.function).get(node.func, UNKNOWN)
+            of_tensor = isinstance(callee, k.Method) and isinstance(callee.receiver, k.Tensor)
+            return (_is_on_self(node.func) and not of_tensor) or any(map(self._is_live, _inputs(node)))
         if isinstance(node, ast.Attribute):
             return (tensor is not None and tensor.origin == "parameter") or self._is_live(node.value)
         return any(self._is_live(child) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))

@@ -67,16 +67,18 @@ def _is_own(scope: Scope, owner: ast.expr, statement: ast.stmt) -> bool:
 
 @dataclass(frozen=True)
 class Filled:
-    """A statement that writes `value` into a tensor of the module, `target`, of the kind `old`.
+    """A statement that writes into a tensor of the module, `target`, of the kind `old`.
 
-    With `hidden` it writes by `.data`, of which no gradient knows.
+    `text` is the new value, `values` are the expressions that are evaluated for it. With `hidden` it writes by `.data`,
+    of which no gradient knows.
     """
 
     statement: ast.stmt
     target: ast.expr
-    value: ast.expr
+    text: str
+    values: tuple[ast.expr, ...]
     old: k.Tensor
-    hidden: bool
+    hidden: bool = False
 
 
 def filled_of(scope: Scope, statement: ast.stmt) -> Filled | None:
@@ -105,7 +107,33 @@ def filled_of(scope: Scope, statement: ast.stmt) -> Filled | None:
     if held.value.id != self_name(scope.function) or not (hidden or tensor.origin == "buffer"):
         return None
     whole = isinstance(value, ast.Constant) and type(value.value) in (int, bool)
-    return Filled(statement, target, value, tensor, hidden) if tensor.dtype == "float" or whole else None
+    filled = Filled(statement, target, scope.text(value), (value,), tensor, hidden)
+    return filled if tensor.dtype == "float" or whole else None
+
+
+def updated_of(scope: Scope, statement: ast.stmt) -> Filled | None:
+    """Return what a statement writes into a buffer by `add_` and its like, one after the other; None for another kind.
+
+    What is not a float is taken only where whole numbers are, so that it stays of its kind.
+    """
+    node = statement.value if isinstance(statement, ast.Expr) else None
+    text, values = "", []
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        method = node.func.attr
+        twin = scope.project.api.method(method[:-1]) if method.endswith("_") and not method.endswith("__") else None
+        if twin is None or "elementwise" not in twin.flags or "random" in twin.flags:
+            return None
+        text = f".{method[:-1]}{scope.text(node)[len(scope.text(node.func)) :]}{text}"
+        values += [*node.args, *(keyword.value for keyword in node.keywords)]
+        node = node.func.value
+    tensor = scope.tensor(node) if isinstance(node, ast.Attribute) and values else None
+    if tensor is None or tensor.origin != "buffer" or not isinstance(node, ast.Attribute):
+        return None
+    if not isinstance(node.value, ast.Name) or node.value.id != self_name(scope.function):
+        return None
+    whole = all(isinstance(value, ast.Constant) and type(value.value) is int for value in values)
+    known = tensor.dtype == "float" or (tensor.dtype == "int" and whole and ".div" not in text)
+    return Filled(statement, node, f"{scope.text(node)}{text}", tuple(values), tensor) if known else None
 
 
 def _is_view(call: ast.Call) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from dataclasses import replace
 
 from dynalint.analysis import kinds as k
 from dynalint.findings import Safety
@@ -12,6 +13,7 @@ from dynalint_rules._shared.chosen_numbers import tensor_again_conditions
 from dynalint_rules._shared.domain import Guard, Recomputed, guarded_operands
 from dynalint_rules._shared.effects import effects_of_always, is_pure
 from dynalint_rules._shared.mixed_sides import mixed_conditions
+from dynalint_rules._shared.names import statement_of
 from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
 from dynalint_rules._shared.sides import (
     Side,
@@ -23,7 +25,7 @@ from dynalint_rules._shared.sides import (
     uses_of,
 )
 from dynalint_rules._shared.sizes import refuse_other_sizes
-from dynalint_rules._shared.text import atom, call, indentation
+from dynalint_rules._shared.text import atom, call, held_together, indentation
 from dynalint_rules._shared.truth import Truth, truth_of
 
 TITLE = "Compute both sides and choose with `torch.where`"
@@ -58,15 +60,17 @@ def rewrite_conditional_expression(scope: Scope, node: ast.IfExp) -> Rewrite:
     start, end = _without_parentheses(scope, node, *scope.file.span(node))
     line, column = scope.file.position(start)
     last_line, last_column = scope.file.position(end)
+    test, named, values = _test_and_sides(scope, node, truth)
     text = call(
         f"{scope.torch}.where",
-        [truth.without_dimensions, *_guarded_sides(scope, node, truth)],
+        [test, *values],
         column=column - 1,
         indent=indentation(scope.file, line),
         newline=scope.file.newline,
         after=len(scope.file.line(last_line)) - last_column + 1,
     )
-    return finished(scope, TITLE, Replacement(scope.file, start, end, text), conditions)
+    rewrite = finished(scope, TITLE, Replacement(scope.file, start, end, text), conditions)
+    return replace(rewrite, replacements=(*named, *rewrite.replacements))
 
 
 def finished(
@@ -170,18 +174,41 @@ def _why_no_tensor(scope: Scope, side: Side) -> str:
     return f"{shown} is not a single tensor; choose with `torch.where` for each tensor in it"
 
 
-def _guarded_sides(scope: Scope, node: ast.IfExp, truth: Truth) -> list[str]:
+def _test_and_sides(scope: Scope, node: ast.IfExp, truth: Truth) -> tuple[str, tuple[Replacement, ...], list[str]]:
+    """Return the code of the test, what gives it a name before the statement if it needs one, and that of the sides.
+
+    Raises:
+        Refusal: it needs one, and there is no place for it.
+    """
     sides = (node.body, node.orelse)
     guards = [guarded_operands(scope, value) for value in sides]
     test = truth.without_dimensions
+    named: list[Replacement] = []
     if any(guards) and (len(test) > _LONGEST_REPEATED_TEST or not is_pure(scope, node.test)):
-        raise Refusal(
-            "a side is not defined for all inputs and the test is too long to repeat; give the test a name first"
-        )
-    return [
+        test, *named = _named(scope, node, test)
+    values = [
         rendered(scope, value, own, f"{scope.torch}.where({escaped(test)}, {order})")
         for value, own, order in zip(sides, guards, GUARD_ORDERS, strict=True)
     ]
+    return test, tuple(named), values
+
+
+def _named(scope: Scope, node: ast.IfExp, test: str) -> tuple[str, Replacement]:
+    """Return a name for a test that comes first in its statement, and what gives it to it."""
+    file, statement = scope.file, statement_of(scope, node)
+    start, _ = file.span(statement)
+    indent = indentation(file, statement.lineno)
+    own_line = file.line_starts[statement.lineno - 1] + len(indent) == start
+    if (
+        not own_line
+        or not isinstance(statement, ast.Assign | ast.AnnAssign | ast.Return)
+        or statement.value is not node
+    ):
+        raise Refusal(
+            "a side is not defined for all inputs and the test is too long to repeat; give the test a name first"
+        )
+    name = scope.fresh_name("condition", [])
+    return name, Replacement(file, start, start, f"{name} = {held_together(test)}{file.newline}{indent}")
 
 
 def escaped(text: str) -> str:

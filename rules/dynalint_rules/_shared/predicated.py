@@ -19,7 +19,7 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.index import walk_function
 from dynalint.rules import Replacement
 from dynalint_rules._shared.blocks import Assignment, block_of, is_elif
-from dynalint_rules._shared.changes import Change, Filled, change_of, filled_of
+from dynalint_rules._shared.changes import Change, Filled, change_of, filled_of, updated_of
 from dynalint_rules._shared.checks import is_constant_message
 from dynalint_rules._shared.choice import escaped, rendered, require_tensors
 from dynalint_rules._shared.counted import Count, count_of
@@ -161,7 +161,7 @@ class Predicated:
             self._change(change, predicate, flow)
         elif (store := store_of(self.scope, statement)) is not None:
             self._store(store, predicate, flow)
-        elif (filled := filled_of(self.scope, statement)) is not None:
+        elif (filled := filled_of(self.scope, statement) or updated_of(self.scope, statement)) is not None:
             self._fill(filled, predicate, flow)
         else:
             assignments = block_of(self.scope, [statement]).assignments
@@ -403,16 +403,16 @@ class Predicated:
         """Write on every call, what was there before where the branch is not taken."""
         scope, target = self.scope, self.scope.text(filled.target)
         self._check(filled.target, flow)
-        self._check(filled.value, flow)
+        for value in filled.values:
+            self._check(value, flow)
         self._values += 1
-        self.copied += [filled.target, filled.value]
-        sides = [Side(filled.value, scope.kind(filled.value)), Side(None, filled.old, target)]
-        self.conditions += [text for text in tensor_conditions(scope, sides) if text != FINITE]
+        self.copied += [filled.target, *filled.values]
+        self.conditions += [SAME_FORM, NO_RAISE]
         if not filled.hidden:
-            if not needs_no_gradient(scope, filled.value, filled.statement):
+            if not all(needs_no_gradient(scope, value, filled.statement) for value in filled.values):
                 raise Refusal(f"`{target}` would keep the graph of what is stored on every call; store its `.detach()`")
             self.conditions.append(f"no gradient needs what was in `{target}`")
-        chosen = f"{scope.torch}.where({', '.join(predicate.ordered(scope.text(filled.value), target))})"
+        chosen = f"{scope.torch}.where({', '.join(predicate.ordered(filled.text, target))})"
         column, newline = len(self._indent), scope.file.newline
         self._emit(call(f"{target}.copy_", [chosen], column=column, indent=self._indent, newline=newline))
 

@@ -144,6 +144,8 @@ def needs_no_gradient(scope: Scope, value: ast.expr, statement: ast.stmt) -> boo
         method = value.func.attr
         if method == "detach":
             return True
+        if scope.kind(value.func) == k.External("torch.where") and len(value.args) == 3:
+            return all(needs_no_gradient(scope, one, statement) for one in value.args[1:])
         if isinstance(scope.kind(value.func), k.Method) and method != "requires_grad_":
             return all(needs_no_gradient(scope, one, statement) for one in operands)
     if isinstance(value, ast.Subscript) and needs_no_gradient(scope, value.value, statement):

@@ -29,6 +29,11 @@ _SEEN = """
 self.fc, self.rate = nn.Linear(8, 8), max(0.5, 0.0)
 self.register_buffer("seen", torch.zeros(3))
 """
+_AVERAGE = """
+self.fc = nn.Linear(8, 8)
+self.register_buffer("mean", torch.zeros(8))
+self.register_buffer("calls", torch.tensor(0))
+"""
 _MADE = """
 self.weight = nn.Parameter(torch.zeros(1, 8))
 self.register_buffer("made", torch.tensor(0).byte())
@@ -102,7 +107,8 @@ class BranchOnTensor(Rule):
     test that is not bool is compared with zero, and a test that may have dimensions of size 1 is reshaped to none,
     because `where` would give its result those dimensions. The operand of a square root, a logarithm or a division
     is replaced by a harmless number where its side is not taken, so that its gradient does not become NaN there.
-    A test both sides of which are the same code is dropped. Where a run shows that infinite or NaN numbers reach a
+    A test both sides of which are the same code is dropped; one of a conditional expression that is too long to come
+    twice, or that draws random numbers, gets a name. Where a run shows that infinite or NaN numbers reach a
     gradient from the side that is not taken, by a product for instance, all tensors from before the branch are replaced
     in this way, and the longer form is run again. Where that does not help, as what spoils the gradient was computed
     before the test (`norm = h.norm()`, then `if norm > 1: h = h / norm`), that is computed once more, of something
@@ -119,9 +125,10 @@ class BranchOnTensor(Rule):
     branch that returns, a test of a Python value with more in it than plain assignments, a change in place of a tensor
     that nothing else refers to, a store to a buffer or another tensor of the module that needs no gradient
     (`self.best = torch.where(condition, loss.detach(), self.best)`) or to one place of such a tensor of floats, `copy_`
-    and `fill_` of a buffer or of the `.data` of a tensor of the module. A plain count that the branch adds to becomes a
-    tensor where it begins, if all that reads it takes one. A flag that nothing in the project reads becomes such a
-    buffer.
+    and `fill_` of a buffer or of the `.data` of a tensor of the module, and `add_` and its like of a buffer
+    (`self.mean.copy_(torch.where(condition, self.mean.add(0.1), self.mean))`). A plain count that the
+    branch adds to becomes a tensor where it begins, if all that reads it takes one. A flag that nothing in the project
+    reads becomes such a buffer.
 
     `if mask.any():` around statements that only write where the mask selects (`x[mask] = 0`, `masked_fill`) loses its
     test: it only spares work. So does `if not mask.any(): return x` before such statements and `return x`.
@@ -397,6 +404,29 @@ class BranchOnTensor(Rule):
                 h = torch.where(condition, h * scale, h)
                 return h
             """),
+        ),
+        Example(
+            name="average-on-one-side",
+            code=forward(
+                """
+                h = self.fc(x)
+                if h.abs().max() < 9:  # DYN101
+                    self.mean.mul_(0.9).add_(0.1 * h.detach().mean(0))
+                    self.calls.add_(1)
+                return h - self.mean
+                """,
+                init=_AVERAGE,
+            ),
+            fixed=forward(
+                """
+                h = self.fc(x)
+                condition = h.abs().max() < 9
+                self.mean.copy_(torch.where(condition, self.mean.mul(0.9).add(0.1 * h.detach().mean(0)), self.mean))
+                self.calls.copy_(torch.where(condition, self.calls.add(1), self.calls))
+                return h - self.mean
+                """,
+                init=_AVERAGE,
+            ),
         ),
         Example(
             name="one-of-two-results",

@@ -7,7 +7,7 @@ the test back unchanged and notes what it was, so that the marked text does what
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dynalint.analysis.source import SourceFile
@@ -88,18 +88,22 @@ def sides_of(
     return sides, insertions
 
 
-def marks_beside(file: SourceFile, own: Sequence[Change], first: int) -> list[Insertion]:
+def marks_beside(
+    file: SourceFile, own: Sequence[Change], first: int, marked: Collection[Insertion] = ()
+) -> list[Insertion]:
     """Return marks, counted up from `first`, for the tests that stay, in the functions in which something changes.
 
-    Nobody has to see both answers of these, but what is changed may come to something else where they meet.
+    Nobody has to see both answers of these, but what is changed may come to something else where they meet: those that
+    stand in what changes too, but for those that are `marked` already.
     """
     changed = [(change.start, change.end) for change in own]
     functions = [node for node in _walk(file.tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     spans = [span for span in map(file.span, functions) if _touch(span, changed)]
+    places = {(offset, rank) for offset, rank, _ in marked}
     insertions: list[Insertion] = []
     for mark, test in enumerate(_tests(file, spans), first):
         start, end = file.span(test)
-        if not _touch((start, end), changed):
+        if (start, start - end) not in places:
             insertions += _marked_test(file, mark, start, end)
     return insertions
 

@@ -259,7 +259,6 @@ class _Comparison:
         self._old = {path: parse_text(path, before.get(path, _text_of(path, units))) for path in self._changes}
         self._new = {path: parse_text(path, after[path]) for path in self._changes}
         self._insertions: dict[Case, dict[Path, list[Insertion]]] = {}
-        self._beside = {path: marks_beside(self._old[path], own, _BESIDE) for path, own in self._changes.items()}
         self._draws: dict[Case, dict[Path, list[Draw]]] = {}
         self.before = {os.path.realpath(path): text for path, text in before.items()}
         self.before.update({os.path.realpath(path): file.text for path, file in self._old.items()})
@@ -282,6 +281,15 @@ class _Comparison:
                 case.old_lines[os.path.realpath(path)] = _old_lines(self._old[path], own)
                 case.new_lines[os.path.realpath(path)] = _new_lines(self._new[path], self._changes[path], own)
             self.cases.append(case)
+        self._beside = {
+            path: marks_beside(
+                self._old[path],
+                own,
+                _BESIDE,
+                [one for places in self._insertions.values() for one in places.get(path, ())],
+            )
+            for path, own in self._changes.items()
+        }
 
     def marked(self, cases: Sequence[Case]) -> dict[str, str]:
         """Return the texts before, with the marks of these cases."""

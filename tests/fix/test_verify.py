@@ -355,6 +355,26 @@ def test_sides_that_state_and_input_choose_are_run_together(prove: Prove) -> Non
     assert "none became zeros" in proof.detail
 
 
+def test_a_test_that_stays_in_what_changes_is_seen_both_ways(prove: Prove) -> None:
+    """Where the conditional expression alone leaves `b` out, nothing gives `y` a gradient."""
+    last = "a.t().t() if b.argmax() in (0, 3) else a + b"
+    branch = f"if torch.isnan(b).any():\n    x = a * 2\nelif a.argmax() in (0, 3):\n    y = x\nelse:\n    b = {last}"
+    tests = "torch.isnan(b).any() | (a.argmax() == 0) | (a.argmax() == 3)"
+    body = f"a = torch.relu(x)\nb = a + x + y + 1.5\n{branch}\nreturn a, b"
+    proof = prove(two(body), (branch, f"b = torch.where({tests}, b, {last})"), inputs=RAMPS, safety="conditional")
+    assert proof.outcome == "refuted", proof
+    assert "gradient of input 1: none became zeros" in proof.detail
+
+
+def test_the_example_is_tried_at_its_edges(prove: Prove) -> None:
+    """A zero spoils the gradient of the logarithm, and lets the test hold only beside something negative."""
+    branch = "if not b.min() < -1:\n    b = a ** 2"
+    then = "b = torch.where(~(b.min() < -1), torch.where(~(b.min() < -1), a, 1) ** 2, b)"
+    body = f"a = x * y\nb = a.log()\n{branch}\nreturn b + b"
+    proof = prove(two(body), (branch, then), inputs=RAMPS, safety="conditional")
+    assert proof.outcome == "refuted", proof
+
+
 def test_gradients_may_be_added_up_in_another_order(prove: Prove) -> None:
     body = "a = x * 0.1\nb = x * y\nc = x * 0.7\nz = (a * b) * c"
     proof = prove(

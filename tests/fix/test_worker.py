@@ -235,7 +235,7 @@ def test_no_root_that_reaches_the_code(path: Path) -> None:
 
 def test_code_that_ran_on_no_input_beside_code_that_did(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parts = {
-        "ran": {"inputs": 7, "returned": 7, "error": "", "rounded": False, "stride": 1}, "seen": [[0, None]], "difference": None,
+        "ran": {"inputs": 7, "returned": 7, "error": "", "rounded": False, "stride": 1, "passed": []}, "seen": [[0, None]], "difference": None,
         "compiled": {"problem": "nobody asked"},
     }  # fmt: skip
     crash = Answer("signal", {}, {"signal": "SIGSEGV"}, "running Model")  # which is not for good: it is run once more

@@ -123,7 +123,11 @@ DECLINED = {
         "if x.mean() > 0:\n    torch.manual_seed(0)\n    z = x\nelse:\n    z = y\nreturn z",
         "for its effect",
     ),
-    "guard_helper_delete": (BRANCH, "if x.mean() > 0:\n    del y\n    z = x\nelse:\n    z = x\nreturn z", "`del y`"),
+    "guard_helper_delete": (
+        BRANCH,
+        "if x.mean() > 0:\n    del self.cache\n    z = x\nelse:\n    z = x\nreturn z",
+        "`del self.cache`",
+    ),
     "guard_opaque_method_init": (
         BRANCH,
         "if x.mean() > 0:\n    z = self.config.make(x)\nelse:\n    z = x\nreturn z",

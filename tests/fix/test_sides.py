@@ -174,5 +174,17 @@ def test_tests_that_stay_are_marked_in_the_functions_that_change() -> None:
     file = parse_source(Path("m.py"), text.encode())
     start = text.index("if a:")
     change = Change(start, text.index("    return 2"), "b = 1\n")
-    marked_text = inserted(text, marks_beside(file, [change], 70))
-    assert marked_text == text.replace("if b else", f"if {MARK}(70, (b)) else")
+    after = parse_source(Path("m.py"), replaced(text, [change]).encode())
+    _, marked = sides_of(file, after, [change], [change], 0)
+    marked_text = inserted(text, marks_beside(file, [change], 70, marked))
+    assert marked_text == text.replace("if b else", f"if {MARK}(71, (b)) else")
+
+
+def test_tests_that_stay_in_what_changes_are_marked() -> None:
+    text = "def f(a, b):\n    if a:\n        b = 1 if b else 2\n    return b\n"
+    file = parse_source(Path("m.py"), text.encode())
+    change = Change(text.index("if a:"), text.index("    return b"), "b = where(a, 1 if b else 2, b)\n")
+    after = parse_source(Path("m.py"), replaced(text, [change]).encode())
+    _, marked = sides_of(file, after, [change], [change], 0)
+    marked_text = inserted(text, marks_beside(file, [change], 70, marked))
+    assert f"if {MARK}(71, (b)) else" in marked_text

@@ -177,7 +177,7 @@ def test_tests_that_stay_are_marked_in_the_functions_that_change() -> None:
     after = parse_source(Path("m.py"), replaced(text, [change]).encode())
     _, marked = sides_of(file, after, [change], [change], 0)
     marked_text = inserted(text, marks_beside(file, [change], 70, marked))
-    assert marked_text == text.replace("if b else", f"if {MARK}(71, (b)) else")
+    assert marked_text == text.replace("if b else", f"if {MARK}(70, (b)) else")
 
 
 def test_tests_that_stay_in_what_changes_are_marked() -> None:

@@ -163,7 +163,11 @@ def _counted(result: FixResult) -> str:
 
 
 def _explain(run: Run, result: FixResult) -> None:
-    """Say why fixes on offer were not taken."""
+    """Say what fixes that were taken change, and why others were not."""
+    for fixed in result.fixed:
+        if fixed.proof is not None and fixed.proof.passed:
+            finding = run.placed(fixed.finding)
+            run.note(f"{finding.place}:{finding.line}:{finding.column}: {finding.code}: {fixed.proof.detail}.")
     for refused in result.refused:
         finding = run.placed(refused.finding)
         place = f"{finding.place}:{finding.line}:{finding.column}: {finding.code}"

@@ -75,7 +75,7 @@ class Proof:
     `detail` is a clause: what was compared, what differed (with the input that shows it), or why nothing could be run.
     `inputs` counts the inputs tried, `sides` the branch sides and statements in the changed code, `sides_run` those
     that ran on the original. `raises` tells that the rewritten code failed where the original did not, `spilled` that
-    it has NaN in gradients where the original has numbers.
+    it has NaN in gradients where the original has numbers. `passed` are the differences that the user lets pass.
     """
 
     outcome: Literal["proven", "refuted", "unverifiable"]
@@ -85,6 +85,7 @@ class Proof:
     sides_run: int = 0
     raises: bool = False
     spilled: bool = False
+    passed: tuple[str, ...] = ()
 
 
 Verifier = Callable[[Mapping[Path, str], Mapping[Path, str], Sequence[Unit]], Mapping[Unit, Proof]]

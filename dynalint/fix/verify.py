@@ -56,6 +56,7 @@ class Case:
     inputs: int = 0
     obstacles: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    passed: set[str] = field(default_factory=set)
     proof: Proof | None = None
 
     @property
@@ -75,7 +76,11 @@ class Case:
         if self.complete:
             ran = f"{counts[2]} of {counts[1]} sides and statements ran" if self.sides else "all of it ran"
             ran += f", {len(self.drawn)} of them only on values drawn in the function" if self.drawn else ""
-            return Proof("proven", "; ".join([f"equal on {self.inputs} inputs, {ran}", *self.notes]), *counts)
+            passed = sorted(self.passed)
+            more = f" and {len(passed) - _MOST_PASSED} more" if len(passed) > _MOST_PASSED else ""
+            but = [f"but for this: {', '.join(passed[:_MOST_PASSED])}{more}"] if passed else []
+            detail = "; ".join([f"equal on {self.inputs} inputs, {ran}", *self.notes, *but])
+            return Proof("proven", detail, *counts, passed=tuple(passed))
         if self.inputs:
             missing = next(side for key, side in sorted(self.sides.items(), key=str) if key not in self.seen)
             detail = f"on none of {self.inputs} inputs did {missing.words} on line {missing.line} run"
@@ -197,6 +202,7 @@ class WorkerVerifier:
                 case.inputs += answer.parts["ran"]["inputs"]
                 judge_compiled(case, answer.parts["compiled"], target.name)
                 case.notes += _limits(answer)
+                case.passed.update(answer.parts["ran"]["passed"], answer.parts.get("passed", ()))
         if difference is None and obstacle is None:
             for case in cases:
                 case.inputs += 0 if case in touched else answer.parts["ran"]["inputs"]
@@ -351,9 +357,6 @@ def _limits(answer: Answer) -> Iterator[str]:
     ran, left_out = answer.parts["ran"], answer.parts["left_out"]
     if ran["rounded"]:
         yield "gradients equal up to rounding"
-    if ran["passed"]:
-        more = f" and {len(ran['passed']) - _MOST_PASSED} more" if len(ran["passed"]) > _MOST_PASSED else ""
-        yield f"but for this: {', '.join(ran['passed'][:_MOST_PASSED])}{more}"
     if ran["stride"] > 1:
         yield f"as it is slow, one in {ran['stride']} of the usual inputs"
     if left_out:

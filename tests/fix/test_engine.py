@@ -133,6 +133,18 @@ def test_what_another_fix_makes_provable_is_fixed_in_the_same_run(path: Path) ->
     assert asked == [["DYNA", "DYNB"], ["DYNA"], ["DYNB"]]
 
 
+def test_what_the_user_lets_pass_makes_a_fix_unsafe(path: Path) -> None:
+    path.write_text("x = bad(A)\n")
+
+    def verify(before: object, after: object, units: Sequence[Unit]) -> Mapping[Unit, Proof]:
+        return {unit: Proof("proven", "equal", 3, passed=("w has a gradient of zeros, not None",)) for unit in units}
+
+    (fixed,) = Toy([path], {"A": "good(1)"}, {"A": "conditional"}).fix(verify).fixed
+    assert fixed.finding.fix is not None
+    assert (fixed.finding.fix.safety, fixed.finding.fix.verified) == ("unsafe", True)
+    assert fixed.finding.fix.conditions[0] == "w has a gradient of zeros, not None"
+
+
 def test_a_fix_elsewhere_is_no_reason_to_try_again(path: Path) -> None:
     path.write_text("x = bad(A)\ny = bad(B)\n")
     asked = []

@@ -96,6 +96,7 @@ def test_what_the_user_lets_pass_is_told(prove: Prove) -> None:
     assert proof.outcome == "proven", proof
     assert "but for this: gain has a gradient of zeros, not None, " in proof.detail
     assert "output no longer shares memory with the input[0]" in proof.detail
+    assert "gain has a gradient of zeros, not None" in proof.passed
     wrong = prove(model(body), (old, f"{new} + self.gain * 0.5"), safety="conditional", lenient=True)
     assert wrong.outcome == "refuted", wrong
     assert "lets pass" not in wrong.detail

@@ -19,7 +19,7 @@ from zlib import crc32
 
 import torch
 
-from .differ import Equality, spills
+from .differ import Equality, let_pass, spills
 from .observe import hearing_all_logs
 from .pairs import Pair, Subject
 from .search import Search, Side
@@ -108,11 +108,13 @@ class _Instead(torch.autograd.Function):  # type: ignore[misc]
 class Drawn:
     """What draws showed: sides that ran, and equally so; and the sides of parts in which the second version failed.
 
-    To fail is to raise, or to have NaN in gradients, where the first does not.
+    To fail is to raise, or to have NaN in gradients, where the first does not. `passed` says in what both differed that
+    a lenient equality lets pass.
     """
 
     shown: set[Side] = field(default_factory=set)
     failed: set[Side] = field(default_factory=set)
+    passed: set[str] = field(default_factory=set)
 
 
 def run_with_draws(
@@ -126,6 +128,7 @@ def run_with_draws(
             comparison = _Comparison(one, other, equality, own, part, draws)
             if comparison.is_equal():
                 found.shown |= comparison.shown
+                found.passed |= comparison.passed
             elif comparison.failed:
                 found.failed |= part.sides
     draws.begin(frozenset(), None)
@@ -156,6 +159,7 @@ class _Comparison:
         self.told: dict[Side, _Way] = {}
         self.shown: set[Side] = set()
         self.failed = False
+        self.passed: set[str] = set()
 
     def is_equal(self) -> bool:
         """Look for ways to all sides, then try each way at its edges; whether there was time, and all was equal."""
@@ -216,6 +220,7 @@ class _Comparison:
         else:
             self.told.update(dict.fromkeys(ran & self._part.sides, way))
         marks.seen |= ran
+        self.passed.update(let_pass(seen, other) if self._equality.lenient else ())
         if differs is not None:
             self.failed = spills(seen, other) or (seen.error is None and other.error is not None)
         return differs is None

@@ -36,6 +36,7 @@ Parts of the answer, in the order in which they are known:
                 or a `problem`
     drawn       the sides that ran, and equally so, only on tensors that were drawn before them
     failed      the sides of those parts in which the fixed code failed on such tensors (see `drawing.Drawn`)
+    passed      in what both differed that a lenient equality lets pass, on such tensors
 """
 
 from __future__ import annotations
@@ -121,6 +122,7 @@ def verify(request: Mapping[str, Any], reply: Reply) -> None:
         drawn = _run_with_draws(request, equality, search, left)
         reply.part("drawn", [list(side) for side in drawn.shown])
         reply.part("failed", [list(side) for side in drawn.failed])
+        reply.part("passed", sorted(drawn.passed))
     if not has_run and drawn.shown:
         compiled()
     elif not has_run:

@@ -9,7 +9,9 @@ import pytest
 from dynalint.rules import Declined, Example, Rule
 from dynalint.testing.cases import Case
 from dynalint.testing.static import Study
+from dynalint_rules.side_effects.clock import ClockCall
 from dynalint_rules.side_effects.debugger import DebuggerCall
+from dynalint_rules.side_effects.log_call import LogCall
 from dynalint_rules.side_effects.print_call import PrintCall
 
 HEAD = "import torch\n\n\n@torch.compile\ndef f(x: torch.Tensor, verbose: bool):\n"
@@ -269,3 +271,135 @@ def test_a_name_that_only_type_checkers_see_is_not_used() -> None:
     ]
     both = head.replace("    import torch\n", "    import torch\nelse:\n    import torch\n")
     assert "if not torch.compiler.is_compiling()" in fixed("print(x)\nreturn x", head=both)
+
+
+_OBJECTS = """
+import torch
+
+CALLS: list[int] = []
+
+
+class Shown:
+    def __str__(self) -> str:
+        CALLS.append(1)
+        return "shown"
+
+
+class Sized:
+    def __len__(self) -> int:
+        CALLS.append(1)
+        return 3
+
+
+class Ordered:
+    def __lt__(self, other: object) -> bool:
+        CALLS.append(1)
+        return True
+
+
+class Told:
+    def __repr__(self) -> str:
+        return "told"
+
+
+shown = Shown()
+sized = Sized()
+ordered = Ordered()
+told = Told()
+
+
+@torch.compile
+def f(x: torch.Tensor, verbose: bool, names: dict[str, int]):
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "shown",
+        "[shown]",
+        "str(shown)",
+        "f'{shown}'",
+        "f'{shown:>9}'",
+        "'{}'.format(shown)",
+        "'%s' % shown",
+        "len(sized)",
+        "bool(sized)",
+        "list(sized)",
+        "1 if sized else 2",
+        "sized and 2",
+        "not sized",
+        "ordered < told",
+    ],
+)
+def test_what_is_shown_has_no_effect_of_its_own(text: str) -> None:
+    answers = [found.answer for found in study(f"print({text})\nreturn x", head=_OBJECTS).own]
+    assert len(answers) == 1
+    assert isinstance(answers[0], Declined)
+    assert "effect" in answers[0].reason
+
+
+def test_what_only_tells_of_itself_is_shown_in_eager_code() -> None:
+    assert "is_compiling" in fixed("print(told, f'{told}', str(told), len('a'))\nreturn x", head=_OBJECTS)
+
+
+@pytest.mark.parametrize("text", ["names['a']", "x[7]", "f'{x[7]}'", "'%d' % x.dim()", "float(names['a'])", "y"])
+@pytest.mark.parametrize("around", ["try", "with"])
+def test_what_may_raise_stays_where_the_function_goes_by_it(text: str, around: str) -> None:
+    body = f"if verbose:\n    y = 1\nwith suppress(KeyError):\n    print({text})\n    x = x + 1\nreturn x"
+    if around == "try":
+        body = f"if verbose:\n    y = 1\ntry:\n    print({text})\nexcept KeyError:\n    x = x + 1\nreturn x"
+    answers = [found.answer for found in study(body, head=f"from contextlib import suppress\n{_OBJECTS}").own]
+    assert len(answers) == 1
+    assert isinstance(answers[0], Declined)
+    assert "may raise" in answers[0].reason
+
+
+@pytest.mark.parametrize("text", ["'a'", "x", "x.shape, x.dtype", "f'{x.sum()} of {x.shape}'", "verbose, sep=''"])
+def test_what_cannot_raise_is_shown_in_eager_code(text: str) -> None:
+    body = f"try:\n    print({text})\nexcept KeyError:\n    x = x + 1\nreturn x"
+    assert "is_compiling" in fixed(body, head=_OBJECTS)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "try:\n    x = x + 1\nexcept KeyError:\n    print(names['a'])\nreturn x",
+        "try:\n    x = x + 1\nfinally:\n    print(names['a'])\nreturn x",
+        "try:\n    print(names['a'])\nfinally:\n    x = x + 1\nreturn x",
+    ],
+)
+def test_what_may_raise_is_shown_where_nothing_goes_by_it(body: str) -> None:
+    assert "is_compiling" in fixed(body, head=_OBJECTS)
+
+
+def test_what_stands_beside_a_clock_does_not_raise_where_the_function_goes_by_it() -> None:
+    head = f"import time\n{_OBJECTS}"
+    body = (
+        "try:\n    start = time.time()\n    print(time.time() - start, {})\nexcept KeyError:\n    x = x + 1\nreturn x"
+    )
+    assert "is_compiling" in fixed(body.format("x.shape"), ClockCall(), head)
+    answers = [found.answer for found in study(body.format("names['a']"), ClockCall(), head).own]
+    assert [isinstance(one, Declined) and "may raise" in one.reason for one in answers] == [True, True]
+
+
+def test_a_level_is_asked_in_eager_code_if_what_is_logged_cannot_raise() -> None:
+    head = f"import logging\nlogger = logging.getLogger('a')\n{_OBJECTS}"
+    body = "try:\n    if logger.isEnabledFor(10):\n        logger.debug({})\nexcept KeyError:\n    x = x + 1\nreturn x"
+    assert "if not torch.compiler.is_compiling() and logger" in fixed(body.format("'%s', x"), LogCall(), head)
+    answers = [found.answer for found in study(body.format("names['a']"), LogCall(), head).own]
+    assert all(isinstance(one, Declined) for one in answers)
+
+
+def test_a_test_that_may_raise_is_asked_where_the_function_goes_by_it() -> None:
+    body = "try:\n    if {} > 0:\n        print('a')\nexcept IndexError:\n    x = x + 1\nreturn x"
+    assert "if not torch.compiler.is_compiling() and x.sum() > 0" in fixed(body.format("x.sum()"), head=_OBJECTS)
+    assert "if x[7] > 0:" in fixed(body.format("x[7]"), head=_OBJECTS)
+
+
+@pytest.mark.parametrize("rest", ["CALLS.pop()", "sized", "names.popitem()"])
+def test_what_is_asked_behind_a_level_has_no_effect_of_its_own(rest: str) -> None:
+    head = f"import logging\nlogger = logging.getLogger('a')\n{_OBJECTS}"
+    body = f"if logger.isEnabledFor(10) and {rest}:\n    logger.debug('a')\nreturn x"
+    answers = [found.answer for found in study(body, LogCall(), head).own]
+    assert isinstance(answers[0], Declined)

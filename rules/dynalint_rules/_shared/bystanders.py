@@ -14,8 +14,9 @@ from dynalint.analysis.index import walk_function
 from dynalint.rules import Rewrite
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.effects import effects_of
-from dynalint_rules._shared.guard import guarded_all
+from dynalint_rules._shared.guard import guarded_all, is_caught, may_raise
 from dynalint_rules._shared.names import statement_of
+from dynalint_rules._shared.raising import never_raises
 from dynalint_rules._shared.scope import Refusal, Scope
 
 _SHOWS = ("builtins.print", "logging.", "warnings.warn")
@@ -77,6 +78,10 @@ class _Group:
 
     def _check_value(self, value: ast.expr) -> None:
         effects_of(self.scope, [value], besides=self._may_be_left_out)
+        for node in ast.walk(value) if is_caught(self.scope, value) else ():
+            left_out = isinstance(node, ast.Call) and self._may_be_left_out(node)
+            if isinstance(node, ast.Call | ast.Subscript) and not left_out and not never_raises(self.scope, node):
+                raise may_raise(self.scope, node)
 
     def _may_be_left_out(self, call: ast.Call) -> bool:
         name = callee(self.scope, call)

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from dynalint.analysis import kinds as k
-from dynalint.analysis.dunders import method_name
 from dynalint.analysis.index import FunctionInfo, walk_function
 from dynalint.analysis.signatures import has_decorator
+from dynalint_rules._shared.implied import implied_methods
 from dynalint_rules._shared.kept import refuse_changed_later
 from dynalint_rules._shared.memory import is_own
 from dynalint_rules._shared.names import kind_of_name
@@ -67,7 +67,9 @@ class Effects:
 def effects_of(
     scope: Scope, nodes: Sequence[ast.expr], besides: Callable[[ast.Call], bool] = lambda _call: False
 ) -> Effects:
-    """Return what evaluating `nodes` always would bring with it, calls that `besides` is true of left aside.
+    """Return what evaluating `nodes` always would bring with it.
+
+    Of calls that `besides` is true of, only what they call of their arguments.
 
     Raises:
         Refusal: something in them has an effect beyond its value, or nothing is known of it.
@@ -75,7 +77,9 @@ def effects_of(
     found = Effects()
     for node in nodes:
         for child in _own_nodes(node):
-            if not (isinstance(child, ast.Call) and besides(child)):
+            if isinstance(child, ast.Call) and besides(child):
+                _check_implied(scope, child, found, 0)
+            else:
                 _check_node(scope, child, found, 0)
     return found
 
@@ -100,6 +104,15 @@ def is_pure(scope: Scope, node: ast.expr) -> bool:
     return True
 
 
+def implies_nothing(scope: Scope, node: ast.AST) -> bool:
+    """Whether methods that a node calls without naming them, for a text or a truth, do no more than give that."""
+    try:
+        _check_implied(scope, node, Effects(), 0)
+    except Refusal:
+        return False
+    return True
+
+
 def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
     """Yield the nodes that run when `node` does: a lambda that is only made does not run."""
     yield node
@@ -119,24 +132,15 @@ def _check_node(scope: Scope, node: ast.AST, found: Effects, depth: int) -> None
         _refuse_iterator(scope, node, depth)
     if isinstance(node, ast.Subscript) and _adds_what_is_missing(scope.kind(node.value)):
         raise Refusal(f"{scope.quote(node)} puts a value there where there is none; use `get`")
-    for owner, name in _implicit_calls(node):
-        for one in scope.kind(owner).members:
-            method = scope.project.find_method(one.cls, name) if isinstance(one, k.Instance) else None
-            if method is not None and (name.startswith("__") or has_decorator(method, "property")):
-                _check_function(scope, method, scope.quote(owner), found, depth)
+    _check_implied(scope, node, found, depth)
 
 
-def _implicit_calls(node: ast.AST) -> Iterator[tuple[ast.expr, str]]:
-    """Yield what a node may call without parentheses: the object, and the name that the method has in its class."""
-    if isinstance(node, ast.Attribute):
-        yield node.value, node.attr
-    elif isinstance(node, ast.Subscript):
-        yield node.value, "__getitem__"
-    elif isinstance(node, ast.BinOp):
-        yield node.left, method_name(node.op)
-        yield node.right, method_name(node.op, reflected=True)
-    elif isinstance(node, ast.UnaryOp) and not isinstance(node.op, ast.Not):
-        yield node.operand, method_name(node.op)
+def _check_implied(scope: Scope, node: ast.AST, found: Effects, depth: int) -> None:
+    for owner, one, name in implied_methods(scope, node):
+        method = scope.project.find_method(one.cls, name)
+        called = name.startswith("__") or name == "extra_repr"
+        if method is not None and (called or has_decorator(method, "property")):
+            _check_function(scope, method, scope.quote(owner), found, depth)
 
 
 def _refuse_iterator(scope: Scope, node: ast.Name | ast.Attribute, depth: int) -> None:

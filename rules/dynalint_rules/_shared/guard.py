@@ -10,7 +10,8 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call
 from dynalint.findings import Safety
 from dynalint.rules import Replacement, Rewrite
-from dynalint_rules._shared.effects import is_pure
+from dynalint_rules._shared.effects import implies_nothing, is_pure
+from dynalint_rules._shared.raising import never_raises, shows_without_raising
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.text import WIDTH, indentation, indented
 
@@ -36,7 +37,7 @@ def guarded(
         Refusal: the value of the call is used, its arguments have effects of their own, or it shares its line.
     """
     statement = own_statement(scope, event)
-    _check_arguments(scope, event.node)
+    check_arguments(scope, event.node)
     run = _neighbours(scope, statement, alike) if alike is not None else [statement]
     return Rewrite(title, safety, (_behind_guard(scope, run),), conditions, imports=scope.imports)
 
@@ -84,7 +85,7 @@ def _joined_to_branch(scope: Scope, run: Sequence[ast.stmt]) -> Replacement | No
     if not isinstance(branch, ast.If) or branch.orelse or branch.body != list(run):
         return None
     first = _asks_tensor(scope, branch.test)
-    if first and not is_pure(scope, branch.test):
+    if first and not may_go_unasked(scope, branch.test):
         return None
     start, end = file.span(branch)[0], file.span(branch.test)[1]
     rest = file.text[end : _line_end(scope, end)]
@@ -144,7 +145,7 @@ def removed(scope: Scope, event: Call, title: str, safety: Safety, conditions: t
         Refusal: the value of the call is used, its arguments have effects of their own, or it shares its line.
     """
     statement = own_statement(scope, event)
-    _check_arguments(scope, event.node)
+    check_arguments(scope, event.node)
     return taken_out(scope, statement, title, safety, conditions)
 
 
@@ -185,8 +186,48 @@ def own_statement(scope: Scope, event: Call) -> ast.Expr:
     raise Refusal(f"{shown} is part of a larger expression; make it a statement of its own, then it can be guarded")
 
 
-def _check_arguments(scope: Scope, call: ast.Call) -> None:
-    check_left_out(scope, [*call.args, *(keyword.value for keyword in call.keywords)])
+def check_arguments(scope: Scope, call: ast.Call) -> None:
+    """Make sure that a call which only shows what it is given can be left out of a compiled run.
+
+    Raises:
+        Refusal: making the arguments, or a text of them, may do more, or decides by an exception what runs next.
+    """
+    parts = [*call.args, *(keyword.value for keyword in call.keywords)]
+    check_left_out(scope, parts)
+    if not implies_nothing(scope, call):
+        raise Refusal(
+            f"{scope.quote(call)} calls methods of what it is given that may have an effect of their own, which would "
+            "be left out as well; make the text before and show that"
+        )
+    for part in parts if is_caught(scope, call) else []:
+        if not shows_without_raising(scope, part):
+            raise may_raise(scope, part)
+
+
+def may_raise(scope: Scope, part: ast.expr) -> Refusal:
+    """Return why an expression cannot be left out of a compiled run where exceptions are caught."""
+    return Refusal(
+        f"evaluating {scope.quote(part)} may raise, which decides what the function does next; evaluate it before, "
+        "then what shows it can be guarded"
+    )
+
+
+def may_go_unasked(scope: Scope, test: ast.expr) -> bool:
+    """Whether a test that decides what is shown can be left out of a compiled run."""
+    pure = is_pure(scope, test) and implies_nothing(scope, scope.parents[test])
+    return pure and (never_raises(scope, test) or not is_caught(scope, test))
+
+
+def is_caught(scope: Scope, node: ast.AST) -> bool:
+    """Whether the function goes on in another way if `node` raises."""
+    while node is not scope.function.node:
+        parent = scope.parents[node]
+        if isinstance(parent, ast.Try) and parent.handlers and node in parent.body:
+            return True
+        if isinstance(parent, ast.With) and any("suppress" in ast.unparse(one.context_expr) for one in parent.items):
+            return True
+        node = parent
+    return False
 
 
 def check_left_out(scope: Scope, parts: Sequence[ast.expr]) -> None:
@@ -210,7 +251,7 @@ def _neighbours(scope: Scope, statement: ast.Expr, alike: Callable[[ast.Call], b
         if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Call) and alike(one.value)):
             return False
         try:
-            _check_arguments(scope, one.value)
+            check_arguments(scope, one.value)
         except Refusal:
             return False
         return _begins_line(scope, one) and not _follows(scope, scope.file.span(one)[1])

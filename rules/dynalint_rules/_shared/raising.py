@@ -14,6 +14,8 @@ from dynalint_rules._shared.scope import Scope, as_tensor
 
 # Defined for tensors of every dtype and size, of none as well.
 _TOTAL = frozenset("all any count_nonzero detach double float isfinite isinf isnan logical_not long bool sum".split())
+# What every tensor can say of itself.
+_SAID = frozenset("shape dtype device ndim requires_grad is_leaf".split())
 # What only compares is told by the first test with the same tensor, if a dtype has no order.
 _ORDERS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
@@ -36,6 +38,20 @@ def raising_conditions(scope: Scope, nodes: Sequence[ast.expr], scalar: Sequence
         for node, unsure in zip(nodes, lacking, strict=True)
         if unsure or not never_raises(scope, node)
     ]
+
+
+def shows_without_raising(scope: Scope, node: ast.expr) -> bool:
+    """Whether an expression has a value, and a text that shows it."""
+    if isinstance(node, ast.Tuple | ast.List):
+        return all(shows_without_raising(scope, one) for one in node.elts)
+    if isinstance(node, ast.JoinedStr):
+        shown = [one for one in node.values if isinstance(one, ast.FormattedValue)]
+        return all(one.format_spec is None and shows_without_raising(scope, one.value) for one in shown)
+    if isinstance(node, ast.Attribute) and node.attr in _SAID and scope.tensor(node.value) is not None:
+        return never_raises(scope, node.value)
+    if isinstance(node, ast.Name) and not may_be_unbound(scope, node):
+        return not any(isinstance(one, k.Instance | k.Nothing) for one in scope.kind(node).members)
+    return never_raises(scope, node)
 
 
 def _is_total(scope: Scope, node: ast.expr) -> bool:

@@ -10,10 +10,9 @@ from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.bystanders import guarded_bystanders
 from dynalint_rules._shared.calls import callee
-from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
-from dynalint_rules._shared.guard import guarded
+from dynalint_rules._shared.guard import check_arguments, guarded, may_go_unasked
 from dynalint_rules._shared.scope import Refusal, Scope
 
 _LEVELS = "debug info warning warn error exception critical fatal log".split()
@@ -54,7 +53,8 @@ class LogCall(Rule):
     An `if` that holds nothing else gets `not torch.compiler.is_compiling()` as a part of its test instead, before
     `logger.isEnabledFor(...)` where it asks that. Declined where the
     call is part of another expression, where it shares its
-    line with another statement, and where its arguments may do more than give a value.
+    line with another statement, and where its arguments may do more than give a value, or raise under a `try`
+    of the function that catches it.
 
     ## When the rewrite is not exact
     The guard is `safe`: eager code logs as before for every input, and outputs, gradients and state of a compiled run
@@ -283,6 +283,8 @@ def _asked_first(scope: Scope, node: ast.Call) -> Replacement | None:
     asked = [one for one in parts if isinstance(one, ast.Call) and callee(scope, one) == f"{_LOGGER}isEnabledFor"]
     if not asked or not all(_only_logs(scope, statement) for statement in parent.body):
         return None
+    if not all(may_go_unasked(scope, one) for one in parts[parts.index(asked[0]) + 1 :]):
+        return None
     start = scope.file.span(asked[0])[0]
     return Replacement(scope.file, start, start, f"not {scope.torch}.compiler.is_compiling() and ")
 
@@ -291,7 +293,11 @@ def _only_logs(scope: Scope, statement: ast.stmt) -> bool:
     call = statement.value if isinstance(statement, ast.Expr) else None
     if not isinstance(call, ast.Call) or not _logs(scope, call):
         return False
-    return all(is_pure(scope, one) for one in (*call.args, *(keyword.value for keyword in call.keywords)))
+    try:
+        check_arguments(scope, call)
+    except Refusal:
+        return False
+    return True
 
 
 def _logs(scope: Scope, call: ast.Call) -> bool:

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 from contextlib import suppress
 
 from dynalint.analysis.events import Call, Event
+from dynalint.analysis.index import walk_function
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.bystanders import guarded_bystanders
+from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
 from dynalint_rules._shared.scope import Refusal, Scope
 
 _STATE = "manual_seed get_rng_state set_rng_state initial_seed".split()
 
-_SAVES = frozenset(f"torch.{module}{name}_rng_state" for module in ("", "random.") for name in ("get", "set"))
+_ASKS = frozenset({"torch.get_rng_state", "torch.random.get_rng_state"})
+_AGAIN = (
+    "what runs under a state that was kept draws the same numbers once more, as for gradients, and would draw others; "
+    "use `torch.utils.checkpoint.checkpoint`, which Dynamo traces with its random numbers"
+)
+_SAVES = _ASKS | {"torch.set_rng_state", "torch.random.set_rng_state"}
 
 
 class GeneratorState(Rule):
@@ -44,8 +52,10 @@ class GeneratorState(Rule):
     ```
 
     ## How it is rewritten
-    A state that is only asked for and put back goes behind `if not torch.compiler.is_compiling():`. Anything else is
-    declined: noise that is the same in every call can be drawn once, in `__init__`, and kept in a buffer.
+    A state that is asked for and put back by the same function goes behind `if not torch.compiler.is_compiling():`.
+    Anything else is declined: noise that is the same in every call can be drawn once, in `__init__`, and kept in a
+    buffer. So is a state that is set for drawing the same numbers once more: one that comes from elsewhere, and any in
+    a `torch.autograd.Function`, whose gradients would be those of other numbers.
 
     ## When the rewrite is not exact
     The guard is `unsafe`: eager code does as before, and after a compiled run the generator has moved on. Seeding
@@ -93,7 +103,10 @@ class GeneratorState(Rule):
             title = "Put the random state back only in eager code"
             effect = "a compiled run does not put the state of the random generator back"
             with suppress(Refusal):
-                return guarded_bystanders(Scope.of(event, project), event, _SAVES.__contains__, title, effect=effect)
+                scope = Scope.of(event, project)
+                if _draws_again(scope):
+                    return Declined(_AGAIN)
+                return guarded_bystanders(scope, event, _SAVES.__contains__, title, effect=effect)
         return Declined(
             "seeding elsewhere changes what is drawn; seed before the call of the compiled function, or draw fixed "
             "noise once in `__init__` and keep it in a buffer"
@@ -146,6 +159,22 @@ class GeneratorState(Rule):
             declined="seed before the call",
         ),
         Example(
+            name="state-kept-for-the-next-call",
+            code=forward(
+                """
+                self.state = torch.get_rng_state()  # DYN409
+                return self.fc(x) + self.again(x)
+                """,
+                init="self.fc, self.state = nn.Linear(8, 8), None",
+            )
+            + """
+    def again(self, x):
+        torch.set_rng_state(self.state)  # DYN409
+        return x * torch.rand(8)
+""",
+            declined="draw others",
+        ),
+        Example(
             name="drawing",
             code=forward("return self.fc(x) + torch.rand(8) + torch.rand_like(x)"),
         ),
@@ -155,3 +184,26 @@ class GeneratorState(Rule):
             + "\n\ndef step(model, x):\n    torch.manual_seed(0)\n    return model(x)\n",
         ),
     )
+
+
+def _draws_again(scope: Scope) -> bool:
+    """Whether the same numbers may be drawn once more: a state is set that the function has not asked for itself."""
+    owner = scope.function.owner
+    if owner is not None and "torch.autograd.Function" in scope.project.lineage(owner)[1]:
+        return True
+    own = list(walk_function(scope.function.node))
+    asked = [one for one in own if isinstance(one, ast.Assign) and _name(scope, one.value) in _ASKS]
+    given = {target for one in asked for target in one.targets}
+    names = {one.id for one in given if isinstance(one, ast.Name)}
+    others = {
+        one.id for one in own if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store) and one not in given
+    }
+    others |= {one.arg for one in own if isinstance(one, ast.arg)}
+    if not all(isinstance(one, ast.Name) for one in given):
+        return True
+    put = [one.args[:1] for one in own if isinstance(one, ast.Call) and _name(scope, one) in _SAVES - _ASKS]
+    return not all(one and isinstance(one[0], ast.Name) and one[0].id in names - others for one in put)
+
+
+def _name(scope: Scope, node: ast.expr) -> str:
+    return callee(scope, node) if isinstance(node, ast.Call) else ""

@@ -131,6 +131,17 @@ class DynamicCode(Rule):
             ),
         ),
         Example(
+            name="text-with-a-comment",
+            code=forward("""
+                h = self.fc(x)
+                return eval("h * 2  # twice") + 1  # DYN704
+            """),
+            fixed=forward("""
+                h = self.fc(x)
+                return (h * 2) + 1
+            """),
+        ),
+        Example(
             name="formatted-text",
             code=forward(
                 """
@@ -255,9 +266,10 @@ def _written_out(scope: Scope, event: Call) -> Rewrite | None:
         return None
     source = text.value.strip()
     try:
-        parts = list(ast.walk(ast.parse(source, mode="eval")))
+        tree = ast.parse(source, mode="eval").body
     except (SyntaxError, ValueError):
         return None
+    parts = list(ast.walk(tree))
     if "\n" in source or any(isinstance(part, _OWN_SCOPE) for part in parts):
         return None
     names = {part.id for part in parts if isinstance(part, ast.Name)}
@@ -266,7 +278,9 @@ def _written_out(scope: Scope, event: Call) -> Rewrite | None:
         return None
     if not all(_is_seen(scope, name) for name in names):
         return None
-    replacement = Replacement(scope.file, *scope.file.span(node), f"({source})")
+    # Without a comment behind it, which would comment out what closes it.
+    expression = ast.get_source_segment(source, tree)
+    replacement = Replacement(scope.file, *scope.file.span(node), f"({expression})")
     return Rewrite("Write the expression out", "safe", (replacement,))
 
 

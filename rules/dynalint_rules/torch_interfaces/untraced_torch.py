@@ -53,6 +53,18 @@ _FOUND = frozenset(
     "torch.xpu.device_count torch.xpu.is_bf16_supported".split()
 )
 
+_OUTSIDE = "do it outside of the compiled function, and pass the tensor"
+# What does something, where the others tell something: what to do instead.
+_DOES = {
+    "Tensor.apply_": "write what it computes with operations on whole tensors",
+    "Tensor.map_": "write what it computes with operations on whole tensors",
+    "Tensor.random_": "draw with `torch.randint`",
+    "Tensor.share_memory_": "share memory outside of the compiled function",
+    "torch.backends.mha.set_fastpath_enabled": "set it outside of the compiled function",
+    "torch.nn.init.normal": "use `torch.nn.init.normal_`",
+    "torch.nn.init.uniform": "use `torch.nn.init.uniform_`",
+    **dict.fromkeys(("Tensor.to_mkldnn", "torch.from_dlpack", "torch.frombuffer"), _OUTSIDE),
+}
 _FACTORIES = frozenset(
     "empty empty_like full full_like ones ones_like new_empty new_full new_ones new_zeros zeros zeros_like".split()
 )
@@ -122,7 +134,7 @@ class UntracedTorch(Rule):
             yield Violation(
                 event.node,
                 f"Dynamo does not trace `{name}()`, so the graph ends there",
-                help="ask for it before, in `__init__` if it does not change",
+                help=_DOES.get(event.callee, "ask for it before, in `__init__` if it does not change"),
                 gb=(_UNTRACED[event.callee],),
             )
 
@@ -136,9 +148,9 @@ class UntracedTorch(Rule):
             return rewrite
         if isinstance(event, Call) and event.callee in _IN_PYTHON:
             whole = _on_whole_tensor(Scope.of(event, project), event.node)
-            return whole or Declined(
-                "Python computes each element; write what it computes with operations on whole tensors"
-            )
+            return whole or Declined(f"Python computes each element; {_DOES[event.callee]}")
+        if isinstance(event, Call) and event.callee in _DOES:
+            return Declined(f"it does more than tell something; {_DOES[event.callee]}")
         if isinstance(event, Call) and event.callee.startswith("Tensor."):
             return Declined(
                 "the answer depends on the tensor; ask outside of the compiled function, and pass the answer"
@@ -295,7 +307,24 @@ class UntracedTorch(Rule):
                 noise = torch.zeros(8).random_()  # DYN610
                 return h, noise
             """),
+            declined="all whole numbers that the dtype holds",
+        ),
+        Example(
+            name="drawn-between-named-bounds",
+            code=forward("""
+                h = self.fc(x)
+                noise = torch.zeros(8).random_(0, to=10)  # DYN610
+                return h, noise
+            """),
             declined="are not given by position",
+        ),
+        Example(
+            name="layout",
+            code=forward("""
+                h = self.fc(x.to_mkldnn().to_dense())  # DYN610
+                return h * 2
+            """),
+            declined="outside of the compiled function, and pass the tensor",
         ),
         Example(
             name="answered-by-dynamo",
@@ -339,6 +368,11 @@ def _drawn(scope: Scope, call: ast.Call) -> Rewrite:
         Refusal: the bounds are not written out.
     """
     function, arguments = call.func, call.args
+    if not arguments and not call.keywords:
+        raise Refusal(
+            f"{scope.quote(call)} draws from all whole numbers that the dtype holds; draw with `torch.randint`, which "
+            "is told the bounds"
+        )
     plain = 1 <= len(arguments) <= 2 and not any(isinstance(one, ast.Starred) for one in arguments)
     if not isinstance(function, ast.Attribute) or not plain or call.keywords:
         raise Refusal(f"the bounds of {scope.quote(call)} are not given by position; draw with `torch.randint`")

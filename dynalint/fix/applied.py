@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from dynalint.analysis.source import SourceFile
 from dynalint.findings import Finding, Fix
+from dynalint.fix.chains import CAUTION
 from dynalint.fix.edits import edits_of
 from dynalint.fix.model import Proof, Unit
 
@@ -32,3 +34,19 @@ def as_applied(finding: Finding, unit: Unit, proof: Proof | None, first: SourceF
     if lenient:
         fix = replace(fix, safety="unsafe", conditions=tuple(dict.fromkeys([*lenient, *fix.conditions])))
     return replace(finding, fix=fix)
+
+
+def as_repaired(finding: Finding, units: Sequence[Unit], proofs: Mapping[Unit, Proof]) -> Finding:
+    """Return a finding that went with the code which `units` changed, one of them or all: with what was applied."""
+    first, *others = [unit for unit in units if any(one.finding.path == finding.path for one in unit.linted)] or units
+    near = [first, *others]
+    outcomes = {proofs[unit].outcome for unit in near if unit in proofs}
+    return replace(
+        finding,
+        fix=Fix(
+            "Repair it along with others" if others else first.title,
+            max((unit.safety for unit in near), key=CAUTION.index),
+            tuple(dict.fromkeys(condition for unit in near for condition in unit.conditions)),
+            verified=True if outcomes == {"proven"} else None,
+        ),
+    )

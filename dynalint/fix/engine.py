@@ -14,7 +14,7 @@ from pathlib import Path
 
 from dynalint.analysis.source import SourceFile
 from dynalint.findings import Finding, Safety
-from dynalint.fix.applied import as_applied
+from dynalint.fix.applied import as_applied, as_repaired
 from dynalint.fix.chains import CAUTION, completed, form_of
 from dynalint.fix.edits import Accepted, merged, plan_of, replaced
 from dynalint.fix.imports import EditError
@@ -88,7 +88,7 @@ class _Rounds:
         self._refused: dict[Finding, Refused] = {}
         self._blocked: set[Finding] = set()
         self._undecided: set[Finding] = set()
-        self._fixed_along: list[Finding] = []
+        self._fixed_along: dict[Finding, Finding] = {}
         self._notes: list[str] = []
         self._trials: dict[frozenset[Unit], _Trial] = {}
         self._chains: dict[tuple[int, int], Unit] = {}
@@ -325,7 +325,7 @@ class _Rounds:
             findings = self._origins(unit)
             gone.difference_update(findings)
             self._fixed.append((unit, trial.proofs.get(unit), findings))
-        self._fixed_along += sorted(gone, key=lambda finding: finding.sort_key)
+        self._fixed_along.update({finding: as_repaired(finding, accepted, trial.proofs) for finding in gone})
         changes = merged(unit.plan for unit in accepted)
         moved = (carried(one, changes.get(one.file.path, ()), trial.texts) for one in self._seen_running)
         self._seen_running = tuple(one for one in moved if one is not None)
@@ -361,7 +361,7 @@ class _Rounds:
             for unit, proof, found in self._fixed
             for finding in found
         ]
-        fixed += [Fixed(finding, None) for finding in self._fixed_along]
+        fixed += [Fixed(finding, None) for finding in self._fixed_along.values()]
         gone = {finding for *_, findings in self._fixed for finding in findings}.union(self._fixed_along)
         refused = [refused for finding, refused in self._refused.items() if finding not in gone]
         return FixResult(

@@ -91,8 +91,8 @@ def _evidence(evidence: Evidence) -> tuple[str, str] | None:
 
 
 def _fix(fix: Fix) -> tuple[str, str]:
-    if fix.declined is not None or not fix.edits:
-        return "no fix: ", fix.declined or fix.title
+    if fix.declined is not None:
+        return "no fix: ", fix.declined
     conditions = f", if {' and '.join(fix.conditions)}" if fix.conditions else ""
     match fix.safety:
         case "safe":

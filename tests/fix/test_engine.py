@@ -29,6 +29,7 @@ class Toy:
     leaves: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     shown: bool = False
     functions: Mapping[str, str] = field(default_factory=dict)
+    declined: str = ""
     runs: int = 0
 
     def __call__(self, overrides: Mapping[Path, str]) -> list[Linted]:
@@ -47,7 +48,9 @@ class Toy:
                     path.name, line, column, end_line, end_column, f"DYN{key}", f"bad-{key}", "graph-break", "error",
                     f"`bad({key})` is bad",
                     function=self.functions.get(key),
-                    fix=Fix("Rewrite it", self.safety.get(key, "safe")),
+                    fix=Fix("No fix is offered", "suggestion", declined="no")
+                    if key == self.declined
+                    else Fix("Rewrite it", self.safety.get(key, "safe")),
                 )  # fmt: skip
                 new = self.table.get(key)
                 rewrite = None
@@ -131,6 +134,22 @@ def test_what_another_fix_makes_provable_is_fixed_in_the_same_run(path: Path) ->
     assert text_of(result, path) == "x = good(1)\ny = good(2)\n"
     assert not result.refused
     assert asked == [["DYNA", "DYNB"], ["DYNA"], ["DYNB"]]
+
+
+def test_what_is_repaired_along_with_another_says_so(path: Path) -> None:
+    path.write_text("x = bad(A) + bad(B)\ny = bad(C)\n")
+    toy = Toy([path], {"A": [(path, "bad(A) + bad(B)", "where(1)")], "C": "c"}, {"A": "conditional"}, declined="B")
+    alone = Toy([path], {"A": [(path, "bad(A) + bad(B)", "where(1)")]}, {"A": "conditional"}, declined="B")
+    for result, title in (
+        (toy.fix(proofs({})), "Repair it along with others"),
+        (alone.fix(proofs({})), "Rewrite it"),
+    ):
+        (along,) = [fixed.finding for fixed in result.fixed if fixed.finding.code == "DYNB"]
+        assert along.fix is not None
+        assert (along.fix.title, along.fix.safety) == (title, "conditional")
+        assert along.fix.conditions == ("it holds",)
+        assert along.fix.verified is True
+        assert along.fix.declined is None
 
 
 def test_what_the_user_lets_pass_makes_a_fix_unsafe(path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dynalint.findings import Evidence, Finding
+from dynalint.findings import Evidence, Finding, Fix
 from dynalint.report import FORMATS, Report, Style, render, render_statistics
 from dynalint.report.excerpt import excerpt
 from dynalint.report.style import cells, visible, width
@@ -141,6 +141,11 @@ def test_other_verdicts(make: Callable[..., Finding]) -> None:
     assert said(Evidence("unreached", "the example never came here.")) == "= not reached: the example never came here."
     assert said(Evidence("confirmed", "Unsupported call.", "GB0001")) == "= confirmed: GB0001 Unsupported call."
     assert said(Evidence("confirmed")) == "= confirmed"
+
+
+def test_what_was_repaired_along_with_others_has_a_fix(make: Callable[..., Finding]) -> None:
+    text = render("full", Report([make(fix=Fix("Repair it along with others", "safe"))]), PLAIN)
+    assert "= fix: Repair it along with others\n" in text
 
 
 def test_what_kept_everything_from_being_confirmed_is_said_once(make: Callable[..., Finding]) -> None:

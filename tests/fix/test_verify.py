@@ -102,6 +102,22 @@ def test_what_the_user_lets_pass_is_told(prove: Prove) -> None:
     assert "lets pass" not in wrong.detail
 
 
+def test_an_output_that_has_a_gradient_of_zeros_instead_of_none_is_let_pass(prove: Prove) -> None:
+    old, new = "if x.sum() > 0:\n    x = torch.ones_like(x)", "x = torch.where(x.sum() > 0, torch.ones_like(x), x)"
+    body = f"{old}\nreturn x * 2"
+    strict = prove(model(body), (old, new), safety="conditional")
+    assert strict.outcome == "refuted", strict
+    assert strict.detail.endswith("which `--unsafe-fixes` lets pass")
+    proof = prove(model(body), (old, new), safety="conditional", lenient=True)
+    assert proof.outcome == "proven", proof
+    assert "output hands on gradients of zeros, where it had none" in proof.passed
+    wrong = prove(model(body), (old, f"{new} + x * 1e-30"), safety="conditional", lenient=True)
+    assert wrong.outcome == "refuted", wrong
+    kept = prove(model(f"{old}\nself.kept = x\nreturn x * 2"), (old, new), safety="conditional", lenient=True)
+    assert kept.outcome == "refuted", kept
+    assert "attribute kept: requires_grad" in kept.detail
+
+
 REFUTED = {
     "value": (BRANCH, "h = torch.where(h.sum() > 0, h * 2, h + 1)", "output: ["),
     "dtype": ("h = h * 2", "h = (h * 2).double()", "dtype torch.float32 became torch.float64"),

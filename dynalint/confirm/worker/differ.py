@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from .observe import ADDRESS, PLAIN, SCRIPT, Observation
+from .observe import ADDRESS, PLAIN, SCRIPT, Observation, tensors_in
 
 _MOST_COMPARED = 100_000
 # How many roundings of its largest number a sum in another order may be away.
@@ -25,7 +25,8 @@ class Equality:
     adds up in no order that it promises: of these it asks for the same but for the rounding of such a sum. `numbers`
     are attributes in which a 0-dim tensor may stand for a Python number. `compiled` makes the allowances that a
     compiler needs: rounding, zeros for no gradient, its own exceptions, views and effects. `lenient` makes two that a
-    user has asked for: zeros for no gradient, and an output of its own for one that shares memory with something else.
+    user has asked for: zeros for no gradient, be it that none reaches a parameter or that an output has none, and an
+    output of its own for one that shares memory with something else.
     """
 
     exact: bool = True
@@ -75,6 +76,9 @@ def let_pass(one: Observation, other: Observation) -> Iterator[str]:
     """Yield what a lenient equality has let pass, as clauses."""
     gained = [name for name, right in other.gradients.items() if right is not None and one.gradients.get(name) is None]
     yield from (f"{name} has a gradient of zeros, not None" for name in gained)
+    for (where, left), (_, right) in zip(tensors_in(one.output), tensors_in(other.output), strict=False):
+        if right.requires_grad and not left.requires_grad:
+            yield f"output{where} hands on gradients of zeros, where it had none"
     yield from (alias.replace(" shares ", " no longer shares ") for alias in one.aliases if alias not in other.aliases)
 
 
@@ -213,7 +217,9 @@ def _tensors_differ(where: str, one: torch.Tensor, other: torch.Tensor, equality
         left, right = getattr(one, name), getattr(other, name)
         if left != right:
             return f"{where}: {name} {_short(left)} became {_short(right)}"
-    if one.requires_grad != other.requires_grad and not equality.compiled:
+    # Whether they are zeros, the gradients of inputs and parameters tell.
+    zeros = equality.lenient and where.startswith("output") and not one.requires_grad
+    if one.requires_grad != other.requires_grad and not (equality.compiled or zeros):
         return f"{where}: requires_grad {one.requires_grad} became {other.requires_grad}"
     left, right = one.detach(), other.detach()
     same = _equal_bits(left, right) if equality.exact and not equality.compiled else close(left, right)

@@ -240,7 +240,7 @@ def _message(record: logging.LogRecord) -> str:
         return f"{record.msg} ({type(error).__name__})"
 
 
-def _tensors(value: Any) -> Iterator[tuple[str, torch.Tensor]]:
+def tensors_in(value: Any) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield the tensors in a result with the path to each, those in objects that torch does not know included."""
     seen: set[int] = set()
 
@@ -268,7 +268,7 @@ def _tensors(value: Any) -> Iterator[tuple[str, torch.Tensor]]:
 def _loss(output: Any) -> torch.Tensor | None:
     """A sum in which each element has a weight of its own: a plain sum hides errors that cancel out."""
     terms = []
-    for _, tensor in _tensors(output):
+    for _, tensor in tensors_in(output):
         if tensor.requires_grad:
             real = torch.view_as_real(tensor) if tensor.is_complex() else tensor
             weights = torch.cos(torch.arange(real.numel(), dtype=torch.float64) * 1.3 + 0.7)
@@ -279,11 +279,11 @@ def _loss(output: Any) -> torch.Tensor | None:
 def _aliases(output: Any, inputs: Any, state: Mapping[str, Any]) -> Iterator[str]:
     """Say which tensors of the output share memory with inputs, with state, or with one another."""
     owners: dict[int, str] = {}
-    for where, tensor in [*_tensors(inputs), *((f" {name}", item) for name, item in state.items())]:
+    for where, tensor in [*tensors_in(inputs), *((f" {name}", item) for name, item in state.items())]:
         pointer = _memory(tensor) if isinstance(tensor, torch.Tensor) else None
         if pointer is not None:
             owners.setdefault(pointer, f"the input{where}" if not where.startswith(" ") else f"the attribute{where}")
-    for where, tensor in _tensors(output):
+    for where, tensor in tensors_in(output):
         pointer = _memory(tensor)
         if pointer in owners:
             yield f"output{where} shares memory with {owners[pointer]}"

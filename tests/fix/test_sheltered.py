@@ -170,6 +170,89 @@ SHELTERED = {
         return z + x + y
         """,
     ),
+    "what stays as it was, of what another side sets": (
+        """
+        a = x * y
+        if x.sum() > 0:
+            a = y + 1
+        elif y.sum() > 0:
+            x = y - 1
+        return a + x
+        """,
+        """
+        a = x * y
+        condition = x.sum() > 0
+        condition_2 = y.sum() > 0
+        safe_x = torch.where(condition, 1, x)
+        safe_y = torch.where(condition, 1, y)
+        a = torch.where(condition, y + 1, safe_x * safe_y)
+        x = torch.where(condition, x, torch.where(condition_2, y - 1, x))
+        return a + x
+        """,
+    ),
+    "what stays as it was, of what has been set anew": (
+        """
+        a = x * 2
+        b = x - y
+        b = a / b.norm()
+        a = y + 1
+        if y.sum() > 0:
+            b = y
+        return a + b + x + y
+        """,
+        """
+        a = x * 2
+        b = x - y
+        b = a / b.norm()
+        a = y + 1
+        condition = y.sum() > 0
+        b = torch.where(
+            condition,
+            y,
+            torch.where(condition, 1, x * 2) / torch.where(condition, 1.0, torch.where(condition, 1, x - y).norm()),
+        )
+        return a + b + x + y
+        """,
+    ),
+    "what stays as it was, of what had no other name": (
+        """
+        z = x + y
+        y = y / y.norm()
+        if x.sum() > 0:
+            x = y.abs()
+        else:
+            y = x - 1
+        return x + y + z
+        """,
+        """
+        z = x + y
+        old_y = y
+        y = y / y.norm()
+        condition = x.sum() > 0
+        safe_y = torch.where(condition, old_y, 1)
+        x = torch.where(condition, (safe_y / torch.where(condition, safe_y.norm(), 1.0)).abs(), x)
+        y = torch.where(condition, safe_y / torch.where(condition, safe_y.norm(), 1.0), x - 1)
+        return x + y + z
+        """,
+    ),
+    "what stays as it was, of a parameter": (
+        """
+        a = x * self.bound
+        b = x - 1
+        if y.sum() > 0:
+            a = y * self.bound
+        return a + b + y
+        """,
+        """
+        a = x * self.bound
+        b = x - 1
+        condition = y.sum() > 0
+        safe_y = torch.where(condition, y, 1)
+        safe_x = torch.where(condition, 1, x)
+        a = torch.where(condition, safe_y * self.bound, safe_x * self.bound)
+        return a + b + y
+        """,
+    ),
     "after an early return": (
         """
         if x.sum() > 0:

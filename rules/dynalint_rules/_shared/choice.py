@@ -118,9 +118,9 @@ def rendered(scope: Scope, node: ast.expr, guards: Sequence[Guard], guard: str) 
 def guarded(scope: Scope, one: Guard, guards: Sequence[Guard], guard: str) -> str:
     """Return the text of an operand that must be harmless where its side is not taken."""
     text = rendered(scope, one.node, guards, guard)
-    if isinstance(one, Recomputed):
-        return atom(one.definition, text)
-    return guard.format(operand=text, safe=one.safe)
+    if one.safe is not None:
+        return guard.format(operand=text, safe=one.safe)
+    return atom(one.definition, text) if isinstance(one, Recomputed) else text
 
 
 def _contains(outer: ast.AST, inner: ast.AST) -> bool:

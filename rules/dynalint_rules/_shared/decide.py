@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from contextlib import suppress
 from dataclasses import replace
+from typing import Literal
 
 from dynalint.analysis.events import Event
 from dynalint.analysis.project import Project
@@ -14,9 +15,13 @@ from dynalint_rules._shared.checks import rewrite_assert, rewrite_guard
 from dynalint_rules._shared.choice import rewrite_conditional_expression
 from dynalint_rules._shared.decision import Decision, decision_of, is_guard
 from dynalint_rules._shared.none_side import rewrite_none_side
+from dynalint_rules._shared.saved import with_saved
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.settled import settled_tests
 from dynalint_rules._shared.where import rewrite_if
+
+# What is computed once more in the longer forms, the longest first.
+_FORMS: tuple[Literal["", "kept", "all"], ...] = ("all", "kept", "")
 
 _FILTER = (
     "the condition decides how many elements there are, and tensors need a size known beforehand; "
@@ -42,10 +47,11 @@ def rewrite_decision(event: Event, operand: ast.expr, project: Project, *, value
     if rewrite is None:
         return Declined({"comprehension": _FILTER, "match": _MATCH}.get(decision.form, value))
     longer: Rewrite | None = None
-    for recomputes in (True, False):
+    for recomputes in _FORMS:
         with suppress(Refusal):
             sheltered = replace(Scope.of(event, project), shelter=decision.node, recomputes=recomputes)
             form = _rewritten(sheltered, decision)
+            form = form and with_saved(sheltered, form)
             if form is not None and form.replacements not in (rewrite.replacements, longer and longer.replacements):
                 longer = replace(form, sheltered=longer)
     return replace(rewrite, sheltered=longer)

@@ -11,13 +11,14 @@ computed before the test as well: that is computed once more, of something harml
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from dynalint.analysis import kinds as k
 from dynalint_rules._shared.names import is_bound_before, statement_of
-from dynalint_rules._shared.recomputed import definition_of
+from dynalint_rules._shared.recomputed import definition_of, is_held, is_kept
+from dynalint_rules._shared.saved import save
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.sides import HARMLESS
 
@@ -73,6 +74,9 @@ _HOPELESS = {
     "slogdet": "has no finite gradient for some matrices",
     "renorm": "has no finite gradient at zero",
 }
+# Beyond these, what is computed once more is no longer read at a glance.
+_DEEPEST = 4
+_LONGEST = 60
 
 
 @dataclass(frozen=True)
@@ -85,11 +89,15 @@ class Guarded:
 
 @dataclass(frozen=True)
 class Recomputed:
-    """A name to be replaced by the expression that it got its value from, in which `guards` are guarded."""
+    """A name to be replaced by the expression that it got its value from, in which `guards` are guarded.
+
+    `safe` is what to put in the place of all that where its side is not taken, if that is to be kept out by itself.
+    """
 
     node: ast.expr
     definition: ast.expr
     guards: tuple[Guard, ...]
+    safe: str | None = None
 
 
 Guard: TypeAlias = Guarded | Recomputed
@@ -101,6 +109,100 @@ def guarded_operands(scope: Scope, expression: ast.expr) -> list[Guard]:
     Raises:
         Refusal: there is no harmless value for one of them.
     """
+    found = _of_steps(scope, expression)
+    again: list[Recomputed | None] = []
+    if scope.recomputes == "all" or (scope.recomputes and isinstance(expression, ast.Name)):
+        again = [recomputed(scope, read, statement_of(scope, read)) for read in _names(scope, expression)]
+    return _joined(scope, expression, found, again)
+
+
+def recomputed(scope: Scope, read: ast.Name, at: ast.stmt) -> Recomputed | None:
+    """Return what to write at `at` for a name that it reads, None where the name will do."""
+    found = _again(scope, read, at, at, _DEEPEST)
+    return found if found is not None and _size(found) <= _LONGEST else None
+
+
+def _again(scope: Scope, read: ast.Name, at: ast.stmt, place: ast.stmt, deepest: int) -> Recomputed | None:
+    """Return what to write at `place` for a name that an earlier statement `at` reads, None where the name will do.
+
+    Raises:
+        Refusal: it means something else by then, and what it meant cannot be computed once more.
+    """
+    held = is_held(scope, read.id, at, place)
+    try:
+        found = definition_of(scope, read.id, at) if deepest else None
+        if found is None:
+            raise Refusal(f"{scope.quote(at)} reads what cannot be computed once more")
+        again = _of_definition(scope, read, *found, place, deepest - 1)
+    except Refusal:
+        if held:
+            return None
+        if at is place or not is_kept(scope, read.id, at, place):
+            raise
+        save(scope, read, at)
+        return None
+    return again if not held or any(isinstance(one, Guarded) for one in parts_of(again.guards)) else None
+
+
+def _of_definition(
+    scope: Scope, read: ast.Name, made: ast.stmt, value: ast.expr, place: ast.stmt, deepest: int
+) -> Recomputed:
+    reads = _names(scope, value)
+    others = [node for node in ast.walk(value) if isinstance(node, ast.Name) and node not in reads]
+    if not all(is_held(scope, node.id, made, place) for node in others if node.id in scope.function.locals):
+        raise Refusal(f"{scope.quote(made)} reads what has changed since")
+    again = [_again(scope, inner, made, place, deepest) for inner in reads]
+    return Recomputed(read, value, tuple(_joined(scope, value, _of_steps(scope, value), again)))
+
+
+def _joined(
+    scope: Scope, expression: ast.expr, guards: Sequence[Guarded], again: Sequence[Recomputed | None]
+) -> list[Guard]:
+    """Join what is guarded in an expression with what is recomputed in it."""
+    safe = {one.node: one.safe for one in guards}
+    found: dict[ast.expr, Guard] = {one.node: one for one in guards}
+    for one in again:
+        if one is not None:
+            found[one.node] = replace(one, safe=safe.get(one.node)) if _is_open(scope, one) else one
+    return list(found.values())
+
+
+def _is_open(scope: Scope, one: Recomputed) -> bool:
+    """Whether something in what is recomputed is what it always was, where its side is not taken."""
+    inside = {node for own in one.guards if isinstance(own, Guarded) or own.safe for node in ast.walk(own.node)}
+    inner = {own.node: own for own in one.guards if isinstance(own, Recomputed)}
+    reads = [read for read in _names(scope, one.definition) if read not in inside]
+    return any(read not in inner or _is_open(scope, inner[read]) for read in reads)
+
+
+def parts_of(guards: Sequence[Guard]) -> Iterator[Guard]:
+    """Yield guards, and those in what is recomputed."""
+    for one in guards:
+        yield one
+        if isinstance(one, Recomputed):
+            yield from parts_of(one.guards)
+
+
+def open_names(scope: Scope, one: Recomputed) -> set[str]:
+    """Return the names that are read as they stand where something is recomputed."""
+    guarded = {own.node for own in one.guards if isinstance(own, Recomputed) or isinstance(own.node, ast.Name)}
+    nodes = [node for node in ast.walk(one.definition) if isinstance(node, ast.Name) and node not in guarded]
+    names = {scope.renamed.get(node, node.id) for node in nodes}
+    return names.union(*(open_names(scope, own) for own in one.guards if isinstance(own, Recomputed)))
+
+
+def _size(one: Recomputed) -> int:
+    """How many nodes are computed once more."""
+    return sum(len(list(ast.walk(part.definition))) for part in parts_of([one]) if isinstance(part, Recomputed))
+
+
+def _names(scope: Scope, expression: ast.expr) -> list[ast.Name]:
+    """Return the tensors under names that an expression of the file reads."""
+    return [read for read in _reads(scope, expression) if isinstance(read, ast.Name) and read in scope.parents]
+
+
+def _of_steps(scope: Scope, expression: ast.expr) -> list[Guarded]:
+    """Return the operands of the operations in an expression that must be harmless."""
     found: list[Guarded] = []
     for node in ast.walk(expression):
         if isinstance(node, ast.BinOp):
@@ -109,19 +211,7 @@ def guarded_operands(scope: Scope, expression: ast.expr) -> list[Guard]:
             found += _of_call(scope, node)
     if scope.shelter is not None:
         found += _sheltered(scope, expression, {one.node for one in found})
-    if not scope.recomputes:
-        return [*found]
-    # What a rewrite has put together itself stands in no statement.
-    reads = [read for read in _reads(scope, expression) if isinstance(read, ast.Name) and read in scope.parents]
-    again = [recomputed(scope, read, statement_of(scope, read)) for read in reads]
-    return list({one.node: one for one in [*found, *again] if one is not None}.values())
-
-
-def recomputed(scope: Scope, read: ast.Name, at: ast.stmt) -> Recomputed | None:
-    """Return what to write for a name that a statement reads, None where the name will do."""
-    definition = definition_of(scope, read.id, at) if scope.recomputes else None
-    guards = () if definition is None else tuple(guarded_operands(scope, definition))
-    return Recomputed(read, definition, guards) if definition is not None and guards else None
+    return found
 
 
 def is_linear(scope: Scope, step: ast.AST, node: ast.AST) -> bool:

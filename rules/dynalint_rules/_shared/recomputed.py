@@ -10,52 +10,60 @@ from __future__ import annotations
 import ast
 
 from dynalint.analysis import kinds as k
-from dynalint_rules._shared.blocks import is_elif, statements_after
+from dynalint_rules._shared.blocks import is_elif
 from dynalint_rules._shared.effects import effects_of
-from dynalint_rules._shared.memory import changed_between
-from dynalint_rules._shared.names import last_assignment, statement_of
+from dynalint_rules._shared.memory import changes_in_place, on_another_side, sharing
+from dynalint_rules._shared.names import end_of, is_named, last_value, statement_of
 from dynalint_rules._shared.scope import Refusal, Scope
 
 # Of tensors, what takes little time, above all in a graph, where it is fused with what is around it.
 _CHEAP = frozenset(
-    "abs acos add asin atan clamp clamp_max clamp_min clip cos cosh div divide double erf exp expm1 flatten float "
-    "half log log10 log1p log2 logit masked_fill max mean min mul multiply neg norm permute pow reciprocal relu "
-    "reshape rsqrt sigmoid sign sin sinh sqrt square squeeze sub subtract sum t tan tanh transpose true_divide type_as "
-    "unsqueeze view view_as where".split()
+    "abs acos add asin atan clamp clamp_max clamp_min clip cos cosh detach div divide double erf exp expm1 flatten "
+    "float half log log10 log1p log2 logit masked_fill max mean min mul multiply neg norm permute pow reciprocal "
+    "relu reshape rsqrt sigmoid sign sin sinh sqrt square squeeze sub subtract sum t tan tanh transpose true_divide "
+    "type_as unsqueeze view view_as where".split()
 )
 _PLAIN = (ast.UnaryOp, ast.Constant, ast.Compare, ast.Subscript, ast.Slice, ast.Tuple)
 _MOST_NODES = 32
 
 
-def definition_of(scope: Scope, name: str, at: ast.stmt) -> ast.expr | None:
-    """Return the expression that `name` got its value from before the test, if it gives the same again at `at`.
+def definition_of(scope: Scope, name: str, at: ast.stmt) -> tuple[ast.stmt, ast.expr] | None:
+    """Return the statement before the test that `name` has its value from at a statement, and the expression.
 
-    None where it may not, or where it takes long, draws random numbers, or reads what is no local name.
+    None where it is not certain which that is, or where the expression takes long, draws random numbers, or reads what
+    may have changed since without having got another name.
     """
-    made = last_assignment(scope, name, at)
-    if made is None or made.lineno >= _test(scope).lineno or not _is_cheap(scope, made.value):
+    made, value = last_value(scope, name, at) or (None, None)
+    if made is None or value is None or made.lineno >= _test(scope).lineno or not _is_cheap(scope, value):
         return None
-    read = {node.id for node in ast.walk(made.value) if isinstance(node, ast.Name)} & scope.function.locals
-    following = statements_after(scope, made)[0]
-    last = max(_test(scope), at, key=lambda one: one.end_lineno or one.lineno)
-    if name in read or any(changed_between(scope, one, following, last, _bound_by(at, name)) for one in (name, *read)):
-        return None
-    return made.value
+    return None if _is_changed(scope, name, end_of(made), at) else (made, value)
 
 
-def _bound_by(statement: ast.stmt, name: str) -> list[ast.AST]:
-    """Return what binds names in an assignment, after its value is computed; of a branch, what binds `name` on a side.
+def is_held(scope: Scope, name: str, since: ast.stmt, until: ast.stmt) -> bool:
+    """Whether a name still stands at the statement `until` for what the statement `since` reads."""
+    return not _is_changed(scope, name, (since.lineno, since.col_offset), until)
 
-    The other side leaves the name as it was.
+
+def is_kept(scope: Scope, name: str, since: ast.stmt, until: ast.stmt) -> bool:
+    """Whether the tensor that the statement `since` reads under a name is not changed in place before `until`."""
+    start, end = (since.lineno, since.col_offset), (until.lineno, until.col_offset)
+    changes = [one for shared in sharing(scope, name) for one in changes_in_place(scope, shared)]
+    return not any(start <= (one.lineno, one.col_offset) < end for one in changes)
+
+
+def _is_changed(scope: Scope, name: str, start: tuple[int, int], at: ast.stmt) -> bool:
+    """Whether `name` is set, or its tensor changed in place, from a place on to the beginning of `at`.
+
+    What stands on another side of a branch than `at` does not count: where that is taken, this is not.
     """
-    inner = [one for one in ast.walk(statement) if isinstance(one, ast.Assign | ast.AugAssign)]
-    found: list[ast.AST] = []
-    for one in inner:
-        targets = one.targets if isinstance(one, ast.Assign) else [one.target]
-        names = [node for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)]
-        wanted = [node for node in names if one is statement or node.id == name]
-        found += [one, *wanted] if isinstance(one, ast.AugAssign) and wanted else wanted
-    return found
+    end = (at.lineno, at.col_offset)
+    named = [one for one in ast.walk(scope.function.node) if is_named(one, name)]
+    stores = [one for one in named if not isinstance(getattr(one, "ctx", None), ast.Load)]
+    changes = [one for shared in sharing(scope, name) for one in changes_in_place(scope, shared)]
+    return any(
+        start <= (one.lineno, one.col_offset) < end and not on_another_side(scope, one, at)
+        for one in [*stores, *changes]
+    )
 
 
 def _test(scope: Scope) -> ast.stmt:
@@ -85,7 +93,24 @@ def _is_known(scope: Scope, node: ast.AST) -> bool:
     if isinstance(node, ast.Name):
         return node.id in scope.function.locals or isinstance(kind, k.External | k.Module)
     if isinstance(node, ast.Attribute):
-        return isinstance(kind, k.Method | k.External | k.Module)
+        return isinstance(kind, k.Method | k.External | k.Module) or _is_steady(scope, node)
     if isinstance(node, ast.BinOp):
         return not isinstance(node.op, ast.MatMult)
     return not isinstance(node, ast.expr) or isinstance(node, _PLAIN)
+
+
+def _is_steady(scope: Scope, node: ast.Attribute) -> bool:
+    """Whether an attribute is a tensor of the module's that the function only reads."""
+    if scope.tensor(node) is None or not is_named(node.value, "self"):
+        return False
+    same = [one for one in ast.walk(scope.function.node) if isinstance(one, ast.Attribute) and one.attr == node.attr]
+    return not any(_may_change(scope, one) for one in same)
+
+
+def _may_change(scope: Scope, node: ast.expr) -> bool:
+    parent = scope.parents.get(node)
+    if not isinstance(getattr(node, "ctx", None), ast.Load):
+        return True
+    if isinstance(parent, ast.Subscript):
+        return parent.value is node and _may_change(scope, parent)
+    return isinstance(parent, ast.Attribute) and parent.attr.endswith("_")

@@ -7,6 +7,7 @@ import builtins
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Literal
 
 from dynalint.analysis.events import Event
 from dynalint.analysis.index import FunctionInfo, Import, ModuleInfo
@@ -28,10 +29,12 @@ class Scope:
     """One function to be rewritten.
 
     `parents` are by node. `torch` is the name under which the function can reach the module torch, `imports` what must
-    be imported for it. `renamed` are reads of names for which a rewrite has put other names. `composed` are expressions
+    be imported for it. `renamed` are reads of names for which a rewrite has put other names, `saved` names for what
+    a statement reads under one that is set anew after it. `composed` are expressions
     that stand nowhere in the file, and that a rewrite has put together from some that do. `shelter` is the decision
     from which infinite and NaN numbers are to be kept where they are computed with for nothing; None if they need not.
-    With `recomputes`, they are kept from what was computed before it too, which is computed once more for that.
+    With `recomputes` they are kept from what was computed before it too, which is computed once more for that: for what
+    a side leaves as it was (`kept`), or for all that it reads.
     """
 
     project: Project
@@ -40,9 +43,10 @@ class Scope:
     torch: str
     imports: tuple[str, ...]
     renamed: dict[ast.AST, str] = field(default_factory=dict)
+    saved: dict[tuple[ast.stmt, str], str] = field(default_factory=dict)
     composed: set[ast.AST] = field(default_factory=set)
     shelter: ast.AST | None = None
-    recomputes: bool = False
+    recomputes: Literal["", "kept", "all"] = ""
 
     @classmethod
     def of(cls, event: Event, project: Project) -> Scope:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -20,7 +20,7 @@ from dynalint_rules._shared.choice import (
     require_tensors,
 )
 from dynalint_rules._shared.divided import rewrite_divided
-from dynalint_rules._shared.domain import Guard, Guarded, Recomputed, guarded_operands, recomputed
+from dynalint_rules._shared.domain import Guard, Guarded, guarded_operands, open_names, parts_of, recomputed
 from dynalint_rules._shared.done_mask import rewrite_break
 from dynalint_rules._shared.early_return import choose_at_returns, rewrite_early_return
 from dynalint_rules._shared.effects import effects_of, effects_of_always
@@ -193,7 +193,7 @@ class _Writer:
         self.guards = [self._guards(block) for block in chain.blocks]
         statements = len(self.plan.rows) + len(self.plan.temporaries)
         results = [block.result for block in chain.blocks if block.result is not None]
-        bind = statements + _choices(results) > 1 or any(self.guards) or self.scope.recomputes
+        bind = statements + _choices(results) > 1 or any(self.guards) or bool(self.scope.recomputes)
         self._name_tests(truths, bind=bind)
         self.copied += chain.tests
         named = len(self.lines)
@@ -268,13 +268,14 @@ class _Writer:
         scope, head = self.scope, self.chain.head
         sides: list[Side] = []
         texts: list[str] = []
+        kept = [index for index, assignment in enumerate(values) if assignment is None]
         for index, assignment in enumerate(values):
             if assignment is not None:
                 sides.append(Side(assignment.value, scope.kind(assignment.value)))
                 texts.append(self.plan.temporaries.get(assignment.value) or self._value(assignment, index))
             elif is_bound_before(scope, name, head):
                 sides.append(Side(None, kind_of_name(scope, name, head), name))
-                texts.append(self._kept(name, index))
+                texts.append(self._kept(name, kept))
             else:
                 raise Refusal(f"`{name}` gets a value on one side only; give it one before the test")
         if len(set(texts)) == 1:
@@ -289,13 +290,16 @@ class _Writer:
             self._require_tensors(sides, name)
         self.lines.append(f"{name} = {self._where(texts, len(name) + 3)}")
 
-    def _kept(self, name: str, index: int) -> str:
-        """The text of a name that block `index` leaves as it is."""
+    def _kept(self, name: str, indices: Sequence[int]) -> str:
+        """The text of a name that some blocks leave as it is."""
         read = ast.Name(name, ast.Load())
-        again = recomputed(self.scope, read, self.chain.head)
+        again = recomputed(self.scope, read, self.chain.head) if self.scope.recomputes else None
         if again is None:
             return name
-        return self._with_names(rendered(self.scope, read, [again], self._guard(index)), [again], index)
+        text = rendered(self.scope, read, [again], self._guard(*indices))
+        text = self._with_names(text, [again], *indices)
+        assigned = {assignment.name for block in self.chain.blocks for assignment in block.assignments}
+        return text if assigned.isdisjoint(open_names(self.scope, again)) else self._named_first(text, name)
 
     def _uses_but_in_tests(self, name: str) -> list[ast.expr]:
         tests = {node for test in self.chain.tests for node in ast.walk(test)}
@@ -336,44 +340,47 @@ class _Writer:
         """The text of a whole operand, which is harmless where its block is not taken if it has to be."""
         safe = next((one.safe for one in self.guards[index] if one.node is node and isinstance(one, Guarded)), None)
         fed = text if safe is None else self._guard(index).format(operand=text, safe=safe)
-        return self._with_names(fed, self.guards[index], index, node)
+        return self._with_names(fed, self.guards[index], index, node=node)
 
     def _rendered(self, node: ast.expr, index: int) -> str:
         """The text of an expression of block `index`, with its guarded operands harmless where it is not taken."""
         text = rendered(self.scope, node, self.guards[index], self._guard(index))
-        return self._with_names(text, self.guards[index], index, node)
+        return self._with_names(text, self.guards[index], index, node=node)
 
-    def _with_names(self, text: str, guards: Sequence[Guard], index: int, node: ast.expr | None = None) -> str:
+    def _with_names(self, text: str, guards: Sequence[Guard], *indices: int, node: ast.expr | None = None) -> str:
         """The text with names for operands that are harmless, of which there are many where much is recomputed.
 
-        What the block itself assigns before `node` has another value than at the top, where they are computed.
+        What the block itself assigns before `node` has another value than at the top, where they are computed; what is
+        recomputed is so of what there was at the top.
         """
-        if not any(isinstance(one, Recomputed) for one in [*guards, *itertools.chain(*self.guards)]):
+        if not self.scope.recomputes:
             return text
-        block = self.chain.blocks[index]
-        before = itertools.takewhile(
-            lambda one: all(child is not node for child in ast.walk(one.value)), block.assignments
-        )
+        assignments = [one for index in indices for one in self.chain.blocks[index].assignments]
+        before = itertools.takewhile(lambda one: all(child is not node for child in ast.walk(one.value)), assignments)
         own = {one.name for one in before}
-        for one in _operands(guards):
-            if isinstance(one.node, ast.Name) and one.node.id not in own and one.node not in self.scope.renamed:
-                operand = self._guard(index).format(operand=one.node.id, safe=one.safe)
-                if operand != one.node.id and operand in text:
-                    taken = [*self.tests, *self.plan.temporaries.values(), *self.harmless.values()]
-                    if operand not in self.harmless:
-                        self.harmless[operand] = self.scope.fresh_name(f"safe_{one.node.id}", taken)
-                    text = text.replace(operand, self.harmless[operand])
+        for one in parts_of(guards):
+            if not isinstance(one, Guarded) or not isinstance(one.node, ast.Name):
+                continue
+            if one not in guards or (one.node.id not in own and one.node not in self.scope.renamed):
+                name = self.scope.renamed.get(one.node, one.node.id)
+                operand = self._guard(*indices).format(operand=name, safe=one.safe)
+                if operand != name and operand in text:
+                    text = text.replace(operand, self._named_first(operand, one.node.id))
         return text
 
-    def _guard(self, index: int) -> str:
-        """A format for the operands that only block `index` may be given as they are."""
-        where = f"{self.scope.torch}.where"
-        guard = (
-            "{operand}" if index == len(self.tests) else f"{where}({escaped(self.tests[index])}, {{operand}}, {{safe}})"
-        )
-        for test in reversed(self.tests[:index]):
-            guard = f"{where}({escaped(test)}, {{safe}}, {guard})"
-        return guard
+    def _named_first(self, text: str, stem: str) -> str:
+        """A name for what is harmless and computed before the first choice."""
+        if text not in self.harmless:
+            taken = [*self.tests, *self.plan.temporaries.values(), *self.harmless.values()]
+            self.harmless[text] = self.scope.fresh_name(f"safe_{stem}", taken)
+        return self.harmless[text]
+
+    def _guard(self, *indices: int) -> str:
+        """A format for the operands that only some blocks may be given as they are."""
+        last, *others = ["{operand}" if index in indices else "{safe}" for index in range(len(self.tests), -1, -1)]
+        for test, fed in zip(reversed(self.tests), others, strict=True):
+            last = last if fed == last else f"{self.scope.torch}.where({escaped(test)}, {fed}, {last})"
+        return last
 
     def _result(self, results: list[ast.expr], column: int) -> str:
         """The value to return: chosen as a whole, or one by one where all sides write out tuples of one length."""
@@ -402,6 +409,8 @@ class _Writer:
         """`torch.where`, nested once for each test after the first."""
         value = texts[-1]
         for test, text in zip(reversed(self.tests), reversed(texts[:-1]), strict=True):
+            if text == value:
+                continue
             value = call(
                 f"{self.scope.torch}.where",
                 [test, text, value],
@@ -456,15 +465,6 @@ class _Writer:
         elif self.chain.nested:
             body = f"else:{step}{body}"
         return finished(self.scope, TITLE, Replacement(file, start, end, body), self.conditions, self.changes)
-
-
-def _operands(guards: Sequence[Guard]) -> Iterator[Guarded]:
-    """Yield the operands that are guarded, in what is recomputed too."""
-    for one in guards:
-        if isinstance(one, Guarded):
-            yield one
-        else:
-            yield from _operands(one.guards)
 
 
 def _choices(results: Sequence[ast.expr]) -> int:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 
+from dynalint.analysis.importers import Importers
 from dynalint.analysis.source import parse_source
 from dynalint.config import Configuration
 from dynalint.discover import Discovered, discover, is_excluded
 from dynalint.findings import Finding
-from dynalint.fix import Decider, FixOptions, FixResult, Linted, fix_findings
+from dynalint.fix import Decider, FixOptions, FixResult, Linted, View, Views, fix_findings
 from dynalint.lint import Linter, LintResult, Workspace, unreadable
 from dynalint.placing import lines_by_place, placed
 from dynalint.rules import all_rules
@@ -114,13 +116,28 @@ def fix(
     fix that is about to be taken.
     """
     options = FixOptions(unsafe=workspace.settings.unsafe_fixes, decide=decide)
+    fixed = partial(fix_findings, checked.linted, checked.linter, options, views=views_of(workspace, checked))
     if not verify or workspace.settings.confirm == "never" or not any(one.rewrite for one in checked.linted):
-        return fix_findings(checked.linted, checked.linter, options), ()
+        return fixed(), ()
     from dynalint.confirm import WorkerError
     from dynalint.confirming import verifier
 
     try:
         with verifier(workspace, checked.lint, progress, lenient=workspace.settings.unsafe_fixes) as run:
-            return fix_findings(checked.linted, checked.linter, options, run), ()
+            return fixed(verify=run), ()
     except WorkerError as fault:
-        return fix_findings(checked.linted, checked.linter, options), (str(fault),)
+        return fixed(), (str(fault),)
+
+
+def views_of(workspace: Workspace, checked: Checked) -> Views | None:
+    """Return what tells which files a step of fixing may be felt in; None where there is only one."""
+    everything = frozenset(workspace.files)
+    if len(everything) == 1:
+        return None
+    importers = cache(lambda: Importers(checked.lint.analysis.project))
+
+    def view(paths: Collection[Path]) -> View:
+        files = importers().reached(paths) & everything
+        return View(checked.linter) if files == everything else View(checked.linter.narrowed(files), files)
+
+    return view

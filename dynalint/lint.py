@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -201,6 +202,13 @@ class Linter:
             search=_search_folders(settings),
             rule_options={key: settings.value(key) for key in OPTIONS},
         )
+
+    def narrowed(self, files: Collection[Path]) -> Linter:
+        """Return what lints these files only, of those that this one lints; what is parsed already serves both."""
+        kept = tuple(path for path in self._workspace.files if path in files)
+        narrow = copy(self)
+        narrow._workspace = replace(self._workspace, files=kept)  # noqa: SLF001 - it is one of its own kind
+        return narrow
 
     def __call__(self, texts: Mapping[Path, str]) -> tuple[Linted, ...]:
         """Lint with some texts replaced; the form that fixing wants."""

@@ -31,6 +31,7 @@ from dynalint.fix.model import (
     Unit,
     Verifier,
 )
+from dynalint.fix.views import View, Views
 from dynalint.fix.write import Write, write_groups
 
 __all__ = [
@@ -47,6 +48,8 @@ __all__ = [
     "Refused",
     "Unit",
     "Verifier",
+    "View",
+    "Views",
     "fix_findings",
     "to_edits",
     "write_result",

@@ -2,20 +2,23 @@
 
 A round takes the rewrites that do not overlap, applies them, parses the result, lints it again and runs it against
 what it was. What makes trouble is taken out alone; the rest stays. The next round starts from the new text.
+
+Files that no fix changes together, and no compiled root reaches together, have rounds of their own, each judged by the
+view of the project that it is felt in. In the end the whole is linted once more.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 from dynalint.analysis.source import SourceFile
 from dynalint.findings import Finding, Safety
 from dynalint.fix.applied import as_applied, as_repaired
-from dynalint.fix.chains import CAUTION, completed, form_of
+from dynalint.fix.chains import completed, form_of
 from dynalint.fix.edits import Accepted, merged, plan_of, replaced
 from dynalint.fix.imports import EditError
 from dynalint.fix.model import (
@@ -31,7 +34,9 @@ from dynalint.fix.model import (
     Unit,
     Verifier,
 )
-from dynalint.fix.recheck import ONLY_BY_RUNNING, Item, carried, count_codes, offset_of, recheck, way
+from dynalint.fix.recheck import ONLY_BY_RUNNING, Item, carried, count_codes, in_order, recheck, way
+from dynalint.fix.trial import Trial, is_refuted, never, parse_fault, refusal_of, united
+from dynalint.fix.views import Sight, View, Views, files_of
 from dynalint.rules import Replacement
 
 MOST_ROUNDS = 10
@@ -49,37 +54,44 @@ class FixOptions:
 
 
 def fix_findings(
-    linted: Sequence[Linted], lint: Linter, options: FixOptions, verify: Verifier | None = None
+    linted: Sequence[Linted],
+    lint: Linter,
+    options: FixOptions,
+    verify: Verifier | None = None,
+    views: Views | None = None,
 ) -> FixResult:
-    """Fix what can be fixed of `linted`, in memory; `verify` is None where nothing may be run."""
-    return _Rounds(linted, lint, options, verify).result()
+    """Fix what can be fixed of `linted`, in memory; `verify` is None where nothing may be run.
 
-
-@dataclass(frozen=True, slots=True)
-class _Trial:
-    """What came of applying some units to the state of a round.
-
-    `blamed` are the units at fault. Where it cannot be told whose fault it is, `trouble` says what is wrong and
-    `suspects` whose it may be.
+    `lint` lints the whole project, which is done for each step if there are no `views` to tell what is enough.
     """
+    if views is not None:
+        if options.decide is not None:
+            options = replace(options, decide=_remembering(options.decide))
+        rounds = _Rounds(linted, Sight(lint, views), options, verify)
+        if rounds.hold():
+            return rounds.result()
+    return _Rounds(linted, Sight(lint), options, verify).result()
 
-    texts: Mapping[Path, str] = field(default_factory=dict)
-    items: tuple[Item, ...] = ()
-    blamed: Mapping[Unit, str] = field(default_factory=dict)
-    trouble: str | None = None
-    suspects: tuple[Unit, ...] = ()
-    proofs: Mapping[Unit, Proof] = field(default_factory=dict)
 
-    @property
-    def sound(self) -> bool:
-        return not self.blamed and self.trouble is None
+def _remembering(decide: Decider) -> Decider:
+    """Ask about each fix once, however often it is proposed."""
+    answers: dict[tuple[object, ...], Literal["accept", "skip", "quit"]] = {}
+
+    def ask(proposal: Proposal) -> Literal["accept", "skip", "quit"]:
+        key = tuple((path, *texts) for path, texts in proposal.diffs.items())
+        if key not in answers:
+            answers[key] = decide(proposal)
+        return answers[key]
+
+    return ask
 
 
 class _Rounds:
-    def __init__(self, linted: Sequence[Linted], lint: Linter, options: FixOptions, verify: Verifier | None) -> None:
-        self._lint, self._options, self._verify = lint, options, verify
+    def __init__(self, linted: Sequence[Linted], sight: Sight, options: FixOptions, verify: Verifier | None) -> None:
+        self._sight, self._options, self._verify = sight, options, verify
+        self._files: frozenset[Path] = frozenset()
         self._items = tuple(
-            Item(one, one.finding, _never(one)) for one in linted if one.finding.code not in ONLY_BY_RUNNING
+            Item(one, one.finding, never(one)) for one in linted if one.finding.code not in ONLY_BY_RUNNING
         )
         self._seen_running = tuple(one for one in linted if one.finding.code in ONLY_BY_RUNNING)
         self._texts: dict[Path, str] = {}
@@ -89,37 +101,51 @@ class _Rounds:
         self._blocked: set[Finding] = set()
         self._undecided: set[Finding] = set()
         self._fixed_along: dict[Finding, Finding] = {}
-        self._notes: list[str] = []
-        self._trials: dict[frozenset[Unit], _Trial] = {}
+        self._note: str | None = None
+        self._trials: dict[frozenset[Unit], Trial] = {}
         self._chains: dict[tuple[int, int], Unit] = {}
         self._unjoined: dict[tuple[Finding, int], Path] = {}
         self._forms: Counter[Finding] = Counter()
         self._changed: set[str | None] = set()
+        self._rounds = 0
+        self._too_late: list[Finding] = []
         self._ended = False
         self._run()
 
     def _run(self) -> None:
         # Fixes cannot undo each other for ever: a round that is taken removes findings and brings none, so that no
         # text comes twice.
-        rounds = 0
-        while units := self._offered() or self._offered_again():
-            self._trials.clear()
-            accepted = self._settle((), units)
-            if not accepted:
-                continue  # each unit offered is blocked now; what waited for them has its turn
-            if rounds == MOST_ROUNDS:
-                codes = count_codes(linted.finding for unit in accepted for linted in unit.linted)
-                self._notes.append(f"there is still something to fix after {rounds} rounds ({codes}): run it again")
+        while not self._ended:
+            taken = len(self._fixed)
+            offered = [self._round(files) for files in self._sight.groups(self._open())]
+            if self._too_late:
+                codes = count_codes(self._too_late)
+                self._note = f"there is still something to fix after {MOST_ROUNDS} rounds ({codes}): run it again"
                 return
-            rounds += 1
-            wanted = self._wanted(accepted)
-            if wanted != accepted:
-                # They were tried together with what is not wanted; by themselves they may come to something else.
-                wanted = self._settle((), wanted)
-            if wanted:
-                self._take(wanted, self._trials[frozenset(wanted)])
-            if self._ended:
+            self._rounds += len(self._fixed) > taken
+            if not any(offered) and not self._offer_again():
                 return
+
+    def _round(self, files: frozenset[Path]) -> bool:
+        """Fix what can be fixed at once in some files; say whether anything was on offer."""
+        if self._ended:
+            return False
+        self._files = files
+        units = self._offered()
+        if not units:
+            return False
+        self._trials.clear()
+        accepted = self._settle((), units)
+        if accepted and self._rounds == MOST_ROUNDS:
+            self._too_late += [linted.finding for unit in accepted for linted in unit.linted]
+            return True
+        wanted = self._wanted(accepted) if accepted else ()
+        if wanted != accepted:
+            # They were tried together with what is not wanted; by themselves they may come to something else.
+            wanted = self._settle((), wanted)
+        if wanted:
+            self._take(wanted, self._trials[frozenset(wanted)])
+        return True
 
     def _wanted(self, units: tuple[Unit, ...]) -> tuple[Unit, ...]:
         """Ask about each unit, if somebody is there to ask; those that are not wanted are never offered again."""
@@ -137,39 +163,60 @@ class _Rounds:
                 self._block(unit, "it was left out on request", None, for_good=True)
         return tuple(wanted)
 
+    def _open(self) -> tuple[Item, ...]:
+        """Return the items that have a fix and have not failed with it."""
+        return tuple(
+            item
+            for item in self._items
+            if item.linted.rewrite is not None and self._options.fixable(item.linted.finding.code)
+            if item.origin not in self._blocked
+        )
+
+    def _view(self) -> View:
+        return self._sight.of(self._files, self._items, self._texts)
+
+    def hold(self) -> bool:
+        """Lint the whole as it is now, where views did not; say whether it has no finding that they have not shown."""
+        if not self._texts or not self._sight.narrowed:
+            return True
+        check = recheck(self._items, self._sight.lint(self._texts), (), {})
+        if check.trouble is not None:
+            return False
+        self._note_gone(check.items, [unit for unit, *_ in self._fixed], {})
+        self._items = check.items
+        return True
+
     def _offered(self) -> tuple[Unit, ...]:
         """Return the units that this round tries: in order of place, those that touch an earlier one left out."""
         groups: dict[tuple[object, ...], list[tuple[Item, Unit]]] = {}
-        for item in self._items:
-            unit = self._unit(item)
+        for item in self._open():
+            unit = self._unit(item) if files_of(item) <= self._files else None
             if unit is not None:
                 key = tuple(sorted(((path, changes) for path, changes in unit.plan.items()), key=lambda one: one[0]))
                 groups.setdefault(key, []).append((item, unit))
-        units = [_united([unit for _, unit in group]) for group in groups.values()]
+        units = [united([unit for _, unit in group]) for group in groups.values()]
         units.sort(key=lambda unit: min((str(path), changes[0].start) for path, changes in unit.plan.items()))
         accepted = Accepted()
         return tuple(unit for unit in units if accepted.add(unit.plan))
 
-    def _offered_again(self) -> tuple[Unit, ...]:
+    def _offer_again(self) -> bool:
         """Offer once more what did not stand the trial, where code on the same way from a root has changed since.
 
         Else a second `fix` would do more than the first: inputs may now reach what a branch kept from them, and where
-        a branch left a parameter without a gradient, `torch.where` gives it zeros already.
+        a branch left a parameter without a gradient, `torch.where` gives it zeros already. The answer is whether there
+        is any such.
         """
         again = {finding for finding in self._undecided if way(finding) & self._changed}
         self._changed.clear()
         self._undecided -= again
         self._blocked -= again
-        return self._offered() if again else ()
+        return bool(again)
 
     def _unit(self, item: Item) -> Unit | None:
         """Return what an item offers to be applied now; a refusal is noted down."""
-        rewrite = item.linted.rewrite
-        if rewrite is None or not self._options.fixable(item.linted.finding.code):
+        if item.linted.rewrite is None:
             return None
-        rewrite = form_of(rewrite, self._forms[item.origin])
-        if item.origin in self._blocked:
-            return None
+        rewrite = form_of(item.linted.rewrite, self._forms[item.origin])
         if item.blocked is not None:
             self._refused.setdefault(item.origin, Refused(item.origin, item.blocked))
             return None
@@ -199,7 +246,8 @@ class _Rounds:
         joined = self._chains.get((id(item.linted), form))
         if joined is None or joined.linted[0] is not item.linted:
             try:
-                joined = completed(unit, leaves, self._items, self._texts, self._lint, form=form)
+                view = self._view()
+                joined = completed(unit, leaves, view.split(self._items)[0], self._texts, view.lint, form=form)
             except EditError as fault:
                 self._refused.setdefault(item.origin, Refused(item.origin, str(fault)))
                 self._unjoined[item.origin, form] = item.linted.file.path
@@ -255,43 +303,45 @@ class _Rounds:
         middle = len(suspects) // 2
         return self._settle(self._settle(base, suspects[:middle]), suspects[middle:])
 
-    def _trial(self, units: tuple[Unit, ...]) -> _Trial:
+    def _trial(self, units: tuple[Unit, ...]) -> Trial:
         key = frozenset(units)
         if key not in self._trials:
-            self._trials[key] = self._tried(units) if units else _Trial(self._texts, self._items)
+            self._trials[key] = self._tried(units) if units else Trial(self._texts, self._items)
         return self._trials[key]
 
-    def _tried(self, units: tuple[Unit, ...]) -> _Trial:
+    def _tried(self, units: tuple[Unit, ...]) -> Trial:
         """Apply units, then parse, lint and run the result, up to the first of these that finds fault."""
         changes = merged(unit.plan for unit in units)
         texts = {path: replaced(self._text(path), wanted) for path, wanted in changes.items()}
         for path, text in texts.items():
-            fault = _parse_fault(self._sources[path], text)
+            fault = parse_fault(self._sources[path], text)
             if fault is not None:
                 suspects = tuple(unit for unit in units if path in unit.plan)
-                return _Trial(trouble=f"the code does not parse afterwards: {fault}", suspects=suspects)
+                return Trial(trouble=f"the code does not parse afterwards: {fault}", suspects=suspects)
         texts = {**self._texts, **texts}
-        after = self._lint(texts)
+        view = self._view()
+        after = view.lint(texts)
         for linted in after:
             if linted.file.text != texts.get(linted.file.path, linted.file.text):
                 suspects = tuple(unit for unit in units if linted.file.path in unit.plan)
-                return _Trial(trouble="the changed file cannot be checked again", suspects=suspects)
-        check = recheck(self._items, after, units, changes)
+                return Trial(trouble="the changed file cannot be checked again", suspects=suspects)
+        items, others = view.split(self._items)
+        check = recheck(items, after, units, changes)
         if check.blamed or check.trouble is not None:
-            return _Trial(blamed=check.blamed, trouble=check.trouble, suspects=check.suspects)
-        trial = _Trial(texts, check.items)
+            return Trial(blamed=check.blamed, trouble=check.trouble, suspects=check.suspects)
+        trial = Trial(texts, in_order([*check.items, *others]))
         return trial if self._verify is None else self._verified(trial, units, self._verify)
 
-    def _verified(self, trial: _Trial, units: tuple[Unit, ...], verify: Verifier) -> _Trial:
+    def _verified(self, trial: Trial, units: tuple[Unit, ...], verify: Verifier) -> Trial:
         proofs = verify(self._texts, trial.texts, units)
         trial = replace(trial, proofs=proofs)
-        refuted = tuple(unit for unit in units if _refuted(unit, proofs[unit]))
+        refuted = tuple(unit for unit in units if is_refuted(unit, proofs[unit]))
         if len(refuted) > 1:
             return replace(
                 trial, trouble=f"running it showed a difference: {proofs[refuted[0]].detail}", suspects=refuted
             )
         # A difference ends the run: what it left open, another run without the one that differs may show.
-        blamed = {unit: reason for unit in refuted or units if (reason := _refusal(unit, proofs[unit])) is not None}
+        blamed = {unit: reason for unit in refuted or units if (reason := refusal_of(unit, proofs[unit])) is not None}
         return replace(trial, blamed=blamed)
 
     def _block(self, unit: Unit, reason: str, proof: Proof | None, *, for_good: bool = False) -> None:
@@ -319,13 +369,10 @@ class _Rounds:
         members = {id(linted) for linted in unit.linted}
         return tuple(item.origin for item in self._items if id(item.linted) in members)
 
-    def _take(self, accepted: tuple[Unit, ...], trial: _Trial) -> None:
-        gone = {item.origin for item in self._items} - {item.origin for item in trial.items}
+    def _take(self, accepted: tuple[Unit, ...], trial: Trial) -> None:
         for unit in accepted:
-            findings = self._origins(unit)
-            gone.difference_update(findings)
-            self._fixed.append((unit, trial.proofs.get(unit), findings))
-        self._fixed_along.update({finding: as_repaired(finding, accepted, trial.proofs) for finding in gone})
+            self._fixed.append((unit, trial.proofs.get(unit), self._origins(unit)))
+        self._note_gone(trial.items, accepted, trial.proofs)
         changes = merged(unit.plan for unit in accepted)
         moved = (carried(one, changes.get(one.file.path, ()), trial.texts) for one in self._seen_running)
         self._seen_running = tuple(one for one in moved if one is not None)
@@ -337,46 +384,55 @@ class _Rounds:
             key: path for key, path in self._unjoined.items() if path not in changes and not way(key[0]) & on_way
         }
 
+    def _note_gone(self, left: Sequence[Item], units: Sequence[Unit], proofs: Mapping[Unit, Proof]) -> None:
+        """Note down what went along with units that were for other findings."""
+        gone = {item.origin for item in self._items} - {item.origin for item in left}
+        gone.difference_update(*(findings for *_, findings in self._fixed))
+        self._fixed_along.update({finding: as_repaired(finding, units, proofs) for finding in gone})
+
     def _text(self, path: Path) -> str:
         return self._texts.get(path, self._sources[path].text)
 
     def result(self) -> FixResult:
         """Return what the rounds came to."""
-        by_path: dict[Path, list[Finding]] = {}
-        groups: list[set[Path]] = []
-        for unit, _, findings in self._fixed:
-            for path in unit.plan:
-                by_path.setdefault(path, []).extend(findings)
-            joined = [group for group in groups if group & unit.plan.keys()]
-            groups = [group for group in groups if group not in joined]
-            groups.append(set(unit.plan).union(*joined))
-        files = tuple(
-            ChangedFile(self._sources[path], text, tuple(dict.fromkeys(by_path.get(path, ()))))
-            for path, text in sorted(self._texts.items())
-            if text != self._sources[path].text
-        )
-        changed = {file.source.path for file in files}
+        gone = {finding for *_, findings in self._fixed for finding in findings}.union(self._fixed_along)
+        refused = [refused for finding, refused in self._refused.items() if finding not in gone]
         fixed = [
             Fixed(as_applied(finding, unit, proof, self._only_source(unit)), proof)
             for unit, proof, found in self._fixed
             for finding in found
         ]
         fixed += [Fixed(finding, None) for finding in self._fixed_along.values()]
-        gone = {finding for *_, findings in self._fixed for finding in findings}.union(self._fixed_along)
-        refused = [refused for finding, refused in self._refused.items() if finding not in gone]
+        remaining = [*map(self._left, self._items), *(one.finding for one in self._seen_running)]
+        files = self._changed_files()
         return FixResult(
             files=files,
-            groups=tuple(sorted(tuple(sorted(group & changed)) for group in groups if group & changed)),
+            groups=self._written_together({file.source.path for file in files}),
             fixed=tuple(sorted(fixed, key=lambda fixed: fixed.finding.sort_key)),
             refused=tuple(sorted(refused, key=lambda refused: refused.finding.sort_key)),
-            remaining=tuple(
-                sorted(
-                    [*map(self._left, self._items), *(one.finding for one in self._seen_running)],
-                    key=lambda finding: finding.sort_key,
-                )
-            ),
-            notes=tuple(self._notes),
+            remaining=tuple(sorted(remaining, key=lambda finding: finding.sort_key)),
+            notes=(self._note,) if self._note else (),
         )
+
+    def _changed_files(self) -> tuple[ChangedFile, ...]:
+        by_path: dict[Path, dict[Finding, None]] = {}
+        for unit, _, findings in self._fixed:
+            for path in unit.plan:
+                by_path.setdefault(path, {}).update(dict.fromkeys(findings))
+        return tuple(
+            ChangedFile(self._sources[path], text, tuple(by_path.get(path, ())))
+            for path, text in sorted(self._texts.items())
+            if text != self._sources[path].text
+        )
+
+    def _written_together(self, changed: set[Path]) -> tuple[tuple[Path, ...], ...]:
+        """Return the changed files, those together that one fix changes."""
+        groups: list[set[Path]] = []
+        for unit, *_ in self._fixed:
+            touching = [group for group in groups if group & unit.plan.keys()]
+            groups = [group for group in groups if group not in touching]
+            groups.append(set(unit.plan).union(*touching))
+        return tuple(sorted(tuple(sorted(group & changed)) for group in groups if group & changed))
 
     def _only_source(self, unit: Unit) -> SourceFile | None:
         """Return the file that a unit changes, as it was first read; None if there are several."""
@@ -390,51 +446,3 @@ class _Rounds:
             return finding
         verified = False if refused.refuted else finding.fix.verified
         return replace(finding, fix=replace(finding.fix, verified=verified, declined=refused.reason))
-
-
-def _never(linted: Linted) -> str | None:
-    """Why a finding must not be fixed whatever its rule offers; None if it may."""
-    return "Dynamo traces this place whole" if linted.finding.evidence.status == "refuted" else None
-
-
-def _united(units: Sequence[Unit]) -> Unit:
-    """Join units that make the same changes, with all their conditions and the most cautious safety."""
-    safety = max((unit.safety for unit in units), key=CAUTION.index)
-    linted = tuple(sorted((one for unit in units for one in unit.linted), key=offset_of))
-    conditions = tuple(dict.fromkeys(condition for unit in units for condition in unit.conditions))
-    first = units[0]
-    shown = any(unit.shown for unit in units)
-    return Unit(linted, first.plan, first.title, safety, conditions, first.sources, shown, first.settled)
-
-
-def _refuted(unit: Unit, proof: Proof) -> bool:
-    """Whether a proof speaks against applying a unit.
-
-    An unsafe fix changes something by nature, and the user has asked for it: a difference is told, not refused, unless
-    the new code fails where the old one ran, or its conditions are to be shown.
-    """
-    return proof.outcome == "refuted" and (unit.safety != "unsafe" or unit.shown or proof.raises)
-
-
-def _refusal(unit: Unit, proof: Proof) -> str | None:
-    """Why a unit is not applied after it was run; None if it is."""
-    if _refuted(unit, proof):
-        return f"running it showed a difference: {proof.detail}"
-    if proof.outcome == "unverifiable" and unit.safety == "conditional":
-        return f"it is exact only if {'; '.join(unit.conditions)}, and that could not be shown: {proof.detail}"
-    if proof.outcome == "unverifiable" and unit.safety == "unsafe":
-        return f"it is unsafe and could not be run: {proof.detail} (`--no-verify` applies it all the same)"
-    return None
-
-
-def _parse_fault(source: SourceFile, text: str) -> str | None:
-    """Compile a file as it would be written; say what Python has against it."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            compile(source.encode(text), str(source.path), "exec", dont_inherit=True)
-    except (SyntaxError, ValueError) as fault:
-        return f"{fault.msg} (line {fault.lineno})" if isinstance(fault, SyntaxError) else str(fault)
-    except (RecursionError, MemoryError):
-        return "it is nested too deeply for Python"
-    return None

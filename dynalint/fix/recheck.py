@@ -54,6 +54,11 @@ def offset_of(linted: Linted) -> int:
     return starts[line - 1] + linted.finding.column - 1
 
 
+def in_order(items: Iterable[Item]) -> tuple[Item, ...]:
+    """Return items in the order of every report."""
+    return tuple(sorted(items, key=lambda item: item.linted.finding.sort_key))
+
+
 def way(finding: Finding) -> set[str | None]:
     """Return the functions on the way from a root to a finding."""
     return {finding.function, *finding.region}
@@ -87,8 +92,7 @@ def recheck(
         else:
             blamed.setdefault(owner, reason)
     items = [item for key, present in found.items() for item in _carried(allowed[key], present)]
-    ordered = sorted(items, key=lambda item: item.linted.finding.sort_key)
-    return Recheck(blamed, trouble, tuple(unit for unit in units if unit in suspects), tuple(ordered))
+    return Recheck(blamed, trouble, tuple(unit for unit in units if unit in suspects), in_order(items))
 
 
 def _near(extra: Linted, units: Sequence[Unit]) -> Sequence[Unit]:

@@ -1,0 +1,82 @@
+"""What came of trying fixes, and when that speaks against them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dynalint.analysis.source import SourceFile
+from dynalint.fix.chains import CAUTION
+from dynalint.fix.model import Linted, Proof, Unit
+from dynalint.fix.recheck import Item, offset_of
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What came of applying some units to the state of a round.
+
+    `blamed` are the units at fault. Where it cannot be told whose fault it is, `trouble` says what is wrong and
+    `suspects` whose it may be.
+    """
+
+    texts: Mapping[Path, str] = field(default_factory=dict)
+    items: tuple[Item, ...] = ()
+    blamed: Mapping[Unit, str] = field(default_factory=dict)
+    trouble: str | None = None
+    suspects: tuple[Unit, ...] = ()
+    proofs: Mapping[Unit, Proof] = field(default_factory=dict)
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing speaks against any unit."""
+        return not self.blamed and self.trouble is None
+
+
+def never(linted: Linted) -> str | None:
+    """Why a finding must not be fixed whatever its rule offers; None if it may."""
+    return "Dynamo traces this place whole" if linted.finding.evidence.status == "refuted" else None
+
+
+def united(units: Sequence[Unit]) -> Unit:
+    """Join units that make the same changes, with all their conditions and the most cautious safety."""
+    safety = max((unit.safety for unit in units), key=CAUTION.index)
+    linted = tuple(sorted((one for unit in units for one in unit.linted), key=offset_of))
+    conditions = tuple(dict.fromkeys(condition for unit in units for condition in unit.conditions))
+    first = units[0]
+    shown = any(unit.shown for unit in units)
+    return Unit(linted, first.plan, first.title, safety, conditions, first.sources, shown, first.settled)
+
+
+def is_refuted(unit: Unit, proof: Proof) -> bool:
+    """Whether a proof speaks against applying a unit.
+
+    An unsafe fix changes something by nature, and the user has asked for it: a difference is told, not refused, unless
+    the new code fails where the old one ran, or its conditions are to be shown.
+    """
+    return proof.outcome == "refuted" and (unit.safety != "unsafe" or unit.shown or proof.raises)
+
+
+def refusal_of(unit: Unit, proof: Proof) -> str | None:
+    """Why a unit is not applied after it was run; None if it is."""
+    if is_refuted(unit, proof):
+        return f"running it showed a difference: {proof.detail}"
+    if proof.outcome == "unverifiable" and unit.safety == "conditional":
+        return f"it is exact only if {'; '.join(unit.conditions)}, and that could not be shown: {proof.detail}"
+    if proof.outcome == "unverifiable" and unit.safety == "unsafe":
+        return f"it is unsafe and could not be run: {proof.detail} (`--no-verify` applies it all the same)"
+    return None
+
+
+def parse_fault(source: SourceFile, text: str) -> str | None:
+    """Compile a file as it would be written; say what Python has against it."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(source.encode(text), str(source.path), "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as fault:
+        return f"{fault.msg} (line {fault.lineno})" if isinstance(fault, SyntaxError) else str(fault)
+    except (RecursionError, MemoryError):
+        return "it is nested too deeply for Python"
+    return None

@@ -96,16 +96,42 @@ def marks_beside(
     Nobody has to see both answers of these, but what is changed may come to something else where they meet: those that
     stand in what changes too, but for those that are `marked` already.
     """
+    insertions: list[Insertion] = []
+    for mark, test in _beside(file, own, first, marked):
+        insertions += _marked_test(file, mark, *file.span(test))
+    return insertions
+
+
+def marks_kept(
+    file: SourceFile, changes: Sequence[Change], first: int, marked: Collection[Insertion] = ()
+) -> tuple[dict[int, str], list[Insertion]]:
+    """Return the tests of `marks_beside` that no change touches, by mark, and the marks of them in the new text.
+
+    But for those of a `while`, which may never end by another answer than its own.
+    """
+    moves, changed = Moves(changes), [(change.start, change.end) for change in changes]
+    loops = {_bare(node.test) for node in _walk(file.tree) if isinstance(node, ast.While)}
+    words: dict[int, str] = {}
+    insertions: list[Insertion] = []
+    for mark, test in _beside(file, changes, first, marked):
+        start, end = file.span(test)
+        if test not in loops and not _touch((start, end), changed):
+            words[mark] = f"`{_short(file, test)}` on line {test.lineno}"
+            insertions += _marked_test(file, mark, moves.moved(start), moves.moved(end - 1) + 1)
+    return words, insertions
+
+
+def _beside(
+    file: SourceFile, own: Sequence[Change], first: int, marked: Collection[Insertion]
+) -> Iterator[tuple[int, ast.expr]]:
     changed = [(change.start, change.end) for change in own]
     functions = [node for node in _walk(file.tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     spans = [span for span in map(file.span, functions) if _touch(span, changed)]
     places = {(offset, rank) for offset, rank, _ in marked}
-    insertions: list[Insertion] = []
     for mark, test in enumerate(_tests(file, spans), first):
         start, end = file.span(test)
         if (start, start - end) not in places:
-            insertions += _marked_test(file, mark, start, end)
-    return insertions
+            yield mark, test
 
 
 def _marked_test(file: SourceFile, mark: int, start: int, end: int) -> list[Insertion]:

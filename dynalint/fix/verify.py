@@ -22,7 +22,7 @@ from dynalint.fix.draws import Draw, draws_of
 from dynalint.fix.edits import Change, Moves, merged
 from dynalint.fix.judge import judge_compiled
 from dynalint.fix.model import Proof, Unit
-from dynalint.fix.sides import Insertion, Key, Side, inserted, marks_beside, sides_of
+from dynalint.fix.sides import Insertion, Key, Side, inserted, marks_beside, marks_kept, sides_of
 
 Progress = Callable[[int, int, str], None]
 _MOST_TARGETS = 4
@@ -244,6 +244,7 @@ class WorkerVerifier:
             "marked": {**given, **comparison.marked(cases)},
             "rewritten": {**given, **comparison.after},
             "drawn": comparison.drawn(cases, given),
+            "turned": comparison.turned(given),
             "sides": [list(key) for case in cases for key in sorted(case.sides, key=str)],
             "anyway": any(not case.sides for case in cases),
             "lenient": self._lenient,
@@ -287,15 +288,15 @@ class _Comparison:
                 case.old_lines[os.path.realpath(path)] = _old_lines(self._old[path], own)
                 case.new_lines[os.path.realpath(path)] = _new_lines(self._new[path], self._changes[path], own)
             self.cases.append(case)
-        self._beside = {
-            path: marks_beside(
-                self._old[path],
-                own,
-                _BESIDE,
-                [one for places in self._insertions.values() for one in places.get(path, ())],
-            )
-            for path, own in self._changes.items()
-        }
+        self._beside: dict[Path, list[Insertion]] = {}
+        self._kept: dict[Path, list[Insertion]] = {}
+        self._words: dict[int, str] = {}
+        for number, (path, own) in enumerate(self._changes.items()):
+            first = _BESIDE * (number + 1)
+            known = [one for places in self._insertions.values() for one in places.get(path, ())]
+            self._beside[path] = marks_beside(self._old[path], own, first, known)
+            words, self._kept[path] = marks_kept(self._old[path], own, first, known)
+            self._words.update(words)
 
     def marked(self, cases: Sequence[Case]) -> dict[str, str]:
         """Return the texts before, with the marks of these cases."""
@@ -304,6 +305,13 @@ class _Comparison:
             insertions = [one for case in cases for one in self._insertions[case].get(path, ())] + self._beside[path]
             texts[os.path.realpath(path)] = inserted(file.text, insertions)
         return texts
+
+    def turned(self, given: Mapping[str, str]) -> dict[str, Any]:
+        """Return the texts after with marks on the tests that stay, and words for each of these."""
+        rewritten = dict(self.after)
+        for path, file in self._new.items():
+            rewritten[os.path.realpath(path)] = inserted(file.text, self._kept[path])
+        return {"rewritten": {**given, **rewritten}, "words": sorted(self._words.items())}
 
     def drawn(self, cases: Sequence[Case], given: Mapping[str, str]) -> dict[str, Any]:
         """Return the texts before, marked, and after, both with draws in them, and what belongs to each case."""

@@ -118,6 +118,33 @@ def test_an_output_that_has_a_gradient_of_zeros_instead_of_none_is_let_pass(prov
     assert "attribute kept: requires_grad" in kept.detail
 
 
+TURNED = {
+    "before": ("g = h * 2\nif x.dim() > 2:\n    g = h.mean(0)", "return h", "shape (8,) became (4, 8)"),
+    "after": ("g = h * 2", "if x.dim() > 2:\n    h.add_(1)\n    return h + k\nreturn h", "output: ["),
+    "raises": ("g = h * 2\nif x.dim() > 2:\n    g = h[:3]", "return h", "exception: none became RuntimeError"),
+}
+
+
+@pytest.mark.parametrize("name", TURNED)
+def test_a_test_that_all_inputs_answer_alike_is_answered_otherwise(prove: Prove, name: str) -> None:
+    before, after, what = TURNED[name]
+    branch = "k = h\nif h.sum() > 0:\n    h = k\nelse:\n    h = g"
+    code = model(f"{before}\n{branch}\n{after}")
+    proof = prove(code, (branch, "k = h\nh = torch.where(h.sum() > 0, h, g)"))
+    assert proof.outcome == "refuted", proof
+    assert what in proof.detail
+    assert "`x.dim() > 2` on line" in proof.detail
+
+
+@pytest.mark.parametrize(
+    "before", ["if x.dim() > 2:\n    h = h[0, 0]", "while x.dim() > 2:\n    h = h - 1", "assert x.dim() == 2"]
+)
+def test_what_fails_by_another_answer_shows_nothing(prove: Prove, before: str) -> None:
+    new = "h = torch.where(h.sum() > 0, h * 2, h - 1)"
+    proof = prove(model(f"{before}\n{BRANCH}"), (BRANCH, new))
+    assert proof.outcome == "proven", proof
+
+
 REFUTED = {
     "value": (BRANCH, "h = torch.where(h.sum() > 0, h * 2, h + 1)", "output: ["),
     "dtype": ("h = h * 2", "h = (h * 2).double()", "dtype torch.float32 became torch.float64"),

@@ -25,9 +25,10 @@ class Marks:
 
     def __init__(self) -> None:
         self.seen: set[Side] = set()
+        self._turned: int | None = None
 
     def __call__(self, mark: int, *tested: object) -> object:
-        """Note that `mark` was passed; give back the value that was tested, unchanged."""
+        """Note that `mark` was passed; give back the value that was tested, unchanged but where it is turned over."""
         if not tested:
             self.seen.add((mark, None))
             return None
@@ -35,7 +36,17 @@ class Marks:
             self.seen.add((mark, bool(tested[0])))
         except Exception:  # noqa: BLE001 - the branch itself is about to raise the same
             self.seen.add((mark, None))
-        return tested[0]
+            return tested[0]
+        return not tested[0] if mark == self._turned else tested[0]
+
+    @contextlib.contextmanager
+    def turning(self, mark: int) -> Iterator[None]:
+        """Turn over the answers of one test; what runs meanwhile does not count."""
+        before, self.seen, self._turned = self.seen, set(), mark
+        try:
+            yield
+        finally:
+            self.seen, self._turned = before, None
 
     def install(self) -> None:
         """Make the marks known to all code: marked texts call a builtin."""

@@ -7,6 +7,7 @@
     search      which of them are worth a comparison
     pairs       both versions in the same state
     lockstep    these through the same calls
+    turning     the same with the answer of a test beside the changed code turned over
     drawing     the same with tensors drawn right before the changed code
 
 The request is one of `hearing` with `overrides` being the texts of the original, and besides:
@@ -22,6 +23,8 @@ The request is one of `hearing` with `overrides` being the texts of the original
     search_seconds   how long to look for further inputs, in seconds of work
     drawn       `{"marked", "rewritten", "parts"}`: the texts of both with draws in them (see `drawing`), and of each
                 part of the changed code `[draws, sides]`
+    turned      `{"rewritten", "words"}`: the texts after the fix with marks on the tests beside what changed, and
+                `[mark, words]` for each of these
 
 Parts of the answer, in the order in which they are known:
 
@@ -54,11 +57,12 @@ from .differ import Equality, difference
 from .drawing import Drawn, Draws, Part, run_with_draws
 from .lockstep import Findings, run_side_by_side
 from .observe import PLAIN, observe
-from .pairs import Subject, fresh
+from .pairs import Difference, Subject, fresh
 from .records import Break, Failure, Run
 from .search import Marks, Search, Side
 from .subjects import ProblemError, subject_of
 from .trials import BASE, USUAL, Trial
+from .turning import difference_when_turned, one_sided
 from .variants import other_batch
 from .versions import Version
 from .wire import Reply
@@ -105,6 +109,10 @@ def verify(request: Mapping[str, Any], reply: Reply) -> None:
     reply.part("seen", sorted([list(side) for side in marks.seen & wanted], key=str))
     reply.part("difference", None if found.difference is None else asdict(found.difference))
     if found.difference is not None or not found.returned:
+        return
+    turned = _turned_over(request, original, equality, search, found)
+    if turned is not None:
+        reply.part("difference", asdict(turned))
         return
     left = search.left()
 
@@ -180,6 +188,21 @@ def _alike(subject: Subject, original: Subject) -> Subject:
     else:
         call = subject.call
     return Subject(subject.version, subject.make, call, subject.again)
+
+
+def _turned_over(
+    request: Mapping[str, Any], original: Subject, equality: Equality, search: Search, found: Findings
+) -> Difference | None:
+    """Look for a difference that the inputs do not come to, as they all answer a test beside the changed code alike."""
+    words = dict(request["turned"]["words"])
+    tests = {mark: words[mark] for mark in one_sided(search, words)}
+    if not tests:
+        return None
+    try:
+        rewritten = _alike(_subject(request, request["turned"]["rewritten"]), original)
+    except ProblemError:
+        return None
+    return difference_when_turned(original, rewritten, equality, search, found.telling, tests)
 
 
 def _run_with_draws(request: Mapping[str, Any], equality: Equality, search: Search, left: frozenset[Side]) -> Drawn:

@@ -253,6 +253,79 @@ SHELTERED = {
         return a + b + y
         """,
     ),
+    "what one side leaves as it was, round a loop": (
+        """
+        a = x.exp()
+        if y.sum() > 0:
+            for _ in range(2):
+                a = a + y
+        elif x.sum() > 0:
+            for _ in range(2):
+                a = y + 1
+            y = y - x
+        else:
+            x = x.abs()
+        return a + x + y
+        """,
+        """
+        a = x.exp()
+        condition = y.sum() > 0
+        condition_2 = ~condition & (x.sum() > 0)
+        safe_x = torch.where(condition_2, 0.0, x)
+        a = safe_x.exp()
+        for _ in range(2):
+            a = torch.where(condition, a + y, a)
+        for _ in range(2):
+            a = torch.where(condition_2, y + 1, a)
+        y = torch.where(condition_2, y - x, y)
+        otherwise = ~condition & ~condition_2
+        x = torch.where(otherwise, x.abs(), x)
+        return a + x + y
+        """,
+    ),
+    "what either way of an early return leaves alone": (
+        """
+        a = x * y
+        b = x.exp()
+        if y.sum() > 0:
+            return b + y + x
+        b = a + y
+        return b - x
+        """,
+        """
+        a = x * y
+        b = x.exp()
+        condition = y.sum() > 0
+        safe_x = torch.where(condition, x, 0.0)
+        safe_x_2 = torch.where(condition, 1, x)
+        safe_y = torch.where(condition, 1, y)
+        b = safe_x.exp()
+        a = safe_x_2 * safe_y
+        early = b + y + x
+        b = a + y
+        return torch.where(condition, early, b - x)
+        """,
+    ),
+    "what is used either way stays": (
+        """
+        a = x * y
+        d = (x * x).sum().sqrt()
+        z = y
+        if d > 0:
+            z = a / d
+        return a + x + y + z
+        """,
+        """
+        a = x * y
+        d = (x * x).sum().sqrt()
+        z = y
+        condition = d > 0
+        safe_x = torch.where(condition, x, 1)
+        safe_a = torch.where(condition, a, 1)
+        z = torch.where(condition, safe_a / torch.where(condition, (safe_x * safe_x).sum(), 1.0).sqrt(), z)
+        return a + x + y + z
+        """,
+    ),
     "after an early return": (
         """
         if x.sum() > 0:

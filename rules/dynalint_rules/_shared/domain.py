@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from dynalint.analysis import kinds as k
 from dynalint_rules._shared.names import is_bound_before, statement_of
-from dynalint_rules._shared.recomputed import definition_of, is_held, is_kept
+from dynalint_rules._shared.recomputed import definition_of, is_held, is_kept, is_used_throughout
 from dynalint_rules._shared.saved import save
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.sides import HARMLESS
@@ -112,7 +112,8 @@ def guarded_operands(scope: Scope, expression: ast.expr) -> list[Guard]:
     found = _of_steps(scope, expression)
     again: list[Recomputed | None] = []
     if scope.recomputes == "all" or (scope.recomputes and isinstance(expression, ast.Name)):
-        again = [recomputed(scope, read, statement_of(scope, read)) for read in _names(scope, expression)]
+        reads = [one for one in _names(scope, expression) if not is_used_throughout(scope, one.id)]
+        again = [recomputed(scope, read, statement_of(scope, read)) for read in reads]
     return _joined(scope, expression, found, again)
 
 
@@ -141,7 +142,7 @@ def _again(scope: Scope, read: ast.Name, at: ast.stmt, place: ast.stmt, deepest:
             raise
         save(scope, read, at)
         return None
-    return again if not held or any(isinstance(one, Guarded) for one in parts_of(again.guards)) else None
+    return again if not held or any(one.safe is not None for one in parts_of(again.guards)) else None
 
 
 def _of_definition(

@@ -25,11 +25,17 @@ def is_dead_after(scope: Scope, name: str, statement: ast.stmt) -> bool:
         parent = scope.parents[current]
         if isinstance(parent, ast.Try | ast.Match | ast.AsyncFunctionDef):
             return False
-        found = found or _first_use(_rest(parent, current), name)
+        found = found or first_use(_rest(parent, current), name)
         if found is None and isinstance(parent, ast.For | ast.AsyncFor | ast.While):
             return False
         current = parent
     return found != "read"
+
+
+def is_used_by(scope: Scope, name: str, side: Sequence[ast.stmt], head: ast.stmt) -> bool:
+    """Whether a side of a branch reads what `name` held before it, or leaves it to what follows and reads it."""
+    use = first_use(side, name)
+    return use == "read" or (use is None and not is_dead_after(scope, name, head))
 
 
 def _is_used_elsewhere(scope: Scope, name: str) -> bool:
@@ -51,7 +57,7 @@ def _rest(parent: ast.AST, current: ast.AST) -> Sequence[ast.stmt]:
     return ()
 
 
-def _first_use(statements: Sequence[ast.stmt], name: str) -> _Use:
+def first_use(statements: Sequence[ast.stmt], name: str) -> _Use:
     """Return "read" if a way through statements may read a name first, "gone" if none does and none goes on with it."""
     for statement in statements:
         found = _use(statement, name)
@@ -64,7 +70,7 @@ def _use(statement: ast.stmt, name: str) -> _Use:
     if isinstance(statement, ast.Break | ast.Continue):
         return "read"  # for all that is known here
     if isinstance(statement, ast.If):
-        ways = [_first_use(block, name) for block in (statement.body, statement.orelse)]
+        ways = [first_use(block, name) for block in (statement.body, statement.orelse)]
         if _reads(statement.test, name) or "read" in ways:
             return "read"
         return "gone" if ways == ["gone", "gone"] else None
@@ -74,8 +80,24 @@ def _use(statement: ast.stmt, name: str) -> _Use:
         return "gone" if any(_binds(target, name) for target in statement.targets) else None
     if isinstance(statement, ast.Return | ast.Raise):
         return "read" if _mentions(statement, name) else "gone"
-    leaves = any(isinstance(node, ast.Break | ast.Continue | ast.Return) for node in ast.walk(statement))
+    if isinstance(statement, ast.For) and not statement.orelse and not _leaves(statement):
+        found = first_use(statement.body, name)
+        if _mentions(statement.target, name) or _reads(statement.iter, name) or found == "read":
+            return "read"
+        return found if _has_rounds(statement.iter) else None
+    leaves = _leaves(statement)
     return "read" if leaves or _mentions(statement, name) else None
+
+
+def _leaves(statement: ast.stmt) -> bool:
+    return any(isinstance(node, ast.Break | ast.Continue | ast.Return) for node in ast.walk(statement))
+
+
+def _has_rounds(rounds: ast.expr) -> bool:
+    """Whether it is written out that a loop has a first round."""
+    given = rounds.args if isinstance(rounds, ast.Call) and ast.unparse(rounds.func) == "range" else []
+    number = given[0].value if len(given) == 1 and isinstance(given[0], ast.Constant) else None
+    return isinstance(number, int) and number > 0
 
 
 def _binds(target: ast.expr, name: str) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.index import walk_function
@@ -26,6 +26,7 @@ from dynalint_rules._shared.counted import Count, count_of
 from dynalint_rules._shared.domain import guarded_operands
 from dynalint_rules._shared.effects import effects_of_always
 from dynalint_rules._shared.flow import Flow, Predicate
+from dynalint_rules._shared.harmless import set_apart
 from dynalint_rules._shared.liveness import is_dead_after
 from dynalint_rules._shared.memory import in_one_loop, is_own
 from dynalint_rules._shared.names import is_bound_before, kind_of_name, loads, within
@@ -77,6 +78,8 @@ class Predicated:
     _reads: set[str] = field(default_factory=set)
     _around: list[tuple[ast.If, set[str]]] = field(default_factory=list)
     _indent: str = ""
+    _known: dict[ast.If, Predicate] = field(default_factory=dict)
+    _ways: dict[ast.If, Predicate] = field(default_factory=dict)
     _even: int = 0
     _values: int = 0
 
@@ -95,6 +98,7 @@ class Predicated:
                 raise Refusal("a branch assigns to a name of an outer scope; compute what it gets before the branch")
         before = {name for name in scope.function.locals if is_bound_before(scope, name, head)}
         flow = Flow(before, set(before), set())
+        self._set_apart(flow)
         self._if(head, None, flow)
         if not self._values:
             raise Refusal("a branch does nothing that could be chosen")
@@ -192,7 +196,37 @@ class Predicated:
             self._tensor_if(statement, parts[1], predicate, inner)
         flow.join(inner, flow.copy())
 
+    def _set_apart(self, flow: Flow) -> None:
+        """Compute once more what only some sides use of what was computed before, if that is asked for."""
+        scope, chain = self.scope, [self.head]
+        self.scope = replace(scope, recomputes="")
+        while len(rest := chain[-1].orelse) == 1 and isinstance(rest[0], ast.If) and _is_on_tensors(scope, rest[0]):
+            chain.append(rest[0])
+        sides = [*(one.body for one in chain), chain[-1].orelse]
+        if not scope.recomputes or not _is_on_tensors(scope, self.head) or not set_apart(scope, self.head, sides, []):
+            return
+        predicate: Predicate | None = None
+        for one in chain:
+            self._known[one] = taken = self._taken(one, one.test, predicate, flow)
+            if one is not chain[-1]:
+                predicate = self._ways[one] = self._otherwise(predicate, taken)
+        for line in set_apart(scope, self.head, sides, [self._known[one].text for one in chain]):
+            self._emit(line)
+
     def _tensor_if(self, statement: ast.If, test: ast.expr, predicate: Predicate | None, flow: Flow) -> None:
+        taken = self._known.get(statement) or self._taken(statement, test, predicate, flow)
+        self._around.append((statement, set(flow.bound)))
+        one = flow.copy()
+        self._block(statement.body, taken, one)
+        other = Flow(set(flow.bound), one.written, one.touched)
+        if statement.orelse:
+            self._block(statement.orelse, self._ways.get(statement) or self._otherwise(predicate, taken), other)
+        self._around.pop()
+        flow.join(one, other)
+        flow.written = other.written
+
+    def _taken(self, statement: ast.If, test: ast.expr, predicate: Predicate | None, flow: Flow) -> Predicate:
+        """Return what tells that the body of an `if` is taken, under a name."""
         scope = self.scope
         if statement is not self.head:
             self._check(test, flow)
@@ -205,19 +239,13 @@ class Predicated:
         if predicate is not None:
             text = f"{predicate.text} & {truth.operand if truth.scalar else text}"
         stays = text.isidentifier() and self._is_stored_once(text)
-        taken = Predicate(text) if stays else self._name("condition", text)
-        self._around.append((statement, set(flow.bound)))
-        one = flow.copy()
-        self._block(statement.body, taken, one)
-        other = Flow(set(flow.bound), one.written, one.touched)
-        if statement.orelse:
-            otherwise = taken.opposite
-            if predicate is not None:
-                otherwise = self._name("otherwise", f"{predicate.text} & {otherwise.text}")
-            self._block(statement.orelse, otherwise, other)
-        self._around.pop()
-        flow.join(one, other)
-        flow.written = other.written
+        return Predicate(text) if stays else self._name("condition", text)
+
+    def _otherwise(self, predicate: Predicate | None, taken: Predicate) -> Predicate:
+        """Return what tells that the other side of an `if` is taken."""
+        if predicate is None:
+            return taken.opposite
+        return self._name("otherwise", f"{predicate.text} & {taken.opposite.text}")
 
     def _python_if(self, statement: ast.If, test: ast.expr, predicate: Predicate | None, flow: Flow) -> None:
         """A test of a Python value stays; what stands under it is as predicated as it was."""
@@ -508,6 +536,12 @@ class Predicated:
         name = escaped(predicate.name)
         guard = f"{self.scope.torch}.where({', '.join([name, *predicate.ordered('{operand}', '{safe}')[1:]])})"
         return rendered(self.scope, node, guards, guard)
+
+
+def _is_on_tensors(scope: Scope, statement: ast.If) -> bool:
+    """Whether nothing but tensors decide in an `if`."""
+    values = statement.test.values if isinstance(statement.test, ast.BoolOp) else [statement.test]
+    return all(is_tensor_test(scope, value) for value in values)
 
 
 def parts_of(value: ast.expr) -> list[ast.expr]:

@@ -12,6 +12,7 @@ import ast
 from dynalint.analysis import kinds as k
 from dynalint_rules._shared.blocks import is_elif
 from dynalint_rules._shared.effects import effects_of
+from dynalint_rules._shared.liveness import is_dead_after, is_used_by
 from dynalint_rules._shared.memory import changes_in_place, on_another_side, sharing
 from dynalint_rules._shared.names import end_of, is_named, last_value, statement_of
 from dynalint_rules._shared.scope import Refusal, Scope
@@ -64,6 +65,22 @@ def _is_changed(scope: Scope, name: str, start: tuple[int, int], at: ast.stmt) -
         start <= (one.lineno, one.col_offset) < end and not on_another_side(scope, one, at)
         for one in [*stores, *changes]
     )
+
+
+def is_used_throughout(scope: Scope, name: str) -> bool:
+    """Whether what a name holds before the test is used whichever side is taken, so that its gradient is never idle."""
+    decision, test = scope.shelter, _test(scope)
+    if isinstance(decision, ast.IfExp):
+        read = [any(is_named(node, name) for node in ast.walk(side)) for side in (decision.body, decision.orelse)]
+        set_anew = isinstance(test, ast.Assign) and any(is_named(target, name) for target in test.targets)
+        return all(read) or not (set_anew or is_dead_after(scope, name, test))
+    if not isinstance(test, ast.If):
+        return False
+    sides = [test.body]
+    while len(test.orelse) == 1 and isinstance(test.orelse[0], ast.If) and is_elif(scope, test.orelse[0]):
+        test = test.orelse[0]
+        sides.append(test.body)
+    return all(is_used_by(scope, name, side, _test(scope)) for side in [*sides, test.orelse])
 
 
 def _test(scope: Scope) -> ast.stmt:

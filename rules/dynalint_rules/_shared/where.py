@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -20,11 +20,12 @@ from dynalint_rules._shared.choice import (
     require_tensors,
 )
 from dynalint_rules._shared.divided import rewrite_divided
-from dynalint_rules._shared.domain import Guard, Guarded, guarded_operands, open_names, parts_of, recomputed
+from dynalint_rules._shared.domain import Guard, Guarded, guarded_operands, open_names, recomputed
 from dynalint_rules._shared.done_mask import rewrite_break
 from dynalint_rules._shared.early_return import choose_at_returns, rewrite_early_return
 from dynalint_rules._shared.effects import effects_of, effects_of_always
 from dynalint_rules._shared.handover import is_passed_up
+from dynalint_rules._shared.harmless import Harmless
 from dynalint_rules._shared.idle_test import rewrite_idle
 from dynalint_rules._shared.masked import rewrite_masked, rewrite_spared
 from dynalint_rules._shared.memory import is_own
@@ -122,7 +123,7 @@ def _rewrite_alone(scope: Scope, head: ast.If) -> Rewrite:
     for node in inner:
         if is_tensor_test(scope, node.test) and _can_be_rewritten(scope, node):
             raise Refusal(f"a branch holds another `if`, on {scope.quote(node.test)}; rewrite that one first")
-    writer = Predicated(_afresh(scope), head)
+    writer = Predicated(replace(_afresh(scope), shelter=head if scope.shelter is not None else None), head)
     ended = writer.write()
     replacements, conditions = [writer.replacement(), *writer.elsewhere], writer.conditions
     if writer.result is not None and writer.returned is not None and not ended:
@@ -165,7 +166,7 @@ class _Writer:
     """Writes the statements that take the place of one chain of `if` and `elif`.
 
     `lines` are these statements, `tests` the code of each test, `copied` the expressions taken over as they stand,
-    comments included. `harmless` are names for what is fed to a side that is not taken, by its code.
+    comments included. `harmless` are names for what is fed to a side that is not taken.
     """
 
     scope: Scope
@@ -177,8 +178,10 @@ class _Writer:
     changes: list[str] = field(default_factory=list)
     copied: list[ast.expr] = field(default_factory=list)
     guards: list[list[Guard]] = field(default_factory=list)
-    harmless: dict[str, str] = field(default_factory=dict)
     plan: Plan = field(default_factory=Plan)
+
+    def __post_init__(self) -> None:
+        self.harmless = Harmless(self.scope, lambda: [*self.tests, *self.plan.temporaries.values()])
 
     def write(self, truths: Sequence[Truth]) -> None:
         """Write everything.
@@ -203,7 +206,7 @@ class _Writer:
             return
         if results:
             self.lines.append(f"return {self._result(results, len('return '))}")
-        self.lines[named:named] = [f"{name} = {text}" for text, name in self.harmless.items()]
+        self.lines[named:named] = self.harmless.lines
         if not any(self.tests[0] in line for line in self.lines):
             # Where all sides are alike nothing asks for it any more, and it must not do anything else either.
             effects_of(self.scope, self.chain.tests[:1])
@@ -296,10 +299,10 @@ class _Writer:
         again = recomputed(self.scope, read, self.chain.head) if self.scope.recomputes else None
         if again is None:
             return name
-        text = rendered(self.scope, read, [again], self._guard(*indices))
-        text = self._with_names(text, [again], *indices)
+        guard = self._guard(*indices)
+        text = self.harmless.with_names(rendered(self.scope, read, [again], guard), [again], guard)
         assigned = {assignment.name for block in self.chain.blocks for assignment in block.assignments}
-        return text if assigned.isdisjoint(open_names(self.scope, again)) else self._named_first(text, name)
+        return text if assigned.isdisjoint(open_names(self.scope, again)) else self.harmless.named(text, name)
 
     def _uses_but_in_tests(self, name: str) -> list[ast.expr]:
         tests = {node for test in self.chain.tests for node in ast.walk(test)}
@@ -340,40 +343,25 @@ class _Writer:
         """The text of a whole operand, which is harmless where its block is not taken if it has to be."""
         safe = next((one.safe for one in self.guards[index] if one.node is node and isinstance(one, Guarded)), None)
         fed = text if safe is None else self._guard(index).format(operand=text, safe=safe)
-        return self._with_names(fed, self.guards[index], index, node=node)
+        return self._with_names(fed, index, node)
 
     def _rendered(self, node: ast.expr, index: int) -> str:
         """The text of an expression of block `index`, with its guarded operands harmless where it is not taken."""
         text = rendered(self.scope, node, self.guards[index], self._guard(index))
-        return self._with_names(text, self.guards[index], index, node=node)
+        return self._with_names(text, index, node)
 
-    def _with_names(self, text: str, guards: Sequence[Guard], *indices: int, node: ast.expr | None = None) -> str:
+    def _with_names(self, text: str, index: int, node: ast.expr) -> str:
         """The text with names for operands that are harmless, of which there are many where much is recomputed.
 
-        What the block itself assigns before `node` has another value than at the top, where they are computed; what is
-        recomputed is so of what there was at the top.
+        What the block itself assigns before `node` has another value than at the top, where they are computed.
         """
         if not self.scope.recomputes:
             return text
-        assignments = [one for index in indices for one in self.chain.blocks[index].assignments]
+        assignments = self.chain.blocks[index].assignments
         before = itertools.takewhile(lambda one: all(child is not node for child in ast.walk(one.value)), assignments)
-        own = {one.name for one in before}
-        for one in parts_of(guards):
-            if not isinstance(one, Guarded) or not isinstance(one.node, ast.Name):
-                continue
-            if one not in guards or (one.node.id not in own and one.node not in self.scope.renamed):
-                name = self.scope.renamed.get(one.node, one.node.id)
-                operand = self._guard(*indices).format(operand=name, safe=one.safe)
-                if operand != name and operand in text:
-                    text = text.replace(operand, self._named_first(operand, one.node.id))
-        return text
-
-    def _named_first(self, text: str, stem: str) -> str:
-        """A name for what is harmless and computed before the first choice."""
-        if text not in self.harmless:
-            taken = [*self.tests, *self.plan.temporaries.values(), *self.harmless.values()]
-            self.harmless[text] = self.scope.fresh_name(f"safe_{stem}", taken)
-        return self.harmless[text]
+        own, renamed = {one.name for one in before}, self.scope.renamed
+        skip: Callable[[ast.Name], bool] = lambda read: read.id in own or read in renamed  # noqa: E731
+        return self.harmless.with_names(text, self.guards[index], self._guard(index), skip)
 
     def _guard(self, *indices: int) -> str:
         """A format for the operands that only some blocks may be given as they are."""

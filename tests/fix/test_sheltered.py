@@ -230,8 +230,9 @@ SHELTERED = {
         y = y / y.norm()
         condition = x.sum() > 0
         safe_y = torch.where(condition, old_y, 1)
-        x = torch.where(condition, (safe_y / torch.where(condition, safe_y.norm(), 1.0)).abs(), x)
-        y = torch.where(condition, safe_y / torch.where(condition, safe_y.norm(), 1.0), x - 1)
+        y = safe_y / torch.where(condition, safe_y.norm(), 1.0)
+        x = torch.where(condition, y.abs(), x)
+        y = torch.where(condition, y, x - 1)
         return x + y + z
         """,
     ),
@@ -304,6 +305,49 @@ SHELTERED = {
         early = b + y + x
         b = a + y
         return torch.where(condition, early, b - x)
+        """,
+    ),
+    "what two of three sides leave as it was": (
+        """
+        a = x * y
+        if x.sum() > 0:
+            x = x + y
+        elif y.sum() > 0:
+            a = x + y
+        return a + x
+        """,
+        """
+        a = x * y
+        condition = x.sum() > 0
+        condition_2 = y.sum() > 0
+        safe_x = torch.where(condition, x, torch.where(condition_2, 1, x))
+        safe_y = torch.where(condition, y, torch.where(condition_2, 1, y))
+        safe_a = safe_x * safe_y
+        x = torch.where(condition, x + y, x)
+        a = torch.where(condition, safe_a, torch.where(condition_2, x + y, safe_a))
+        return a + x
+        """,
+    ),
+    "what one side reads and another leaves as it was": (
+        """
+        b = x * y
+        if y.sum() > 0:
+            b = y
+        elif x.sum() > 0:
+            x = b.exp()
+        return b + x + y
+        """,
+        """
+        b = x * y
+        condition = y.sum() > 0
+        condition_2 = x.sum() > 0
+        safe_x = torch.where(condition, 1, x)
+        safe_y = torch.where(condition, 1, y)
+        b = safe_x * safe_y
+        safe_b = torch.where(condition, 0.0, torch.where(condition_2, b, 0.0))
+        b = torch.where(condition, y, b)
+        x = torch.where(condition, x, torch.where(condition_2, safe_b.exp(), x))
+        return b + x + y
         """,
     ),
     "what is used either way stays": (

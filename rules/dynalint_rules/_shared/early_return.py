@@ -13,7 +13,7 @@ from dynalint_rules._shared.blocks import Block, Chain, block_of, is_elif, state
 from dynalint_rules._shared.choice import GUARD_ORDERS, TITLE, escaped, finished, guarded, rendered, require_tensors
 from dynalint_rules._shared.domain import Guard, guarded_operands
 from dynalint_rules._shared.effects import effects_of, effects_of_always, refuse_lasting_effects
-from dynalint_rules._shared.harmless import set_apart
+from dynalint_rules._shared.harmless import set_apart, used_apart
 from dynalint_rules._shared.rows import plan_of
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.sides import (
@@ -172,7 +172,8 @@ class _EarlyReturn:
             self.condition = scope.fresh_name("condition", plan.temporaries.values())
             lines.append(f"{self.condition} = {held_together(truth.without_dimensions)}")
         if scope.recomputes:
-            lines += set_apart(scope, self.statement, [self.returning, self.going_on], [self.condition])
+            apart = used_apart(scope, self.statement, [self.returning, self.going_on])
+            lines += set_apart(scope, apart, [self.condition])
             self.scope = scope = replace(scope, recomputes="")
         guards = [guarded for value in block.values for guarded in guarded_operands(scope, value)]
         texts = {value: self._rendered(value, guards, GUARD_ORDERS[0]) for value in block.values}

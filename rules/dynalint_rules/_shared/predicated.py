@@ -26,7 +26,7 @@ from dynalint_rules._shared.counted import Count, count_of
 from dynalint_rules._shared.domain import guarded_operands
 from dynalint_rules._shared.effects import effects_of_always
 from dynalint_rules._shared.flow import Flow, Predicate
-from dynalint_rules._shared.harmless import set_apart
+from dynalint_rules._shared.harmless import set_apart, used_apart
 from dynalint_rules._shared.liveness import is_dead_after
 from dynalint_rules._shared.memory import in_one_loop, is_own
 from dynalint_rules._shared.names import is_bound_before, kind_of_name, loads, within
@@ -203,14 +203,17 @@ class Predicated:
         while len(rest := chain[-1].orelse) == 1 and isinstance(rest[0], ast.If) and _is_on_tensors(scope, rest[0]):
             chain.append(rest[0])
         sides = [*(one.body for one in chain), chain[-1].orelse]
-        if not scope.recomputes or not _is_on_tensors(scope, self.head) or not set_apart(scope, self.head, sides, []):
+        if not scope.recomputes or not _is_on_tensors(scope, self.head):
+            return
+        apart = used_apart(scope, self.head, sides)
+        if not apart:
             return
         predicate: Predicate | None = None
         for one in chain:
             self._known[one] = taken = self._taken(one, one.test, predicate, flow)
             if one is not chain[-1]:
                 predicate = self._ways[one] = self._otherwise(predicate, taken)
-        for line in set_apart(scope, self.head, sides, [self._known[one].text for one in chain]):
+        for line in set_apart(scope, apart, [self._known[one].text for one in chain]):
             self._emit(line)
 
     def _tensor_if(self, statement: ast.If, test: ast.expr, predicate: Predicate | None, flow: Flow) -> None:

@@ -25,7 +25,7 @@ from dynalint_rules._shared.done_mask import rewrite_break
 from dynalint_rules._shared.early_return import choose_at_returns, rewrite_early_return
 from dynalint_rules._shared.effects import effects_of, effects_of_always
 from dynalint_rules._shared.handover import is_passed_up
-from dynalint_rules._shared.harmless import Harmless
+from dynalint_rules._shared.harmless import Apart, Harmless, is_read_once, used_apart
 from dynalint_rules._shared.idle_test import rewrite_idle
 from dynalint_rules._shared.masked import rewrite_masked, rewrite_spared
 from dynalint_rules._shared.memory import is_own
@@ -181,6 +181,7 @@ class _Writer:
     plan: Plan = field(default_factory=Plan)
 
     def __post_init__(self) -> None:
+        self.names_operands = bool(self.scope.recomputes)
         self.harmless = Harmless(self.scope, lambda: [*self.tests, *self.plan.temporaries.values()])
 
     def write(self, truths: Sequence[Truth]) -> None:
@@ -193,12 +194,17 @@ class _Writer:
         layers = self._layers()
         self.conditions += raising_conditions(self.scope, chain.tests[1:], [truth.scalar for truth in truths[1:]])
         self.plan = plan_of(self.scope, chain)
+        apart, recomputes = self._apart(), bool(self.scope.recomputes)
+        if apart:
+            self.scope = replace(self.scope, recomputes="")
         self.guards = [self._guards(block) for block in chain.blocks]
         statements = len(self.plan.rows) + len(self.plan.temporaries)
         results = [block.result for block in chain.blocks if block.result is not None]
-        bind = statements + _choices(results) > 1 or any(self.guards) or bool(self.scope.recomputes)
+        bind = statements + _choices(results) > 1 or any(self.guards) or recomputes
         self._name_tests(truths, bind=bind)
         self.copied += chain.tests
+        again = [one.line(self.harmless, self._guard(*one.using)) for one in apart]
+        self.lines += [*self.harmless.lines(one.name for one in apart), *again]
         named = len(self.lines)
         self._write_rows()
         if not self.plan.rows and not self.plan.temporaries and not results:
@@ -206,12 +212,19 @@ class _Writer:
             return
         if results:
             self.lines.append(f"return {self._result(results, len('return '))}")
-        self.lines[named:named] = self.harmless.lines
+        self.lines[named:named] = self.harmless.lines()
         if not any(self.tests[0] in line for line in self.lines):
             # Where all sides are alike nothing asks for it any more, and it must not do anything else either.
             effects_of(self.scope, self.chain.tests[:1])
         self.conditions += [text for truth in truths for text in truth.conditions]
         self.conditions += gradient_conditions([self._reads(block) for block in chain.blocks], layers)
+
+    def _apart(self) -> list[Apart]:
+        """What to compute once more before all choices, if something is used more than once."""
+        scope, head = self.scope, self.chain.head
+        sides = [block.statements for block in self.chain.blocks]
+        found = used_apart(scope, head, sides) if scope.recomputes == "all" else []
+        return [] if all(is_read_once(scope, one, head, sides) for one in found) else found
 
     def _write_nothing(self, truths: Sequence[Truth]) -> None:
         """No side does anything: nothing is left but the tests, which must not do anything either."""
@@ -302,7 +315,9 @@ class _Writer:
         guard = self._guard(*indices)
         text = self.harmless.with_names(rendered(self.scope, read, [again], guard), [again], guard)
         assigned = {assignment.name for block in self.chain.blocks for assignment in block.assignments}
-        return text if assigned.isdisjoint(open_names(self.scope, again)) else self.harmless.named(text, name)
+        # Of two copies, one would get zeros where the other is taken.
+        once = indices[0] == len(self.chain.blocks) - len(indices)
+        return text if once and assigned.isdisjoint(open_names(self.scope, again)) else self.harmless.named(text, name)
 
     def _uses_but_in_tests(self, name: str) -> list[ast.expr]:
         tests = {node for test in self.chain.tests for node in ast.walk(test)}
@@ -355,7 +370,7 @@ class _Writer:
 
         What the block itself assigns before `node` has another value than at the top, where they are computed.
         """
-        if not self.scope.recomputes:
+        if not self.names_operands:
             return text
         assignments = self.chain.blocks[index].assignments
         before = itertools.takewhile(lambda one: all(child is not node for child in ast.walk(one.value)), assignments)

@@ -33,7 +33,7 @@ _SCRIPTING = ("torch.jit.script", "torch.jit.trace", "torch.jit.freeze", "torch.
 @evaluates(ast.Call)
 def _call(frame: Frame, node: ast.Call) -> Kind:
     """Return the kind of a call, following it into the project."""
-    callee = method_of_tensors(frame, node.func) or evaluate(frame, node.func)
+    callee = method_of_tensors(frame, node) or evaluate(frame, node.func)
     note_converted(frame, node, callee)
     args, keywords, unpacked = _arguments(frame, node)
     starred = bool(unpacked)

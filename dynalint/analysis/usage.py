@@ -15,6 +15,8 @@ from dynalint.analysis.torch_api import Entry
 
 # Attributes of much else (or methods of torch's storages, which nobody passes on), but methods of tensors and arrays.
 _OF_TENSORS = ("max", "mean", "min", "var", "numpy", "long", "bool", "int")
+# Methods of numbers and of loggers too: where nothing is given and the answer is used, of tensors.
+_COMPUTING = ("exp", "log", "sqrt")
 # Methods that give a size, whoever has them.
 _MEASURING = ("size", "dim", "numel", "nelement", "ndimension")
 # What these give is what they are asked of, be it a tensor or a module.
@@ -23,9 +25,13 @@ _CONVERSIONS = ("builtins.int", "builtins.float")
 _TAKING_SEQUENCES = ("cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "block_diag")
 
 
-def method_of_tensors(frame: Frame, node: ast.expr) -> Kind | None:
+def method_of_tensors(frame: Frame, call: ast.Call) -> Kind | None:
     """Return the method of a tensor that `x.mean()` calls where `x` is a parameter of unknown kind."""
-    if not isinstance(node, ast.Attribute) or node.attr not in _OF_TENSORS:
+    node, statement = call.func, frame.statement
+    if not isinstance(node, ast.Attribute) or node.attr not in (*_OF_TENSORS, *_COMPUTING):
+        return None
+    used = not (isinstance(statement, ast.Expr) and statement.value is call)
+    if node.attr in _COMPUTING and (call.args or call.keywords or not used):
         return None
     owner = evaluate(frame, node.value)
     if not isinstance(owner, k.Unknown) or owner.parameter is None:

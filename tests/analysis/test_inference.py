@@ -494,6 +494,25 @@ def test_the_use_of_a_parameter_tells_that_it_is_a_tensor(tmp_path: Path) -> Non
     check(tmp_path, code)
 
 
+def test_what_an_exponential_or_a_root_is_taken_of_is_a_tensor(tmp_path: Path) -> None:
+    code = """
+    class Model(nn.Module):
+        def forward(self, x, mu, logvar, spread, meter, book):
+            if logvar > 1:  # Branch
+                x = x + logvar.exp()
+            if mu > 1:  # Branch
+                x = x + mu.log()
+            if spread > 1:  # Branch
+                x = x / spread.sqrt()
+            if meter > 1:
+                meter.log()
+            if book > 1:
+                x = x * book.log("x")
+            return x
+    """
+    check(tmp_path, code)
+
+
 def test_what_is_converted_row_by_row_is_a_tensor(tmp_path: Path) -> None:
     code = """
     class Model(nn.Module):

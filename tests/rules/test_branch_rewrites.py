@@ -1224,6 +1224,7 @@ UNKNOWN = HEAD.replace("y: torch.Tensor", "y")
     ("body", "told"),
     [
         ("return y + 1.5 if x.sum() > 0 else x", "`y + 1.5` is a tensor"),
+        ("return y ** 2 if x.sum() > 0 else x", "`y ** 2` is a tensor"),
         ("if x.sum() > 0:\n    y = x * 2\nreturn y", "`y` is a tensor"),
         ("if x.sum() > 0:\n    return y\nz = x * 2\nreturn z", "`y` is a tensor"),
     ],
@@ -1234,7 +1235,9 @@ def test_what_stands_beside_a_tensor_may_be_one(body: str, told: str) -> None:
     assert (answer.safety, told in answer.conditions) == ("conditional", True), answer.conditions
 
 
-@pytest.mark.parametrize("side", ["y if x.sum() > 0 else y + 1", "y / y if x.sum() > 0 else x"])
+@pytest.mark.parametrize(
+    "side", ["y if x.sum() > 0 else y + 1", "y / y if x.sum() > 0 else x", "y ** -1 if x.sum() > 0 else x"]
+)
 def test_what_may_be_anything_is_declined(side: str) -> None:
     assert "cannot tell that" in reason(f"return {side}", head=UNKNOWN)
 

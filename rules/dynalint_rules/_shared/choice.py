@@ -150,7 +150,16 @@ def require_tensors(scope: Scope, sides: Sequence[Side]) -> list[str]:
 def _is_total(side: Side) -> bool:
     """Whether the operators in it are defined for all numbers: the others have their operands guarded, if known."""
     nodes = ast.walk(side.node) if side.node is not None else ()
-    return all(isinstance(node.op, ast.Add | ast.Sub | ast.Mult) for node in nodes if isinstance(node, ast.BinOp))
+    return all(
+        isinstance(node.op, ast.Add | ast.Sub | ast.Mult) or _is_whole_power(node)
+        for node in nodes
+        if isinstance(node, ast.BinOp)
+    )
+
+
+def _is_whole_power(node: ast.BinOp) -> bool:
+    exponent = node.right.value if isinstance(node.right, ast.Constant) else None
+    return isinstance(node.op, ast.Pow) and type(exponent) is int and exponent > 0
 
 
 def _shown(scope: Scope, side: Side) -> str:

@@ -1749,3 +1749,44 @@ def test_what_is_added_to_is_no_less_a_tensor() -> None:
     answers = [one.answer for one in study("y += 1\nreturn -x if x.sum() > 0 and y.min() > 0 else x", head=head).own]
     assert len(answers) == 2
     assert all(isinstance(answer, Rewrite) for answer in answers)
+
+
+def test_a_tensor_that_is_changed_in_place_in_a_loop_of_a_branch() -> None:
+    body = """
+    z = x * 2
+    if x.sum() > 0:
+        for _ in range(3):
+            z += y * 2
+            REST
+    return z * 2 + x
+    """
+    assert "    z = torch.where(condition, z + (y * 2), z)" in fixed(body.replace("REST", "y = x - 1"))
+    for rest in ("z = y", "w = z", "z = z.t()"):
+        assert "changes the tensor in place" in reason(body.replace("REST", rest)), rest
+
+
+LATER = """
+z = x + y
+CHOICE
+if flag:
+    z *= y
+return z + w
+"""
+
+
+@pytest.mark.parametrize("value", ["z * 2", "1.5 - z", "z / 3 + y", "-z"])
+def test_what_a_gradient_does_not_need_may_change_later(value: str) -> None:
+    assert "w = torch.where(" in fixed(LATER.replace("CHOICE", f"w = {value} if x.sum() > 0 else y"))
+
+
+@pytest.mark.parametrize("value", ["z * y", "2 / z", "z ** 2", "torch.sin(z) + 1", "z.abs() * 2"])
+def test_what_a_gradient_needs_may_not(value: str) -> None:
+    assert "may change in place" in reason(LATER.replace("CHOICE", f"w = {value} if x.sum() > 0 else y"))
+
+
+def test_what_nobody_reads_keeps_nothing_for_a_gradient() -> None:
+    body = LATER.replace("CHOICE", "w = x\nif x.sum() > 0:\n    unread = z ** 2\n    w = x * 2")
+    assert "w = torch.where(" in fixed(body)
+    assert "may change in place" in reason(
+        body.replace("z + w", "z + w + unread").replace("w = x\n", "w = unread = x\n")
+    )

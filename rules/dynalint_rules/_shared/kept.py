@@ -53,7 +53,7 @@ def refuse_changed_later(scope: Scope, nodes: Iterable[ast.expr], around: ast.AS
         Refusal: something does.
     """
     for node in nodes:
-        for read in _read_in(scope, node, handed):
+        for read in _read_in(scope, node, handed) if handed or not _is_read_by_none(scope, node) else ():
             for place in _later_changes(scope, read, around):
                 raise Refusal(
                     f"{scope.quote(place)} on line {place.lineno} may change in place what the gradient of "
@@ -61,14 +61,36 @@ def refuse_changed_later(scope: Scope, nodes: Iterable[ast.expr], around: ast.AS
                 )
 
 
+def _is_read_by_none(scope: Scope, node: ast.expr) -> bool:
+    parent = scope.parents.get(node)
+    target = parent.targets[0] if isinstance(parent, ast.Assign) and len(parent.targets) == 1 else None
+    return isinstance(target, ast.Name) and next(loads(scope, target.id), None) is None
+
+
 def _read_in(scope: Scope, node: ast.expr, handed: bool) -> Iterator[ast.Name | ast.Attribute]:
-    """Yield what an expression reads under a name or as an attribute of the module, but for one that it is itself."""
+    """Yield what an expression needs under a name or as an attribute of the module, but for one that it is itself."""
     for part in ast.walk(node):
         parent = scope.parents.get(part)
+        if isinstance(parent, ast.expr) and _keeps_no_operand(scope, parent):
+            continue
         if (part is node and not handed) or (isinstance(parent, ast.Attribute) and _is_own_attribute(scope, parent)):
             continue
         if isinstance(part, ast.Name) or (isinstance(part, ast.Attribute) and _is_own_attribute(scope, part)):
             yield part
+
+
+def _keeps_no_operand(scope: Scope, node: ast.expr) -> bool:
+    """Whether the gradient of an operation needs none of its operands: a sum, or a multiple by a number."""
+    if isinstance(node, ast.UnaryOp):
+        return isinstance(node.op, ast.USub)
+    if not isinstance(node, ast.BinOp):
+        return False
+    numbers = [isinstance(one, ast.Constant) for one in (node.left, node.right)]
+    return (
+        isinstance(node.op, ast.Add | ast.Sub)
+        or (isinstance(node.op, ast.Mult) and any(numbers))
+        or (isinstance(node.op, ast.Div) and numbers[1])
+    )
 
 
 def _is_own_attribute(scope: Scope, node: ast.Attribute) -> bool:

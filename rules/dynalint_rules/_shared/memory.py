@@ -178,8 +178,11 @@ def _is_own_since_made(scope: Scope, name: str, at: ast.AST) -> bool:
 
     What `name` held before, and what becomes of it afterwards, does not matter then.
     """
-    made, value = last_value(scope, name, at) or (None, None)
-    if made is None or value is None or not makes_tensor(scope, value):
+    made, value = last_value(scope, name, at, before_loop=True) or (None, None)
+    if made is None:
+        loop = _loop_around(scope, at)
+        return loop is not None and not _is_set_in(scope, name, loop) and _is_own_since_made(scope, name, loop)
+    if value is None or not makes_tensor(scope, value):
         return False
     own = set(walk_function(scope.function.node))
     start, end = end_of(made), end_of(at)
@@ -199,6 +202,20 @@ def _is_own_since_made(scope: Scope, name: str, at: ast.AST) -> bool:
         elif not within(node, at, scope) and not isinstance(parent, ast.AugAssign):
             return False
     return True
+
+
+def _loop_around(scope: Scope, node: ast.AST) -> ast.For | ast.While | None:
+    while node is not scope.function.node and node in scope.parents:
+        node = scope.parents[node]
+        if isinstance(node, ast.For | ast.While):
+            return node
+    return None
+
+
+def _is_set_in(scope: Scope, name: str, loop: ast.AST) -> bool:
+    """Whether a name gets another object in a loop, rather than that its tensor is changed."""
+    stores = (node for node in ast.walk(loop) if is_named(node, name) and not isinstance(node.ctx, ast.Load))  # type: ignore[union-attr]
+    return any(not isinstance(scope.parents.get(node), ast.AugAssign) for node in stores)
 
 
 def _is_always_own(scope: Scope, name: str) -> bool:

@@ -142,13 +142,16 @@ def last_assignment(scope: Scope, name: str, at: ast.AST) -> ast.Assign | None:
     return found[0] if found is not None and is_named(found[0].targets[0], name) else None
 
 
-def last_value(scope: Scope, name: str, at: ast.AST) -> tuple[ast.Assign, ast.expr] | None:
+def last_value(
+    scope: Scope, name: str, at: ast.AST, *, before_loop: bool = False
+) -> tuple[ast.Assign, ast.expr] | None:
     """The nearest assignment to `name` before `at` in its block or one around it, with no loop between, and the value.
 
-    That is one to the name alone, or one of several values to as many names.
+    That is one to the name alone, or one of several values to as many names. `before_loop` looks before a loop `at`.
     """
     current = at
-    while not isinstance(current, ast.For | ast.AsyncFor | ast.While) and current is not scope.function.node:
+    loops = (ast.For, ast.AsyncFor, ast.While)
+    while current is not scope.function.node and (not isinstance(current, loops) or (before_loop and current is at)):
         parent = scope.parents.get(current)
         if parent is None:
             return None

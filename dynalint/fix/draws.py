@@ -3,6 +3,10 @@
 Some sides of a branch no input reaches, as what comes before it never makes its test hold. With tensors drawn in the
 place of those that were computed, in the original and in the rewritten code alike, the part that was rewritten is
 compared by itself. A *draw* is a place for that: lines before a statement, for the names that are read from there on.
+
+Where the tests around a side rule each other out (`if x.norm(): ... elif x.max() > 1: ...`), no tensors drawn before
+them reach it. What a test asks of tensors can be drawn too, wherever it stands in either version: these numbers give
+the test an answer, and what is compared is how both go on from there.
 """
 
 from __future__ import annotations
@@ -18,7 +22,11 @@ from dynalint.fix.edits import Change
 # Known to the worker as `drawing.DRAW`.
 DRAW = "__dynalint_draw__"
 
+Span = tuple[int, int]
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_ASKED = (ast.Call, ast.Subscript, ast.BinOp)
+_PYTHON_FORMS = ("equal", "allclose")
+_TO_PYTHON = ("bool", "float", "int")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +48,118 @@ class Draw:
             f"{self.indent}except NameError: pass{newline}"
             for name in self.names
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a test asks of tensors, as `x.sum()` in `x.sum() > 0`, by the places where it stands before and after a fix.
+
+    `number` is what it is known by. With `python`, it may be given as a Python bool.
+    """
+
+    number: int
+    before: tuple[Span, ...]
+    after: tuple[Span, ...]
+    python: bool
+
+    def insertions(self, spans: Sequence[Span]) -> list[tuple[int, int, str]]:
+        """Return the insertions (offset, rank, text) that draw at these places."""
+        # Of several at one place, the outer opens first.
+        opened = [(start, start - end, f"{DRAW}({self.number}, {self.python}, (") for start, end in spans]
+        return [*opened, *((end, end - start, "))") for start, end in spans)]
+
+
+def asked_of(
+    file: SourceFile, new: SourceFile, own: Iterable[tuple[Change, Span]], first: int
+) -> tuple[list[Asked], list[list[int]]]:
+    """Return what is asked by the tests in and around the changes `own`, and the numbers of what each test asks.
+
+    Each change comes with the place of its new text: what that asks no more is left as it is. The numbers count up from
+    `first`.
+    """
+    found: dict[str, Asked] = {}
+    tests: dict[tuple[int, ...], None] = {}
+    for change, span in own:
+        function, changed = _levels(file, change)[0], _levels(new, Change(*span, ""))[0]
+        if function is None or changed is None:
+            continue
+        before, after = _places_of(file, function), _places_of(new, changed)
+        for test in _tests(file, function, change):
+            for parts in _asked(test):
+                kept = {_form(part): part for part in parts}
+                kept = {
+                    form: part for form, part in kept.items() if _stays(before[form], after.get(form), change, span)
+                }
+                for form, part in kept.items():
+                    number = found[form].number if form in found else first + len(found)
+                    python = form != ast.dump(part)
+                    found[form] = Asked(number, tuple(before[form]), tuple(after[form]), python)
+                tests[tuple(found[form].number for form in kept)] = None
+    return list(found.values()), [list(numbers) for numbers in tests if numbers]
+
+
+def _stays(before: Iterable[Span], after: Iterable[Span] | None, change: Change, span: Span) -> bool:
+    """Whether what is asked before a change is asked after it as well: what stands in it, in the new text."""
+    if after is None or not any(_lies_in(place, (change.start, change.end)) for place in before):
+        return after is not None
+    return any(_lies_in(place, span) for place in after)
+
+
+def _places_of(file: SourceFile, function: ast.AST) -> dict[str, dict[Span, None]]:
+    """Return the places of all expressions of a function by what they are."""
+    found: dict[str, dict[Span, None]] = {}
+    for node in _outside_of_texts(function):
+        if isinstance(node, _ASKED):
+            found.setdefault(_form(node), {})[file.span(node)] = None
+    return found
+
+
+def _form(node: ast.expr) -> str:
+    """Return what an expression is, as text; a question that gives a Python bool is the tensor that is asked for it."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _PYTHON_FORMS:
+        owner, name = node.func.value, node.func.attr
+        asked: ast.expr = ast.Call(ast.Attribute(owner, "isclose", ast.Load()), node.args, node.keywords)
+        if name == "equal":
+            operands = node.args if len(node.args) > 1 else [owner, *node.args]
+            asked = ast.Compare(operands[0], [ast.Eq()], operands[1:])
+        node = ast.Call(ast.Attribute(asked, "all", ast.Load()), [], [])
+    return ast.dump(node)
+
+
+def _lies_in(span: Span, outer: Span) -> bool:
+    return outer[0] <= span[0] and span[1] <= outer[1]
+
+
+def _tests(file: SourceFile, function: ast.AST, change: Change) -> Iterator[ast.expr]:
+    """Yield the tests in a change and those that it stands under."""
+    for node in _outside_of_texts(function):
+        if isinstance(node, ast.If | ast.IfExp | ast.While):
+            start, end = file.span(node)
+            if start < change.end and change.start < end:
+                yield node.test
+
+
+def _asked(test: ast.expr) -> Iterator[list[ast.expr]]:
+    """Yield what each test in a test compares, or what is true or not; for a plain name, tensors are drawn by lines."""
+    parts: list[ast.expr] = []
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        parts = [test.operand]
+    elif isinstance(test, ast.BoolOp):
+        parts = test.values
+    elif isinstance(test, ast.Call) and isinstance(test.func, ast.Name) and test.func.id in _TO_PYTHON:
+        parts = test.args
+    else:
+        compared = [test.left, *test.comparators] if isinstance(test, ast.Compare) else [test]
+        yield [one for one in compared if isinstance(one, _ASKED)]
+    for part in parts:
+        yield from _asked(part)
+
+
+def _outside_of_texts(function: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes of a function but those in f-strings, whose places are not known before Python 3.12."""
+    texts = [node for node in walk_function(function) if isinstance(node, ast.JoinedStr)]
+    inside = {node for text in texts for node in ast.walk(text)}
+    return (node for node in walk_function(function) if node not in inside)
 
 
 def draws_of(file: SourceFile, own: Iterable[Change], first: int) -> list[Draw]:

@@ -18,7 +18,7 @@ from dynalint.analysis.source import SourceFile, parse_text
 from dynalint.confirm.client import Answer, Worker, WorkerOptions
 from dynalint.confirm.options import ConfirmOptions, Target
 from dynalint.findings import Finding
-from dynalint.fix.draws import Draw, draws_of
+from dynalint.fix.draws import Asked, Draw, asked_of, draws_of
 from dynalint.fix.edits import Change, Moves, merged
 from dynalint.fix.judge import judge_compiled
 from dynalint.fix.model import Proof, Unit
@@ -41,7 +41,8 @@ class Case:
     """One unit while it is tried: what has to run, what has run, and what came of it.
 
     `old_lines` and `new_lines` are the changed lines by resolved path, before and after. `drawn` is that part of `seen`
-    which ran only on tensors drawn in the place of computed ones; `failed` tells that the fixed code raised on such
+    which ran only on tensors drawn in the place of computed ones, `forced` that part of it for which tests were given
+    answers; `failed` tells that the fixed code raised on such
     tensors, or had NaN in gradients, where the original did not.
     """
 
@@ -52,6 +53,7 @@ class Case:
     targets: list[Target] = field(default_factory=list)
     seen: set[Key] = field(default_factory=set)
     drawn: set[Key] = field(default_factory=set)
+    forced: set[Key] = field(default_factory=set)
     failed: bool = False
     inputs: int = 0
     obstacles: list[str] = field(default_factory=list)
@@ -76,6 +78,7 @@ class Case:
         if self.complete:
             ran = f"{counts[2]} of {counts[1]} sides and statements ran" if self.sides else "all of it ran"
             ran += f", {len(self.drawn)} of them only on values drawn in the function" if self.drawn else ""
+            ran += f" and {len(self.forced)} only where other tests were given answers" if self.forced else ""
             passed = sorted(self.passed)
             more = f" and {len(passed) - _MOST_PASSED} more" if len(passed) > _MOST_PASSED else ""
             but = [f"but for this: {', '.join(passed[:_MOST_PASSED])}{more}"] if passed else []
@@ -182,9 +185,8 @@ class WorkerVerifier:
                 case.refute(f"{target.name} no longer runs: {problem['message']}", raises=True)
             return
         obstacle = _obstacle(answer, target)
-        seen = {(mark, truth) for mark, truth in answer.parts.get("seen", ())}
-        drawn = {(mark, truth) for mark, truth in answer.parts.get("drawn", ())}
-        failed = {(mark, truth) for mark, truth in answer.parts.get("failed", ())}
+        kinds = ("seen", "drawn", "forced", "failed")
+        seen, drawn, forced, failed = ({(one[0], one[1]) for one in answer.parts.get(kind, ())} for kind in kinds)
         touched = [case for case in cases if not case.sides or (seen | drawn) & case.sides.keys()] or list(cases)
         difference = answer.parts.get("difference")
         for case in cases:
@@ -199,6 +201,7 @@ class WorkerVerifier:
             else:
                 case.seen |= (seen | drawn) & case.sides.keys()
                 case.drawn |= (drawn - seen) & case.sides.keys()
+                case.forced |= (forced - seen) & case.sides.keys()
                 case.inputs += answer.parts["ran"]["inputs"]
                 judge_compiled(case, answer.parts["compiled"], target.name)
                 case.notes += _limits(answer)
@@ -267,6 +270,8 @@ class _Comparison:
         self._new = {path: parse_text(path, after[path]) for path in self._changes}
         self._insertions: dict[Case, dict[Path, list[Insertion]]] = {}
         self._draws: dict[Case, dict[Path, list[Draw]]] = {}
+        self._asked: dict[Case, dict[Path, list[Asked]]] = {}
+        self._tests: dict[Case, list[list[int]]] = {}
         self.before = {os.path.realpath(path): text for path, text in before.items()}
         self.before.update({os.path.realpath(path): file.text for path, file in self._old.items()})
         self.after = {os.path.realpath(path): text for path, text in after.items()}
@@ -274,7 +279,7 @@ class _Comparison:
         mark = draw = 0
         for unit in units:
             case = Case(unit)
-            self._insertions[case], self._draws[case] = {}, {}
+            self._insertions[case], self._draws[case], self._asked[case], self._tests[case] = {}, {}, {}, []
             for path, own in unit.plan.items():
                 settled = [one for one in unit.settled if one.file.path == path]
                 sides, insertions = sides_of(
@@ -285,6 +290,10 @@ class _Comparison:
                 self._insertions[case][path] = insertions
                 self._draws[case][path] = draws_of(self._old[path], own, draw)
                 draw += len(self._draws[case][path])
+                asked, tests = asked_of(self._old[path], self._new[path], _placed(self._changes[path], own), draw)
+                self._asked[case][path] = asked
+                self._tests[case] += tests
+                draw += len(asked)
                 case.old_lines[os.path.realpath(path)] = _old_lines(self._old[path], own)
                 case.new_lines[os.path.realpath(path)] = _new_lines(self._new[path], self._changes[path], own)
             self.cases.append(case)
@@ -323,12 +332,13 @@ class _Comparison:
             before = [(draw.offset, draw.number, draw.lines(file.newline)) for draw, _ in moved]
             after = [(place, draw.number, draw.lines(file.newline)) for draw, place in moved]
             marks = [one for case in cases for one in self._insertions[case].get(path, ())] + self._beside[path]
+            asked = [one for case in cases for one in self._asked[case].get(path, ())]
+            before += [insertion for one in asked for insertion in one.insertions(one.before)]
+            after += [insertion for one in asked for insertion in one.insertions(one.after)]
             marked[name] = inserted(file.text, [*marks, *before])
             rewritten[name] = inserted(self._new[path].text, after)
-        parts = [
-            [[draw.number for draws in self._draws[case].values() for draw in draws], sorted(map(list, case.sides))]
-            for case in cases
-        ]
+        numbers = {case: [one.number for draws in self._draws[case].values() for one in draws] for case in cases}
+        parts = [[numbers[case], self._tests[case], sorted(map(list, case.sides))] for case in cases]
         return {"marked": {**given, **marked}, "rewritten": {**given, **rewritten}, "parts": parts}
 
     def same_code(self, unit: Unit) -> bool:
@@ -350,9 +360,15 @@ def _old_lines(file: SourceFile, own: Sequence[Change]) -> set[int]:
 
 
 def _new_lines(file: SourceFile, changes: Sequence[Change], own: Sequence[Change]) -> set[int]:
+    return {line for _, (start, end) in _placed(changes, own) for line in _lines(file, start, end)}
+
+
+def _placed(changes: Sequence[Change], own: Sequence[Change]) -> list[tuple[Change, tuple[int, int]]]:
+    """Return the changes that are `own`, each with the place of what it writes."""
     moves = Moves(changes)
-    spans = [moves.new_span(index) for index, change in enumerate(changes) if any(change is one for one in own)]
-    return {line for start, end in spans for line in _lines(file, start, end)}
+    return [
+        (change, moves.new_span(index)) for index, change in enumerate(changes) if any(change is one for one in own)
+    ]
 
 
 def _lines(file: SourceFile, start: int, end: int) -> range:

@@ -12,7 +12,7 @@ import pytest
 
 from dynalint.analysis.source import SourceFile, parse_source
 from dynalint.fix import Proof
-from dynalint.fix.draws import DRAW, draws_of
+from dynalint.fix.draws import DRAW, asked_of, draws_of
 from dynalint.fix.edits import Change, Moves, replaced
 from dynalint.fix.sides import inserted
 
@@ -189,6 +189,12 @@ def test_gradients_go_on_through_what_is_drawn() -> None:
     draws.begin(frozenset({0}), ALIKE)
     assert torch.equal(draws(0, "x", x), draws(0, "y", x))
     assert draws(0, "n", 3) == 3
+    draws.begin(frozenset({0}), USUAL[4])
+    answers = [draws(0, False, x.sum() + number).item() for number in range(9)]
+    assert answers == [draws(0, False, x.sum() + number).item() for number in range(9)]
+    assert len(set(answers)) > 3
+    assert {draws(0, True, given) for given in (True, False)} <= {True, False}
+    assert draws(0, False, x) is x
     mask, index = draws(0, "m", x > 0), draws(0, "i", torch.tensor([0, 5]))
     assert (mask.dtype, index.dtype) == (torch.bool, torch.int64)
     assert index.max() <= 5
@@ -202,3 +208,56 @@ def test_what_drawn_tensors_let_pass_is_told_too(prove: Prove) -> None:
     assert proof.outcome == "proven", proof
     assert proof.passed == ("gain has a gradient of zeros, not None",)
     assert prove(model(body), (branch, new), safety="conditional").outcome != "proven"
+
+
+AGAINST = """
+if h.norm():
+    g = h * 2
+elif (h > 1).any():
+    g = h - 1
+else:
+    g = h * 3
+"""
+
+
+def test_tests_that_rule_each_other_out_are_given_answers_one_by_one(prove: Prove) -> None:
+    """No tensor has elements larger than 1 and a norm of zero."""
+    new = "g = torch.where(h.norm() != 0, h * 2, torch.where((h > 1).any(), h - 1, h * 3))"
+    proof = prove(model(f"{AGAINST}h = g"), (AGAINST, new), safety="conditional")
+    assert proof.outcome == "proven", proof
+    assert "2 of them only on values drawn in the function and 2 only where other tests were given" in proof.detail
+    wrong = new.replace("h - 1", "h - 2")
+    assert prove(model(f"{AGAINST}h = g"), (AGAINST, wrong), safety="conditional").outcome != "proven"
+
+
+def test_what_no_answer_given_can_reach_by_itself_is_not_proven(prove: Prove) -> None:
+    """Other tensors would bring it about, if any, than have been seen to do no harm on the other side."""
+    body = AGAINST.replace("(h > 1).any()", "h.abs().min() < -1")
+    new = "g = torch.where(h.norm() != 0, h * 2, torch.where(h.abs().min() < -1, h - 1, h * 3))"
+    proof = prove(model(f"{body}h = g"), (body, new), safety="conditional")
+    assert proof.outcome == "unverifiable", proof
+
+
+def asked(before: str, after: str) -> tuple[list[str], list[str], list[list[int]]]:
+    """The texts with what the tests in the body of a function ask for drawn."""
+    old, new = (parsed(f"def f(a, b):\n{textwrap.indent(text, '    ')}\n") for text in (before, after))
+    own = Change(old.text.index("\n") + 1, len(old.text), new.text.partition("\n")[2])
+    found, tests = asked_of(old, new, [(own, (own.start, len(new.text)))], 5)
+    texts = []
+    for file, spans in ((old, [one.before for one in found]), (new, [one.after for one in found])):
+        places = [one for asked, own in zip(found, spans, strict=True) for one in asked.insertions(own)]
+        texts.append(inserted(file.text, places).replace(DRAW, "D").partition("\n    ")[2].rstrip())
+    return texts[0], texts[1], tests
+
+
+def test_what_tests_ask_is_drawn_wherever_it_stands() -> None:
+    before, after, tests = asked(
+        "if 0 < a.sum() < b.max() and not bool(b.all()) or torch.equal(a, b):\n    a = a / a.sum()\nreturn a",
+        "return torch.where((0 < a.sum()) & ~b.all() | (a == b).all(), a / a.sum(), a)",
+    )
+    assert before.startswith("if 0 < D(5, False, (a.sum())) < b.max() and not bool(D(6, False, (b.all()))) or")
+    assert "a = a / D(5, False, (a.sum()))" in before
+    assert after.count("D(5, False, (a.sum()))") == 2
+    assert "D(7, True, (torch.equal(a, b)))" in before
+    assert "D(7, True, ((a == b).all()))" in after
+    assert tests == [[5], [6], [7]]

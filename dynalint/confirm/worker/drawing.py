@@ -5,15 +5,19 @@ The texts compared here draw other tensors of the same form right before the cod
 gradients that go on to the tensors in the place of which they stand. What is equal there for all that is drawn does not
 rest on what came before. In the end each side is reached by numbers written into the very tensors too, as a tensor of
 its own does not show what shares memory with an input or with another name.
+
+Where tests rule each other out, what the others ask for is drawn as well, so that they have any answers: one test after
+the other really comes out as a side needs it. A side that rests on an answer never seen has not been shown: what would
+bring it about may be what the other sides cannot take.
 """
 
 from __future__ import annotations
 
 import builtins
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice, product
+from itertools import islice
 from typing import Any
 from zlib import crc32
 
@@ -25,11 +29,14 @@ from .pairs import Pair, Subject
 from .search import Search, Side
 from .trials import (
     ALIKE,
+    ALWAYS,
+    MORE_STATES,
     NO_NUMBERS,
     STATES,
     USUAL,
     StateChange,
     Trial,
+    answers,
     at_edges,
     broken_trials,
     mixed_trials,
@@ -37,21 +44,30 @@ from .trials import (
 )
 
 DRAW = "__dynalint_draw__"
-# What to draw by, and the inputs meanwhile: the same trial, but where it holds numbers that are infinite or none.
-_STAGES: tuple[tuple[tuple[Trial, ...], Trial | None], ...] = (
-    ((*USUAL, ALIKE, *islice(random_trials(), 40)), None),
-    ((*NO_NUMBERS, *islice(broken_trials(), 12), *islice(mixed_trials(), 200)), USUAL[4]),
+# The states to draw in, each in training or not.
+_SCENES: tuple[tuple[StateChange | None, bool], ...] = (
+    (None, True),
+    (None, False),
+    *((change, True) for change in STATES),
+    *((change, False) for change in ALWAYS),
+    *((change, True) for change in MORE_STATES),
 )
+_DRAWN, _BROKEN, _MIXED = 40, 12, 200
 # Every so many times, at a place of its own, all names get the same numbers.
 _ALIKE = 4
+_APART = 1_000_003
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the changed code: the draws that lie before it, and the sides in it that no input has reached."""
+    """A part of the changed code: the draws that lie before it, and the sides in it that no input has reached.
+
+    `asked` has for each test in it and around it the draws of what it asks for.
+    """
 
     draws: frozenset[int]
     sides: frozenset[Side]
+    asked: tuple[frozenset[int], ...] = ()
 
 
 class Draws:
@@ -61,16 +77,29 @@ class Draws:
         self._places: frozenset[int] = frozenset()
         self._trial: Trial | None = None
         self._written = False
+        self._asked: dict[int, dict[str, int]] = {}
 
-    def __call__(self, place: int, name: str, value: Any) -> Any:
-        """Return what stands for a value from here on: for the same trial, place and name the same numbers."""
+    def __call__(self, place: int, name: str | bool, value: Any) -> Any:
+        """Return what stands for a value from here on: for the same trial, place and name the same numbers.
+
+        What a test asks for has no name: the same stands for it in both versions, as long as it is the same number. It
+        may be a Python bool where the name is True.
+        """
+        if name is True and isinstance(value, bool):
+            return bool(self(place, name, torch.tensor(value)))
         if self._trial is None or place not in self._places or not _can_be_drawn(value):
             return value
         seed = self._trial.seed + crc32(str(place).encode())
-        if not self._trial.alike and seed % _ALIKE:
+        if isinstance(name, bool):
+            if value.numel() != 1:
+                return value
+            known = self._asked.setdefault(place, {})
+            seed += _APART * known.setdefault(repr(value.tolist()), len(known))
+        elif not self._trial.alike and seed % _ALIKE:
             seed += crc32(name.encode())
-        (drawn,), _ = replace(self._trial, seed=seed).of(((value.detach(),), {}))
-        if self._written:
+        trial = answers(seed) if isinstance(name, bool) else replace(self._trial, seed=seed)
+        (drawn,), _ = trial.of(((value.detach(),), {}))
+        if self._written and not isinstance(name, bool):
             # Not into a tensor whose places share memory, as one that was expanded.
             with contextlib.suppress(RuntimeError):
                 value.data.copy_(drawn)
@@ -80,6 +109,7 @@ class Draws:
     def begin(self, places: frozenset[int], trial: Trial | None, *, written: bool = False) -> None:
         """Draw by this trial at these places from now on; `written`, into the tensors that are there."""
         self._places, self._trial, self._written = places, trial, written
+        self._asked.clear()
 
     def install(self) -> None:
         """Make the draws known to all code: texts with draws call a builtin."""
@@ -108,13 +138,14 @@ class _Instead(torch.autograd.Function):  # type: ignore[misc]
 class Drawn:
     """What draws showed: sides that ran, and equally so; and the sides of parts in which the second version failed.
 
-    To fail is to raise, or to have NaN in gradients, where the first does not. `passed` says in what both differed that
-    a lenient equality lets pass.
+    To fail is to raise, or to have NaN in gradients, where the first does not. `forced` are those sides that ran only
+    where other tests were given answers. `passed` says in what both differed that a lenient equality lets pass.
     """
 
     shown: set[Side] = field(default_factory=set)
     failed: set[Side] = field(default_factory=set)
     passed: set[str] = field(default_factory=set)
+    forced: set[Side] = field(default_factory=set)
 
 
 def run_with_draws(
@@ -122,17 +153,36 @@ def run_with_draws(
 ) -> Drawn:
     """Draw for one part after the other, in the time that `search` has."""
     found = Drawn()
+
+    def compared(part: Part, share: int = 1) -> set[Side] | None:
+        """Return what a part shows, None if anything differs."""
+        search.marks.seen -= part.sides
+        own = replace(search, wanted=part.sides, seconds=search.seconds / len(parts) / share)
+        comparison = _Comparison(one, other, equality, own, part, draws)
+        if comparison.is_equal():
+            found.passed |= comparison.passed
+            return comparison.shown
+        found.failed |= part.sides if comparison.failed else set()
+        return None
+
     with hearing_all_logs():
         for part in parts:
-            own = replace(search, wanted=part.sides, seconds=search.seconds / len(parts))
-            comparison = _Comparison(one, other, equality, own, part, draws)
-            if comparison.is_equal():
-                found.shown |= comparison.shown
-                found.passed |= comparison.passed
-            elif comparison.failed:
-                found.failed |= part.sides
+            shown = compared(part)
+            if shown is not None:
+                forced = _forced(replace(part, sides=part.sides - shown), compared)
+                found.shown |= shown | forced
+                found.forced |= forced
     draws.begin(frozenset(), None)
     return found
+
+
+def _forced(part: Part, compared: Callable[[Part, int], set[Side] | None]) -> frozenset[Side]:
+    """Return the sides of a part that run with any one of its tests as it is and the others given answers."""
+    left, every = part.sides, frozenset().union(*part.asked)
+    for own in part.asked:
+        shown = compared(Part(part.draws | (every - own), left), len(part.asked)) if left and own < every else None
+        left &= shown or frozenset()
+    return left if part.asked else frozenset()
 
 
 @dataclass(frozen=True)
@@ -142,6 +192,17 @@ class _Way:
     change: StateChange | None
     inputs: Trial
     drawn: Trial
+
+
+def _stages() -> Iterator[tuple[StateChange | None, bool, Sequence[Trial], Trial | None]]:
+    """Yield the state, whether it is training, what to draw by, and the inputs: the same trial where there are none.
+
+    That is where no numbers are infinite or none.
+    """
+    drawn, broken, mixed = random_trials(), broken_trials(), mixed_trials()
+    for change, training in _SCENES:
+        yield change, training, (*USUAL, ALIKE, *islice(drawn, _DRAWN)), None
+        yield change, training, (*NO_NUMBERS, *islice(broken, _BROKEN), *islice(mixed, _MIXED)), USUAL[4]
 
 
 class _Comparison:
@@ -164,8 +225,7 @@ class _Comparison:
     def is_equal(self) -> bool:
         """Look for ways to all sides, then try each way at its edges; whether there was time, and all was equal."""
         self._search.begin()
-        stages = product(((None, True), (None, False), *((change, True) for change in STATES)), _STAGES)
-        if not all(self._is_equal_for(*scene, *stage) for scene, stage in stages):
+        if not all(self._is_equal_for(*stage) for stage in _stages()):
             return False
         told = dict(self.told)
         for change in dict.fromkeys(way.change for way in told.values()):
@@ -181,10 +241,19 @@ class _Comparison:
                 left = dict.fromkeys(way for side, way in reached.items() if side not in self.shown)
                 if not all(self._step(pair, way, written=True) for way in left):
                     return False
-        return True
+        # Where names share memory, other numbers come to a side when they are written.
+        self._search.marks.seen -= told.keys() - self.shown
+        stages = _stages() if told.keys() - self.shown else ()
+        return all(self._is_equal_for(*stage, written=True) for stage in stages)
 
     def _is_equal_for(
-        self, change: StateChange | None, training: bool, trials: Sequence[Trial], inputs: Trial | None
+        self,
+        change: StateChange | None,
+        training: bool,
+        trials: Sequence[Trial],
+        inputs: Trial | None,
+        *,
+        written: bool = False,
     ) -> bool:
         """Draw by these trials while the search goes on, with the same changes made to inputs where none are given."""
         if not self._search.goes_on():
@@ -195,12 +264,13 @@ class _Comparison:
             run = pair.probe()
 
             def probed(trial: Trial) -> None:
-                self._draws.begin(self._part.draws, trial)
+                self._draws.begin(self._part.draws, trial, written=written)
                 run(inputs or trial)
 
             return probed
 
-        return all(self._step(pair, _Way(change, inputs or one, one)) for one in self._search.telling(trials, probe))
+        ways = (_Way(change, inputs or trial, trial) for trial in self._search.telling(trials, probe))
+        return all(self._step(pair, way, written=written) for way in ways)
 
     def _pair(self, change: StateChange | None, *, training: bool) -> Pair:
         self._draws.begin(frozenset(), None)

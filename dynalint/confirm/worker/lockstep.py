@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, islice, product
 from typing import Any
 
 import torch
@@ -152,10 +152,10 @@ def _scenes(one: Subject, other: Subject, equality: Equality, search: Search, to
     for change in _other_builds(one, search):
         pair = Pair(one, other, equality, training=True, change=change)
         yield _Scene(pair, search.telling((BASE, *USUAL[:5]), pair.probe), training=True, change=change)
-    for change in STATES:
+    for training, change in product((True, False), STATES):
         if search.goes_on():
-            pair = Pair(one, other, equality, training=True, change=change)
-            yield _Scene(pair, search.telling((BASE, *USUAL[:5]), pair.probe), training=True, change=change)
+            pair = Pair(one, other, equality, training=training, change=change)
+            yield _Scene(pair, search.telling((BASE, *USUAL[:5]), pair.probe), training=training, change=change)
     for training, pair in pairs.items():
         yield _Scene(pair, search.telling(islice(endless, _MORE_DRAWN), pair.probe), training)
     if search.half and search.goes_on():

@@ -270,6 +270,21 @@ def is_left_out(trial: Trial, names: Collection[str]) -> bool:
     )
 
 
+def answers(seed: int) -> Trial:
+    """Return the trial that draws what a test asks for, so that any answer comes often."""
+    return Trial("what a test asks for", seed, _any_number, _any_count, _coin)
+
+
+def _any_number(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    zero = torch.rand((), generator=generator) < 1 / 3
+    return torch.zeros_like(tensor) if zero else _apart(tensor, generator)
+
+
+def _any_count(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Integers around zero and up to somewhat more than there are."""
+    return torch.randint(-1, max(0, int(tensor.max())) + 3, tensor.shape, generator=generator)
+
+
 def visit(method: str) -> Trial:
     """Return the trial that calls a method of the target or of a part of it."""
     return Trial(f"a call of {method}()", 16, _same, _same, _same, method=method)

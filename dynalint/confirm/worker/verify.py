@@ -22,7 +22,7 @@ The request is one of `hearing` with `overrides` being the texts of the original
     left_out    names of inputs that are not to be tried
     search_seconds   how long to look for further inputs, in seconds of work
     drawn       `{"marked", "rewritten", "parts"}`: the texts of both with draws in them (see `drawing`), and of each
-                part of the changed code `[draws, sides]`
+                part of the changed code `[draws, asked, sides]`, where `asked` has those of each test
     turned      `{"rewritten", "words"}`: the texts after the fix with marks on the tests beside what changed, and
                 `[mark, words]` for each of these
 
@@ -38,6 +38,7 @@ Parts of the answer, in the order in which they are known:
                 gets wrong; where there is any of these, what the original did in `breaks_before` and so on;
                 or a `problem`
     drawn       the sides that ran, and equally so, only on tensors that were drawn before them
+    forced      those of these that ran only where other tests were given answers
     failed      the sides of those parts in which the fixed code failed on such tensors (see `drawing.Drawn`)
     passed      in what both differed that a lenient equality lets pass, on such tensors
 """
@@ -129,6 +130,7 @@ def verify(request: Mapping[str, Any], reply: Reply) -> None:
         reply.stage(f"running {name} with tensors drawn before the fix")
         drawn = _run_with_draws(request, equality, search, left)
         reply.part("drawn", [list(side) for side in drawn.shown])
+        reply.part("forced", [list(side) for side in drawn.forced])
         reply.part("failed", [list(side) for side in drawn.failed])
         reply.part("passed", sorted(drawn.passed))
     if not has_run and drawn.shown:
@@ -208,8 +210,11 @@ def _turned_over(
 def _run_with_draws(request: Mapping[str, Any], equality: Equality, search: Search, left: frozenset[Side]) -> Drawn:
     """Run what no input reaches on other tensors, drawn right before the changed code."""
     texts = request["drawn"]
-    parts = [Part(frozenset(draws), left & {(mark, truth) for mark, truth in sides}) for draws, sides in texts["parts"]]
-    wanted = [part for part in parts if part.draws and part.sides]
+    parts = [
+        Part(frozenset(draws), left & {(mark, truth) for mark, truth in sides}, tuple(map(frozenset, asked)))
+        for draws, asked, sides in texts["parts"]
+    ]
+    wanted = [part for part in parts if (part.draws or part.asked) and part.sides]
     if not wanted:
         return Drawn()
     draws = Draws()

@@ -261,3 +261,30 @@ def test_what_tests_ask_is_drawn_wherever_it_stands() -> None:
     assert "D(7, True, (torch.equal(a, b)))" in before
     assert "D(7, True, ((a == b).all()))" in after
     assert tests == [[5], [6], [7]]
+
+
+def test_what_shares_memory_is_looked_for_with_numbers_written_into_it(prove: Prove) -> None:
+    """Of tensors drawn apart, the first trial tells the sides; written, both names hold what the second one got."""
+    body = "h = h * h\nk = h\nif h.sum() < -5 and k.mean() < 0:\n    h = h * 2\nh = h + k"
+    branch = "if h.sum() < -5 and k.mean() < 0:\n    h = h * 2"
+    new = "h = torch.where((h.sum() < -5) & (k.mean() < 0), h * 2, h)"
+    proof = prove(model(body), (branch, new), safety="conditional")
+    assert proof.outcome == "proven", proof
+
+
+def test_a_side_for_another_number_of_dimensions_is_reached(prove: Prove) -> None:
+    branch = "if h.sum() > 0 and h.dim() == 3:\n    h = h * 2"
+    new = "if h.dim() == 3:\n    h = torch.where(h.sum() > 0, h * 2, h)"
+    proof = prove(model(branch), (branch, new), safety="conditional")
+    assert proof.outcome == "proven", proof
+    assert "drawn" not in proof.detail
+    wrong = prove(model(branch), (branch, new.replace("h * 2", "h * 3")), safety="conditional")
+    assert wrong.outcome == "refuted", wrong
+
+
+def test_a_side_for_other_parameters_in_evaluation_alone_is_reached(prove: Prove) -> None:
+    branch = "if not self.training and self.gain.sum() < 0:\n    h = h * 2"
+    new = "if not self.training:\n    h = torch.where(self.gain.sum() < 0, h * 2, h)"
+    proof = prove(model(branch), (branch, new), safety="conditional")
+    assert proof.outcome == "proven", proof
+    assert "drawn" not in proof.detail

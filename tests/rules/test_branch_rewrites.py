@@ -1758,7 +1758,8 @@ def test_a_tensor_that_is_changed_in_place_in_a_loop_of_a_branch() -> None:
         for _ in range(3):
             z += y * 2
             REST
-    return z * 2 + x
+    kept = z
+    return kept * 2 + x
     """
     assert "    z = torch.where(condition, z + (y * 2), z)" in fixed(body.replace("REST", "y = x - 1"))
     for rest in ("z = y", "w = z", "z = z.t()"):

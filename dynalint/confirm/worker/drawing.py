@@ -32,6 +32,7 @@ from .trials import (
     ALWAYS,
     MORE_STATES,
     NO_NUMBERS,
+    RANKS,
     STATES,
     USUAL,
     StateChange,
@@ -197,12 +198,14 @@ class _Way:
 def _stages() -> Iterator[tuple[StateChange | None, bool, Sequence[Trial], Trial | None]]:
     """Yield the state, whether it is training, what to draw by, and the inputs: the same trial where there are none.
 
-    That is where no numbers are infinite or none.
+    That is where no numbers are infinite or none. In the end inputs have another number of dimensions.
     """
     drawn, broken, mixed = random_trials(), broken_trials(), mixed_trials()
     for change, training in _SCENES:
         yield change, training, (*USUAL, ALIKE, *islice(drawn, _DRAWN)), None
         yield change, training, (*NO_NUMBERS, *islice(broken, _BROKEN), *islice(mixed, _MIXED)), USUAL[4]
+    for rank in RANKS:
+        yield None, True, tuple(islice(mixed, _MIXED)), rank
 
 
 class _Comparison:

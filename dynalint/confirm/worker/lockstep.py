@@ -24,6 +24,7 @@ from .trials import (
     HALF,
     MORE_STATES,
     NO_NUMBERS,
+    RANKS,
     STATES,
     USUAL,
     StateChange,
@@ -148,14 +149,15 @@ def _scenes(one: Subject, other: Subject, equality: Equality, search: Search, to
     yield from both(lambda: search.thinned(islice(endless, _LEAST_DRAWN)))
     yield from _other_states(one, other, equality, search)
     for training, pair in pairs.items():
-        yield _Scene(pair, search.telling(islice(endless, _FIRST_DRAWN), pair.probe), training)
+        yield _Scene(pair, search.telling((*islice(endless, _FIRST_DRAWN), *RANKS), pair.probe), training)
     for change in _other_builds(one, search):
         pair = Pair(one, other, equality, training=True, change=change)
         yield _Scene(pair, search.telling((BASE, *USUAL[:5]), pair.probe), training=True, change=change)
     for training, change in product((True, False), STATES):
         if search.goes_on():
             pair = Pair(one, other, equality, training=training, change=change)
-            yield _Scene(pair, search.telling((BASE, *USUAL[:5]), pair.probe), training=training, change=change)
+            trials = (BASE, *USUAL[:5], *RANKS)
+            yield _Scene(pair, search.telling(trials, pair.probe), training=training, change=change)
     for training, pair in pairs.items():
         yield _Scene(pair, search.telling(islice(endless, _MORE_DRAWN), pair.probe), training)
     if search.half and search.goes_on():

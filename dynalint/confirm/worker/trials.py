@@ -192,6 +192,21 @@ BATCHES: tuple[Trial, ...] = (
     Trial("a batch of seven, drawn anew", 11, _normal(1.0), _drawn, _coin, batch=7),
 )
 
+
+def _lifted(tensor: torch.Tensor, _: torch.Generator) -> torch.Tensor:
+    return tensor.unsqueeze(0)
+
+
+def _lowered(tensor: torch.Tensor, _: torch.Generator) -> torch.Tensor:
+    return tensor[0] if tensor.dim() > 1 and tensor.shape[0] else tensor
+
+
+# For tests of the number of dimensions.
+RANKS: tuple[Trial, ...] = (
+    Trial("inputs with one dimension more", 22, _lifted, _lifted, _lifted),
+    Trial("inputs with one dimension less", 23, _lowered, _lowered, _lowered),
+)
+
 # For tests of whether two tensors are equal.
 ALIKE = Trial("inputs drawn anew and equal to each other", 15, _normal(1.0), _drawn, _coin, alike=True)
 

@@ -288,3 +288,18 @@ def test_a_side_for_other_parameters_in_evaluation_alone_is_reached(prove: Prove
     proof = prove(model(branch), (branch, new), safety="conditional")
     assert proof.outcome == "proven", proof
     assert "drawn" not in proof.detail
+
+
+def test_masks_that_select_all_or_nothing_are_drawn_with_other_tensors_in_any_way() -> None:
+    from itertools import islice
+
+    import torch
+
+    from dynalint.confirm.worker.trials import mixed_trials
+
+    calls = [trial.of(((torch.zeros(12, dtype=torch.bool),), {})) for trial in islice(mixed_trials(), 20)]
+    assert {(bool(mask.any()), bool(mask.all())) for (mask,), _ in calls} == {
+        (False, False),
+        (True, False),
+        (True, True),
+    }

@@ -160,6 +160,12 @@ def _coin(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return torch.randint(0, 2, tensor.shape, generator=generator).bool()
 
 
+def _mask(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Bools of which each is drawn, or all are true, or none."""
+    share = torch.randint(3, (), generator=generator) / 2
+    return torch.rand(tensor.shape, generator=generator) < share
+
+
 def _positive(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return torch.randn(tensor.shape, generator=generator, dtype=torch.float32).abs() + 0.1
 
@@ -333,7 +339,7 @@ def broken_trials() -> Iterator[Trial]:
 def mixed_trials() -> Iterator[Trial]:
     """Yield trials without end that change each tensor in its own way, some to numbers that are infinite or none."""
     for seed in itertools.count(20_000):
-        yield Trial("each tensor changed in its own way, some infinite or NaN", seed, _in_any_way, _drawn, _coin)
+        yield Trial("each tensor changed in its own way, some infinite or NaN", seed, _in_any_way, _drawn, _mask)
 
 
 def _in_any_way(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

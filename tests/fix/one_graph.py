@@ -52,7 +52,7 @@ def _fixed(
 
     from dynalint.confirm.worker.observe import observe
 
-    torch.manual_seed(0)
+    torch.default_generator.manual_seed(0)  # `torch.manual_seed` writes down where it is called, for a GPU
     model = make().train(training)
     if negated:
         with torch.no_grad():

@@ -71,7 +71,7 @@ def first_difference(path: Path, before: str, after: str) -> str | None:
         models = []
         for version in versions:
             with version.active():
-                torch.manual_seed(0)
+                torch.default_generator.manual_seed(0)
                 models.append(__import__("model").Model().train(training))
         for number, arguments in enumerate(_inputs()):
             seen = []

@@ -345,9 +345,11 @@ class _Rounds:
         return replace(trial, blamed=blamed)
 
     def _block(self, unit: Unit, reason: str, proof: Proof | None, *, for_good: bool = False) -> None:
-        if proof is not None and (proof.spilled or proof.raises) and self._takes_longer(unit):
-            return
         refuted = proof is not None and proof.outcome == "refuted"
+        # What a longer form computes once more may differ by rounding, where a still longer one is exact.
+        longer = refuted and any(self._forms[finding] for finding in self._origins(unit))
+        if proof is not None and (proof.spilled or proof.raises or longer) and self._takes_longer(unit):
+            return
         for finding in self._origins(unit):
             self._blocked.add(finding)
             self._refused[finding] = Refused(finding, reason, refuted)

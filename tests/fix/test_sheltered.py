@@ -350,6 +350,54 @@ SHELTERED = {
         return b + x + y
         """,
     ),
+    "what one of three sides does not use": (
+        """
+        c = x * y
+        if x.sum() > 0:
+            x = x + 1
+        elif x.max() > 2:
+            y = y - x
+        elif y.sum() > 0:
+            c = x.abs()
+        return c + x + y
+        """,
+        """
+        c = x * y
+        condition = x.sum() > 0
+        condition_2 = x.max() > 2
+        condition_3 = y.sum() > 0
+        safe_x = torch.where(condition | condition_2, x, torch.where(condition_3, 1, x))
+        safe_y = torch.where(condition | condition_2, y, torch.where(condition_3, 1, y))
+        safe_c = safe_x * safe_y
+        x = torch.where(condition, x + 1, x)
+        y = torch.where(condition, y, torch.where(condition_2, y - x, y))
+        c = torch.where(condition, safe_c, torch.where(condition_2, safe_c, torch.where(condition_3, x.abs(), safe_c)))
+        return c + x + y
+        """,
+    ),
+    "two copies of which would round otherwise": (
+        """
+        c = x * y
+        if x.sum() > 0:
+            x = x / c
+        elif y.sum() > 0:
+            c = x.abs()
+        return c + x + y
+        """,
+        """
+        c = x * y
+        condition = x.sum() > 0
+        condition_2 = y.sum() > 0
+        safe_x = torch.where(condition, x, torch.where(condition_2, 1, x))
+        safe_y = torch.where(condition, y, torch.where(condition_2, 1, y))
+        c = safe_x * safe_y
+        safe_c = torch.where(condition, c, 1.0)
+        safe_x_2 = torch.where(condition, x, 1)
+        x = torch.where(condition, safe_x_2 / safe_c, x)
+        c = torch.where(condition, c, torch.where(condition_2, x.abs(), c))
+        return c + x + y
+        """,
+    ),
     "what is used either way stays": (
         """
         a = x * y

@@ -380,9 +380,11 @@ class _Writer:
 
     def _guard(self, *indices: int) -> str:
         """A format for the operands that only some blocks may be given as they are."""
-        last, *others = ["{operand}" if index in indices else "{safe}" for index in range(len(self.tests), -1, -1)]
-        for test, fed in zip(reversed(self.tests), others, strict=True):
-            last = last if fed == last else f"{self.scope.torch}.where({escaped(test)}, {fed}, {last})"
+        last = "{operand}" if len(self.tests) in indices else "{safe}"
+        runs = itertools.groupby(range(len(self.tests)), lambda index: index in indices)
+        for own, run in reversed([(own, [self.tests[index] for index in run]) for own, run in runs]):
+            fed = "{operand}" if own else "{safe}"
+            last = last if fed == last else f"{self.scope.torch}.where({escaped(' | '.join(run))}, {fed}, {last})"
         return last
 
     def _result(self, results: list[ast.expr], column: int) -> str:

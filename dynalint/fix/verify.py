@@ -78,7 +78,7 @@ class Case:
         if self.complete:
             ran = f"{counts[2]} of {counts[1]} sides and statements ran" if self.sides else "all of it ran"
             ran += f", {len(self.drawn)} of them only on values drawn in the function" if self.drawn else ""
-            ran += f" and {len(self.forced)} only where other tests were given answers" if self.forced else ""
+            ran += f", {len(self.forced)} of these where other tests were given answers" if self.forced else ""
             passed = sorted(self.passed)
             more = f" and {len(passed) - _MOST_PASSED} more" if len(passed) > _MOST_PASSED else ""
             but = [f"but for this: {', '.join(passed[:_MOST_PASSED])}{more}"] if passed else []

@@ -225,7 +225,7 @@ def test_tests_that_rule_each_other_out_are_given_answers_one_by_one(prove: Prov
     new = "g = torch.where(h.norm() != 0, h * 2, torch.where((h > 1).any(), h - 1, h * 3))"
     proof = prove(model(f"{AGAINST}h = g"), (AGAINST, new), safety="conditional")
     assert proof.outcome == "proven", proof
-    assert "2 of them only on values drawn in the function and 2 only where other tests were given" in proof.detail
+    assert "2 of them only on values drawn in the function, 2 of these where other tests were given" in proof.detail
     wrong = new.replace("h - 1", "h - 2")
     assert prove(model(f"{AGAINST}h = g"), (AGAINST, wrong), safety="conditional").outcome != "proven"
 

@@ -107,10 +107,10 @@ def marks_kept(
 ) -> tuple[dict[int, str], list[Insertion]]:
     """Return the tests of `marks_beside` that no change touches, by mark, and the marks of them in the new text.
 
-    But for those of a `while`, which may never end by another answer than its own.
+    But for those of a `while` and in it, which may never end by another answer than its own.
     """
     moves, changed = Moves(changes), [(change.start, change.end) for change in changes]
-    loops = {_bare(node.test) for node in _walk(file.tree) if isinstance(node, ast.While)}
+    loops = {part for node in _walk(file.tree) if isinstance(node, ast.While) for part in ast.walk(node)}
     words: dict[int, str] = {}
     insertions: list[Insertion] = []
     for mark, test in _beside(file, changes, first, marked):

@@ -191,16 +191,16 @@ def test_tests_that_stay_in_what_changes_are_marked() -> None:
 
 
 def test_tests_that_no_change_touches_are_marked_in_the_new_text_too() -> None:
-    text = "def f(a, b):\n    while b:\n        b -= 1\n    if a > 1:\n        b = 1\n    return 2 if b else 3\n"
+    text = "def f(a, b):\n    while b:\n        b -= 1 if a else 2\n    if a > 1:\n        b = 1\n    return 2 if b else 3\n"
     file = parse_source(Path("m.py"), text.encode())
     changes = [
         Change(text.index("    while"), text.index("    while"), "    c = 1\n"),
-        Change(text.index("if a"), text.index("    return"), "b = where(a > 1, 1, b)\n"),
+        Change(text.index("if a >"), text.index("    return"), "b = where(a > 1, 1, b)\n"),
     ]
     words, insertions = marks_kept(file, changes, 70)
     assert words == {70: "`b` on line 6"}
     assert inserted(replaced(text, changes), insertions) == (
-        "def f(a, b):\n    c = 1\n    while b:\n        b -= 1\n    b = where(a > 1, 1, b)\n"
+        "def f(a, b):\n    c = 1\n    while b:\n        b -= 1 if a else 2\n    b = where(a > 1, 1, b)\n"
         f"    return 2 if {MARK}(70, (b)) else 3\n"
     )
     beside = inserted(text, marks_beside(file, changes, 70))

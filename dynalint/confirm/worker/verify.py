@@ -32,7 +32,7 @@ Parts of the answer, in the order in which they are known:
     trying      the name of the input that the original is being called with; null while the fixed code is
     problem     why there is nothing more to come: `{"version", "phase", "message"}`
     ran         `{"inputs", "returned", "error", "rounded", "stride", "passed"}`; `seen`, the sides that ran;
-                `difference`, null or what did
+                `difference`, null or what did, once more in the end where only an answer turned over shows it
     compiled    what the compiler makes of the rewritten code: `breaks` in default mode, `failure` of fullgraph=True,
                 `recompiles` for inputs of the same shape with the `reason` of one, `differs` null or what compiled code
                 gets wrong; where there is any of these, what the original did in `breaks_before` and so on;
@@ -111,10 +111,6 @@ def verify(request: Mapping[str, Any], reply: Reply) -> None:
     reply.part("difference", None if found.difference is None else asdict(found.difference))
     if found.difference is not None or not found.returned:
         return
-    turned = _turned_over(request, original, equality, search, found)
-    if turned is not None:
-        reply.part("difference", asdict(turned))
-        return
     left = search.left()
 
     def compiled() -> None:
@@ -137,6 +133,12 @@ def verify(request: Mapping[str, Any], reply: Reply) -> None:
         compiled()
     elif not has_run:
         reply.part("compiled", {"problem": "nothing of the changed code ran"})
+        return
+    # Last, as code that goes on by an answer that it never gives may not end.
+    reply.stage(f"running {name} with other answers of the tests beside the fix")
+    turned = _turned_over(request, original, equality, search, found)
+    if turned is not None:
+        reply.part("difference", asdict(turned))
 
 
 def _begin(reply: Reply, trial: Trial) -> None:

@@ -23,10 +23,11 @@ _SHARE = 1 / 4
 Way = tuple["StateChange | None", Trial]
 
 
-def one_sided(search: Search, words: Mapping[int, str]) -> list[int]:
-    """Return the marks of tests that have run with one answer only."""
+def one_sided(search: Search, words: Mapping[int, str]) -> dict[int, str]:
+    """Return those of the tests, words by mark, that have run with one answer only."""
     answers = {mark: [truth for other, truth in search.marks.seen if other == mark] for mark in words}
-    return [mark for mark, found in answers.items() if found in ([True], [False])][:_MOST_TESTS]
+    alike = [mark for mark, found in answers.items() if found in ([True], [False])]
+    return {mark: words[mark] for mark in alike[:_MOST_TESTS]}
 
 
 def difference_when_turned(

@@ -112,6 +112,7 @@ def verify(request: Mapping[str, Any], reply: Reply) -> None:
     if found.difference is not None or not found.returned:
         return
     left = search.left()
+    alike = one_sided(search, dict(request["turned"]["words"]))
 
     def compiled() -> None:
         reply.stage(f"running {name} under torch.compile after the fix")
@@ -136,7 +137,7 @@ def verify(request: Mapping[str, Any], reply: Reply) -> None:
         return
     # Last, as code that goes on by an answer that it never gives may not end.
     reply.stage(f"running {name} with other answers of the tests beside the fix")
-    turned = _turned_over(request, original, equality, search, found)
+    turned = _turned_over(request, original, equality, search, found, alike)
     if turned is not None:
         reply.part("difference", asdict(turned))
 
@@ -195,11 +196,14 @@ def _alike(subject: Subject, original: Subject) -> Subject:
 
 
 def _turned_over(
-    request: Mapping[str, Any], original: Subject, equality: Equality, search: Search, found: Findings
+    request: Mapping[str, Any],
+    original: Subject,
+    equality: Equality,
+    search: Search,
+    found: Findings,
+    tests: Mapping[int, str],
 ) -> Difference | None:
-    """Look for a difference that the inputs do not come to, as they all answer a test beside the changed code alike."""
-    words = dict(request["turned"]["words"])
-    tests = {mark: words[mark] for mark in one_sided(search, words)}
+    """Look for a difference that the inputs do not come to, as they all answer these tests alike."""
     if not tests:
         return None
     try:

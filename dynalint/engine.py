@@ -136,8 +136,11 @@ def views_of(workspace: Workspace, checked: Checked) -> Views | None:
         return None
     importers = cache(lambda: Importers(checked.lint.analysis.project))
 
-    def view(paths: Collection[Path]) -> View:
-        files = importers().reached(paths) & everything
-        return View(checked.linter) if files == everything else View(checked.linter.narrowed(files), files)
+    def alone(paths: Collection[Path]) -> View:
+        return View(checked.linter.narrowed(paths), frozenset(paths))
 
-    return view
+    def felt(paths: Collection[Path]) -> View:
+        files = importers().reached(paths) & everything
+        return alone(files) if len(files) * 2 < len(everything) else View(checked.linter)
+
+    return Views(felt, alone)

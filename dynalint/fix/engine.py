@@ -246,7 +246,7 @@ class _Rounds:
         joined = self._chains.get((id(item.linted), form))
         if joined is None or joined.linted[0] is not item.linted:
             try:
-                view = self._view()
+                view = self._sight.near(files_of(item), self._files, self._items, self._texts)
                 joined = completed(unit, leaves, view.split(self._items)[0], self._texts, view.lint, form=form)
             except EditError as fault:
                 self._refused.setdefault(item.origin, Refused(item.origin, str(fault)))

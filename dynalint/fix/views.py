@@ -36,8 +36,12 @@ class View:
         return {_shown(item.linted) for item in self.split(items)[0]} == {_shown(one) for one in self.lint(texts)}
 
 
-Views = Callable[[Collection[Path]], View]
-"""Returns the view of a project that shows what changes to some files come to."""
+@dataclass(frozen=True, slots=True)
+class Views:
+    """Returns views for changes to some files: `felt` of all that they may be felt in, `alone` of these files only."""
+
+    felt: Callable[[Collection[Path]], View]
+    alone: Callable[[Collection[Path]], View]
 
 
 class Sight:
@@ -45,7 +49,8 @@ class Sight:
 
     def __init__(self, lint: Linter, views: Views | None = None) -> None:
         self._whole, self._views = View(lint), views
-        self._known: dict[frozenset[Path], View] = {}
+        self._felt: dict[frozenset[Path], View] = {}
+        self._alone: dict[frozenset[Path], View] = {}
 
     @property
     def lint(self) -> Linter:
@@ -54,22 +59,38 @@ class Sight:
 
     @property
     def narrowed(self) -> bool:
-        """Whether less than the whole was linted for any step."""
-        return any(view.files is not None for view in self._known.values())
+        """Whether less than the whole was linted to judge any step."""
+        return any(view.files is not None for view in self._felt.values())
 
     def groups(self, items: Sequence[Item]) -> list[frozenset[Path]]:
-        """Return the files that the fixes of items change, those together that are to be judged together."""
+        """Return the files that the fixes of items change, those together that are to be judged together.
+
+        Those whose changes are felt everywhere come first, and are one.
+        """
         groups = _groups_of(items)
-        return groups if self._views is not None else [frozenset().union(*groups)]
+        everywhere = [one for one in groups if self._views is None or self._views.felt(one).files is None]
+        joined = frozenset[Path]().union(*everywhere)
+        return [*([joined] if joined else []), *(one for one in groups if one not in everywhere)]
 
     def of(self, files: frozenset[Path], items: Sequence[Item], texts: Mapping[Path, str]) -> View:
         """Return the view for changes to `files`; `items` and `texts` are what is known of the project by now."""
         if self._views is None:
             return self._whole
-        if files not in self._known:
-            view = self._views(files)
-            self._known[files] = view if view.agrees(items, texts) else self._whole
-        return self._known[files]
+        if files not in self._felt:
+            view = self._views.felt(files)
+            self._felt[files] = view if view.agrees(items, texts) else self._whole
+        return self._felt[files]
+
+    def near(
+        self, files: frozenset[Path], around: frozenset[Path], items: Sequence[Item], texts: Mapping[Path, str]
+    ) -> View:
+        """Return a view of `files` alone to work changes out by; what `around` them shows is their judge."""
+        if self._views is None:
+            return self._whole
+        if files not in self._alone:
+            view = self._views.alone(files)
+            self._alone[files] = view if view.agrees(items, texts) else self.of(around, items, texts)
+        return self._alone[files]
 
 
 def files_of(item: Item) -> frozenset[Path]:

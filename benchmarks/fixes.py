@@ -115,8 +115,8 @@ def fix(
             workspace, _ = engine.open_workspace(paths, running, corpus)
         found += [one.finding for one in checked.linted]
         if options.assume:
-            limits = FixOptions(options.unsafe_fixes)
-            results.append(fix_findings(checked.linted, checked.linter, limits, _assumed))
+            limits, views = FixOptions(options.unsafe_fixes), engine.views_of(workspace, checked)
+            results.append(fix_findings(checked.linted, checked.linter, limits, _assumed, views))
         else:
             result, failures = engine.fix(workspace, checked, verify=not options.static)
             results.append(result)

@@ -185,9 +185,10 @@ def _last_scenes(one: Subject, other: Subject, equality: Equality, search: Searc
     yield _Scene(pair, search.thinned(islice(broken_trials(), _BROKEN)), training=True, tells=False)
     # The example itself is no last way to a side mostly, and may come to it where its edges spoil the test of others.
     yield _Scene(pair, search.thinned(at_edges([BASE])), training=True, tells=False)
-    for state in dict.fromkeys(change for change, _ in told.values()):
+    ways = [told[side] for side in sorted(told, key=lambda side: side not in search.wanted)]
+    for state in dict.fromkeys(change for change, _ in ways):
         pair = Pair(one, other, equality, training=True, change=state)
-        trials = list(dict.fromkeys(trial for change, trial in told.values() if change is state))
+        trials = list(dict.fromkeys(trial for change, trial in ways if change is state))
         yield _Scene(pair, search.thinned(at_edges(trials)), training=True, change=state, tells=False)
 
 

@@ -22,14 +22,22 @@ Change = Callable[[torch.Tensor, torch.Generator], torch.Tensor]
 
 
 @dataclass(frozen=True)
+class Spoilt:
+    """One element of each float tensor in the range `which` becomes `value`, or every third if it is `widely` so."""
+
+    value: float
+    which: tuple[int, int | None] = (0, None)
+    widely: bool = False
+
+
+@dataclass(frozen=True)
 class Trial:
     """A change of all tensors of a call, in words and by kind of tensor. `seed` also seeds what the code draws.
 
     `batch` is another size for the first dimension of the tensors that share it. With `method`, it is no call of the
     target but one of a method without arguments, "Class.method", on the first part of it that has this class. With
     `alike`, tensors of one shape and dtype all hold the numbers of the first of them. `which` is the range, among all
-    tensors, that it changes. In each float tensor of the range `spoils`, one element becomes `spoilt`, if that is
-    given, or every third element if it is `widely` so.
+    tensors, that it changes; what is `spoilt` comes after that.
     """
 
     name: str
@@ -41,9 +49,7 @@ class Trial:
     method: str | None = None
     alike: bool = False
     which: tuple[int, int | None] = (0, None)
-    spoilt: float | None = None
-    spoils: tuple[int, int | None] = (0, None)
-    widely: bool = False
+    spoilt: tuple[Spoilt, ...] = ()
 
     def of(self, call: Call) -> Call:
         """Return the call with its tensors changed; no tensor of the given call is in it."""
@@ -58,9 +64,9 @@ class Trial:
         ]
         if self.alike:
             _copy_the_first(changed)
-        if self.spoilt is not None:
-            for place in places[slice(*self.spoils)]:
-                _spoil(changed[place], self.spoilt, generator, widely=self.widely)
+        for spoilt in self.spoilt:
+            for place in places[slice(*spoilt.which)]:
+                _spoil(changed[place], spoilt, generator)
         args, kwargs = pytree.tree_unflatten(changed, layout)
         return tuple(args), kwargs
 
@@ -80,14 +86,14 @@ class Trial:
         return tensor.requires_grad_() if leaf.requires_grad else tensor
 
 
-def _spoil(tensor: torch.Tensor, value: float, generator: torch.Generator, *, widely: bool) -> None:
+def _spoil(tensor: torch.Tensor, spoilt: Spoilt, generator: torch.Generator) -> None:
     if tensor.is_floating_point() and tensor.numel():
         size = tensor.numel()
         chosen = torch.rand(size, generator=generator) < 1 / 3
-        if not widely:
+        if not spoilt.widely:
             chosen = torch.arange(size) == torch.randint(size, (), generator=generator)
         with torch.no_grad():
-            tensor.view(-1)[chosen.to(tensor.device)] = value
+            tensor.view(-1)[chosen.to(tensor.device)] = spoilt.value
 
 
 def _copy_the_first(leaves: list[Any]) -> None:
@@ -225,7 +231,7 @@ NO_NUMBERS: tuple[Trial, ...] = (
     Trial("one element of the others infinite", 19, _with_one(float("-inf")), _same, _same, which=(1, None)),
     Trial("one element NaN", 13, _with_one(float("nan")), _same, _same),
     Trial("inputs all NaN", 14, _filled(float("nan")), _same, _same),
-    Trial("inputs drawn, a third NaN", 21, _normal(1.0), _same, _same, spoilt=float("nan"), widely=True),
+    Trial("inputs drawn, a third NaN", 21, _normal(1.0), _same, _same, spoilt=(Spoilt(float("nan"), widely=True),)),
 )
 
 
@@ -237,19 +243,23 @@ def at_edges(trials: Sequence[Trial]) -> Iterator[Trial]:
     spoilt shows nothing any more, so these come last.
     """
     some = trials[:_MOST_AT_EDGES]
-    for value, words, (where, spoils) in _EDGES:
+    for value, words, (where, which) in _EDGES:
         for trial in some:
-            name = f"{trial.name}, one element of {where} {words}"
-            yield replace(trial, name=name, spoilt=value, spoils=spoils)
+            yield _with(trial, f"one element of {where} {words}", Spoilt(value, which))
     for trial in trials[:_MOST_LARGER]:
         yield from (
             replace(trial, name=f"{trial.name}, {words}", floats=_then(trial.floats, to)) for to, words in _LARGER
         )
     for trial in some:
         to, words = _LARGER[0]
-        name = f"{trial.name}, {words}, one element of each NaN"
-        yield replace(trial, name=name, floats=_then(trial.floats, to), spoilt=float("nan"))
-        yield replace(trial, name=f"{trial.name}, a third of the elements NaN", spoilt=float("nan"), widely=True)
+        larger = replace(trial, name=f"{trial.name}, {words}", floats=_then(trial.floats, to))
+        yield _with(larger, "one element of each NaN", Spoilt(float("nan")))
+        yield _with(trial, "a third of the elements NaN", Spoilt(float("nan"), widely=True))
+
+
+def _with(trial: Trial, words: str, spoilt: Spoilt) -> Trial:
+    """Return a trial with numbers spoilt beside those that it spoils itself, by which it may come to a side."""
+    return replace(trial, name=f"{trial.name}, {words}", spoilt=(*trial.spoilt, spoilt))
 
 
 def _then(change: Change, after: Change) -> Change:
@@ -274,7 +284,7 @@ _EDGES: tuple[tuple[float, str, tuple[str, tuple[int, int | None]]], ...] = (
     *((float("-inf"), "infinite and negative", place) for place in (_FIRST, _OTHERS)),
     *((float("nan"), "NaN", place) for place in (_FIRST, _OTHERS)),
 )
-_MOST_AT_EDGES = 4
+_MOST_AT_EDGES = 8
 _MOST_LARGER = 8
 # The exponential is infinite from 89 on, and of the many things that tests ask, each keeps to one of these.
 _LARGER: tuple[tuple[Change, str], ...] = (
@@ -331,9 +341,9 @@ def broken_trials() -> Iterator[Trial]:
         choose = random.Random(seed)  # noqa: S311 - as above
         drawn, how = choose.choice([(_apart, "apart"), (_negative, "negative"), (_positive, "positive")])
         value, words = choose.choice([("inf", "infinite"), ("-inf", "infinite and negative"), ("nan", "NaN")])
-        where, spoils = choose.choice([("the first tensor", (0, 1)), ("the others", (1, None)), ("each", (0, None))])
+        where, which = choose.choice([("the first tensor", (0, 1)), ("the others", (1, None)), ("each", (0, None))])
         name = f"inputs drawn {how}, one element of {where} {words}"
-        yield Trial(name, seed, drawn, _drawn, _coin, spoilt=float(value), spoils=spoils)
+        yield Trial(name, seed, drawn, _drawn, _coin, spoilt=(Spoilt(float(value), which),))
 
 
 def mixed_trials() -> Iterator[Trial]:

@@ -210,6 +210,8 @@ class _Rounds:
         self._changed.clear()
         self._undecided -= again
         self._blocked -= again
+        for finding in again:
+            self._forms.pop(finding, None)
         return bool(again)
 
     def _unit(self, item: Item) -> Unit | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -612,3 +613,18 @@ def test_a_side_that_only_half_precision_reaches(prove: Prove) -> None:
     wrong = prove(model(branch), (branch, kept.replace("max=6e4", "max=5e4")), safety="conditional")
     assert wrong.outcome == "refuted", wrong
     assert "with all in half precision" in wrong.detail
+
+
+def test_an_edge_leaves_the_number_that_led_to_a_side() -> None:
+    import torch
+
+    from dynalint.confirm.worker.trials import Spoilt, at_edges, random_trials
+
+    call = ((torch.zeros(3, 4), torch.zeros(3, 4)), {})
+    led = replace(next(random_trials()), spoilt=(Spoilt(float("inf"), (1, None)),))
+    place = torch.isinf(led.of(call)[0][1])
+    edges = [trial.of(call)[0] for trial in at_edges([led]) if "first tensor infinite" in trial.name]
+    assert edges
+    for first, other in edges:
+        assert torch.isinf(first).sum() == 1
+        assert torch.equal(torch.isinf(other), place)

@@ -34,7 +34,7 @@ from dynalint.fix.model import (
     Unit,
     Verifier,
 )
-from dynalint.fix.recheck import ONLY_BY_RUNNING, Item, carried, count_codes, in_order, recheck, way
+from dynalint.fix.recheck import ONLY_BY_RUNNING, Item, carried, count_codes, in_order, moved, recheck, way
 from dynalint.fix.trial import Trial, is_refuted, never, parse_fault, refusal_of, united
 from dynalint.fix.views import Sight, View, Views, files_of
 from dynalint.rules import Replacement
@@ -331,7 +331,7 @@ class _Rounds:
         check = recheck(items, after, units, changes)
         if check.blamed or check.trouble is not None:
             return Trial(blamed=check.blamed, trouble=check.trouble, suspects=check.suspects)
-        trial = Trial(texts, in_order([*check.items, *others]))
+        trial = Trial(texts, in_order([*view.known(check.items), *moved(others, changes, texts)]))
         return trial if self._verify is None else self._verified(trial, units, self._verify)
 
     def _verified(self, trial: Trial, units: tuple[Unit, ...], verify: Verifier) -> Trial:
@@ -378,8 +378,8 @@ class _Rounds:
             self._fixed.append((unit, trial.proofs.get(unit), self._origins(unit)))
         self._note_gone(trial.items, accepted, trial.proofs)
         changes = merged(unit.plan for unit in accepted)
-        moved = (carried(one, changes.get(one.file.path, ()), trial.texts) for one in self._seen_running)
-        self._seen_running = tuple(one for one in moved if one is not None)
+        running = (carried(one, changes.get(one.file.path, ()), trial.texts) for one in self._seen_running)
+        self._seen_running = tuple(one for one in running if one is not None)
         self._texts = dict(trial.texts)
         self._items = trial.items
         on_way = set().union(*(way(linted.finding) for unit in accepted for linted in unit.linted))

@@ -7,7 +7,7 @@ wrote, there may be no more findings of a code than the text it replaced had, le
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -207,6 +207,15 @@ def carried(linted: Linted, changes: Sequence[Change], texts: Mapping[Path, str]
     end_column = finding.end_column + (column - finding.column if finding.end_line == finding.line else 0)
     moved = replace(finding, line=line, column=column, end_line=end_line, end_column=end_column)
     return replace(linted, finding=moved, file=file)
+
+
+def moved(items: Iterable[Item], changes: Mapping[Path, Sequence[Change]], texts: Mapping[Path, str]) -> Iterator[Item]:
+    """Yield items that have no fix where `changes` have moved them to, less those whose code they have replaced."""
+    for item in items:
+        path = item.linted.file.path
+        linted = carried(item.linted, changes.get(path, ()), texts)
+        if linted is not None:
+            yield item if linted is item.linted else replace(item, linted=linted)
 
 
 def count_codes(findings: Iterable[Finding]) -> str:

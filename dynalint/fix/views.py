@@ -1,13 +1,14 @@
 """What has to be linted again to judge a change: the files that it may be felt in, and no others.
 
-A view that does not show what the whole project shows of its files is not used: something else in the project then
-bears on them.
+Something else in the project may bear on them too. What only the view shows, or only the whole project, is no news
+afterwards; and a view that does not show the fixes themselves as the whole does is not used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import compress
 from pathlib import Path
 
 from dynalint.findings import Finding
@@ -18,22 +19,42 @@ from dynalint.rules import Rewrite
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A linter and the `files` that it lints; None if these are all."""
+    """A linter and the `files` that it lints; None if these are all.
+
+    `only_here` is what it shows of them beside what the whole project shows, `not_here` what it does not.
+    """
 
     lint: Linter
     files: frozenset[Path] | None = None
+    only_here: tuple[Item, ...] = ()
+    not_here: frozenset[Finding] = frozenset()
 
     def split(self, items: Sequence[Item]) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
-        """Return the items in these files, and the others."""
-        inside = tuple(item for item in items if self.files is None or item.linted.file.path in self.files)
-        known = set(map(id, inside))
-        return inside, tuple(item for item in items if id(item) not in known)
-
-    def agrees(self, items: Sequence[Item], texts: Mapping[Path, str]) -> bool:
-        """Whether it shows the same findings in its files, with the same fixes, as are known of the whole project."""
+        """Return what it shows where `items` are what there is, and those of them that it does not."""
         if self.files is None:
-            return True
-        return {_shown(item.linted) for item in self.split(items)[0]} == {_shown(one) for one in self.lint(texts)}
+            return tuple(items), ()
+        shown = [self._holds(item) and item.linted.finding not in self.not_here for item in items]
+        inside, outside = compress(items, shown), (item for item, here in zip(items, shown, strict=True) if not here)
+        return (*inside, *self.only_here), tuple(outside)
+
+    def known(self, items: Iterable[Item]) -> list[Item]:
+        """Return what becomes of what it shows, less what the whole project does not."""
+        own = {item.origin for item in self.only_here}
+        return [item for item in items if item.origin not in own]
+
+    def fitted(self, files: frozenset[Path], items: Sequence[Item], texts: Mapping[Path, str]) -> View | None:
+        """Return the view with what it shows otherwise than the whole; None if that is a fix for one of `files`."""
+        if self.files is None:
+            return self
+        seen = {_shown(one): one for one in self.lint(texts)}
+        missed = [item for item in items if self._holds(item) and seen.pop(_shown(item.linted), None) is None]
+        only_here = tuple(Item(one, one.finding) for one in seen.values())
+        if any(files_of(item) & files for item in (*missed, *only_here)):
+            return None
+        return replace(self, only_here=only_here, not_here=frozenset(item.linted.finding for item in missed))
+
+    def _holds(self, item: Item) -> bool:
+        return self.files is not None and item.linted.file.path in self.files
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +70,8 @@ class Sight:
 
     def __init__(self, lint: Linter, views: Views | None = None) -> None:
         self._whole, self._views = View(lint), views
-        self._felt: dict[frozenset[Path], View] = {}
-        self._alone: dict[frozenset[Path], View] = {}
+        self._felt: dict[frozenset[Path], tuple[Sequence[Item], View]] = {}
+        self._alone: dict[frozenset[Path], tuple[Sequence[Item], View]] = {}
 
     @property
     def lint(self) -> Linter:
@@ -60,7 +81,7 @@ class Sight:
     @property
     def narrowed(self) -> bool:
         """Whether less than the whole was linted to judge any step."""
-        return any(view.files is not None for view in self._felt.values())
+        return any(view.files is not None for _, view in self._felt.values())
 
     def groups(self, items: Sequence[Item]) -> list[frozenset[Path]]:
         """Return the files that the fixes of items change, those together that are to be judged together.
@@ -76,10 +97,11 @@ class Sight:
         """Return the view for changes to `files`; `items` and `texts` are what is known of the project by now."""
         if self._views is None:
             return self._whole
-        if files not in self._felt:
-            view = self._views.felt(files)
-            self._felt[files] = view if view.agrees(items, texts) else self._whole
-        return self._felt[files]
+        known, view = self._felt.get(files, (None, self._whole))
+        if known is not items:
+            view = self._views.felt(files).fitted(files, items, texts) or self._whole
+            self._felt[files] = items, view
+        return view
 
     def near(
         self, files: frozenset[Path], around: frozenset[Path], items: Sequence[Item], texts: Mapping[Path, str]
@@ -87,10 +109,11 @@ class Sight:
         """Return a view of `files` alone to work changes out by; what `around` them shows is their judge."""
         if self._views is None:
             return self._whole
-        if files not in self._alone:
-            view = self._views.alone(files)
-            self._alone[files] = view if view.agrees(items, texts) else self.of(around, items, texts)
-        return self._alone[files]
+        known, view = self._alone.get(files, (None, self._whole))
+        if known is not items:
+            view = self._views.alone(files).fitted(files, items, texts) or self.of(around, items, texts)
+            self._alone[files] = items, view
+        return view
 
 
 def files_of(item: Item) -> frozenset[Path]:

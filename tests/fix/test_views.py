@@ -11,7 +11,7 @@ import pytest
 from dynalint import engine
 from dynalint.catalogue import known_codes
 from dynalint.config import Configuration, Overrides, parse_layer
-from dynalint.fix import FixOptions, FixResult, Linted, Proposal, View, Views, fix_findings
+from dynalint.fix import FixOptions, FixResult, Linted, Linter, Proposal, View, Views, fix_findings
 
 from .test_engine import Toy, text_of
 
@@ -76,6 +76,28 @@ def test_what_the_view_shows_otherwise_is_judged_by_the_whole(paths: list[Path])
     result = fix_findings(project.lint({}), project.lint, FixOptions(), None, Views(view, view))
     assert [text_of(result, path) for path in paths] == ["x = a\ny = b\n"] * 3
     assert set(project.linted) == {tuple("abc")}
+
+
+def test_what_else_bears_on_a_file_is_carried_along(paths: list[Path]) -> None:
+    """Of `a`, the view lacks the finding C, and shows D beside it; of neither there is a fix."""
+    paths[0].write_text("w = bad(D)\nx = bad(A)\ny = bad(C)\n")
+    project = Narrowing(paths, Toy(paths, {"A": "(\n    1\n)", "B": "b"}))
+
+    def without(code: str, lint: Linter) -> Linter:
+        return lambda texts: [one for one in lint(texts) if one.finding.code != code]
+
+    def view(asked: Collection[Path]) -> View:
+        seen = project.view(asked)
+        return replace(seen, lint=without("DYNC", seen.lint))
+
+    lint = without("DYND", project.lint)
+    linted = lint({})
+    project.linted.clear()
+    result = fix_findings(linted, lint, FixOptions(), None, Views(view, view))
+    assert text_of(result, paths[0]) == "w = bad(D)\nx = (\n    1\n)\ny = bad(C)\n"
+    assert not result.refused
+    assert [(one.path, one.line, one.code) for one in result.remaining if one.path == "a.py"] == [("a.py", 5, "DYNC")]
+    assert project.linted.count(("a", "b", "c")) == 1
 
 
 def test_a_new_finding_that_no_view_shows_is_found_in_the_end(paths: list[Path]) -> None:

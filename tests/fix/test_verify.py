@@ -59,6 +59,17 @@ def test_a_side_meets_the_answers_of_tests_that_stay(prove: Prove) -> None:
     assert "gradient of gain: none became zeros" in proof.detail
 
 
+def test_a_side_that_takes_another_state_meets_each_side_of_the_inputs(prove: Prove) -> None:
+    """Only with a negative `gain` and negative inputs does nothing give `gain` a gradient."""
+    branch = "if self.gain.sum() > 0:\n    h = h + self.gain"
+    body = f"if not (x < 0).all():\n    h = h * self.gain\n{branch}"
+    proof = prove(
+        model(body), (branch, "h = torch.where(self.gain.sum() > 0, h + self.gain, h)"), safety="conditional"
+    )
+    assert proof.outcome == "refuted", proof
+    assert "gradient of gain: none became zeros" in proof.detail
+
+
 def test_what_an_infinite_number_spoils_in_few_places(prove: Prove) -> None:
     branch = "if torch.isnan(h).any():\n    x = self.linear(x)"
     body = f"{branch}\nh = self.linear(h + x) * x"

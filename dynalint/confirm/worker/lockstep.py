@@ -188,6 +188,11 @@ def _last_scenes(one: Subject, other: Subject, equality: Equality, search: Searc
     ways = [told[side] for side in sorted(told, key=lambda side: side not in search.wanted)]
     for state in dict.fromkeys(change for change, _ in ways):
         pair = Pair(one, other, equality, training=True, change=state)
+        if state is not None:
+            # What a state decides may meet each side of what the inputs decide.
+            every = dict.fromkeys(trial for _, trial in ways)
+            yield _Scene(pair, search.thinned(every), training=True, change=state, tells=False)
+            pair = Pair(one, other, equality, training=True, change=state)
         trials = list(dict.fromkeys(trial for change, trial in ways if change is state))
         yield _Scene(pair, search.thinned(at_edges(trials)), training=True, change=state, tells=False)
 

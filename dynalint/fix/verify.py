@@ -42,8 +42,8 @@ class Case:
 
     `old_lines` and `new_lines` are the changed lines by resolved path, before and after. `drawn` is that part of `seen`
     which ran only on tensors drawn in the place of computed ones, `forced` that part of it for which tests were given
-    answers; `failed` tells that the fixed code raised on such
-    tensors, or had NaN in gradients, where the original did not.
+    answers; `failed` tells that the fixed code raised on such tensors, or had NaN in gradients, where the original did
+    not.
     """
 
     unit: Unit

@@ -2,9 +2,9 @@
 
 For inputs of one shape, a graph gives results of one structure, dtype and shape, of which the same require gradients; it
 reaches the same leaves with gradients, of zeros maybe, and leaves the others without; it draws as many random numbers on
-each call, shares the same memory, and raises or does not, but for an assertion, which it can hold. It
-never seeds the random numbers. A program of which two calls differ in any of this has no rewrite that is exact and that
-Dynamo takes whole.
+each call, shares the same memory, and raises or does not, but for an assertion, which it can hold. It never seeds the
+random numbers. A program of which two calls differ in any of this has no rewrite that is exact and that Dynamo takes
+whole.
 """
 
 from __future__ import annotations

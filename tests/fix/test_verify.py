@@ -63,9 +63,7 @@ def test_a_side_that_takes_another_state_meets_each_side_of_the_inputs(prove: Pr
     """Only with a negative `gain` and negative inputs does nothing give `gain` a gradient."""
     branch = "if self.gain.sum() > 0:\n    h = h + self.gain"
     body = f"if not (x < 0).all():\n    h = h * self.gain\n{branch}"
-    proof = prove(
-        model(body), (branch, "h = torch.where(self.gain.sum() > 0, h + self.gain, h)"), safety="conditional"
-    )
+    proof = prove(model(body), (branch, "h = torch.where(self.gain.sum() > 0, h + self.gain, h)"), safety="conditional")
     assert proof.outcome == "refuted", proof
     assert "gradient of gain: none became zeros" in proof.detail
 

@@ -30,9 +30,9 @@ class Scope:
 
     `parents` are by node. `torch` is the name under which the function can reach the module torch, `imports` what must
     be imported for it. `renamed` are reads of names for which a rewrite has put other names, `saved` names for what
-    a statement reads under one that is set anew after it. `composed` are expressions
-    that stand nowhere in the file, and that a rewrite has put together from some that do. `shelter` is the decision
-    from which infinite and NaN numbers are to be kept where they are computed with for nothing; None if they need not.
+    a statement reads under one that is set anew after it. `composed` are expressions that stand nowhere in the file,
+    and that a rewrite has put together from some that do. `shelter` is the decision from which infinite and NaN
+    numbers are to be kept where they are computed with for nothing; None if they need not.
     With `recomputes` they are kept from what was computed before it too, which is computed once more for that: for what
     a side leaves as it was (`kept`), or for all that it reads.
     """

@@ -59,8 +59,7 @@ class PrintCall(Rule):
     `if loss.isnan():`, the guard goes first, and the graph does not end at the test either. With the setting
     `print-fix = "remove"` the statement is taken out instead. Declined where the print is part of an expression or
     stands in a lambda, where it shares its line with another statement, and where its arguments may do more than give
-    a value, or raise
-    under a `try` of the function that catches it.
+    a value, or raise under a `try` of the function that catches it.
 
     ## When the rewrite is not exact
     The guard is `safe`: eager code prints as before for every input, and outputs, gradients and state of a compiled

@@ -50,10 +50,14 @@ def _aliases(module: ModuleInfo) -> list[str]:
 
 def _uses(project: Project, interpreter: Interpreter, function: FunctionInfo) -> Iterator[CompilerUse]:
     owners: set[ast.expr] = set()  # each comes after the attribute that is asked of it
-    for node in walk_function(function.node):
+    named = [node for node in walk_function(function.node) if isinstance(node, (ast.Attribute, ast.Name))]
+    # What loops and comprehensions of a module bind is no binding of it: star imports would be searched for it.
+    bound = {node.id for node in named if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    bound -= function.module.bindings.keys()
+    for node in named:
         if isinstance(node, ast.Attribute):
             owners.add(node.value)
-        if not isinstance(node, (ast.Attribute, ast.Name)) or node in owners:
+        if node in owners or _root(node) in bound:
             continue
         name = dotted_name(interpreter, function, node)
         if name is None and isinstance(node, ast.Attribute) and node.attr == "compile":
@@ -63,6 +67,13 @@ def _uses(project: Project, interpreter: Interpreter, function: FunctionInfo) ->
         if name is not None:
             statement = _statement(node, function, project)
             yield CompilerUse(node=node, statement=statement, function=function, position=Position(), name=name)
+
+
+def _root(node: ast.expr) -> str | None:
+    """Return the name that a dotted name begins with."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else None
 
 
 def _is_module(project: Project, function: FunctionInfo, node: ast.expr) -> bool:

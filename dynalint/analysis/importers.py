@@ -17,7 +17,7 @@ class Importers:
     """Answers for the modules of a project that are known when it is made.
 
     A package that only hands names on does not tie together all that it gathers: who imports a name from it depends on
-    the module that defines the name.
+    the module that defines the name. Nor does it use them, unless its code mentions them once more.
     """
 
     def __init__(self, project: Project) -> None:
@@ -25,33 +25,40 @@ class Importers:
         self._packages = {name.partition(".")[0] for name in self._modules}
         self._known: dict[tuple[str, str], Collection[ModuleInfo] | None] = {}
         self._users: defaultdict[ModuleInfo, set[ModuleInfo]] = defaultdict(set)
+        self._gatherers: defaultdict[ModuleInfo, set[ModuleInfo]] = defaultdict(set)
         for module in self._modules.values():
-            for used in self._used(module):
-                self._users[used].add(module)
+            mentioned = _mentioned(module.tree) if module.package else None
+            for used, name in self._used(module):
+                edges = self._users if mentioned is None or name in mentioned else self._gatherers
+                edges[used].add(module)
         self._by_path = {module.file.path: module for module in self._modules.values()}
 
     def reached(self, paths: Iterable[Path]) -> frozenset[Path]:
-        """Return these files and all that use what they define, through whatever other files."""
+        """Return these files, all that use what they define through whatever other files, and what hands that on."""
         found = {self._by_path[path]: None for path in paths if path in self._by_path}
         pending = list(found)
         for module in pending:
             new = [user for user in self._users[module] if user not in found]
             found.update(dict.fromkeys(new))
             pending += new
-        return frozenset(paths).union(module.file.path for module in found)
+        gatherers = (module for used in found for module in self._gatherers[used])
+        return frozenset(paths).union(module.file.path for module in (*found, *gatherers))
 
-    def _used(self, module: ModuleInfo) -> Iterator[ModuleInfo]:
-        """Yield the modules that define what a module imports, some more than once."""
+    def _used(self, module: ModuleInfo) -> Iterator[tuple[ModuleInfo, str]]:
+        """Yield the modules that define what a module imports, some more than once, with its names for that."""
         for node in _imports(module.tree):
             if isinstance(node, ast.Import):
                 for alias in node.names:
-                    if alias.name.partition(".")[0] in self._packages:
-                        yield from self._spelled(module, alias)
+                    first = alias.name.partition(".")[0]
+                    if first in self._packages:
+                        yield from ((used, alias.asname or first) for used in self._spelled(module, alias))
                 continue
             source = absolute_module(module, node)
-            if source in self._modules:
-                for alias in node.names:
-                    yield from self._gathered(source) if alias.name == "*" else self._named(source, alias.name)
+            for alias in node.names if source in self._modules else ():
+                if alias.name == "*":
+                    yield from self._gathered(source)
+                else:
+                    yield from ((used, alias.asname or alias.name) for used in self._named(source, alias.name))
 
     def _spelled(self, module: ModuleInfo, alias: ast.alias) -> Iterator[ModuleInfo]:
         """Yield the modules that define what the text takes from an imported one, as in `package.module.name`."""
@@ -64,14 +71,14 @@ class Importers:
                 yield self._modules[".".join(names[:end])]
                 yield from self._named(".".join(names[:end]), names[end]) if end < len(names) else ()
 
-    def _gathered(self, source: str) -> Iterator[ModuleInfo]:
-        """Yield a module, those that it has star imports of, and all that define what these hand on."""
+    def _gathered(self, source: str) -> Iterator[tuple[ModuleInfo, str]]:
+        """Yield a module, those that it has star imports of, and all that define what these hand on, with its name."""
         found = {source: self._modules[source]}
         pending = [source]
         for name in pending:
-            yield found[name]
+            yield found[name], "*"
             for bound in found[name].bindings:
-                yield from self._named(name, bound)
+                yield from ((used, bound) for used in self._named(name, bound))
             stars = [star for star in found[name].stars if star in self._modules and star not in found]
             found.update({star: self._modules[star] for star in stars})
             pending += stars
@@ -104,6 +111,11 @@ class Importers:
         # A number or text, such as a version, is what it is.
         plain = isinstance(binding, list) and all(isinstance(value, ast.Constant) for value in binding)
         return [] if plain else [module]
+
+
+def _mentioned(tree: ast.Module) -> set[str]:
+    """Return the names in the code of a module, which import statements have none of."""
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
 
 
 def _imports(tree: ast.Module) -> Iterator[ast.Import | ast.ImportFrom]:

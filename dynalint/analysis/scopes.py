@@ -73,6 +73,8 @@ class Scopes:
             kind = k.join_all([self.in_scope(value, module, None) for value in binding])
             kind = _changing(kind) if len(binding) > 1 or name in self.written_globals(module) else kind
             return k.with_home(kind, k.Home("global", name))
+        if name.startswith("__") and name.endswith("__"):
+            return UNKNOWN  # such as `__file__`, which each module has for itself
         # A name often begins with that of its module: asking such modules first saves reading all the others.
         likely = [star for star in module.stars if name.lower().startswith(star.rpartition(".")[2])]
         for star in dict.fromkeys([*likely, *module.stars]):

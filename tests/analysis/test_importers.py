@@ -82,3 +82,21 @@ def test_a_version_number_ties_nothing_together(tmp_path: Path) -> None:
 def test_circles_end(tmp_path: Path) -> None:
     files = {"a.py": "from b import *\nfrom b import x\n", "b.py": "from a import *\nfrom a import x\n"}
     assert reached(tmp_path, files, "a.py") == ["a.py", "b.py"]
+
+
+HANDING = {
+    "p/one.py": "class One:\n    pass\n",
+    "p/model.py": "import p\n\nmodel = getattr(p, 'Model')\n",
+    "p/user.py": "from p import One\n",
+}
+
+
+def test_a_package_that_only_hands_a_name_on_is_reached_but_not_what_uses_the_package(tmp_path: Path) -> None:
+    files = {"p/__init__.py": "from .one import One\n__all__ = ['One']\n", **HANDING}
+    assert reached(tmp_path, files, "p/one.py") == ["p/__init__.py", "p/one.py", "p/user.py"]
+
+
+@pytest.mark.parametrize("code", ["from .one import One\nmade = One()\n", "from .one import *\nclass Two(One): pass\n"])
+def test_a_package_whose_code_uses_a_name_ties_its_users_to_it(tmp_path: Path, code: str) -> None:
+    files = {"p/__init__.py": code, **HANDING}
+    assert reached(tmp_path, files, "p/one.py") == ["p/__init__.py", "p/model.py", "p/one.py", "p/user.py"]

@@ -1791,3 +1791,118 @@ def test_what_nobody_reads_keeps_nothing_for_a_gradient() -> None:
     assert "may change in place" in reason(
         body.replace("z + w", "z + w + unread").replace("w = x\n", "w = unread = x\n")
     )
+
+
+# Sides that no compiled run comes to.
+
+LAZY = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.last = None
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor, flag: bool):
+"""
+
+
+def lazy_study(body: str) -> Study:
+    rule = BranchOnTensor()
+    return Study(Case(rule, Example("x", LAZY + textwrap.indent(lines(body), " " * 8) + "\n")), [rule])
+
+
+def lazy(body: str) -> str:
+    return textwrap.dedent(lazy_study(body).fixed.removeprefix(LAZY.lstrip("\n"))).rstrip("\n")
+
+
+def test_what_no_compiled_run_comes_to_keeps_its_layout() -> None:
+    body = """
+    z = x
+    if x.sum() > 0:
+        if y.sum() > 0:
+            if not torch.compiler.is_compiling():
+                # What there is ...
+                print("a",  # the first
+                      z)
+                # ... and what it means.
+                print(\"\"\"b
+        c\"\"\")
+            z = z + y
+    return z
+    """
+    assert lazy(body) == lines("""
+    z = x
+    # What there is ...
+    condition_2 = x.sum() > 0
+    condition = y.sum() > 0
+    if not torch.compiler.is_compiling() and condition_2 and condition:
+        print("a",  # the first
+              z)
+        # ... and what it means.
+        print(\"\"\"b
+        c\"\"\")
+    z = torch.where(condition_2, torch.where(condition, z + y, z), z)
+    return z
+    """)
+
+
+def test_a_guard_goes_before_all_that_a_compiled_run_does_not_ask() -> None:
+    body = """
+    z = x
+    if x.sum() > 0:
+        z = x * 2
+        if not torch.compiler.is_compiling() and (flag or z.isnan().any()) and z.max() > 3: print("large")
+    return z
+    """
+    kept = "if not torch.compiler.is_compiling() and condition and (flag or z.isnan().any()) and z.max() > 3:"
+    assert f'\n{kept}\n    print("large")\n' in lazy(body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        # What only the other side sets has no value where the branch is not taken.
+        "z = x\nif x.sum() > 0:\n    if self.last is None:\n        w = x * 2\n    else:\n        for w in self.last:\n            pass\n    z = w + 1",
+        "z = w = x\nif x.sum() > 0:\n    if self.last is not None:\n        self.last = w\n        del w\n    z = w + 1",
+        # A test that may do more than answer is asked on some ways only.
+        "z = x\nif x.sum() > 0:\n    if y.add_(1).dim() and not torch.compiler.is_compiling():\n        print(1)\n    z = y",
+    ],
+)
+def test_what_no_compiled_run_comes_to_may_decide_what_follows(body: str) -> None:
+    assert lazy(f"{body}\nreturn z") == f"{body}\nreturn z"
+
+
+def test_only_what_eager_code_gets_too_is_settled() -> None:
+    def settled(test: str) -> list[tuple[str, bool]]:
+        body = f"z = x\nif x.sum() > 0:\n    if {test}:\n        z = x * 2\n    else:\n        z = x * 3\nreturn z"
+        found = lazy_study(body).own[0]
+        tests = settled_tests(Scope.of(found.flag.event, found.project))
+        return [(one.file.text[one.start : one.end], one.truth) for one in tests]
+
+    assert settled("self.last is None") == [("self.last is None", True)]
+    assert settled("self.last is not None") == [("self.last is not None", False)]
+    assert settled("torch.compiler.is_compiling()") == []
+    assert settled("not torch.compiler.is_compiling() and flag") == []
+    assert settled("flag") == []
+
+
+@pytest.mark.parametrize(
+    ("body", "known"),
+    [
+        ("x = x.exp()\nif x.sum() > 0:\n    x = y\nreturn x", True),
+        ("z = x.exp()\nw = z + 1\nif x.sum() > 0:\n    z = y\nreturn z, w", True),
+        ("z, w = x.exp(), y\nif x.sum() > 0:\n    z = y\nreturn z, w", True),
+        ("z = y\nfor _ in range(2):\n    z = x.exp()\n    if x.sum() > 0:\n        z = y\nreturn z", True),
+        # Something else may have been set in between.
+        ("z = x.exp()\nif flag:\n    z = y\nif x.sum() > 0:\n    z = y + 1\nreturn z", False),
+        ("z = x.exp()\nfor _ in range(2):\n    if x.sum() > 0:\n        z = y\nreturn z", False),
+        ("z = y\ntry:\n    z = x.exp()\nfinally:\n    if x.sum() > 0:\n        z = y + 1\nreturn z", False),
+        ("z = y\nw = flag and isinstance(z, torch.Tensor) and z\nif x.sum() > 0:\n    z = y + 1\nreturn z, w", False),
+    ],
+)
+def test_a_name_is_left_what_it_was(body: str, known: bool) -> None:
+    answer = study(body, head=UNKNOWN).own[0].answer
+    assert isinstance(answer, Rewrite) is known, answer

@@ -8,7 +8,12 @@ from typing import TypeGuard
 
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.kinds import NOTHING, Kind, join
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
+
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
+_SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return, ast.Assert)
+# Parts of these do not run always, or run later.
+_CONDITIONAL = (ast.BoolOp, ast.IfExp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 def loads(scope: Scope, name: str) -> Iterator[ast.Name]:
@@ -68,6 +73,61 @@ def kind_of_name(scope: Scope, name: str, around: ast.stmt) -> Kind:
         if known is not None and (node.lineno > (around.end_lineno or 0) or within(node, around, scope)):
             found = join(found, known)
     return found
+
+
+def kind_left(scope: Scope, name: str, around: ast.stmt) -> Kind:
+    """Return the kind that `name` has after `around` where that leaves it as it was."""
+    after = kind_of_name(scope, name, around)
+    if as_tensor(after) is not None:
+        return after
+    # What is read later may be what another way gave it.
+    before = _kind_before(scope, name, around)
+    return after if as_tensor(before) is None else before
+
+
+def _kind_before(scope: Scope, name: str, statement: ast.stmt) -> Kind:
+    """The kind of a name where a statement begins, by the last place before it that always sets or reads it."""
+    if isinstance(statement, ast.If) and (read := _read_always(scope, statement.test, name)) is not None:
+        return read
+    current = statement
+    while current is not scope.function.node:
+        parent = scope.parents[current]
+        block = next((one for one in _blocks(parent) if current in one), None)
+        for one in reversed(block[: block.index(current)] if block is not None else ()):
+            value, sets = _value_for(one, name), _sets(one, name)
+            if value is not None or sets:
+                return scope.kind(value) if value is not None else NOTHING
+            if isinstance(one, _SIMPLE) and (read := _read_always(scope, one, name)) is not None:
+                return read
+        unclear = isinstance(parent, ast.Try) or (isinstance(parent, _LOOPS) and _sets(parent, name))
+        if block is None or unclear or not isinstance(parent, ast.stmt):
+            return NOTHING
+        current = parent
+    return NOTHING
+
+
+def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
+    found = (getattr(node, name, None) for name in ("body", "orelse", "finalbody"))
+    return (one for one in found if isinstance(one, list))
+
+
+def _sets(node: ast.AST, name: str) -> bool:
+    """Whether anything in a node gives `name` another value, or takes its value away."""
+    return any(
+        (is_named(child, name) and not (isinstance(child, ast.Name) and isinstance(child.ctx, ast.Load)))
+        or (isinstance(child, ast.Global | ast.Nonlocal) and name in child.names)
+        for child in ast.walk(node)
+    )
+
+
+def _read_always(scope: Scope, node: ast.AST, name: str) -> Kind | None:
+    """The kind of a name where a node reads it whatever happens; None if it does not, or only on some condition."""
+    if isinstance(node, ast.Name):
+        return scope.kinds.get(node) if node.id == name and isinstance(node.ctx, ast.Load) else None
+    if isinstance(node, _CONDITIONAL):
+        return None
+    found = (_read_always(scope, child, name) for child in ast.iter_child_nodes(node))
+    return next((kind for kind in found if kind is not None), None)
 
 
 def is_bound_before(scope: Scope, name: str, statement: ast.stmt) -> bool:

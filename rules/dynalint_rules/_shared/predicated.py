@@ -29,7 +29,7 @@ from dynalint_rules._shared.flow import Flow, Predicate
 from dynalint_rules._shared.harmless import set_apart, used_apart
 from dynalint_rules._shared.liveness import is_dead_after
 from dynalint_rules._shared.memory import in_one_loop, is_own
-from dynalint_rules._shared.names import is_bound_before, kind_of_name, loads, within
+from dynalint_rules._shared.names import is_bound_before, kind_left, kind_of_name, loads, within
 from dynalint_rules._shared.raising import raising_conditions
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.sides import (
@@ -46,6 +46,7 @@ from dynalint_rules._shared.sizes import refuse_other_sizes
 from dynalint_rules._shared.stored_state import Store, needs_no_gradient, store_of
 from dynalint_rules._shared.text import call, comments, held_together, indentation, inner_indentation
 from dynalint_rules._shared.truth import is_tensor_test, truth_of
+from dynalint_rules._shared.uncompiled import all_of, asked_of, is_uncompiled, kept_text
 
 _UNROLLED = frozenset({"builtins.range", "builtins.enumerate", "builtins.zip", "builtins.reversed"})
 _OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**", ast.MatMult: "@"}
@@ -75,6 +76,7 @@ class Predicated:
     early: list[str] = field(default_factory=list)
     result: ast.expr | None = None
     _names: list[str] = field(default_factory=list)
+    _kept: list[tuple[int, int]] = field(default_factory=list)
     _reads: set[str] = field(default_factory=set)
     _around: list[tuple[ast.If, set[str]]] = field(default_factory=list)
     _indent: str = ""
@@ -117,7 +119,7 @@ class Predicated:
         found = comments(file, start, end)
         if found is None:
             raise Refusal("the branch cannot be taken apart as text; choose with `torch.where` by hand")
-        spans = [file.span(node) for node in self.copied]
+        spans = [*map(file.span, self.copied), *self._kept]
         loose = [text for offset, text in found if not any(left <= offset < right for left, right in spans)]
         nested = is_elif(self.scope, head)
         indent = inner_indentation(file, head) if nested else indentation(file, head.lineno)
@@ -252,17 +254,42 @@ class Predicated:
 
     def _python_if(self, statement: ast.If, test: ast.expr, predicate: Predicate | None, flow: Flow) -> None:
         """A test of a Python value stays; what stands under it is as predicated as it was."""
+        scope = self.scope
         if predicate is None:
-            raise Refusal(f"{self.scope.quote(test)} is no tensor")
+            raise Refusal(f"{scope.quote(test)} is no tensor")
+        ways = [flow.copy(), flow.copy()]
+        if not statement.orelse and is_uncompiled(scope, statement, statement.body):
+            asked, late = asked_of(scope, test)
+            for part in asked:
+                self._check(part, flow)
+            self._keep(f"if {all_of(scope, [*asked, predicate.text, *late])}:", statement.body, ways[0])
+            flow.join(*ways)
+            return
         self._check(test, flow)
-        ways = []
-        for keyword, body in ((f"if {self.scope.text(test)}:", statement.body), ("else:", statement.orelse)):
-            ways.append(flow.copy())
-            if body:
+        keywords = f"if {scope.text(test)}:", "else:"
+        for way, keyword, body in zip(ways, keywords, (statement.body, statement.orelse), strict=True):
+            kept = is_uncompiled(scope, statement, body)
+            if kept and body is statement.orelse:
+                self._keep(f"elif {predicate.text}:", body, way)
+            elif body:
                 self._emit(keyword)
                 with self._inside():
-                    self._block(body, predicate, ways[-1])
+                    if kept:
+                        self._keep(f"if {predicate.text}:", body, way)
+                    else:
+                        self._block(body, predicate, way)
         flow.join(*ways)
+
+    def _keep(self, keyword: str, block: list[ast.stmt], flow: Flow) -> None:
+        """Leave code as it is that no compiled run comes to."""
+        self._values += 1
+        self._kept.append((self.scope.file.span(block[0])[0], self.scope.file.span(block[-1])[1]))
+        self._emit(keyword)
+        with self._inside():
+            self.lines.append(kept_text(self.scope, block, self._indent))
+        names = [node for statement in block for node in ast.walk(statement) if isinstance(node, ast.Name)]
+        flow.touched |= {node.id for node in names if isinstance(node.ctx, ast.Store)}
+        flow.bound -= {node.id for node in names if isinstance(node.ctx, ast.Del)}
 
     def _for(self, loop: ast.For, predicate: Predicate, flow: Flow) -> None:
         scope = self.scope
@@ -454,7 +481,7 @@ class Predicated:
         elif name in flow.written and (count := count_of(scope, one, self.head)) is not None:
             self._count(name, text, predicate, count)
         elif name in flow.written:
-            sides = [Side(one.value, scope.kind(one.value)), Side(None, kind_of_name(scope, name, self.head), name)]
+            sides = [Side(one.value, scope.kind(one.value)), Side(None, kind_left(scope, name, self.head), name)]
             self._choose(name, text, predicate, sides)
         else:
             raise Refusal(f"`{name}` gets a value on one side only; give it one before the test")

@@ -19,6 +19,7 @@ from dynalint.rules import Settled
 from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.names import kind_of_name
 from dynalint_rules._shared.scope import Scope
+from dynalint_rules._shared.uncompiled import uncompiled_sides
 
 # What may stand between a test and the same test again, if it changes nothing that the test reads.
 _PLAIN = (
@@ -38,8 +39,9 @@ _NEVER = (ast.Lt, ast.Gt)
 
 def settled_tests(scope: Scope) -> tuple[Settled, ...]:
     """Return the tests of branches in the function of which the answer is known."""
-    found = []
-    for node in walk_function(scope.function.node):
+    nodes = list(walk_function(scope.function.node))
+    found = list(uncompiled_sides(scope, nodes))
+    for node in nodes:
         if isinstance(node, ast.If | ast.IfExp):
             known = dict(_known_at(scope, node))
             values = node.test.values if isinstance(node.test, ast.BoolOp) else []

@@ -88,6 +88,24 @@ def held_together(text: str) -> str:
 
 def indented(text: str, step: str) -> str:
     """Indent all lines but the first, save for those that begin inside a string."""
+    inside = _inside_strings(text)
+    return "".join(
+        part if number == 1 or number in inside or not part.strip() else step + part
+        for number, part in enumerate(_lines(text), start=1)
+    )
+
+
+def moved(text: str, old: str, new: str) -> str:
+    """Return statements, of which the first begins at the start of `text`, for another indentation than the `old`."""
+    inside = _inside_strings(old + text)
+    return "".join(
+        new + part.removeprefix(old) if number > 1 and number not in inside and part.startswith(old) else part
+        for number, part in enumerate(_lines(text), start=1)
+    )
+
+
+def _inside_strings(text: str) -> set[int]:
+    """The numbers of the lines that begin inside a string."""
     inside: set[int] = set()
     opened: list[int] = []
     lines = text.replace("\r\n", "\n").replace("\r", "\n")
@@ -99,9 +117,9 @@ def indented(text: str, step: str) -> str:
             opened.append(token.start[0])
         elif name in ("FSTRING_END", "TSTRING_END"):
             inside.update(range(opened.pop() + 1, token.end[0] + 1))
+    return inside
+
+
+def _lines(text: str) -> list[str]:
     # As the tokenizer counts lines: `str.splitlines` would split at form feeds as well.
-    parts = re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text)
-    return "".join(
-        part if number == 1 or number in inside or not part.strip() else step + part
-        for number, part in enumerate(parts, start=1)
-    )
+    return re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text)

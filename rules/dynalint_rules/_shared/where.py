@@ -30,7 +30,7 @@ from dynalint_rules._shared.idle_test import rewrite_idle
 from dynalint_rules._shared.masked import rewrite_masked, rewrite_spared
 from dynalint_rules._shared.memory import is_own
 from dynalint_rules._shared.mixed_sides import mixed_conditions
-from dynalint_rules._shared.names import is_bound_before, kind_of_name, loads, may_be_unbound
+from dynalint_rules._shared.names import is_bound_before, kind_left, kind_of_name, loads, may_be_unbound
 from dynalint_rules._shared.predicated import Predicated
 from dynalint_rules._shared.raising import raising_conditions
 from dynalint_rules._shared.rows import Plan, plan_of
@@ -290,7 +290,7 @@ class _Writer:
                 sides.append(Side(assignment.value, scope.kind(assignment.value)))
                 texts.append(self.plan.temporaries.get(assignment.value) or self._value(assignment, index))
             elif is_bound_before(scope, name, head):
-                sides.append(Side(None, kind_of_name(scope, name, head), name))
+                sides.append(Side(None, kind_left(scope, name, head), name))
                 texts.append(self._kept(name, kept))
             else:
                 raise Refusal(f"`{name}` gets a value on one side only; give it one before the test")
@@ -441,7 +441,7 @@ class _Writer:
             sides.append(Side(block.result, scope.kind(block.result)))
         for name, _ in [] if block.result is not None else self.plan.rows:
             if name not in assigned:
-                sides.append(Side(None, kind_of_name(scope, name, head), name))
+                sides.append(Side(None, kind_left(scope, name, head), name))
         found: set[str] = set()
         known: set[str] = set()
         for side, assignment in itertools.zip_longest(sides, block.assignments):

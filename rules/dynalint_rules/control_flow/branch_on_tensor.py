@@ -130,7 +130,9 @@ class BranchOnTensor(Rule):
     and `fill_` of a buffer or of the `.data` of a tensor of the module, and `add_` and its like of a buffer
     (`self.mean.copy_(torch.where(condition, self.mean.add(0.1), self.mean))`). A plain count that the
     branch adds to becomes a tensor where it begins, if all that reads it takes one. A flag that nothing in the project
-    reads becomes such a buffer.
+    reads becomes such a buffer. What no compiled run comes to stays as it is written, behind the test in eager code:
+    `if not torch.compiler.is_compiling() and condition: print(y)`, or the other side of `self.cache is None` where
+    nothing is ever cached.
 
     `if mask.any():` around statements that only write where the mask selects (`x[mask] = 0`, `masked_fill`) loses its
     test: it only spares work. So does `if not mask.any(): return x` before such statements and `return x`.
@@ -155,13 +157,13 @@ class BranchOnTensor(Rule):
     other may only meet tensors in arithmetic, which is `conditional`.
 
     `torch.where` computes both sides. The rewrite is declined where that can be told to matter: a side that raises,
-    prints, draws random numbers, stores state, changes somebody else's tensor in place, updates running statistics or
-    calls code that dynalint cannot see. It is offered under conditions where only running it can tell, and applied
-    after a run of both sides has shown them: the sides have the same dtype, shape and device; neither raises on the
-    other's inputs; gradients are finite; a tensor that one side alone uses gets a gradient of zeros where it had None,
-    which an optimizer with weight decay or momentum takes for a step; nobody needs the very tensor that a side passes
-    on, rather than an equal copy; what stands behind `and`, `or` or `elif` does not raise where Python would not come
-    to it (`m.any() and x[m].max() > 1`). Both sides cost time on every call.
+    prints while it is compiled, draws random numbers, stores state, changes somebody else's tensor in place, updates
+    running statistics or calls code that dynalint cannot see. It is offered under conditions where only running it can
+    tell, and applied after a run of both sides has shown them: the sides have the same dtype, shape and device; neither
+    raises on the other's inputs; gradients are finite; a tensor that one side alone uses gets a gradient of zeros where
+    it had None, which an optimizer with weight decay or momentum takes for a step; nobody needs the very tensor that a
+    side passes on, rather than an equal copy; what stands behind `and`, `or` or `elif` does not raise where Python
+    would not come to it (`m.any() and x[m].max() > 1`). Both sides cost time on every call.
 
     ## How Dynamo words it
 
@@ -914,6 +916,23 @@ class BranchOnTensor(Rule):
                 return x * 2
             """),
             declined="for its effect",
+        ),
+        Example(
+            "side that prints in eager code",
+            forward("""
+                if x.sum() > 0:  # DYN101
+                    x = x * 2
+                    if not torch.compiler.is_compiling():
+                        print("positive")
+                return x - 1
+            """),
+            fixed=forward("""
+                condition = x.sum() > 0
+                x = torch.where(condition, x * 2, x)
+                if not torch.compiler.is_compiling() and condition:
+                    print("positive")
+                return x - 1
+            """),
         ),
         Example(
             "side that draws random numbers",

@@ -1,0 +1,83 @@
+"""Sides of a branch that a compiled run never comes to, in a branch that a tensor decides.
+
+    if t:                                       condition = t
+        y = y * 2                               y = torch.where(condition, y * 2, y)
+        if not torch.compiler.is_compiling():   if not torch.compiler.is_compiling() and condition:
+            print("twice", y)                       print("twice", y)
+
+So it is with what only another value of an attribute leads to than any that the project gives it. Of such code no
+kinds are known, and it needs no other form: it stays as it is written, behind the tensor that decided on it before,
+which is asked where the code is reached and nowhere else.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from dynalint.rules import Settled
+from dynalint_rules._shared.blocks import is_elif
+from dynalint_rules._shared.scope import Scope
+from dynalint_rules._shared.text import indentation, moved
+
+# Of these, eager code gets another answer.
+_ONLY_COMPILED = ("is_compiling", "is_dynamo_compiling")
+_LOOSE = (ast.BoolOp, ast.IfExp, ast.Lambda, ast.NamedExpr)
+
+
+def is_uncompiled(scope: Scope, statement: ast.If, block: Sequence[ast.stmt]) -> bool:
+    """Whether the test of a statement decides, for each compiled run, that this block of it does not run."""
+    return _was_asked(scope, statement.test) and not any(_was_asked(scope, one) for one in block) and _asks(block)
+
+
+def asked_of(scope: Scope, test: ast.expr) -> tuple[list[ast.expr], list[ast.expr]]:
+    """Return the parts of a test, all of which must hold: those that a compiled run asks, and the others."""
+    parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
+    asked = [part for part in parts if _was_asked(scope, part)]
+    return asked, parts[len(asked) :]
+
+
+def all_of(scope: Scope, parts: Sequence[ast.expr | str]) -> str:
+    """Return the text of a test that holds where all parts do; a part is an expression, or the text of a name."""
+    return " and ".join(one if isinstance(one, str) else _operand(scope, one) for one in parts)
+
+
+def kept_text(scope: Scope, block: Sequence[ast.stmt], indent: str) -> str:
+    """Return the text of a block as it is written, for another indentation, which its first line has too."""
+    file, first = scope.file, block[0]
+    text, old = file.text[file.span(first)[0] : file.span(block[-1])[1]], indentation(file, first.lineno)
+    if is_elif(scope, first):
+        text = text.removeprefix("el")
+    return indent + moved(text, old, indent)
+
+
+def uncompiled_sides(scope: Scope, nodes: Sequence[ast.AST]) -> Iterator[Settled]:
+    """Yield the tests to which eager code, as far as the project shows, gets the answer that a compiled run gets."""
+    for node in nodes:
+        if isinstance(node, ast.If) and not _asks_for_compiler(node.test):
+            for truth, block in ((False, node.body), (True, node.orelse)):
+                if is_uncompiled(scope, node, block):
+                    yield Settled(scope.file, *scope.file.span(node.test), truth)
+
+
+def _was_asked(scope: Scope, node: ast.AST) -> bool:
+    """Whether the analysis came to any expression of a node."""
+    return any(child in scope.kinds for child in ast.walk(node))
+
+
+def _asks(block: Sequence[ast.stmt]) -> bool:
+    """Whether the analysis would have seen an expression, had it come to the block: `pass` shows nothing."""
+    return any(isinstance(node, ast.expr) for statement in block for node in ast.walk(statement))
+
+
+def _asks_for_compiler(test: ast.expr) -> bool:
+    return any(isinstance(node, ast.Attribute | ast.Name) and _name(node) in _ONLY_COMPILED for node in ast.walk(test))
+
+
+def _name(node: ast.Attribute | ast.Name) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id
+
+
+def _operand(scope: Scope, node: ast.expr) -> str:
+    text = scope.text(node)
+    return f"({text})" if isinstance(node, _LOOSE) or "\n" in text or "\r" in text else text

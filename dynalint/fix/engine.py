@@ -117,35 +117,49 @@ class _Rounds:
         # text comes twice.
         while not self._ended:
             taken = len(self._fixed)
-            offered = [self._round(files) for files in self._sight.groups(self._open())]
+            offered = self._pass()
             if self._too_late:
                 codes = count_codes(self._too_late)
                 self._note = f"there is still something to fix after {MOST_ROUNDS} rounds ({codes}): run it again"
                 return
             self._rounds += len(self._fixed) > taken
-            if not any(offered) and not self._offer_again():
+            if not offered and not self._offer_again():
                 return
 
-    def _round(self, files: frozenset[Path]) -> bool:
-        """Fix what can be fixed at once in some files; say whether anything was on offer."""
-        if self._ended:
-            return False
-        self._files = files
+    def _pass(self) -> bool:
+        """Fix what can be fixed at once in each group of files; say whether anything was on offer.
+
+        Those that no view is enough for come last and together, as each of their steps lints the whole.
+        """
+        wide, groups = self._sight.groups(self._open())
+        offered = False
+        for files in groups:
+            self._files = files
+            units = self._offered()
+            if units and self._view().files is None:
+                wide |= files
+            elif units:
+                self._round(units)
+                offered = True
+        self._files = self._sight.widened(wide)
         units = self._offered()
-        if not units:
-            return False
+        if units:
+            self._round(units)
+        return offered or bool(units)
+
+    def _round(self, units: tuple[Unit, ...]) -> None:
+        """Fix what can be fixed at once of what is offered."""
         self._trials.clear()
         accepted = self._settle((), units)
         if accepted and self._rounds == MOST_ROUNDS:
             self._too_late += [linted.finding for unit in accepted for linted in unit.linted]
-            return True
+            return
         wanted = self._wanted(accepted) if accepted else ()
         if wanted != accepted:
             # They were tried together with what is not wanted; by themselves they may come to something else.
             wanted = self._settle((), wanted)
         if wanted:
             self._take(wanted, self._trials[frozenset(wanted)])
-        return True
 
     def _wanted(self, units: tuple[Unit, ...]) -> tuple[Unit, ...]:
         """Ask about each unit, if somebody is there to ask; those that are not wanted are never offered again."""
@@ -188,6 +202,8 @@ class _Rounds:
 
     def _offered(self) -> tuple[Unit, ...]:
         """Return the units that this round tries: in order of place, those that touch an earlier one left out."""
+        if self._ended or not self._files:
+            return ()
         groups: dict[tuple[object, ...], list[tuple[Item, Unit]]] = {}
         for item in self._open():
             unit = self._unit(item) if files_of(item) <= self._files else None

@@ -70,6 +70,7 @@ class Sight:
 
     def __init__(self, lint: Linter, views: Views | None = None) -> None:
         self._whole, self._views = View(lint), views
+        self._wide: frozenset[Path] = frozenset()
         self._felt: dict[frozenset[Path], tuple[Sequence[Item], View]] = {}
         self._alone: dict[frozenset[Path], tuple[Sequence[Item], View]] = {}
 
@@ -83,25 +84,32 @@ class Sight:
         """Whether less than the whole was linted to judge any step."""
         return any(view.files is not None for _, view in self._felt.values())
 
-    def groups(self, items: Sequence[Item]) -> list[frozenset[Path]]:
-        """Return the files that the fixes of items change, those together that are to be judged together.
+    def groups(self, items: Sequence[Item]) -> tuple[frozenset[Path], list[frozenset[Path]]]:
+        """Return the files that the fixes of items change: those whose changes need the whole, and groups of others.
 
-        Those whose changes are felt everywhere come first, and are one.
+        What is in one group is to be judged together.
         """
         groups = _groups_of(items)
-        everywhere = [one for one in groups if self._views is None or self._views.felt(one).files is None]
-        joined = frozenset[Path]().union(*everywhere)
-        return [*([joined] if joined else []), *(one for one in groups if one not in everywhere)]
+        wide = [one for one in groups if self._is_wide(one)]
+        return frozenset[Path]().union(*wide), [one for one in groups if one not in wide]
+
+    def widened(self, files: frozenset[Path]) -> frozenset[Path]:
+        """Take the whole as the view for changes to `files` from now on; return them."""
+        self._wide |= files
+        return files
 
     def of(self, files: frozenset[Path], items: Sequence[Item], texts: Mapping[Path, str]) -> View:
         """Return the view for changes to `files`; `items` and `texts` are what is known of the project by now."""
-        if self._views is None:
+        if self._views is None or files & self._wide:
             return self._whole
         known, view = self._felt.get(files, (None, self._whole))
         if known is not items:
             view = self._views.felt(files).fitted(files, items, texts) or self._whole
             self._felt[files] = items, view
         return view
+
+    def _is_wide(self, files: frozenset[Path]) -> bool:
+        return self._views is None or bool(files & self._wide) or self._views.felt(files).files is None
 
     def near(
         self, files: frozenset[Path], around: frozenset[Path], items: Sequence[Item], texts: Mapping[Path, str]

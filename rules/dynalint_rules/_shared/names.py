@@ -89,21 +89,26 @@ def _kind_before(scope: Scope, name: str, statement: ast.stmt) -> Kind:
     """The kind of a name where a statement begins, by the last place before it that always sets or reads it."""
     if isinstance(statement, ast.If) and (read := _read_always(scope, statement.test, name)) is not None:
         return read
+    for one in before(scope, name, statement):
+        value = value_for(one, name)
+        if value is not None or sets(one, name):
+            return scope.kind(value) if value is not None else NOTHING
+        if isinstance(one, _SIMPLE) and (read := _read_always(scope, one, name)) is not None:
+            return read
+    return NOTHING
+
+
+def before(scope: Scope, name: str, statement: ast.stmt) -> Iterator[ast.stmt]:
+    """Yield the statements that have always run where one begins, the last first, as far as they tell of a name."""
     current = statement
     while current is not scope.function.node:
         parent = scope.parents[current]
         block = next((one for one in _blocks(parent) if current in one), None)
-        for one in reversed(block[: block.index(current)] if block is not None else ()):
-            value, sets = _value_for(one, name), _sets(one, name)
-            if value is not None or sets:
-                return scope.kind(value) if value is not None else NOTHING
-            if isinstance(one, _SIMPLE) and (read := _read_always(scope, one, name)) is not None:
-                return read
-        unclear = isinstance(parent, ast.Try) or (isinstance(parent, _LOOPS) and _sets(parent, name))
+        yield from reversed(block[: block.index(current)] if block is not None else ())
+        unclear = isinstance(parent, ast.Try) or (isinstance(parent, _LOOPS) and sets(parent, name))
         if block is None or unclear or not isinstance(parent, ast.stmt):
-            return NOTHING
+            return
         current = parent
-    return NOTHING
 
 
 def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
@@ -111,7 +116,7 @@ def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
     return (one for one in found if isinstance(one, list))
 
 
-def _sets(node: ast.AST, name: str) -> bool:
+def sets(node: ast.AST, name: str) -> bool:
     """Whether anything in a node gives `name` another value, or takes its value away."""
     return any(
         (is_named(child, name) and not (isinstance(child, ast.Name) and isinstance(child.ctx, ast.Load)))
@@ -219,14 +224,14 @@ def last_value(
             statements = getattr(parent, block, ())
             if isinstance(statements, list) and current in statements:
                 for one in reversed(statements[: statements.index(current)]):
-                    value = _value_for(one, name)
+                    value = value_for(one, name)
                     if isinstance(one, ast.Assign) and value is not None:
                         return one, value
         current = parent
     return None
 
 
-def _value_for(statement: ast.stmt, name: str) -> ast.expr | None:
+def value_for(statement: ast.stmt, name: str) -> ast.expr | None:
     """What an assignment gives a name, alone or among as many values as names."""
     if not isinstance(statement, ast.Assign) or len(statement.targets) > 1:
         return None

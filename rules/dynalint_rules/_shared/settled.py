@@ -1,7 +1,7 @@
 """Tests that can have but one answer where they stand, so that nothing ever reaches the other side of the branch.
 
     if x.sum() > 0: ...             if x.max() > x.max(): ...
-    elif x.mean() < 1: ...
+    elif x.mean() < 1: ...          if x.relu().mean() < 0: ...
     elif x.sum() > 0: ...           never
 
 A side that no input reaches need not run for the proof of a rewrite.
@@ -13,27 +13,14 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
-from dynalint.analysis import kinds as k
 from dynalint.analysis.index import walk_function
 from dynalint.rules import Settled
+from dynalint_rules._shared.bounds import never_holds
 from dynalint_rules._shared.effects import is_pure
-from dynalint_rules._shared.names import kind_of_name
+from dynalint_rules._shared.leaving import leaves_alone
 from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.uncompiled import uncompiled_sides
 
-# What may stand between a test and the same test again, if it changes nothing that the test reads.
-_PLAIN = (
-    ast.Assign,
-    ast.AnnAssign,
-    ast.AugAssign,
-    ast.Expr,
-    ast.Pass,
-    ast.If,
-    ast.For,
-    ast.Return,
-    ast.Break,
-    ast.Assert,
-)
 _NEVER = (ast.Lt, ast.Gt)
 
 
@@ -61,7 +48,7 @@ def _answer(scope: Scope, test: ast.expr, known: Mapping[str, bool]) -> bool | N
         answers = [_answer(scope, value, known) for value in test.values]
         decides = isinstance(test.op, ast.Or)
         return decides if decides in answers else None if None in answers else not decides
-    if _compares_with_itself(scope, test):
+    if _compares_with_itself(scope, test) or never_holds(scope, test):
         return False
     return known.get(ast.dump(test))
 
@@ -114,19 +101,4 @@ def _parts(test: ast.expr, truth: bool) -> Iterator[tuple[ast.expr, bool]]:
 
 def _keeps(scope: Scope, nodes: Sequence[ast.AST], test: ast.expr) -> bool:
     """Whether a test has the same answer again after some statements and expressions have run."""
-    names = {node.id for node in ast.walk(test) if isinstance(node, ast.Name)}
-    return not any(_changes(scope, one, names) for node in nodes for one in ast.walk(node))
-
-
-def _changes(scope: Scope, node: ast.AST, names: set[str]) -> bool:
-    if isinstance(node, ast.stmt) and not isinstance(node, _PLAIN):
-        return True
-    if isinstance(node, ast.AugAssign):
-        target = node.target
-        if not (isinstance(target, ast.Name) and k.is_number(kind_of_name(scope, target.id, node))):
-            return True
-    if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load):
-        return not isinstance(node, ast.Name) or node.id in names
-    return isinstance(node, ast.Call | ast.NamedExpr | ast.Await | ast.Yield | ast.YieldFrom) and not is_pure(
-        scope, node
-    )
+    return leaves_alone(scope, nodes, {node.id for node in ast.walk(test) if isinstance(node, ast.Name)})

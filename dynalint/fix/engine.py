@@ -41,7 +41,7 @@ from dynalint.rules import Replacement
 
 MOST_ROUNDS = 10
 # The longer forms of a rewrite that are tried, one after the other.
-MOST_FORMS = 3
+MOST_FORMS = 5
 
 
 @dataclass(frozen=True, slots=True)

@@ -418,6 +418,71 @@ SHELTERED = {
         return a + x + y + z
         """,
     ),
+    "a layer, where nothing else helps": (
+        """
+        a = self.layer(x)
+        if y.sum() > 0:
+            a = y
+        return self.layer(a + y) + x
+        """,
+        """
+        a = self.layer(x)
+        condition = y.sum() > 0
+        safe_x = torch.where(condition, 1, x)
+        a = torch.where(condition, y, self.layer(safe_x))
+        return self.layer(a + y) + x
+        """,
+    ),
+    "what is used but for nothing": (
+        """
+        a = x * y
+        if y.sum() > 0:
+            d = a * 2
+            a = y + x
+        return a + y
+        """,
+        """
+        a = x * y
+        condition = y.sum() > 0
+        safe_x = torch.where(condition, 1, x)
+        safe_y = torch.where(condition, 1, y)
+        d = a * 2
+        a = torch.where(condition, y + x, safe_x * safe_y)
+        return a + y
+        """,
+    ),
+    "what another name passes on": (
+        """
+        z = x
+        if y.sum() > 0:
+            t = -x
+            z = t * y
+        return z + y
+        """,
+        """
+        z = x
+        condition = y.sum() > 0
+        t = -x
+        z = torch.where(condition, torch.where(condition, t, 1) * torch.where(condition, y, 1), z)
+        return z + y
+        """,
+    ),
+    "changed in a loop": (
+        """
+        a = x + y
+        if y.sum() > 0:
+            for _ in range(2):
+                a *= y
+        return a
+        """,
+        """
+        a = x + y
+        condition = y.sum() > 0
+        for _ in range(2):
+            a = torch.where(condition, torch.where(condition, a, 1) * torch.where(condition, y, 1), a)
+        return a
+        """,
+    ),
     "after an early return": (
         """
         if x.sum() > 0:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import re
 from contextlib import suppress
 from dataclasses import replace
+from functools import reduce
 from typing import Literal
 
 from dynalint.analysis.events import Event
 from dynalint.analysis.project import Project
+from dynalint.findings import Safety
 from dynalint.rules import Declined, Rewrite
 from dynalint_rules._shared.carried_loop import leaves_endless_loop, rewrite_endless_loop, rewrite_while
 from dynalint_rules._shared.checks import rewrite_assert, rewrite_guard
@@ -20,8 +23,14 @@ from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.settled import settled_tests
 from dynalint_rules._shared.where import rewrite_if
 
-# What is computed once more in the longer forms, the longest first.
-_FORMS: tuple[Literal["", "kept", "all"], ...] = ("all", "kept", "")
+# What is computed once more in the longer forms, and whether layers are: these take the most time, and come last.
+_FORMS: tuple[tuple[Literal["", "kept", "all"], bool], ...] = (
+    ("", False),
+    ("kept", False),
+    ("all", False),
+    ("kept", True),
+    ("all", True),
+)
 
 _FILTER = (
     "the condition decides how many elements there are, and tensors need a size known beforehand; "
@@ -46,15 +55,26 @@ def rewrite_decision(event: Event, operand: ast.expr, project: Project, *, value
         return Declined(str(refusal))
     if rewrite is None:
         return Declined({"comprehension": _FILTER, "match": _MATCH}.get(decision.form, value))
-    longer: Rewrite | None = None
-    for recomputes in _FORMS:
+    forms = [rewrite]
+    for recomputes, layers in _FORMS:
         with suppress(Refusal):
-            sheltered = replace(Scope.of(event, project), shelter=decision.node, recomputes=recomputes)
+            scope = Scope.of(event, project)
+            sheltered = replace(scope, shelter=decision.node, recomputes=recomputes, layers=layers)
             form = _rewritten(sheltered, decision)
-            form = form and with_saved(sheltered, form)
-            if form is not None and form.replacements not in (rewrite.replacements, longer and longer.replacements):
-                longer = replace(form, sheltered=longer)
-    return replace(rewrite, sheltered=longer)
+            form = form and _with_assumed(sheltered, with_saved(sheltered, form))
+            if form is not None and all(form.replacements != other.replacements for other in forms):
+                forms.append(form)
+    return reduce(lambda longer, form: replace(form, sheltered=longer), reversed(forms))
+
+
+def _with_assumed(scope: Scope, rewrite: Rewrite) -> Rewrite:
+    """Return a rewrite under the condition that what it keeps infinities from is what it takes that for."""
+    words = {word for one in rewrite.replacements for word in re.findall(r"\w+", one.content)}
+    assumed = [f"`{name}` is a tensor" for name in sorted(scope.assumed & words)]
+    if not assumed:
+        return rewrite
+    safety: Safety = "conditional" if rewrite.safety == "safe" else rewrite.safety
+    return replace(rewrite, safety=safety, conditions=tuple(dict.fromkeys([*rewrite.conditions, *assumed])))
 
 
 def _rewritten(scope: Scope, decision: Decision) -> Rewrite | None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from dynalint.analysis import kinds as k
-from dynalint_rules._shared.names import is_bound_before, statement_of
+from dynalint_rules._shared.names import is_bound_before, last_value, statement_of
 from dynalint_rules._shared.recomputed import definition_of, is_held, is_kept, is_used_throughout
 from dynalint_rules._shared.saved import save
 from dynalint_rules._shared.scope import Refusal, Scope
@@ -130,6 +130,8 @@ def _again(scope: Scope, read: ast.Name, at: ast.stmt, place: ast.stmt, deepest:
         Refusal: it means something else by then, and what it meant cannot be computed once more.
     """
     held = is_held(scope, read.id, at, place)
+    if held and at is not place and is_used_throughout(scope, read.id):
+        return None
     try:
         found = definition_of(scope, read.id, at) if deepest else None
         if found is None:
@@ -239,7 +241,7 @@ def _sheltered(scope: Scope, expression: ast.expr, guarded: Collection[ast.AST])
 
 
 def _reads(scope: Scope, node: ast.expr) -> Iterator[ast.expr]:
-    """Yield the tensors from before the test that an expression reads; what a module holds is taken to be finite."""
+    """Yield the tensors of an expression that may be infinite where it is not wanted; what a module holds is finite."""
     tensor = scope.tensor(node)
     if isinstance(node, _WITHOUT_GRADIENT) or (tensor is not None and tensor.dtype in ("int", "bool")):
         return
@@ -248,8 +250,8 @@ def _reads(scope: Scope, node: ast.expr) -> Iterator[ast.expr]:
         while isinstance(owner, ast.Attribute | ast.Subscript):
             owner = owner.value
         root = node if owner is None else owner
-        known = isinstance(root, ast.Name) and root.id != "self" and _is_older(scope, root.id)
-        if known and k.may_be_tensor(scope.kind(node)):
+        open_ = isinstance(root, ast.Name) and root.id != "self" and _is_open_to_infinity(scope, root)
+        if open_ and (k.may_be_tensor(scope.kind(node)) or _is_taken_for_tensor(scope, node)):
             yield node
         return
     for child in ast.iter_child_nodes(node):
@@ -259,12 +261,51 @@ def _reads(scope: Scope, node: ast.expr) -> Iterator[ast.expr]:
             yield from _reads(scope, inner)
 
 
-def _is_older(scope: Scope, name: str) -> bool:
-    """Whether a name may hold what it held before the test."""
-    statement = scope.shelter
-    while statement is not None and not isinstance(statement, ast.stmt):
-        statement = scope.parents[statement]
-    return statement is not None and is_bound_before(scope, name, statement)
+def _is_taken_for_tensor(scope: Scope, node: ast.expr) -> bool:
+    """Whether all that is known of a name is that arguments are computed with: that it is a tensor is a condition."""
+    computed = isinstance(scope.parents.get(node), ast.BinOp | ast.UnaryOp)
+    if not (computed and isinstance(node, ast.Name) and _is_argument(scope, node)):
+        return False
+    scope.assumed.add(node.id)
+    return True
+
+
+def _is_argument(scope: Scope, node: ast.Name) -> bool:
+    """Whether a name that nothing is known of is an argument without a default, or arithmetic on such and tensors."""
+    if not isinstance(scope.kind(node), k.Unknown) or node not in scope.parents:
+        return False
+    found = last_value(scope, node.id, statement_of(scope, node))
+    if found is None:
+        arguments = scope.function.node.args
+        given = [*arguments.posonlyargs, *arguments.args]
+        return node.id in [one.arg for one in given[: len(given) - len(arguments.defaults)]]
+    parts = [one for one in ast.walk(found[1]) if isinstance(one, ast.expr)]
+    reads = [one for one in parts if not isinstance(one, ast.BinOp | ast.UnaryOp | ast.Constant)]
+    return all(
+        scope.tensor(one) is not None or (isinstance(one, ast.Name) and _is_argument(scope, one)) for one in reads
+    )
+
+
+def _is_open_to_infinity(scope: Scope, read: ast.Name) -> bool:
+    """Whether a name may hold what it held before the test, or what passes the infinities in that on as they are."""
+    key = (scope.shelter, read)
+    if key not in scope.open_reads:
+        scope.open_reads[key] = _may_hold_infinity(scope, read)
+    return scope.open_reads[key]
+
+
+def _may_hold_infinity(scope: Scope, read: ast.Name) -> bool:
+    if scope.shelter is None:
+        return False
+    test = statement_of(scope, scope.shelter)
+    if is_bound_before(scope, read.id, test):
+        return True
+    found = last_value(scope, read.id, statement_of(scope, read)) if read in scope.parents else None
+    if found is None or found[0].lineno < test.lineno:
+        return False
+    value = found[1]
+    kept_out = {node for one in _of_steps(scope, value) for node in ast.walk(one.node)}
+    return any(one not in kept_out for one in _reads(scope, value))
 
 
 def _meets_infinity(

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from dynalint.analysis import kinds as k
 from dynalint_rules._shared.choice import escaped, rendered
 from dynalint_rules._shared.domain import Guard, Guarded, Recomputed, parts_of, recomputed
-from dynalint_rules._shared.liveness import is_dead_after, is_used_by
+from dynalint_rules._shared.faint import is_wanted_by
+from dynalint_rules._shared.liveness import is_dead_after
 from dynalint_rules._shared.names import is_bound_before, is_named, kind_of_name, last_value
 from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.text import held_together
@@ -79,7 +80,7 @@ def used_apart(scope: Scope, head: ast.stmt, sides: Sequence[Sequence[ast.stmt]]
     """Return what to compute once more, that which nothing else is computed from first."""
     found = []
     for name in _latest_first(scope, head):
-        using = tuple(index for index, side in enumerate(sides) if is_used_by(scope, name, side, head))
+        using = tuple(index for index, side in enumerate(sides) if is_wanted_by(scope, name, side, head))
         again = recomputed(scope, ast.Name(name, ast.Load()), head) if 0 < len(using) < len(sides) else None
         if again is not None:
             found.append(Apart(name, using, again))
@@ -103,11 +104,12 @@ def is_read_once(scope: Scope, one: Apart, head: ast.stmt, sides: Sequence[Seque
 
 
 def _latest_first(scope: Scope, head: ast.stmt) -> Iterator[str]:
-    """Yield the tensors from before a branch, the one that was computed last first, which no other is computed from."""
+    """Yield what may be tensors from before a branch, the one that was computed last, of which no other is, first."""
     made = {name: last_value(scope, name, head) for name in scope.function.locals if is_bound_before(scope, name, head)}
     known = [(found[0].lineno, name) for name, found in made.items() if found is not None]
     for _, name in sorted(known, reverse=True):
-        if k.may_be_tensor(kind_of_name(scope, name, head)):
+        kind = kind_of_name(scope, name, head)
+        if k.may_be_tensor(kind) or isinstance(kind, k.Unknown):
             yield name
 
 

@@ -17,7 +17,7 @@ def is_dead_after(scope: Scope, name: str, statement: ast.stmt) -> bool:
 
     Where a jump or an exception leads on from somewhere else, or the next round of a loop does, the answer is no.
     """
-    if _is_used_elsewhere(scope, name) or any(isinstance(one, ast.Break | ast.Continue) for one in ast.walk(statement)):
+    if is_used_elsewhere(scope, name) or any(isinstance(one, ast.Break | ast.Continue) for one in ast.walk(statement)):
         return False
     current: ast.AST = statement
     found: _Use = None
@@ -25,20 +25,14 @@ def is_dead_after(scope: Scope, name: str, statement: ast.stmt) -> bool:
         parent = scope.parents[current]
         if isinstance(parent, ast.Try | ast.Match | ast.AsyncFunctionDef):
             return False
-        found = found or first_use(_rest(parent, current), name)
+        found = found or first_use(rest_of(parent, current), name)
         if found is None and isinstance(parent, ast.For | ast.AsyncFor | ast.While):
             return False
         current = parent
     return found != "read"
 
 
-def is_used_by(scope: Scope, name: str, side: Sequence[ast.stmt], head: ast.stmt) -> bool:
-    """Whether a side of a branch reads what `name` held before it, or leaves it to what follows and reads it."""
-    use = first_use(side, name)
-    return use == "read" or (use is None and not is_dead_after(scope, name, head))
-
-
-def _is_used_elsewhere(scope: Scope, name: str) -> bool:
+def is_used_elsewhere(scope: Scope, name: str) -> bool:
     """Whether a name is another scope's as well, or read by a function inside of this one."""
     for node in ast.walk(scope.function.node):
         if isinstance(node, ast.Global | ast.Nonlocal) and name in node.names:
@@ -49,7 +43,7 @@ def _is_used_elsewhere(scope: Scope, name: str) -> bool:
     return False
 
 
-def _rest(parent: ast.AST, current: ast.AST) -> Sequence[ast.stmt]:
+def rest_of(parent: ast.AST, current: ast.AST) -> Sequence[ast.stmt]:
     for block in _BLOCKS:
         statements = getattr(parent, block, ())
         if current in statements:
@@ -84,7 +78,7 @@ def _use(statement: ast.stmt, name: str) -> _Use:
         found = first_use(statement.body, name)
         if _mentions(statement.target, name) or _reads(statement.iter, name) or found == "read":
             return "read"
-        return found if _has_rounds(statement.iter) else None
+        return found if has_rounds(statement.iter) else None
     leaves = _leaves(statement)
     return "read" if leaves or _mentions(statement, name) else None
 
@@ -93,7 +87,7 @@ def _leaves(statement: ast.stmt) -> bool:
     return any(isinstance(node, ast.Break | ast.Continue | ast.Return) for node in ast.walk(statement))
 
 
-def _has_rounds(rounds: ast.expr) -> bool:
+def has_rounds(rounds: ast.expr) -> bool:
     """Whether it is written out that a loop has a first round."""
     given = rounds.args if isinstance(rounds, ast.Call) and ast.unparse(rounds.func) == "range" else []
     number = given[0].value if len(given) == 1 and isinstance(given[0], ast.Constant) else None

@@ -197,7 +197,7 @@ def _is_own_since_made(scope: Scope, name: str, at: ast.AST) -> bool:
             continue
         parent = scope.parents.get(node)
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-            if not _is_read_only(scope, node, parent):
+            if not is_read_only(scope, node, parent):
                 return False
         elif not within(node, at, scope) and not isinstance(parent, ast.AugAssign):
             return False
@@ -229,7 +229,7 @@ def _is_always_own(scope: Scope, name: str) -> bool:
         if isinstance(node, ast.Name) and node.id == name:
             parent = scope.parents.get(node)
             if isinstance(node.ctx, ast.Load):
-                if not _is_read_only(scope, node, parent):
+                if not is_read_only(scope, node, parent):
                     return False
             elif (
                 isinstance(parent, ast.Assign) and parent.targets == [node] and makes_tensor(scope, parent.value, name)
@@ -284,7 +284,7 @@ def _may_work_in_place(scope: Scope, name: str, call: ast.Call) -> bool:
     return not all(isinstance(one, ast.Constant) and type(one.value) in (int, float) for one in call.args[1:])
 
 
-def _is_read_only(scope: Scope, node: ast.Name, parent: ast.AST | None) -> bool:
+def is_read_only(scope: Scope, node: ast.expr, parent: ast.AST | None) -> bool:
     """Whether this use of a tensor neither keeps a reference to it nor makes a view of it."""
     if isinstance(parent, ast.BinOp | ast.Compare | ast.UnaryOp | ast.Return):
         return True

@@ -23,7 +23,7 @@ from dynalint_rules._shared.changes import Change, Filled, change_of, filled_of,
 from dynalint_rules._shared.checks import is_constant_message
 from dynalint_rules._shared.choice import escaped, rendered, require_tensors
 from dynalint_rules._shared.counted import Count, count_of
-from dynalint_rules._shared.domain import guarded_operands
+from dynalint_rules._shared.domain import Guarded, guarded_operands
 from dynalint_rules._shared.effects import effects_of_always
 from dynalint_rules._shared.flow import Flow, Predicate
 from dynalint_rules._shared.harmless import set_apart, used_apart
@@ -398,13 +398,16 @@ class Predicated:
         number = k.is_number(kind_of_name(scope, one.name, one.statement))
         if not number and not is_own(scope, one.name, one.statement):
             raise Refusal(f"{scope.quote(one.statement)} changes the tensor in place, for whoever else holds it too")
-        if operator is None or guarded_operands(scope, one.value) != guarded_operands(scope, written):
-            raise Refusal(
-                f"{scope.quote(one.statement)} is not defined for all inputs; write it as an assignment first"
-            )
-        text = self._rendered(written, predicate)
+        if operator is None:
+            raise Refusal(f"{scope.quote(one.statement)} works in place; write it as an assignment first")
+        guards, guard = guarded_operands(scope, one.value), self._guard(predicate)
+        safe = {own.node: own.safe for own in guards if isinstance(own, Guarded)}
+        text = rendered(scope, written, guards, guard)
         simple = isinstance(written, ast.Constant | ast.Attribute | ast.Call | ast.Subscript) or text.isidentifier()
-        return f"{one.name} {operator} {text if simple else f'({text})'}"
+        text = guard.format(operand=text, safe=safe[written]) if written in safe else text if simple else f"({text})"
+        left = one.value.left if isinstance(one.value, ast.BinOp) else None
+        old = guard.format(operand=one.name, safe=safe[left]) if left in safe else one.name
+        return f"{old} {operator} {text}"
 
     def _change(self, change: Change, predicate: Predicate, flow: Flow) -> None:
         """Write what changes a tensor as a new one."""
@@ -562,10 +565,12 @@ class Predicated:
                 raise Refusal(f"`{node.id}` may have no value yet; give it one before the test")
 
     def _rendered(self, node: ast.expr, predicate: Predicate) -> str:
-        guards = guarded_operands(self.scope, node)
-        name = escaped(predicate.name)
-        guard = f"{self.scope.torch}.where({', '.join([name, *predicate.ordered('{operand}', '{safe}')[1:]])})"
-        return rendered(self.scope, node, guards, guard)
+        return rendered(self.scope, node, guarded_operands(self.scope, node), self._guard(predicate))
+
+    def _guard(self, predicate: Predicate) -> str:
+        """A format for operands that are as they are only where a predicate holds."""
+        arguments = [escaped(predicate.name), *predicate.ordered("{operand}", "{safe}")[1:]]
+        return f"{self.scope.torch}.where({', '.join(arguments)})"
 
 
 def _is_on_tensors(scope: Scope, statement: ast.If) -> bool:

@@ -9,23 +9,12 @@ from __future__ import annotations
 
 import ast
 
-from dynalint.analysis import kinds as k
 from dynalint_rules._shared.blocks import is_elif
-from dynalint_rules._shared.effects import effects_of
-from dynalint_rules._shared.liveness import is_dead_after, is_used_by
+from dynalint_rules._shared.cheap import is_cheap
+from dynalint_rules._shared.faint import is_wanted_by
 from dynalint_rules._shared.memory import changes_in_place, on_another_side, sharing
 from dynalint_rules._shared.names import end_of, is_named, last_value, statement_of
-from dynalint_rules._shared.scope import Refusal, Scope
-
-# Of tensors, what takes little time, above all in a graph, where it is fused with what is around it.
-_CHEAP = frozenset(
-    "abs acos add asin atan clamp clamp_max clamp_min clip cos cosh detach div divide double erf exp expm1 flatten "
-    "float half log log10 log1p log2 logit masked_fill max mean min mul multiply neg norm permute pow reciprocal "
-    "relu reshape rsqrt sigmoid sign sin sinh sqrt square squeeze sub subtract sum t tan tanh transpose true_divide "
-    "type_as unsqueeze view view_as where".split()
-)
-_PLAIN = (ast.UnaryOp, ast.Constant, ast.Compare, ast.Subscript, ast.Slice, ast.Tuple)
-_MOST_NODES = 32
+from dynalint_rules._shared.scope import Scope
 
 
 def definition_of(scope: Scope, name: str, at: ast.stmt) -> tuple[ast.stmt, ast.expr] | None:
@@ -35,7 +24,12 @@ def definition_of(scope: Scope, name: str, at: ast.stmt) -> tuple[ast.stmt, ast.
     may have changed since without having got another name.
     """
     made, value = last_value(scope, name, at) or (None, None)
-    if made is None or value is None or made.lineno >= _test(scope).lineno or not _is_cheap(scope, value):
+    if (
+        made is None
+        or value is None
+        or made.lineno >= _test(scope).lineno
+        or not is_cheap(scope, value, layers=scope.layers)
+    ):
         return None
     return None if _is_changed(scope, name, end_of(made), at) else (made, value)
 
@@ -73,14 +67,14 @@ def is_used_throughout(scope: Scope, name: str) -> bool:
     if isinstance(decision, ast.IfExp):
         read = [any(is_named(node, name) for node in ast.walk(side)) for side in (decision.body, decision.orelse)]
         set_anew = isinstance(test, ast.Assign) and any(is_named(target, name) for target in test.targets)
-        return all(read) or not (set_anew or is_dead_after(scope, name, test))
+        return all(read) or (not set_anew and is_wanted_by(scope, name, (), test, asked=False))
     if not isinstance(test, ast.If):
         return False
     sides = [test.body]
     while len(test.orelse) == 1 and isinstance(test.orelse[0], ast.If) and is_elif(scope, test.orelse[0]):
         test = test.orelse[0]
         sides.append(test.body)
-    return all(is_used_by(scope, name, side, _test(scope)) for side in [*sides, test.orelse])
+    return all(is_wanted_by(scope, name, side, _test(scope), asked=False) for side in [*sides, test.orelse])
 
 
 def _test(scope: Scope) -> ast.stmt:
@@ -90,44 +84,3 @@ def _test(scope: Scope) -> ast.stmt:
     while is_elif(scope, statement):
         statement = statement_of(scope, scope.parents[statement])
     return statement
-
-
-def _is_cheap(scope: Scope, value: ast.expr) -> bool:
-    nodes = list(ast.walk(value))
-    if len(nodes) > _MOST_NODES or not all(_is_known(scope, node) for node in nodes):
-        return False
-    try:
-        return not effects_of(scope, [value]).layers
-    except Refusal:
-        return False
-
-
-def _is_known(scope: Scope, node: ast.AST) -> bool:
-    kind = scope.kind(node)
-    if isinstance(node, ast.Call):
-        callee = scope.kind(node.func)
-        return isinstance(callee, k.Method | k.External) and callee.name.rpartition(".")[2] in _CHEAP
-    if isinstance(node, ast.Name):
-        return node.id in scope.function.locals or isinstance(kind, k.External | k.Module)
-    if isinstance(node, ast.Attribute):
-        return isinstance(kind, k.Method | k.External | k.Module) or _is_steady(scope, node)
-    if isinstance(node, ast.BinOp):
-        return not isinstance(node.op, ast.MatMult)
-    return not isinstance(node, ast.expr) or isinstance(node, _PLAIN)
-
-
-def _is_steady(scope: Scope, node: ast.Attribute) -> bool:
-    """Whether an attribute is a tensor of the module's that the function only reads."""
-    if scope.tensor(node) is None or not is_named(node.value, "self"):
-        return False
-    same = [one for one in ast.walk(scope.function.node) if isinstance(one, ast.Attribute) and one.attr == node.attr]
-    return not any(_may_change(scope, one) for one in same)
-
-
-def _may_change(scope: Scope, node: ast.expr) -> bool:
-    parent = scope.parents.get(node)
-    if not isinstance(getattr(node, "ctx", None), ast.Load):
-        return True
-    if isinstance(parent, ast.Subscript):
-        return parent.value is node and _may_change(scope, parent)
-    return isinstance(parent, ast.Attribute) and parent.attr.endswith("_")

@@ -31,10 +31,11 @@ class Scope:
     `parents` are by node. `torch` is the name under which the function can reach the module torch, `imports` what must
     be imported for it. `renamed` are reads of names for which a rewrite has put other names, `saved` names for what
     a statement reads under one that is set anew after it. `composed` are expressions that stand nowhere in the file,
-    and that a rewrite has put together from some that do. `shelter` is the decision from which infinite and NaN
+    and that a rewrite has put together from some that do, `assumed` names that it takes for tensors, `open_reads`
+    what is known of names that may hold infinite numbers. `shelter` is the decision from which infinite and NaN
     numbers are to be kept where they are computed with for nothing; None if they need not.
     With `recomputes` they are kept from what was computed before it too, which is computed once more for that: for what
-    a side leaves as it was (`kept`), or for all that it reads.
+    a side leaves as it was (`kept`), or for all that it reads; `layers` may be called once more for it, too.
     """
 
     project: Project
@@ -45,8 +46,11 @@ class Scope:
     renamed: dict[ast.AST, str] = field(default_factory=dict)
     saved: dict[tuple[ast.stmt, str], str] = field(default_factory=dict)
     composed: set[ast.AST] = field(default_factory=set)
+    assumed: set[str] = field(default_factory=set)
+    open_reads: dict[tuple[ast.AST | None, ast.Name], bool] = field(default_factory=dict)
     shelter: ast.AST | None = None
     recomputes: Literal["", "kept", "all"] = ""
+    layers: bool = False
 
     @classmethod
     def of(cls, event: Event, project: Project) -> Scope:

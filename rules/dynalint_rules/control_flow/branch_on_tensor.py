@@ -113,8 +113,8 @@ class BranchOnTensor(Rule):
     in this way, and the longer form is run again. Where that does not help, as what spoils the gradient was computed
     before the test (`norm = h.norm()`, then `if norm > 1: h = h / norm`), that is computed once more, of something
     harmless: `safe_h = torch.where(norm > 1, h, 1)`, then `torch.where(norm > 1, safe_h / safe_h.norm(), h)`. So is
-    what a side leaves as it was, with all that it comes from; what has no name any more (`h = h / h.norm()`) gets one
-    by `old_h = h`.
+    what a side leaves as it was, with all that it comes from, in the end even what a layer gave that holds nothing but
+    weights; what has no name any more (`h = h / h.norm()`) gets one by `old_h = h`.
 
     After an early `return` the rest of the function always runs, and each later `return` chooses between its own
     value and the early one. `continue` makes the rest of the round the other side. A loop that a `break` ends runs all

@@ -14,6 +14,7 @@ from dynalint_rules._shared.names import is_bound_before, kind_of_name, loads
 from dynalint_rules._shared.scope import FormRefusal, Refusal, Scope
 from dynalint_rules._shared.stored_state import store_of
 from dynalint_rules._shared.truth import is_tensor_test
+from dynalint_rules._shared.uncompiled import is_uncompiled
 
 
 @dataclass(frozen=True)
@@ -215,6 +216,8 @@ def _assignments(scope: Scope, statement: ast.stmt) -> list[Assignment]:
 
 def _under_a_python_test(scope: Scope, statement: ast.If) -> list[Assignment]:
     """Turn `if flag: a = one` into `a = one if flag else a`."""
+    if any(is_uncompiled(scope, statement, body) for body in (statement.body, statement.orelse)):
+        raise _refused(scope, statement)
     sides = [_plain_values(scope, statement, body) for body in (statement.body, statement.orelse)]
     names = list(dict.fromkeys(name for side in sides for name in side))
     reads = {node.id for node in ast.walk(statement.test) if isinstance(node, ast.Name)}

@@ -89,7 +89,8 @@ def _rewritten(scope: Scope, decision: Decision) -> Rewrite | None:
     if isinstance(node, ast.If) and leaves_endless_loop(scope, node):
         return rewrite_endless_loop(scope, node)
     if isinstance(node, ast.If) and not is_guard(node):
-        return replace(rewrite_if(scope, node), settled=settled_tests(scope))
+        rewrite = rewrite_if(scope, node)
+        return replace(rewrite, settled=(*rewrite.settled, *settled_tests(scope)))
     if isinstance(node, ast.If):
         return rewrite_guard(scope, node)
     if decision.form == "ifexp" and isinstance(node, ast.IfExp):

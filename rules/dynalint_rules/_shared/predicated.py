@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.index import walk_function
-from dynalint.rules import Replacement
+from dynalint.rules import Replacement, Settled
 from dynalint_rules._shared.blocks import Assignment, block_of, is_elif
 from dynalint_rules._shared.changes import Change, Filled, change_of, filled_of, updated_of
 from dynalint_rules._shared.checks import is_constant_message
@@ -46,7 +46,7 @@ from dynalint_rules._shared.sizes import refuse_other_sizes
 from dynalint_rules._shared.stored_state import Store, needs_no_gradient, store_of
 from dynalint_rules._shared.text import call, comments, held_together, indentation, inner_indentation
 from dynalint_rules._shared.truth import is_tensor_test, truth_of
-from dynalint_rules._shared.uncompiled import all_of, asked_of, is_uncompiled, kept_text
+from dynalint_rules._shared.uncompiled import all_of, asked_of, is_uncompiled, kept_text, settled_by
 
 _UNROLLED = frozenset({"builtins.range", "builtins.enumerate", "builtins.zip", "builtins.reversed"})
 _OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**", ast.MatMult: "@"}
@@ -59,6 +59,7 @@ class Predicated:
 
     `returned` is the name of what tells that the function would have returned, `early` are those of what it would have
     returned, and `result` is the first such value; None, nothing and None where nothing in the branch returns.
+    `settled` are tests one side of which is kept as it is, as nothing comes to it.
     `elsewhere` is what has to change outside of it, `changes` what is another thing by nature then, and `leaves` the
     codes of what that leaves to other rules.
     """
@@ -75,6 +76,7 @@ class Predicated:
     returned: str | None = None
     early: list[str] = field(default_factory=list)
     result: ast.expr | None = None
+    settled: list[Settled] = field(default_factory=list)
     _names: list[str] = field(default_factory=list)
     _kept: list[tuple[int, int]] = field(default_factory=list)
     _reads: set[str] = field(default_factory=set)
@@ -262,7 +264,7 @@ class Predicated:
             asked, late = asked_of(scope, test)
             for part in asked:
                 self._check(part, flow)
-            self._keep(f"if {all_of(scope, [*asked, predicate.text, *late])}:", statement.body, ways[0])
+            self._keep(f"if {all_of(scope, [*asked, predicate.text, *late])}:", statement, statement.body, ways[0])
             flow.join(*ways)
             return
         self._check(test, flow)
@@ -270,19 +272,20 @@ class Predicated:
         for way, keyword, body in zip(ways, keywords, (statement.body, statement.orelse), strict=True):
             kept = is_uncompiled(scope, statement, body)
             if kept and body is statement.orelse:
-                self._keep(f"elif {predicate.text}:", body, way)
+                self._keep(f"elif {predicate.text}:", statement, body, way)
             elif body:
                 self._emit(keyword)
                 with self._inside():
                     if kept:
-                        self._keep(f"if {predicate.text}:", body, way)
+                        self._keep(f"if {predicate.text}:", statement, body, way)
                     else:
                         self._block(body, predicate, way)
         flow.join(*ways)
 
-    def _keep(self, keyword: str, block: list[ast.stmt], flow: Flow) -> None:
-        """Leave code as it is that no compiled run comes to."""
+    def _keep(self, keyword: str, statement: ast.If, block: list[ast.stmt], flow: Flow) -> None:
+        """Leave one block of a statement as it is, which no compiled run comes to."""
         self._values += 1
+        self.settled += settled_by(self.scope, statement, block)
         self._kept.append((self.scope.file.span(block[0])[0], self.scope.file.span(block[-1])[1]))
         self._emit(keyword)
         with self._inside():

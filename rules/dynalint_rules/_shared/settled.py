@@ -19,16 +19,14 @@ from dynalint_rules._shared.bounds import never_holds
 from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.leaving import leaves_alone
 from dynalint_rules._shared.scope import Scope
-from dynalint_rules._shared.uncompiled import uncompiled_sides
 
 _NEVER = (ast.Lt, ast.Gt)
 
 
 def settled_tests(scope: Scope) -> tuple[Settled, ...]:
     """Return the tests of branches in the function of which the answer is known."""
-    nodes = list(walk_function(scope.function.node))
-    found = list(uncompiled_sides(scope, nodes))
-    for node in nodes:
+    found = []
+    for node in walk_function(scope.function.node):
         if isinstance(node, ast.If | ast.IfExp):
             known = dict(_known_at(scope, node))
             values = node.test.values if isinstance(node.test, ast.BoolOp) else []

@@ -13,10 +13,9 @@ which is asked where the code is reached and nowhere else.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from dynalint.rules import Settled
-from dynalint_rules._shared.blocks import is_elif
 from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.text import indentation, moved
 
@@ -46,18 +45,17 @@ def kept_text(scope: Scope, block: Sequence[ast.stmt], indent: str) -> str:
     """Return the text of a block as it is written, for another indentation, which its first line has too."""
     file, first = scope.file, block[0]
     text, old = file.text[file.span(first)[0] : file.span(block[-1])[1]], indentation(file, first.lineno)
-    if is_elif(scope, first):
+    if isinstance(first, ast.If):
         text = text.removeprefix("el")
     return indent + moved(text, old, indent)
 
 
-def uncompiled_sides(scope: Scope, nodes: Sequence[ast.AST]) -> Iterator[Settled]:
-    """Yield the tests to which eager code, as far as the project shows, gets the answer that a compiled run gets."""
-    for node in nodes:
-        if isinstance(node, ast.If) and not _asks_for_compiler(node.test):
-            for truth, block in ((False, node.body), (True, node.orelse)):
-                if is_uncompiled(scope, node, block):
-                    yield Settled(scope.file, *scope.file.span(node.test), truth)
+def settled_by(scope: Scope, statement: ast.If, block: Sequence[ast.stmt]) -> list[Settled]:
+    """Return that eager code, as far as the project shows, does not come to a block either; nothing if it may."""
+    asked = (node for node in ast.walk(statement.test) if isinstance(node, ast.Attribute | ast.Name))
+    if any(_name(node) in _ONLY_COMPILED for node in asked):
+        return []
+    return [Settled(scope.file, *scope.file.span(statement.test), block is statement.orelse)]
 
 
 def _was_asked(scope: Scope, node: ast.AST) -> bool:
@@ -68,10 +66,6 @@ def _was_asked(scope: Scope, node: ast.AST) -> bool:
 def _asks(block: Sequence[ast.stmt]) -> bool:
     """Whether the analysis would have seen an expression, had it come to the block: `pass` shows nothing."""
     return any(isinstance(node, ast.expr) for statement in block for node in ast.walk(statement))
-
-
-def _asks_for_compiler(test: ast.expr) -> bool:
-    return any(isinstance(node, ast.Attribute | ast.Name) and _name(node) in _ONLY_COMPILED for node in ast.walk(test))
 
 
 def _name(node: ast.Attribute | ast.Name) -> str:

@@ -130,7 +130,7 @@ def _rewrite_alone(scope: Scope, head: ast.If) -> Rewrite:
         later, more = choose_at_returns(writer.scope, head, writer.returned, writer.early, writer.result)
         replacements, conditions = replacements + later, conditions + more
     rewrite = finished(scope, TITLE, replacements[0], conditions, writer.changes)
-    return replace(rewrite, replacements=tuple(replacements), leaves=writer.leaves)
+    return replace(rewrite, replacements=tuple(replacements), leaves=writer.leaves, settled=tuple(writer.settled))
 
 
 def _test_around(scope: Scope, head: ast.If) -> ast.If | None:

@@ -1849,6 +1849,22 @@ def test_what_no_compiled_run_comes_to_keeps_its_layout() -> None:
     """)
 
 
+def test_what_no_compiled_run_comes_to_keeps_its_decorators() -> None:
+    body = """
+    z = x
+    if x.sum() > 0:
+        z = x * 2
+        if not torch.compiler.is_compiling():
+            @torch.no_grad()
+            def show():
+                print(z)
+            show()
+    return z
+    """
+    kept = "    @torch.no_grad()\n    def show():\n        print(z)\n    show()"
+    assert f"if not torch.compiler.is_compiling() and condition:\n{kept}\n" in lazy(body)
+
+
 def test_a_guard_goes_before_all_that_a_compiled_run_does_not_ask() -> None:
     body = """
     z = x

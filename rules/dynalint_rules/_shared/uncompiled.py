@@ -44,7 +44,10 @@ def all_of(scope: Scope, parts: Sequence[ast.expr | str]) -> str:
 def kept_text(scope: Scope, block: Sequence[ast.stmt], indent: str) -> str:
     """Return the text of a block as it is written, for another indentation, which its first line has too."""
     file, first = scope.file, block[0]
-    text, old = file.text[file.span(first)[0] : file.span(block[-1])[1]], indentation(file, first.lineno)
+    start, end = file.span(first)[0], file.span(block[-1])[1]
+    for decorator in getattr(first, "decorator_list", ())[:1]:
+        start = file.text.rindex("@", 0, file.span(decorator)[0])
+    text, old = file.text[start:end], indentation(file, first.lineno)
     if isinstance(first, ast.If):
         text = text.removeprefix("el")
     return indent + moved(text, old, indent)

@@ -360,7 +360,14 @@ def _old_lines(file: SourceFile, own: Sequence[Change]) -> set[int]:
 
 
 def _new_lines(file: SourceFile, changes: Sequence[Change], own: Sequence[Change]) -> set[int]:
-    return {line for _, (start, end) in _placed(changes, own) for line in _lines(file, start, end)}
+    placed = [span for _, span in _placed(changes, own) if not _only_takes_out(file, *span)]
+    return {line for start, end in placed for line in _lines(file, start, end)}
+
+
+def _only_takes_out(file: SourceFile, start: int, end: int) -> bool:
+    """Whether a change writes nothing to where a line begins: what stands there now stood further down before."""
+    number, _ = file.position(start)
+    return start == end and not file.text[file.line_starts[number - 1] : start].strip()
 
 
 def _placed(changes: Sequence[Change], own: Sequence[Change]) -> list[tuple[Change, tuple[int, int]]]:

@@ -526,6 +526,13 @@ def test_a_break_elsewhere_is_no_fault_of_the_fix(prove: Prove) -> None:
     assert proof.detail.endswith("it breaks elsewhere still")
 
 
+def test_what_is_taken_out_has_no_part_in_what_breaks_after_it(prove: Prove) -> None:
+    body = "h.detach(); h = h * 2 if h.sum() > 0 else h - 1"
+    proof = prove(model(body), ("h.detach(); ", ""), gb=("GB0170",))
+    assert proof.outcome == "proven", proof
+    assert proof.detail.endswith("it breaks elsewhere still")
+
+
 def test_rounding_counts_only_where_the_fix_says_so(prove: Prove) -> None:
     edit = ("h = h / 3", "h = h * (1 / 3)")
     assert prove(model("h = h / 3"), edit).outcome == "refuted"

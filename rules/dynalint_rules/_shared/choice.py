@@ -57,7 +57,7 @@ def rewrite_conditional_expression(scope: Scope, node: ast.IfExp) -> Rewrite:
         conditions += tensor_conditions(scope, sides)
         conditions += alias_conditions(scope, sides, target_of(scope, node), node)
         conditions += gradient_conditions([reads_of(scope, side, node) for side in sides], effects.layers)
-    start, end = _without_parentheses(scope, node, *scope.file.span(node))
+    start, end = without_parentheses(scope, node, *scope.file.span(node))
     line, column = scope.file.position(start)
     last_line, last_column = scope.file.position(end)
     test, named, values = _test_and_sides(scope, node, truth)
@@ -239,7 +239,7 @@ def uses_of_expression(scope: Scope, node: ast.expr) -> list[ast.expr]:
     return [node] if name is None or parent is None else uses_of(scope, name, parent)
 
 
-def _without_parentheses(scope: Scope, node: ast.IfExp, start: int, end: int) -> tuple[int, int]:
+def without_parentheses(scope: Scope, node: ast.IfExp, start: int, end: int) -> tuple[int, int]:
     """Take in the parentheses right around the expression, if they are there for it alone."""
     text = scope.file.text
     around = text[start - 1 : start] == "(" and text[end : end + 1] == ")"

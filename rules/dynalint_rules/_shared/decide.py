@@ -16,6 +16,7 @@ from dynalint.rules import Declined, Rewrite
 from dynalint_rules._shared.carried_loop import leaves_endless_loop, rewrite_endless_loop, rewrite_while
 from dynalint_rules._shared.checks import rewrite_assert, rewrite_guard
 from dynalint_rules._shared.choice import rewrite_conditional_expression
+from dynalint_rules._shared.decided import rewrite_decided
 from dynalint_rules._shared.decision import Decision, decision_of, is_guard
 from dynalint_rules._shared.none_side import rewrite_none_side
 from dynalint_rules._shared.saved import with_saved
@@ -55,6 +56,8 @@ def rewrite_decision(event: Event, operand: ast.expr, project: Project, *, value
         return Declined(str(refusal))
     if rewrite is None:
         return Declined({"comprehension": _FILTER, "match": _MATCH}.get(decision.form, value))
+    if isinstance(scope.function.node, ast.Lambda):
+        return rewrite  # no statement holds what the longer forms are about
     forms = [rewrite]
     for recomputes, layers in _FORMS:
         with suppress(Refusal):
@@ -84,6 +87,8 @@ def _rewritten(scope: Scope, decision: Decision) -> Rewrite | None:
         Refusal: it would not do the same.
     """
     node = decision.node
+    if isinstance(node, ast.If | ast.IfExp) and (decided := rewrite_decided(scope, node)) is not None:
+        return decided
     if isinstance(node, ast.While):
         return rewrite_while(scope, node)
     if isinstance(node, ast.If) and leaves_endless_loop(scope, node):

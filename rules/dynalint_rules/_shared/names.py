@@ -15,6 +15,8 @@ _SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return, ast.A
 # Parts of these do not run always, or run later.
 _CONDITIONAL = (ast.BoolOp, ast.IfExp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
+_OF_ITS_OWN = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
 
 def loads(scope: Scope, name: str) -> Iterator[ast.Name]:
     """Yield every place of the function, nested functions included, that reads `name`."""
@@ -166,6 +168,15 @@ def statement_of(scope: Scope, node: ast.AST) -> ast.stmt:
     while not isinstance(node, ast.stmt):
         node = scope.parents[node]
     return node
+
+
+def runs_in_place(scope: Scope, node: ast.AST) -> bool:
+    """Whether an expression runs as a part of its statement: not in a lambda, nor with the names of a comprehension."""
+    while not isinstance(node, ast.stmt):
+        if isinstance(node, _OF_ITS_OWN):
+            return False
+        node = scope.parents[node]
+    return True
 
 
 def may_be_unbound(scope: Scope, value: ast.expr) -> bool:

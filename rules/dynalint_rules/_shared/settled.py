@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from dynalint.analysis.index import walk_function
@@ -18,37 +19,62 @@ from dynalint.rules import Settled
 from dynalint_rules._shared.bounds import never_holds
 from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.leaving import leaves_alone
+from dynalint_rules._shared.names import runs_in_place
 from dynalint_rules._shared.scope import Scope
 
 _NEVER = (ast.Lt, ast.Gt)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer that a test has for every input; `repeated` tells that it was asked before, and so raises nothing."""
+
+    truth: bool
+    repeated: bool
 
 
 def settled_tests(scope: Scope) -> tuple[Settled, ...]:
     """Return the tests of branches in the function of which the answer is known."""
     found = []
     for node in walk_function(scope.function.node):
-        if isinstance(node, ast.If | ast.IfExp):
+        if isinstance(node, ast.If | ast.IfExp) and runs_in_place(scope, node):
             known = dict(_known_at(scope, node))
             values = node.test.values if isinstance(node.test, ast.BoolOp) else []
             for test in (node.test, *values):
-                truth = _answer(scope, test, known)
-                if truth is not None:
-                    found.append(Settled(scope.file, *scope.file.span(test), truth))
+                answer = _answer(scope, test, known)
+                if answer is not None:
+                    found.append(Settled(scope.file, *scope.file.span(test), answer.truth))
     return tuple(found)
 
 
-def _answer(scope: Scope, test: ast.expr, known: Mapping[str, bool]) -> bool | None:
+def answer_of(scope: Scope, node: ast.If | ast.IfExp) -> Answer | None:
+    """Return the answer of the test of a branch, None where it is not known."""
+    return _answer(scope, node.test, dict(_known_at(scope, node))) if runs_in_place(scope, node) else None
+
+
+def _answer(scope: Scope, test: ast.expr, known: Mapping[str, bool]) -> Answer | None:
     """The answer of a test, given those of others by their dump."""
+    if (truth := known.get(ast.dump(test))) is not None:
+        return Answer(truth, True)
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         inner = _answer(scope, test.operand, known)
-        return None if inner is None else not inner
+        return None if inner is None else replace(inner, truth=not inner.truth)
     if isinstance(test, ast.BoolOp):
-        answers = [_answer(scope, value, known) for value in test.values]
-        decides = isinstance(test.op, ast.Or)
-        return decides if decides in answers else None if None in answers else not decides
-    if _compares_with_itself(scope, test) or never_holds(scope, test):
-        return False
-    return known.get(ast.dump(test))
+        return _joint_answer([_answer(scope, value, known) for value in test.values], test.op)
+    never = _compares_with_itself(scope, test) or never_holds(scope, test)
+    return Answer(False, False) if never else None
+
+
+def _joint_answer(answers: Sequence[Answer | None], operator: ast.boolop) -> Answer | None:
+    """The answer of `and` or `or`, given those of its operands, which are asked up to the first that decides."""
+    asked = []
+    for answer in answers:
+        asked.append(answer)
+        if answer is not None and answer.truth is isinstance(operator, ast.Or):
+            return Answer(answer.truth, all(one is not None and one.repeated for one in asked))
+    known = [answer for answer in answers if answer is not None]
+    all_known = len(known) == len(answers)
+    return Answer(known[-1].truth, all(one.repeated for one in known)) if all_known else None
 
 
 def _compares_with_itself(scope: Scope, test: ast.expr) -> bool:

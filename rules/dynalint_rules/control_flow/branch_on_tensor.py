@@ -107,7 +107,9 @@ class BranchOnTensor(Rule):
     test that is not bool is compared with zero, and a test that may have dimensions of size 1 is reshaped to none,
     because `where` would give its result those dimensions. The operand of a square root, a logarithm or a division
     is replaced by a harmless number where its side is not taken, so that its gradient does not become NaN there.
-    A test both sides of which are the same code is dropped; one of a conditional expression that is too long to come
+    A test both sides of which are the same code is dropped, and so is one whose answer is known, with the side that is
+    never taken: where the same has been asked before on the way to it, of what has not changed since, or where no
+    number passes it (`torch.relu(x).min() < 0`). A test of a conditional expression that is too long to come
     twice, or that draws random numbers, gets a name. Where a run shows that infinite or NaN numbers reach a
     gradient from the side that is not taken, by a product for instance, all tensors from before the branch are replaced
     in this way, and the longer form is run again. Where that does not help, as what spoils the gradient was computed
@@ -888,6 +890,19 @@ class BranchOnTensor(Rule):
                 for _ in range(3):
                     x = torch.where((torch.rand(1) < 0.5).reshape(()), x * 2, x)
                 return x + 1
+            """),
+        ),
+        Example(
+            "test that never holds",
+            forward("""
+                y = torch.relu(x)
+                if y.min() < 0:  # DYN101
+                    y = torch.rand_like(x)
+                return y + 1
+            """),
+            fixed=forward("""
+                y = torch.relu(x)
+                return y + 1
             """),
         ),
         Example(

@@ -1,0 +1,181 @@
+"""Tests whose answer is known go, with the side that is never taken, and only those."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from dynalint.rules import Example, Rewrite
+from dynalint.testing.cases import Case
+from dynalint.testing.static import Study
+from dynalint_rules.control_flow.branch_on_tensor import BranchOnTensor
+
+HEAD = "import torch\n\n\n@torch.compile\ndef f(x: torch.Tensor, y: torch.Tensor, flag: bool):\n"
+DROPPED = "Drop the test, which always has the same answer"
+
+
+def study(body: str) -> Study:
+    code = HEAD + textwrap.indent(textwrap.dedent(body).strip("\n"), "    ") + "\n"
+    return Study(Case(BranchOnTensor(), Example("x", code)), [BranchOnTensor()])
+
+
+def dropped(body: str) -> list[Rewrite]:
+    answers = [found.answer for found in study(body).own]
+    return [one for one in answers if isinstance(one, Rewrite) and one.title == DROPPED]
+
+
+def after(body: str) -> str:
+    """What is left once the first of these tests is dropped."""
+    rewrite = dropped(body)[0]
+    text = rewrite.replacements[0].file.text
+    for edit in sorted(rewrite.replacements, key=lambda one: -one.start):
+        text = text[: edit.start] + edit.content + text[edit.end :]
+    return textwrap.dedent(text.removeprefix(HEAD)).strip("\n")
+
+
+def lines(text: str) -> str:
+    return textwrap.dedent(text).strip("\n")
+
+
+# What is left of a branch.
+
+
+def test_the_same_test_again_goes_with_the_side_never_taken() -> None:
+    body = """
+    if x.sum() > 0:
+        if x.sum() > 0:
+            # Twice as much.
+            x = (x *
+                 2)
+            text = '''
+            stays'''; y = y + 1
+        else:
+            x = torch.rand_like(x)
+    return x + y
+    """
+    assert dropped(body.replace("            # Twice as much.\n", ""))[0].safety == "safe"
+    assert after(body.replace("            # Twice as much.\n", "")) == lines(
+        """
+    if x.sum() > 0:
+        x = (x *
+             2)
+        text = '''
+            stays'''
+        y = y + 1
+    return x + y
+    """
+    )
+    assert dropped(body) == []  # the comment would go
+
+
+CHAIN = """
+if x.sum() > 0:
+    x = x + 1
+elif x.mean() < 1:
+    x = x + 2
+elif x.sum() > 0:
+    x = torch.rand_like(x)
+else:
+    x = x + 3
+return x
+"""
+
+
+def test_an_elif_goes_out_of_its_chain() -> None:
+    gone = "elif x.sum() > 0:\n    x = torch.rand_like(x)\n"
+    assert after(CHAIN) == lines(CHAIN).replace(gone, "")
+    chained = CHAIN.replace(
+        "else:\n    x = x + 3", "elif y.sum() > 1:\n    x = x + 3\nelif x.max() > 1:\n    x = x + 4"
+    )
+    assert after(chained) == lines(chained).replace(gone, "")
+    last = CHAIN.replace("else:\n    x = x + 3\n", "")
+    assert after(last) == lines(last).replace(gone, "")
+
+
+def test_an_elif_that_always_holds_is_the_else() -> None:
+    holds = CHAIN.replace("elif x.sum() > 0", "elif not (x.sum() > 0)")
+    assert after(holds) == lines(
+        """
+    if x.sum() > 0:
+        x = x + 1
+    elif x.mean() < 1:
+        x = x + 2
+    else:
+        x = torch.rand_like(x)
+    return x
+    """
+    )
+
+
+def test_what_follows_a_first_test_that_never_holds_comes_first() -> None:
+    body = """
+    if torch.relu(x).min() < 0:
+        x = torch.rand_like(x)
+    elif y.sum() > 0:
+        x = x + 1
+    return x
+    """
+    (rewrite,) = dropped(body)
+    assert rewrite.conditions == ("`torch.relu(x).min() < 0` raises nothing",)
+    assert after(body) == "if y.sum() > 0:\n    x = x + 1\nreturn x"
+    other = body.replace("elif y.sum() > 0", "else")
+    assert after(other) == "x = x + 1\nreturn x"
+
+
+def test_a_branch_that_never_runs_goes_whole() -> None:
+    assert after("z = x.relu()\nif z.min() < 0:\n    print(z)\nreturn z") == "z = x.relu()\nreturn z"
+    body = "if flag:\n    if x.relu().min() < 0:\n        print(x)\nreturn x"
+    assert after(body) == "if flag:\n    pass\nreturn x"
+
+
+def test_an_expression_becomes_one_of_its_sides() -> None:
+    assert after("return x + (y if x.exp().min() < 0 else x * 2)") == "return x + (x * 2)"
+    assert after("z = torch.rand(3) if x.exp().min() < 0 else x\nreturn z") == "z = x\nreturn z"
+    assert after("return max(y if x.exp().min() < 0 else x * 2, x)") == "return max(x * 2, x)"
+    assert dropped("return torch.rand(3) if x.exp().min() < 0 else lambda: x") == []
+
+
+# What must stay.
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        # A name that the side alone binds would be another one without it.
+        "if x.relu().min() < 0:\n    z = torch.rand(3)\nif flag:\n    return z\nreturn x",
+        "if x.relu().min() < 0:\n    yield y",
+        "if x.relu().min() < 0:\n    global z\nreturn x",
+        "if x.relu().min() < 0:  # never\n    x = torch.rand(3)\nreturn x",
+        "if x.relu().min() < 0:\n    x = torch.rand(3)  # never\nreturn x",
+        "if x.sum() > 0:\n    y = x\nelif x.sum() > 0:\n    y = torch.rand(3)  # never\nreturn y",
+        # What follows would never run.
+        "if not x.relu().min() < 0:\n    return y\nreturn x",
+        # The test itself does something.
+        "if torch.rand(()) < 0:\n    x = torch.rand(3)\nreturn x",
+        "if x.relu_().sum() < 0:\n    x = torch.rand(3)\nreturn x",
+        "z = x\nif x.relu().min() < 0 and (z := y).sum() > 0:\n    x = torch.rand(3)\nreturn z",
+    ],
+)
+def test_what_would_be_another_function_stays(body: str) -> None:
+    assert dropped(body) == []
+
+
+def test_a_name_that_has_a_value_elsewhere_may_lose_one() -> None:
+    assert after("z = x\nif x.relu().min() < 0:\n    z = torch.rand(3)\nreturn z") == "z = x\nreturn z"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "if x.sum() > 0:\n    return [y for x in (x, y) if flag and (y if x.sum() > 0 else x).sum() > 0]\nreturn x",
+        "if x.sum() > 0:\n    g = lambda: y if x.sum() > 0 else x\n    x = x - 9\n    return g()\nreturn x",
+        "m = x.relu()\nreturn [y if m.min() < 0 else m for m in (x, y)]",
+    ],
+)
+def test_what_runs_later_or_by_other_names_may_have_another_answer(body: str) -> None:
+    assert dropped(body) == []
+
+
+def test_a_lambda_that_reads_from_around_it_is_no_error() -> None:
+    assert study("g = lambda: y if x.sum() > 0 else x * 2\nreturn g()").own

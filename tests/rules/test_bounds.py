@@ -37,6 +37,8 @@ def never(body: str) -> bool:
         "x = torch.relu(y.float())\nz = x + 1\nif x.min() < -1:",
         "z = x.sigmoid()\nif (z > 1).any():",
         "z = x.exp()\nm = z < 0\nif m.any():",
+        "z = x.norm().clamp(min=1e-8)\nif z < 0:",
+        "z = x.sigmoid().max()\nif z >= 1.5:",
         "z = y ** 2\nif z.mean() < 0:",
         "z = (y ** 0.5).mean()\nif 0 > z:",
         "z = x.norm() * y.norm()\nif z < 0:",
@@ -73,6 +75,13 @@ def test_what_no_number_passes_is_known(lines: str) -> None:
         "z = torch.max(x.relu(), y)\nif z.max() < 0:",
         "z = torch.clamp(x, min=0.5, max=-3)\nif z.max() < 0:",
         "z = x.clamp(min=y)\nif z.max() < 0:",
+        # Half precision rounds both numbers to the same, 1e-8 to zero.
+        "z = x.norm().clamp(min=1e-8)\nif z == 0:",
+        "z = x.clamp(max=4e-8)\nif z.max() > 5e-8:",
+        "z = x.sigmoid().max()\nif z >= 1.0001:",
+        "z = x.exp().min()\nif z <= -1e-9:",
+        # The imaginary part makes it larger.
+        "z = torch.sin(x).float()\nif z.max() > 1:",
         # It has been changed since, or may have been.
         "z = x.relu()\nz.sub_(1)\nif z.mean() < 0:",
         "z = x.relu()\nz[0] = -1\nif z.mean() < 0:",

@@ -179,3 +179,55 @@ def test_what_runs_later_or_by_other_names_may_have_another_answer(body: str) ->
 
 def test_a_lambda_that_reads_from_around_it_is_no_error() -> None:
     assert study("g = lambda: y if x.sum() > 0 else x * 2\nreturn g()").own
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "with torch.autocast('cpu', torch.float16):\n    if AGAIN:\n        y = x * 2",
+        "with swapped_weights():\n    if AGAIN:\n        y = x * 2",
+        "try:\n    x.neg_()\n    y = x.view(-1, 3)\nexcept RuntimeError:\n    if AGAIN:\n        y = x * 2",
+        "try:\n    y = x.neg_()\nexcept RuntimeError:\n    if AGAIN:\n        y = x * 2\nelse:\n    y = x",
+        "try:\n    x.neg_()\nexcept RuntimeError:\n    y = x\nelse:\n    if AGAIN:\n        y = x * 2",
+        "try:\n    x.neg_()\nfinally:\n    if AGAIN:\n        y = x * 2",
+        "match [y, flag]:\n    case [x, True]:\n        if AGAIN:\n            y = x * 2",
+        "while flag:\n    if AGAIN:\n        y = x * 2\n    x.neg_()",
+        "while (1 if AGAIN else 0):\n    x = x - 1",
+        "y = x.neg_() * (1.0 if AGAIN else 2.0)",
+        "y = (x := x - 5) * (1.0 if AGAIN else 2.0)",
+        "y = torch.add(input=x.neg_(), other=y if AGAIN else x)",
+        "if x.neg_().max() > 3 or AGAIN:\n    y = x * 2",
+    ],
+)
+def test_what_runs_between_a_test_and_the_same_again_may_change_its_answer(body: str) -> None:
+    found = study(
+        f"if (x @ y).sum() > 9:\n{textwrap.indent(body, '    ')}\nreturn y".replace("AGAIN", "(x @ y).sum() > 9")
+    )
+    rewrites = [one.answer for one in found.own if isinstance(one.answer, Rewrite)]
+    assert not any(one.title == DROPPED or one.settled for one in rewrites)
+
+
+def test_a_hook_of_a_layer_may_change_what_is_asked_of_the_module() -> None:
+    code = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.register_buffer("seen", torch.zeros(()))
+        self.layer.register_forward_hook(lambda *_: self.seen.add_(1))
+
+    def forward(self, x):
+        if self.seen < 1:
+            x = self.layer(x)
+            if self.seen < 1:
+                x = x * 2
+        return x
+"""
+    found = Study(Case(BranchOnTensor(), Example("x", code)), [BranchOnTensor()]).own
+    answers = [one.answer for one in found if isinstance(one.answer, Rewrite)]
+    assert found
+    assert not any(one.title == DROPPED or one.settled for one in answers)

@@ -17,14 +17,14 @@ from dynalint_rules._shared.names import before, sets, statement_of, value_for
 from dynalint_rules._shared.scope import Scope
 
 _DEEPEST = 12
-# Of numbers in code, which are rounded when they meet a tensor, and of functions.
+# Of numbers in code, which are rounded when they meet a tensor, and of functions; half precision has none as small.
 _ROUNDED = 0.01
-_MOVED = frozenset(
-    "detach clone contiguous reshape t flatten squeeze unsqueeze permute transpose expand float double".split()
-)
+_SMALL = 6.2e-5
+# Not `float` and `double`: they leave out the imaginary part of what may be larger for it.
+_MOVED = frozenset("detach clone contiguous reshape t flatten squeeze unsqueeze permute transpose expand".split())
 _EXTREMES = frozenset("amax amin max min".split())
 # These give what they are given, an integer for integers.
-_SAME = (_MOVED | _EXTREMES | {"view", "relu", "abs", "absolute", "sum"}) - {"float", "double"}
+_SAME = _MOVED | _EXTREMES | {"view", "relu", "abs", "absolute", "sum"}
 _SHARES = frozenset("sigmoid softmax rand rand_like".split())
 _WAVES = frozenset("tanh sin cos".split())
 _NOT_BELOW_ZERO = frozenset("abs absolute norm sqrt std var".split())
@@ -81,11 +81,19 @@ def _never(op: ast.cmpop, left: Bounds, right: Bounds) -> bool:
         return left.low >= right.high
     if isinstance(op, ast.Gt):
         return left.high <= right.low
-    if isinstance(op, ast.LtE):
-        return left.low > right.high
-    if isinstance(op, ast.GtE):
-        return left.high < right.low
-    return isinstance(op, ast.Eq) and (left.low > right.high or left.high < right.low)
+    is_above, is_below = (_down(one.low) > _up(other.high) for one, other in ((left, right), (right, left)))
+    if isinstance(op, ast.Eq):
+        return is_above or is_below
+    return is_above if isinstance(op, ast.LtE) else isinstance(op, ast.GtE) and is_below
+
+
+def _down(number: float) -> float:
+    """Return what a number is not below once it is rounded; zero is not rounded."""
+    return 0.0 if 0 <= number < _SMALL else number - max(abs(number) * _ROUNDED, _SMALL)
+
+
+def _up(number: float) -> float:
+    return -_down(-number)
 
 
 def _bounds(scope: Scope, node: ast.expr, floats: bool, depth: int) -> Bounds:
@@ -183,9 +191,9 @@ def _clamped(node: ast.Call, operand: ast.expr, name: str, inner: Bounds) -> Bou
     given.update((one.arg, one.value) for one in node.keywords)
     limits = {key: _number(value) for key, value in given.items()}
     if (low := limits.get("min")) is not None and len(limits) == 1:
-        return Bounds(low=max(inner.low, low - abs(low) * _ROUNDED))
+        return Bounds(low=max(inner.low, _down(low)))
     if (high := limits.get("max")) is not None and len(limits) == 1:
-        return Bounds(high=min(inner.high, high + abs(high) * _ROUNDED))
+        return Bounds(high=min(inner.high, _up(high)))
     return _ANY
 
 

@@ -14,12 +14,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
+from dynalint.analysis import kinds as k
 from dynalint.analysis.index import walk_function
 from dynalint.rules import Settled
 from dynalint_rules._shared.bounds import never_holds
 from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.leaving import leaves_alone
-from dynalint_rules._shared.names import runs_in_place
+from dynalint_rules._shared.names import is_named, runs_in_place
 from dynalint_rules._shared.scope import Scope
 
 _NEVER = (ast.Lt, ast.Gt)
@@ -38,10 +39,9 @@ def settled_tests(scope: Scope) -> tuple[Settled, ...]:
     found = []
     for node in walk_function(scope.function.node):
         if isinstance(node, ast.If | ast.IfExp) and runs_in_place(scope, node):
-            known = dict(_known_at(scope, node))
             values = node.test.values if isinstance(node.test, ast.BoolOp) else []
-            for test in (node.test, *values):
-                answer = _answer(scope, test, known)
+            for test, place in ((node.test, node), *((value, value) for value in values)):
+                answer = _answer(scope, test, dict(_known_at(scope, place)))
                 if answer is not None:
                     found.append(Settled(scope.file, *scope.file.span(test), answer.truth))
     return tuple(found)
@@ -59,7 +59,7 @@ def _answer(scope: Scope, test: ast.expr, known: Mapping[str, bool]) -> Answer |
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         inner = _answer(scope, test.operand, known)
         return None if inner is None else replace(inner, truth=not inner.truth)
-    if isinstance(test, ast.BoolOp):
+    if isinstance(test, ast.BoolOp) and is_pure(scope, test):
         return _joint_answer([_answer(scope, value, known) for value in test.values], test.op)
     never = _compares_with_itself(scope, test) or never_holds(scope, test)
     return Answer(False, False) if never else None
@@ -94,18 +94,25 @@ def _known_at(scope: Scope, node: ast.AST) -> Iterator[tuple[str, bool]]:
     between: list[ast.AST] = []
     while node is not scope.function.node:
         parent = scope.parents[node]
-        body, orelse = (_block(parent, name) for name in ("body", "orelse"))
-        around = body if node in body else orelse
-        if isinstance(parent, ast.If | ast.IfExp) and around:
-            between += around[: around.index(node)]
-            for test, truth in _parts(parent.test, node in body):
+        side = next((one for one in (_block(parent, "body"), _block(parent, "orelse")) if node in one), None)
+        if isinstance(parent, ast.If | ast.IfExp) and side is not None:
+            between += side[: side.index(node)]
+            for test, truth in _parts(parent.test, node in _block(parent, "body")):
                 if is_pure(scope, test) and _keeps(scope, between, test):
                     yield ast.dump(test), truth
             between.append(parent.test)
-        elif around:
-            in_loop = isinstance(parent, ast.For | ast.AsyncFor | ast.While)
-            between += [parent] if in_loop else around[: around.index(node)]
+        elif isinstance(parent, ast.While) or (isinstance(parent, ast.stmt) and not isinstance(node, ast.expr)):
+            between.append(parent)  # rounds, what `with` enters, and what was tried may all have changed something
+        else:
+            between += _operands_besides(parent, node)
         node = parent
+
+
+def _operands_besides(parent: ast.AST, node: ast.AST) -> Iterator[ast.AST]:
+    """Yield what may be evaluated before a part of an expression, or of a statement, that is none itself."""
+    for one in ast.iter_child_nodes(parent):
+        if one is not node and not isinstance(one, ast.stmt) and not isinstance(getattr(one, "ctx", None), ast.Store):
+            yield one
 
 
 def _block(parent: ast.AST, name: str) -> Sequence[ast.AST]:
@@ -125,4 +132,10 @@ def _parts(test: ast.expr, truth: bool) -> Iterator[tuple[ast.expr, bool]]:
 
 def _keeps(scope: Scope, nodes: Sequence[ast.AST], test: ast.expr) -> bool:
     """Whether a test has the same answer again after some statements and expressions have run."""
-    return leaves_alone(scope, nodes, {node.id for node in ast.walk(test) if isinstance(node, ast.Name)})
+    asked = list(ast.walk(test))
+    if any(isinstance(one, ast.Attribute) and is_named(one.value, "self") for one in asked):
+        # A hook of a layer may change what the module holds.
+        called = (one for node in nodes for one in ast.walk(node) if isinstance(one, ast.Call))
+        if any(isinstance(scope.kind(one.func), k.Object) for one in called):
+            return False
+    return leaves_alone(scope, nodes, {node.id for node in asked if isinstance(node, ast.Name)})

@@ -979,7 +979,7 @@ def test_a_test_that_does_something_is_not_dropped_where_both_sides_are_alike(te
         "if y.sum() > 0:\n    z = y.clamp(min=0)\nelse:\n    z = y * 2\ny.add_(1)\nreturn y + z",
         "v = y\nif y.sum() > 0:\n    y = y.abs()\nelse:\n    y = -y\nv += 1\nreturn y",
         "m = y < 0\nif m.any():\n    y = y.masked_fill(m, 0)\nm |= x > 3\nreturn y",
-        "y = y.sigmoid()\nm = y > 2\nif m.any():\n    y.masked_fill_(m, 0)\nreturn y",
+        "y = y.sigmoid()\nm = y > 0.5\nif m.any():\n    y.masked_fill_(m, 0)\nreturn y",
         "z = y * y\nm = y > 2\nif m.any():\n    y[m] = 0\nreturn y + z",
     ],
 )

@@ -231,3 +231,10 @@ class Model(nn.Module):
     answers = [one.answer for one in found if isinstance(one.answer, Rewrite)]
     assert found
     assert not any(one.title == DROPPED or one.settled for one in answers)
+
+
+@pytest.mark.parametrize("total", ["def total():\n    return x.sum() - n", "total = lambda: x.sum() - n"])
+def test_what_a_function_reads_of_around_it_may_change_its_answer(total: str) -> None:
+    body = f"n = 0\n{total}\nif total() > 0:\n    n = 5\n    if total() > 0:\n        y = x * 2\nreturn y"
+    assert dropped(body) == []
+    assert dropped(body.replace("    n = 5\n", ""))

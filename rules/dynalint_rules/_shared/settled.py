@@ -132,10 +132,13 @@ def _parts(test: ast.expr, truth: bool) -> Iterator[tuple[ast.expr, bool]]:
 
 def _keeps(scope: Scope, nodes: Sequence[ast.AST], test: ast.expr) -> bool:
     """Whether a test has the same answer again after some statements and expressions have run."""
-    asked = list(ast.walk(test))
-    if any(isinstance(one, ast.Attribute) and is_named(one.value, "self") for one in asked):
-        # A hook of a layer may change what the module holds.
-        called = (one for node in nodes for one in ast.walk(node) if isinstance(one, ast.Call))
-        if any(isinstance(scope.kind(one.func), k.Object) for one in called):
-            return False
-    return leaves_alone(scope, nodes, {node.id for node in asked if isinstance(node, ast.Name)})
+    asked, between = list(ast.walk(test)), [one for node in nodes for one in ast.walk(node)]
+    if any(isinstance(one, ast.Attribute) and is_named(one.value, "self") for one in asked) and any(
+        isinstance(one, ast.Call) and isinstance(scope.kind(one.func), k.Object) for one in between
+    ):
+        return False  # a hook of a layer may change what the module holds
+    calls = [one for one in asked if isinstance(one, ast.Call)]
+    # A function of the project may read names of where it was made.
+    hidden = not all(isinstance(scope.kind(one.func), k.Method | k.External) for one in calls)
+    read = [one.id for one in (*asked, *(between if hidden else ())) if isinstance(one, ast.Name)]
+    return leaves_alone(scope, nodes, set(read))

@@ -238,3 +238,9 @@ def test_what_a_function_reads_of_around_it_may_change_its_answer(total: str) ->
     body = f"n = 0\n{total}\nif total() > 0:\n    n = 5\n    if total() > 0:\n        y = x * 2\nreturn y"
     assert dropped(body) == []
     assert dropped(body.replace("    n = 5\n", ""))
+
+
+@pytest.mark.parametrize(("rounds", "drops"), [("range(3)", True), ("[x, y]", True), ("given", False)])
+def test_what_gives_the_rounds_of_a_loop_may_run_code(rounds: str, drops: bool) -> None:
+    body = f"y = x + 1\nif x.sum() > 0:\n    for _ in {rounds}:\n        pass\n    if x.sum() > 0:\n        y = x * 2\nreturn y"
+    assert bool(dropped(body.replace("given", "self.given"))) is drops

@@ -33,6 +33,8 @@ def leaves_alone(scope: Scope, nodes: Iterable[ast.AST], names: Collection[str])
 def _changes(scope: Scope, node: ast.AST, names: Collection[str]) -> bool:
     if isinstance(node, ast.stmt) and not isinstance(node, _PLAIN):
         return True
+    if isinstance(node, ast.For) and isinstance(scope.kind(node.iter), k.Unknown | k.Instance | k.Object):
+        return True  # what is not known to be a range, a list or a tensor may run code for each round
     if isinstance(node, ast.AugAssign):
         target = node.target
         if not (isinstance(target, ast.Name) and k.is_number(kind_of_name(scope, target.id, node))):

@@ -57,9 +57,9 @@ def _uses(project: Project, interpreter: Interpreter, function: FunctionInfo) ->
     for node in named:
         if isinstance(node, ast.Attribute):
             owners.add(node.value)
-        if node in owners or _root(node) in bound:
+        if node in owners:
             continue
-        name = dotted_name(interpreter, function, node)
+        name = dotted_name(interpreter, function, node) if _root(node) not in bound else None
         if name is None and isinstance(node, ast.Attribute) and node.attr == "compile":
             name = "torch.nn.Module.compile" if _is_module(project, function, node.value) else None
         elif name is not None and not name.startswith(_PLACES):

@@ -34,3 +34,13 @@ def test_what_a_star_import_gives_out_is_found(tmp_path: Path) -> None:
     (tmp_path / "p" / "gathered.py").write_text("from torch import compile as speed_up\n")
     found = [event.name for event in analyze([package]).events if isinstance(event, CompilerUse)]
     assert found == ["torch.compile", "torch.compile", "torch.compile.x"]
+
+
+def test_a_layer_that_a_loop_binds_is_compiled(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import torch\nfrom torch import nn\n\n\nclass Layer(nn.Module):\n    def forward(self, x):\n        return x\n\n\n"
+        "layers = [Layer(), Layer()]\nfor layer in layers:\n    layer.compile()\n"
+    )
+    found = [event.name for event in analyze([script]).events if isinstance(event, CompilerUse)]
+    assert found == ["torch.nn.Module.compile"]

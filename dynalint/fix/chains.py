@@ -8,61 +8,145 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dynalint.findings import Safety
+from dynalint.findings import Finding, Safety
 from dynalint.fix.edits import Change, plan_of, replaced
 from dynalint.fix.imports import EditError
 from dynalint.fix.model import Linted, Linter, Unit
-from dynalint.fix.recheck import Item, brought
+from dynalint.fix.recheck import Item, brought, way
+from dynalint.fix.views import Sight, View
 from dynalint.rules import Rewrite
 
 CAUTION: Sequence[Safety] = ("safe", "conditional", "unsafe", "suggestion")
 _MOST_STEPS = 6
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Start:
+    """A unit for an item that leaves new findings of the codes `leaves`, in the longer `form` of the rewrite."""
+
+    item: Item
+    unit: Unit
+    leaves: tuple[str, ...]
+    form: int = 0
+
+
+class Chains:
+    """What units come to that leave something, worked out once as long as the code around them stays."""
+
+    def __init__(self, sight: Sight) -> None:
+        self._sight = sight
+        self._units: dict[tuple[int, int], Unit] = {}
+        self._refused: dict[tuple[Finding, int], tuple[Path, EditError]] = {}
+
+    def result(self, start: Start) -> Unit | EditError | None:
+        """Return what a start comes to, or why to nothing; None if that has not been worked out."""
+        if (start.item.origin, start.form) in self._refused:
+            return self._refused[start.item.origin, start.form][1]
+        unit = self._units.get((id(start.item.linted), start.form))
+        return unit if unit is not None and unit.linted[0] is start.item.linted else None
+
+    def complete(
+        self, starts: Sequence[Start], around: frozenset[Path], items: Sequence[Item], texts: Mapping[Path, str]
+    ) -> None:
+        """Work out what starts come to: together those that one view is enough for, as each step lints it."""
+        groups: dict[frozenset[Path] | None, tuple[View, list[Start]]] = {}
+        for start in starts:
+            if self.result(start) is None:
+                view = self._sight.near(frozenset(start.unit.plan), around, items, texts)
+                groups.setdefault(view.files, (view, []))[1].append(start)
+        for view, group in groups.values():
+            found = completed(group, view.split(items)[0], texts, view.lint)
+            for start, result in zip(group, found, strict=True):
+                if isinstance(result, EditError):
+                    self._refused[start.item.origin, start.form] = start.item.linted.file.path, result
+                else:
+                    self._units[id(start.item.linted), start.form] = result
+
+    def forget(self, changed: Collection[Path], on_way: Collection[str | None]) -> None:
+        """Let be asked again what was refused in files that have changed, or on the way from a root to a change."""
+        self._refused = {
+            (finding, form): (path, refusal)
+            for (finding, form), (path, refusal) in self._refused.items()
+            if path not in changed and way(finding).isdisjoint(on_way)
+        }
+
+
 def completed(
-    first: Unit,
-    leaves: Collection[str],
-    items: Sequence[Item],
-    texts: Mapping[Path, str],
-    lint: Linter,
-    *,
-    form: int = 0,
-) -> Unit:
-    """Return a unit with the rewrites of all that it leaves: new findings of the codes `leaves`.
+    starts: Sequence[Start], items: Sequence[Item], texts: Mapping[Path, str], lint: Linter
+) -> list[Unit | EditError]:
+    """Return each start with the rewrites of all that it leaves, or why one of these has none.
 
-    `items` are the findings of the state that `texts` hold. `form` counts the
-    longer forms of rewrites from the one that is tried first.
-
-    Raises:
-        EditError: one of them has no rewrite.
+    `items` are the findings of the state that `texts` hold. Starts in different files take their steps together.
     """
-    path, *others = first.plan
-    if others:
-        raise EditError("it changes several files, and what it leaves in them has to be changed by hand")
-    source, unit = first.sources[path], first
-    # What leaves its own kind of finding has moved the others in its text, which Dynamo would meet there.
-    whole = first.linted[0].finding.code in leaves
-    for _ in range(_MOST_STEPS):
-        text = replaced(source.text, unit.plan[path])
-        left = brought(items, lint({**texts, path: text}), unit, whole=whole)
-        if not left:
-            return unit
-        step = form_of(_step(left[0], leaves), form)
-        plan = plan_of(step)
-        if set(plan) != {path}:
-            raise EditError("what it leaves has to be changed in other files too; do that by hand")
-        unit = replace(
-            unit,
-            plan={path: _changes(source.text, replaced(text, plan[path]))},
-            title=first.title,
-            safety=max(unit.safety, step.safety, key=CAUTION.index),
-            shown=unit.shown or step.shown,
-            conditions=tuple(dict.fromkeys([*unit.conditions, *step.conditions])),
+    chains = [_Chain(start) for start in starts]
+    while going := [chain for chain in chains if chain.error is None and not chain.done]:
+        step = list({chain.path: chain for chain in reversed(going)}.values())
+        left = _left(step, items, texts, lint)
+        for chain in step:
+            chain.advance(left[chain.unit])
+    return [chain.error or chain.unit for chain in chains]
+
+
+def _left(
+    chains: Sequence[_Chain], items: Sequence[Item], texts: Mapping[Path, str], lint: Linter
+) -> dict[Unit, list[Linted]]:
+    """Return what each chain has left so far; those that may all have left the same are linted one by one."""
+    units = [chain.unit for chain in chains]
+    after = lint({**texts, **{chain.path: chain.text for chain in chains}})
+    left, unclear = brought(items, after, units, whole=[chain.unit for chain in chains if chain.whole])
+    for chain in chains:
+        if chain.unit in unclear:
+            left.update(_left([chain], items, texts, lint))
+    return left
+
+
+class _Chain:
+    """A unit on its way to leave nothing; `error` says why it does not get there."""
+
+    def __init__(self, start: Start) -> None:
+        self.unit, self._leaves, self._form = start.unit, start.leaves, start.form
+        self.path, *others = start.unit.plan
+        self.done = False
+        # What leaves its own kind of finding has moved the others in its text, which Dynamo would meet there.
+        self.whole = start.unit.linted[0].finding.code in start.leaves
+        self.error = (
+            EditError("it changes several files, and what it leaves in them has to be changed by hand")
+            if others
+            else None
         )
-    raise EditError("it leads to ever more changes; carry them out by hand")
+        self._steps = 0
+
+    @property
+    def text(self) -> str:
+        """The text of the file as it is by now."""
+        return replaced(self.unit.sources[self.path].text, self.unit.plan[self.path])
+
+    def advance(self, left: Sequence[Linted]) -> None:
+        """Add the rewrite of the first finding that is left."""
+        self.done, self._steps = not left, self._steps + 1
+        try:
+            if left:
+                self._add(form_of(_step(left[0], self._leaves), self._form))
+        except EditError as fault:
+            self.error = fault
+
+    def _add(self, step: Rewrite) -> None:
+        plan = plan_of(step)
+        if set(plan) != {self.path}:
+            raise EditError("what it leaves has to be changed in other files too; do that by hand")
+        if self._steps == _MOST_STEPS:
+            raise EditError("it leads to ever more changes; carry them out by hand")
+        before = self.unit.sources[self.path].text
+        self.unit = replace(
+            self.unit,
+            plan={self.path: _changes(before, replaced(self.text, plan[self.path]))},
+            safety=max(self.unit.safety, step.safety, key=CAUTION.index),
+            shown=self.unit.shown or step.shown,
+            conditions=tuple(dict.fromkeys([*self.unit.conditions, *step.conditions])),
+        )
 
 
 def form_of(rewrite: Rewrite, form: int) -> Rewrite:

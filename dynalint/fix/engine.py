@@ -18,7 +18,7 @@ from typing import Literal
 from dynalint.analysis.source import SourceFile
 from dynalint.findings import Finding, Safety
 from dynalint.fix.applied import as_applied, as_repaired
-from dynalint.fix.chains import completed, form_of
+from dynalint.fix.chains import Chains, Start, form_of
 from dynalint.fix.edits import Accepted, merged, plan_of, replaced
 from dynalint.fix.imports import EditError
 from dynalint.fix.model import (
@@ -36,8 +36,8 @@ from dynalint.fix.model import (
 )
 from dynalint.fix.recheck import ONLY_BY_RUNNING, Item, carried, count_codes, in_order, moved, recheck, way
 from dynalint.fix.trial import Trial, is_refuted, never, parse_fault, refusal_of, united
-from dynalint.fix.views import Sight, View, Views, files_of
-from dynalint.rules import Replacement
+from dynalint.fix.views import Sight, TooNarrow, View, Views, files_of
+from dynalint.rules import Replacement, Rewrite
 
 MOST_ROUNDS = 10
 # The longer forms of a rewrite that are tried, one after the other.
@@ -103,8 +103,7 @@ class _Rounds:
         self._fixed_along: dict[Finding, Finding] = {}
         self._note: str | None = None
         self._trials: dict[frozenset[Unit], Trial] = {}
-        self._chains: dict[tuple[int, int], Unit] = {}
-        self._unjoined: dict[tuple[Finding, int], Path] = {}
+        self._chains = Chains(sight)
         self._forms: Counter[Finding] = Counter()
         self._changed: set[str | None] = set()
         self._rounds = 0
@@ -135,12 +134,13 @@ class _Rounds:
         offered = False
         for files in groups:
             self._files = files
-            units = self._offered()
-            if units and self._view().files is None:
+            try:
+                units = self._offered()
+                if units:
+                    self._round(units)
+                    offered = True
+            except TooNarrow:
                 wide |= files
-            elif units:
-                self._round(units)
-                offered = True
         self._files = self._sight.widened(wide)
         units = self._offered()
         if units:
@@ -205,8 +205,11 @@ class _Rounds:
         if self._ended or not self._files:
             return ()
         groups: dict[tuple[object, ...], list[tuple[Item, Unit]]] = {}
-        for item in self._open():
-            unit = self._unit(item) if files_of(item) <= self._files else None
+        items = [item for item in self._open() if files_of(item) <= self._files]
+        starts = [start for item in items if (start := self._start(item)) is not None and start.leaves]
+        self._chains.complete(starts, self._files, self._items, self._texts)
+        for item in items:
+            unit = self._unit(item)
             if unit is not None:
                 key = tuple(sorted(((path, changes) for path, changes in unit.plan.items()), key=lambda one: one[0]))
                 groups.setdefault(key, []).append((item, unit))
@@ -230,17 +233,16 @@ class _Rounds:
             self._forms.pop(finding, None)
         return bool(again)
 
-    def _unit(self, item: Item) -> Unit | None:
-        """Return what an item offers to be applied now; a refusal is noted down."""
+    def _start(self, item: Item) -> Start | None:
+        """Return the rewrite of an item by itself, if it may be applied now; a refusal is noted down."""
         if item.linted.rewrite is None:
             return None
-        rewrite = form_of(item.linted.rewrite, self._forms[item.origin])
+        form = self._forms[item.origin]
+        rewrite = form_of(item.linted.rewrite, form)
         if item.blocked is not None:
             self._refused.setdefault(item.origin, Refused(item.origin, item.blocked))
             return None
-        refusal = self._not_allowed(rewrite.safety, rewrite.conditions, shown=rewrite.shown)
-        if refusal is not None:
-            self._refused.setdefault(item.origin, Refused(item.origin, refusal[0], unlock=refusal[1]))
+        if not self._is_allowed(item, rewrite):
             return None
         try:
             self._check_sources(rewrite.replacements)
@@ -250,32 +252,26 @@ class _Rounds:
             return None
         sources = {replacement.file.path: replacement.file for replacement in rewrite.replacements}
         about = (rewrite.title, rewrite.safety, rewrite.conditions, sources, rewrite.shown, rewrite.settled)
-        unit = Unit((item.linted,), plan, *about)
-        return self._completed(item, unit, rewrite.leaves) if rewrite.leaves else unit
+        return Start(item, Unit((item.linted,), plan, *about), rewrite.leaves, form)
 
-    def _completed(self, item: Item, unit: Unit, leaves: tuple[str, ...]) -> Unit | None:
-        """Return a unit together with the rewrites of what it leaves; a refusal is noted down.
-
-        What is refused is not asked about again before the code around it has changed: each question lints anew.
-        """
-        form = self._forms[item.origin]
-        if (item.origin, form) in self._unjoined:
+    def _unit(self, item: Item) -> Unit | None:
+        """Return what an item offers to be applied now, with all that it leads to; a refusal is noted down."""
+        start = self._start(item)
+        if start is None or not start.leaves:
+            return start.unit if start is not None else None
+        self._chains.complete([start], self._files, self._items, self._texts)
+        unit = self._chains.result(start)
+        if isinstance(unit, EditError):
+            self._refused.setdefault(item.origin, Refused(item.origin, str(unit)))
             return None
-        joined = self._chains.get((id(item.linted), form))
-        if joined is None or joined.linted[0] is not item.linted:
-            try:
-                view = self._sight.near(files_of(item), self._files, self._items, self._texts)
-                joined = completed(unit, leaves, view.split(self._items)[0], self._texts, view.lint, form=form)
-            except EditError as fault:
-                self._refused.setdefault(item.origin, Refused(item.origin, str(fault)))
-                self._unjoined[item.origin, form] = item.linted.file.path
-                return None
-            self._chains[id(item.linted), form] = joined
-        refusal = self._not_allowed(joined.safety, joined.conditions, shown=joined.shown)
+        return unit if unit is not None and self._is_allowed(item, unit) else None
+
+    def _is_allowed(self, item: Item, fix: Rewrite | Unit) -> bool:
+        """Whether a fix may be tried at all; a refusal is noted down."""
+        refusal = self._not_allowed(fix.safety, fix.conditions, shown=fix.shown)
         if refusal is not None:
             self._refused.setdefault(item.origin, Refused(item.origin, refusal[0], unlock=refusal[1]))
-            return None
-        return joined
+        return refusal is None
 
     def _not_allowed(
         self, safety: Safety, conditions: tuple[str, ...], *, shown: bool
@@ -400,9 +396,7 @@ class _Rounds:
         self._items = trial.items
         on_way = set().union(*(way(linted.finding) for unit in accepted for linted in unit.linted))
         self._changed |= on_way
-        self._unjoined = {
-            key: path for key, path in self._unjoined.items() if path not in changes and not way(key[0]) & on_way
-        }
+        self._chains.forget(changes, on_way)
 
     def _note_gone(self, left: Sequence[Item], units: Sequence[Unit], proofs: Mapping[Unit, Proof]) -> None:
         """Note down what went along with units that were for other findings."""

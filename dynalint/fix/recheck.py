@@ -7,12 +7,12 @@ wrote, there may be no more findings of a code than the text it replaced had, le
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dynalint.findings import Finding
-from dynalint.fix.edits import Change, Moves
+from dynalint.fix.edits import Change, Moves, merged
 from dynalint.fix.model import Linted, Unit
 
 # Codes of what only a run shows: linting again says nothing about them.
@@ -109,19 +109,27 @@ def _near(extra: Linted, units: Sequence[Unit]) -> Sequence[Unit]:
     return near or units
 
 
-def brought(before: Sequence[Item], after: Sequence[Linted], unit: Unit, *, whole: bool = False) -> list[Linted]:
-    """Return the findings that are new after a unit alone was applied, in order of place.
+def brought(
+    before: Sequence[Item], after: Sequence[Linted], units: Sequence[Unit], *, whole: Collection[Unit] = ()
+) -> tuple[dict[Unit, list[Linted]], set[Unit]]:
+    """Return the findings that are new after `units` of different files were applied, by unit and in order of place.
 
-    With `whole`, all in the text that it wrote are.
+    All in the text that one of `whole` wrote is new. What stands outside of any unit's text may come from several of
+    them: these are named beside, as what they bring is not known.
     """
-    places = _Places((unit,), unit.plan)
-    allowed, _, found = _sorted_out(places, before, after, (unit,))
-    extra = [
-        one
-        for key, present in found.items()
-        for one in sorted(present, key=offset_of)[0 if whole and places.owner(key) else len(allowed[key]) :]
-    ]
-    return sorted(extra, key=lambda one: one.finding.sort_key)
+    places = _Places(units, merged(unit.plan for unit in units))
+    allowed, _, found = _sorted_out(places, before, after, units)
+    left: dict[Unit, list[Linted]] = {unit: [] for unit in units}
+    unclear: set[Unit] = set()
+    for key, present in found.items():
+        owner = places.owner(key)
+        for one in sorted(present, key=offset_of)[0 if owner in whole else len(allowed[key]) :]:
+            near = [owner] if owner is not None else _near(one, units)
+            if len(near) > 1:
+                unclear.update(near)
+            else:
+                left[near[0]].append(one)
+    return {unit: sorted(new, key=lambda one: one.finding.sort_key) for unit, new in left.items()}, unclear
 
 
 def _sorted_out(

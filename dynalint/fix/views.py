@@ -65,6 +65,10 @@ class Views:
     alone: Callable[[Collection[Path]], View]
 
 
+class TooNarrow(Exception):  # noqa: N818 - no error: what is to be judged by the whole is put off
+    """No view of a group of files shows its fixes as the whole does."""
+
+
 class Sight:
     """What is linted for each step: the whole project, or the views of it that are enough."""
 
@@ -99,13 +103,20 @@ class Sight:
         return files
 
     def of(self, files: frozenset[Path], items: Sequence[Item], texts: Mapping[Path, str]) -> View:
-        """Return the view for changes to `files`; `items` and `texts` are what is known of the project by now."""
+        """Return the view for changes to `files`; `items` and `texts` are what is known of the project by now.
+
+        Raises:
+            TooNarrow: only the whole would do, which has not been asked for; see `widened`.
+        """
         if self._views is None or files & self._wide:
             return self._whole
-        known, view = self._felt.get(files, (None, self._whole))
+        known, view = self._felt.get(files, (None, None))
         if known is not items:
-            view = self._views.felt(files).fitted(files, items, texts) or self._whole
+            view = self._views.felt(files).fitted(files, items, texts)
+            if view is None:
+                raise TooNarrow
             self._felt[files] = items, view
+        assert view is not None
         return view
 
     def _is_wide(self, files: frozenset[Path]) -> bool:
@@ -114,7 +125,11 @@ class Sight:
     def near(
         self, files: frozenset[Path], around: frozenset[Path], items: Sequence[Item], texts: Mapping[Path, str]
     ) -> View:
-        """Return a view of `files` alone to work changes out by; what `around` them shows is their judge."""
+        """Return a view of `files` alone to work changes out by; what `around` them shows is their judge.
+
+        Raises:
+            TooNarrow: see `of`.
+        """
         if self._views is None:
             return self._whole
         known, view = self._alone.get(files, (None, self._whole))

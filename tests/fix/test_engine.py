@@ -465,6 +465,40 @@ def test_what_a_fix_leaves_is_asked_again_only_where_code_on_the_way_has_changed
     assert toy.runs == runs
 
 
+def test_what_fixes_in_several_files_leave_is_worked_out_together(path: Path, tmp_path: Path) -> None:
+    """Three of four go two steps each, two of them in one file; the whole is linted once a step."""
+    others = [tmp_path / "other.py", tmp_path / "third.py"]
+    path.write_text("bad(A)\npass\nbad(A)\n")
+    others[0].write_text("bad(A)\n")
+    others[1].write_text("bad(F)\n")
+    table = {"A": "bad(B)", "B": "bad(C)", "C": "good", "F": "bad(G)"}
+    toy = Toy([path, *others], table, leaves={"A": ("DYNB", "DYNC"), "F": ("DYNG",)}, functions={"F": "f"})
+    result = toy.fix()
+    assert [text_of(result, one) for one in (path, *others)] == ["good\npass\ngood\n", "good\n", "bad(F)\n"]
+    assert [one.reason for one in result.refused] == ["it would leave a DYNG on line 1: `bad(G)` is bad"]
+    first, steps, trial = 1, 2 * 3, 1
+    assert toy.runs == first + steps + trial
+
+
+def test_what_two_fixes_may_have_left_is_told_apart_one_by_one(path: Path, tmp_path: Path) -> None:
+    """Either fix rids the third file of what keeps its finding away; only the second is to blame."""
+    other, third = tmp_path / "other.py", tmp_path / "third.py"
+    path.write_text("bad(A)\n")
+    other.write_text("bad(A)\n")
+    third.write_text("pass\n")
+    toy = Toy([path, other, third], {"A": "bad(B)", "B": "good"}, leaves={"A": ("DYNB",)})
+
+    def lint(texts: Mapping[Path, str]) -> list[Linted]:
+        return toy({**texts, third: "bad(C)\n"} if other in texts else texts)
+
+    result = fix_findings(lint({}), lint, FixOptions())
+    assert text_of(result, path) == "good\n"
+    assert text_of(result, other) == "bad(A)\n"
+    assert [(one.finding.path, one.reason) for one in result.refused] == [
+        ("other.py", "it would leave a DYNC on line 1: `bad(C)` is bad")
+    ]
+
+
 def test_a_fix_is_as_safe_as_all_that_it_leaves(path: Path) -> None:
     path.write_text("bad(A)\n")
     toy = Toy([path], {"A": "bad(B)", "B": "good"}, {"B": "unsafe"}, {"A": ("DYNB",)})

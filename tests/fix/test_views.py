@@ -78,6 +78,20 @@ def test_what_views_show_otherwise_is_judged_by_the_whole_at_once(paths: list[Pa
     assert project.linted == [tuple("abc")] * 2
 
 
+def test_what_fixes_leave_that_no_view_is_enough_for_is_worked_out_together(paths: list[Path]) -> None:
+    toy = Toy(paths, {"A": "bad(C)", "B": "b", "C": "c"}, leaves={"A": ("DYNC",)})
+    project = Narrowing(paths, toy)
+
+    def view(asked: Collection[Path]) -> View:
+        less = replace(toy, table={"A": "other", "B": "b"})
+        return View(lambda texts: [one for one in less(texts) if one.file.path in asked], frozenset(asked))
+
+    result = fix_findings(project.lint({}), project.lint, FixOptions(), None, Views(view, view))
+    assert [text_of(result, path) for path in paths] == ["x = c\ny = b\n"] * 3
+    first, steps, trial = 1, 2, 1
+    assert len(project.linted) == first + steps + trial
+
+
 def test_what_else_bears_on_a_file_is_carried_along(paths: list[Path]) -> None:
     """Of `a`, the view lacks the finding C, and shows D beside it; of neither there is a fix."""
     paths[0].write_text("w = bad(D)\nx = bad(A)\ny = bad(C)\n")

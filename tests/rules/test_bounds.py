@@ -13,7 +13,7 @@ import pytest
 from dynalint.rules import Example
 from dynalint.testing.cases import Case
 from dynalint.testing.static import Study
-from dynalint_rules._shared.bounds import never_holds
+from dynalint_rules._shared.bounds import never_holds, never_holds_of_floats
 from dynalint_rules._shared.scope import Scope
 from dynalint_rules.control_flow.branch_on_tensor import BranchOnTensor
 
@@ -22,11 +22,16 @@ HEAD = "import torch\n\n\n@torch.compile\ndef f(x: torch.Tensor, y: torch.Tensor
 
 def never(body: str) -> bool:
     """Whether the test of the last `if` in a function with this body never holds."""
+    return never_holds(*last_test(body))
+
+
+def last_test(body: str) -> tuple[Scope, ast.expr]:
+    """Return the test of the last `if` in a function with this body, and its scope."""
     rule, code = BranchOnTensor(), HEAD + textwrap.indent(textwrap.dedent(body).strip("\n"), "    ") + "\n"
     found = Study(Case(rule, Example("x", code)), [rule]).own[-1]
     scope = Scope.of(found.flag.event, found.project)
     branches = (node for node in ast.walk(scope.function.node) if isinstance(node, ast.If))
-    return never_holds(scope, max(branches, key=lambda one: one.lineno).test)
+    return scope, max(branches, key=lambda one: one.lineno).test
 
 
 @pytest.mark.parametrize(
@@ -96,6 +101,36 @@ def test_what_some_number_passes_is_not(lines: str) -> None:
     assert not never(f"{lines}\n    y = y * 2\nreturn y")
 
 
+@pytest.mark.parametrize(
+    ("lines", "floats"),
+    [
+        ("z = x.relu()\nif z.min() < -1:", ["`x.relu()`"]),
+        ("z = x.relu()\nif z.sum() < 0:", ["`x.relu()`"]),
+        ("z = x * x\nif (z < 0).any():", ["`x * x`"]),
+        ("z = x.abs() + y ** 2\nif z.max() < 0:", ["`x.abs()`", "`y ** 2`"]),
+        ("z = x - x\nw = z + y.float().exp()\nif w.mean() < 0:", ["`x - x`"]),
+        ("z = x.relu()\nz = self.layer(z).abs()\nif z.min() < 0:", ["`self.layer(z).abs()`"]),
+        # Whatever is known to be another dtype is none of floats.
+        ("z = x.long()\nif z.abs().min() < 0:", None),
+        ("z = x.argmax() ** 2\nif z < 0:", None),
+        ("z = (x.long() * x.long()).relu()\nif z.min() < -1:", None),
+        # An empty tensor, a rounded number, and what NaN does not pass alone.
+        ("z = x.relu()\nif (z < -1).all():", None),
+        ("z = x * x\nif z.max() <= 0:", None),
+        ("z = x / x\nif z.max() > 1.00001:", ["`x / x`"]),
+        ("z = x.clamp(min=-1)\nif z.min() < -1:", None),
+        ("z = x * x\nif not z.min() >= 0:", None),
+        # The zero that is negative.
+        ("z = x.exp() / y.relu()\nif z.min() < 0:", None),
+        ("z = x.relu()\nz.sub_(1)\nif z.min() < -1:", None),
+    ],
+)
+def test_what_no_floats_pass_is_known_of_an_unknown_dtype(lines: str, floats: list[str] | None) -> None:
+    body = f"{lines}\n    y = y * 2\nreturn y"
+    assert not never(body)
+    assert never_holds_of_floats(*last_test(body)) == floats
+
+
 _STEPS = (
     "torch.relu({a})", "{a}.relu()", "{a}.abs()", "{a}.exp()", "{a} ** 2", "{a} ** 0.5", "-{a}", "{a} * {b}",
     "{a} + {b}", "{a} - {b}", "{a} / {b}", "{a} * {a}", "{a} - {a}", "{a} / {a}", "{a}.clamp(min=0.1)",
@@ -133,17 +168,19 @@ def _numbers() -> Iterator[Any]:
     yield torch.tensor([[True, False, True], [False, True, True]])
 
 
+@pytest.mark.parametrize("floats", [False, True])
 @pytest.mark.parametrize("seed", range(8))
-def test_what_is_known_holds_for_no_numbers(seed: int, torch_is_no_burden: None) -> None:
+def test_what_is_known_holds_for_no_numbers(seed: int, floats: bool, torch_is_no_burden: None) -> None:
     import torch
 
     choose, known, numbers = random.Random(seed), 0, list(_numbers())
     for _ in range(200):
         lines, test = _drawn(choose)
-        if not never("\n".join([*lines, f"if {test}:", "    y = y * 2", "return y"])):
+        asked = last_test("\n".join([*lines, f"if {test}:", "    y = y * 2", "return y"]))
+        if never_holds_of_floats(*asked) is None if floats else not never_holds(*asked):
             continue
         known += 1
-        for x in numbers:
+        for x in (one for one in numbers if one.is_floating_point() or not floats):
             for y in (x, -x if x.dtype is not torch.bool else x, torch.ones(2, 3)):
                 names = {"torch": torch, "x": x, "y": y}
                 try:

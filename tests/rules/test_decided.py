@@ -123,6 +123,22 @@ def test_what_follows_a_first_test_that_never_holds_comes_first() -> None:
     assert after(other) == "x = x + 1\nreturn x"
 
 
+def test_an_answer_of_floats_is_offered_under_that_condition() -> None:
+    body = "z = x * x\nif y.sum() > 0 and not z.min() < -1:\n    x = y\nelse:\n    x = -y\nreturn x"
+    assert dropped(body) == []
+    (rewrite,) = dropped(body.replace("y.sum() > 0 and ", ""))
+    assert rewrite.safety == "conditional"
+    assert rewrite.conditions == ("`not z.min() < -1` raises nothing", "`x * x` is a floating-point tensor")
+    assert len(rewrite.settled) == 1
+
+
+def test_nothing_else_rests_on_an_answer_of_floats() -> None:
+    body = "z = x * x\nif y.sum() > 0:\n    if z.min() < -1:\n        y = -y\n    y = y + 1\nreturn y"
+    answers = [found.answer for found in study(body).own]
+    others = [one for one in answers if isinstance(one, Rewrite) and one.title != DROPPED]
+    assert not any(one.settled for one in others)
+
+
 def test_a_branch_that_never_runs_goes_whole() -> None:
     assert after("z = x.relu()\nif z.min() < 0:\n    print(z)\nreturn z") == "z = x.relu()\nreturn z"
     body = "if flag:\n    if x.relu().min() < 0:\n        print(x)\nreturn x"

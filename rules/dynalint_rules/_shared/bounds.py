@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dynalint.analysis import kinds as k
 from dynalint_rules._shared.calls import callee
@@ -49,20 +49,56 @@ class Bounds:
 _ANY, _NOT_NEGATIVE = Bounds(), Bounds(low=0.0)
 
 
+@dataclass(frozen=True)
+class _Reader:
+    """What bounds are read in; with `presumed`, tensors of an unknown dtype are taken for floats, and noted there."""
+
+    scope: Scope
+    presumed: dict[str, None] | None = None
+
+    def is_float(self, node: ast.expr) -> bool:
+        tensor = self.scope.tensor(node)
+        return tensor is not None and (tensor.dtype == "float" or self.presumes(node))
+
+    def presumes(self, node: ast.expr) -> bool:
+        tensor = self.scope.tensor(node)
+        return self.presumed is not None and tensor is not None and tensor.dtype is None
+
+    def bounds(self, node: ast.expr, floats: bool, depth: int) -> Bounds:
+        """Return the bounds of an expression; with `floats`, it is known to give floats."""
+        noted: dict[str, None] = {}
+        bounds = _bounds(replace(self, presumed=noted) if self.presumed is not None else self, node, floats, depth)
+        if self.presumed is not None and bounds != _ANY:
+            # That of a result follows from that of what it is computed from.
+            self.presumed.update(noted or ({self.scope.quote(node): None} if self.presumes(node) else {}))
+        return bounds
+
+
 def never_holds(scope: Scope, test: ast.expr) -> bool:
     """Whether a test is false for every input, NaN and tensors without elements included."""
+    return _never_holds(_Reader(scope), test)
+
+
+def never_holds_of_floats(scope: Scope, test: ast.expr) -> list[str] | None:
+    """Return what has to be floats, quoted, for a test to be false for every input; None if it may be true of them."""
+    presumed: dict[str, None] = {}
+    return list(presumed) if _never_holds(_Reader(scope, presumed), test) else None
+
+
+def _never_holds(reader: _Reader, test: ast.expr) -> bool:
+    scope = reader.scope
     if isinstance(test, ast.Name):
         given = _value(scope, test) if scope.tensor(test) is not None else None
-        return given is not None and never_holds(scope, given)
+        return given is not None and _never_holds(reader, given)
     if isinstance(test, ast.Call) and _name(scope, test) == "any":
         asked = _operand(scope, test)
-        return asked is not None and scope.tensor(asked) is not None and never_holds(scope, asked)
+        return asked is not None and scope.tensor(asked) is not None and _never_holds(reader, asked)
     if not isinstance(test, ast.Compare):
         return False
     operands = [test.left, *test.comparators]
-    if not all(_is_met_as_it_is(number) or _are_floats(scope, operands) for number in map(_number, operands)):
+    if not all(_is_met_as_it_is(number) or _are_floats(reader, operands) for number in map(_number, operands)):
         return False
-    bounds = [_bounds(scope, one, False, 0) for one in operands]
+    bounds = [reader.bounds(one, False, 0) for one in operands]
     return any(_never(op, *pair) for op, *pair in zip(test.ops, bounds, bounds[1:], strict=False))
 
 
@@ -71,9 +107,9 @@ def _is_met_as_it_is(number: float | None) -> bool:
     return number is None or not number.is_integer() or 0 <= number < 128
 
 
-def _are_floats(scope: Scope, operands: Sequence[ast.expr]) -> bool:
-    called = (isinstance(one, ast.Call) and _name(scope, one) in _TO_FLOATS for one in operands)
-    return any(called) or any(_is_float(scope, one) for one in operands)
+def _are_floats(reader: _Reader, operands: Sequence[ast.expr]) -> bool:
+    called = (isinstance(one, ast.Call) and _name(reader.scope, one) in _TO_FLOATS for one in operands)
+    return any(called) or any(reader.is_float(one) for one in operands)
 
 
 def _never(op: ast.cmpop, left: Bounds, right: Bounds) -> bool:
@@ -96,24 +132,23 @@ def _up(number: float) -> float:
     return -_down(-number)
 
 
-def _bounds(scope: Scope, node: ast.expr, floats: bool, depth: int) -> Bounds:
-    """Return the bounds of an expression; with `floats`, it is known to give floats."""
+def _bounds(reader: _Reader, node: ast.expr, floats: bool, depth: int) -> Bounds:
     if (number := _number(node)) is not None:
         return Bounds(number, number)
-    if depth > _DEEPEST or scope.tensor(node) is None:
+    if depth > _DEEPEST or reader.scope.tensor(node) is None:
         return _ANY
-    floats = floats or _is_float(scope, node)
+    floats = floats or reader.is_float(node)
     if isinstance(node, ast.Name):
-        found = _value(scope, node)
-        return _bounds(scope, found, floats, depth + 1) if found is not None else _ANY
+        found = _value(reader.scope, node)
+        return reader.bounds(found, floats, depth + 1) if found is not None else _ANY
     if isinstance(node, ast.Subscript):
-        return _bounds(scope, node.value, floats, depth + 1)
+        return reader.bounds(node.value, floats, depth + 1)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and floats:
-        inner = _bounds(scope, node.operand, floats, depth + 1)
+        inner = reader.bounds(node.operand, floats, depth + 1)
         return Bounds(-inner.high, -inner.low)
     if isinstance(node, ast.BinOp):
-        return _of_operator(scope, node, floats, depth)
-    return _of_call(scope, node, floats, depth) if isinstance(node, ast.Call) else _ANY
+        return _of_operator(reader, node, floats, depth)
+    return _of_call(reader, node, floats, depth) if isinstance(node, ast.Call) else _ANY
 
 
 def _value(scope: Scope, name: ast.Name) -> ast.expr | None:
@@ -140,7 +175,7 @@ def _around(scope: Scope, node: ast.AST) -> Iterator[ast.stmt | ast.expr]:
             yield node
 
 
-def _of_operator(scope: Scope, node: ast.BinOp, floats: bool, depth: int) -> Bounds:
+def _of_operator(reader: _Reader, node: ast.BinOp, floats: bool, depth: int) -> Bounds:
     power = _number(node.right) if isinstance(node.op, ast.Pow) else None
     if power is not None:
         return _NOT_NEGATIVE if 0 < power < 1 or (floats and power > 0 and power % 2 == 0) else _ANY
@@ -151,13 +186,14 @@ def _of_operator(scope: Scope, node: ast.BinOp, floats: bool, depth: int) -> Bou
         if same is not None:
             return same
     # Whole numbers may be added to floats after they overflowed.
-    left, right = (_bounds(scope, one, False, depth + 1).signs for one in (node.left, node.right))
+    left, right = (reader.bounds(one, False, depth + 1).signs for one in (node.left, node.right))
     if isinstance(node.op, ast.Add):
         return Bounds(left.low + right.low, left.high + right.high)
     return _NOT_NEGATIVE if isinstance(node.op, ast.Mult) and left.low == right.low == 0 else _ANY
 
 
-def _of_call(scope: Scope, node: ast.Call, floats: bool, depth: int) -> Bounds:
+def _of_call(reader: _Reader, node: ast.Call, floats: bool, depth: int) -> Bounds:
+    scope = reader.scope
     name, operand = _name(scope, node), _operand(scope, node)
     if name in _SHARES:
         return Bounds(0.0, 1.0)
@@ -165,12 +201,12 @@ def _of_call(scope: Scope, node: ast.Call, floats: bool, depth: int) -> Bounds:
         return Bounds(-1.0, 1.0)
     if operand is None or any(one.arg in ("dtype", "out", None) for one in node.keywords):
         return _ANY
-    inner = _bounds(scope, operand, name in _OF_FLOATS or (floats and name in _SAME), depth + 1)
+    inner = reader.bounds(operand, name in _OF_FLOATS or (floats and name in _SAME), depth + 1)
     others = [one for one in (*node.args, *(given.value for given in node.keywords)) if one is not operand]
     moved = name in _MOVED or (name == "view" and all(_number(one) is not None for one in others))
     if moved or (name in _EXTREMES and not any(scope.tensor(one) is not None for one in others)):
         return inner
-    if name == "mean" or (name == "sum" and (floats or _is_float(scope, operand))):
+    if name == "mean" or (name == "sum" and (floats or reader.is_float(operand))):
         return inner.signs
     if name == "relu":
         return Bounds(max(inner.low, 0.0), max(inner.high, 0.0))
@@ -208,11 +244,6 @@ def _operand(scope: Scope, node: ast.Call) -> ast.expr | None:
     if isinstance(node.func, ast.Attribute) and isinstance(scope.kind(node.func), k.Method):
         return node.func.value
     return node.args[0] if node.args else None
-
-
-def _is_float(scope: Scope, node: ast.expr) -> bool:
-    tensor = scope.tensor(node)
-    return tensor is not None and tensor.dtype == "float"
 
 
 def _number(node: ast.expr) -> float | None:

@@ -17,7 +17,7 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
-from dynalint.rules import Replacement, Rewrite
+from dynalint.rules import Replacement, Rewrite, Settled
 from dynalint_rules._shared.blocks import is_elif, statements_after
 from dynalint_rules._shared.choice import without_parentheses
 from dynalint_rules._shared.effects import is_pure
@@ -47,8 +47,10 @@ def rewrite_decided(scope: Scope, node: ast.If | ast.IfExp) -> Rewrite | None:
         return None
     if answer.repeated:
         return Rewrite(_TITLE, "safe", tuple(edits), settled=settled_tests(scope))
-    conditions = (f"{scope.quote(node.test)} raises nothing",)
-    return Rewrite(_TITLE, "conditional", tuple(edits), conditions, settled=settled_tests(scope))
+    floats = (f"{tensor} is a floating-point tensor" for tensor in dict.fromkeys(answer.floats))
+    conditions = (f"{scope.quote(node.test)} raises nothing", *floats)
+    settled = (*settled_tests(scope), Settled(scope.file, *scope.file.span(node.test), answer.truth))
+    return Rewrite(_TITLE, "conditional", tuple(edits), conditions, settled=settled)
 
 
 def _touches_comments(scope: Scope, node: ast.If | ast.IfExp, edits: Sequence[Replacement]) -> bool:

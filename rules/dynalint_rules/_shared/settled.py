@@ -17,7 +17,7 @@ from itertools import chain
 from dynalint.analysis import kinds as k
 from dynalint.analysis.index import walk_function
 from dynalint.rules import Settled
-from dynalint_rules._shared.bounds import never_holds
+from dynalint_rules._shared.bounds import never_holds, never_holds_of_floats
 from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.leaving import leaves_alone
 from dynalint_rules._shared.names import is_named, runs_in_place
@@ -28,10 +28,14 @@ _NEVER = (ast.Lt, ast.Gt)
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer that a test has for every input; `repeated` tells that it was asked before, and so raises nothing."""
+    """The answer that a test has for every input; `repeated` tells that it was asked before, and so raises nothing.
+
+    `floats` are the tensors, quoted, that have to hold floats for it.
+    """
 
     truth: bool
     repeated: bool
+    floats: tuple[str, ...] = ()
 
 
 def settled_tests(scope: Scope) -> tuple[Settled, ...]:
@@ -48,21 +52,29 @@ def settled_tests(scope: Scope) -> tuple[Settled, ...]:
 
 
 def answer_of(scope: Scope, node: ast.If | ast.IfExp) -> Answer | None:
-    """Return the answer of the test of a branch, None where it is not known."""
-    return _answer(scope, node.test, dict(_known_at(scope, node))) if runs_in_place(scope, node) else None
+    """Return the answer of the test of a branch, None where it is not known.
+
+    It may be one of floats alone; that is no answer of `settled_tests`, which no condition goes with.
+    """
+    if not runs_in_place(scope, node):
+        return None
+    known = dict(_known_at(scope, node))
+    return _answer(scope, node.test, known) or _answer(scope, node.test, known, presumes=True)
 
 
-def _answer(scope: Scope, test: ast.expr, known: Mapping[str, bool]) -> Answer | None:
-    """The answer of a test, given those of others by their dump."""
+def _answer(scope: Scope, test: ast.expr, known: Mapping[str, bool], *, presumes: bool = False) -> Answer | None:
+    """The answer of a test, given those of others by their dump; that of floats if it `presumes` such."""
     if (truth := known.get(ast.dump(test))) is not None:
         return Answer(truth, True)
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        inner = _answer(scope, test.operand, known)
+        inner = _answer(scope, test.operand, known, presumes=presumes)
         return None if inner is None else replace(inner, truth=not inner.truth)
     if isinstance(test, ast.BoolOp) and is_pure(scope, test):
-        return _joint_answer([_answer(scope, value, known) for value in test.values], test.op)
-    never = _compares_with_itself(scope, test) or never_holds(scope, test)
-    return Answer(False, False) if never else None
+        return _joint_answer([_answer(scope, value, known, presumes=presumes) for value in test.values], test.op)
+    if _compares_with_itself(scope, test) or never_holds(scope, test):
+        return Answer(False, False)
+    floats = never_holds_of_floats(scope, test) if presumes else None
+    return None if floats is None else Answer(False, False, tuple(floats))
 
 
 def _joint_answer(answers: Sequence[Answer | None], operator: ast.boolop) -> Answer | None:
@@ -71,10 +83,11 @@ def _joint_answer(answers: Sequence[Answer | None], operator: ast.boolop) -> Ans
     for answer in answers:
         asked.append(answer)
         if answer is not None and answer.truth is isinstance(operator, ast.Or):
-            return Answer(answer.truth, all(one is not None and one.repeated for one in asked))
+            return replace(answer, repeated=all(one is not None and one.repeated for one in asked))
     known = [answer for answer in answers if answer is not None]
     all_known = len(known) == len(answers)
-    return Answer(known[-1].truth, all(one.repeated for one in known)) if all_known else None
+    floats = tuple(one for answer in known for one in answer.floats)
+    return Answer(known[-1].truth, all(one.repeated for one in known), floats) if all_known else None
 
 
 def _compares_with_itself(scope: Scope, test: ast.expr) -> bool:

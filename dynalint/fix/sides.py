@@ -53,7 +53,7 @@ def sides_of(
     Insertions are (offset, rank, text): of those at one offset the lower rank comes first. Marks count up from
     `first`. A test that is still a test in the new code is no changed branch. Where a test is dropped and what stands
     under it stays, nothing changes if it holds: only its other side has to run. Nor does anything have to that rests on
-    another answer than the one that a `settled` test has.
+    another answer than the one that a `settled` test has, nor what never runs as what stands before it always leaves.
     """
     if file.tree is None or new.tree is None:
         return [], []
@@ -153,7 +153,7 @@ def _needless(
     file: SourceFile, dropped: Sequence[ast.If], settled: Mapping[_Span, bool]
 ) -> set[ast.AST | tuple[ast.expr, bool]]:
     """Return the nodes that need no run, and the answers of tests that nobody need see."""
-    found: set[ast.AST | tuple[ast.expr, bool]] = set()
+    found: set[ast.AST | tuple[ast.expr, bool]] = set(_unreached(file.tree))
     for node in _walk(file.tree):
         if isinstance(node, ast.expr) and (answer := settled.get(file.span(node))) is not None:
             found.add((_bare(node), _truth_taken(node) is not answer))
@@ -168,6 +168,45 @@ def _needless(
             for part in block if isinstance(block, list) else [block]:
                 found.update(ast.walk(part))
     return found
+
+
+def _unreached(tree: ast.AST | None) -> Iterator[ast.AST]:
+    """Yield what stands behind a statement of its block that leads nowhere on."""
+    own_range = any(_binds_range(node) for node in _walk(tree))
+    for node in _walk(tree):
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(node, name, None)
+            if not isinstance(block, list):
+                continue
+            leaving = (n for n, statement in enumerate(block, 1) if _leaves(statement, own_range=own_range))
+            for statement in block[next(leaving, len(block)) :]:
+                yield from ast.walk(statement)
+
+
+def _binds_range(node: ast.AST) -> bool:
+    names = [getattr(node, name, None) for name in ("name", "arg", "asname")]
+    names += [node.id] if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load) else []
+    return "range" in names
+
+
+def _leaves(statement: ast.AST, *, own_range: bool) -> bool:
+    """Whether what follows a statement in its block never runs; of a loop, the first round may tell."""
+    if isinstance(statement, ast.If):
+        sides = [statement.body, statement.orelse]
+        return all(side and any(_leaves(one, own_range=own_range) for one in side) for side in sides)
+    if isinstance(statement, ast.For):
+        jumps = any(isinstance(node, ast.Break | ast.Continue) for node in ast.walk(statement))
+        certain = not own_range and not jumps and _has_rounds(statement.iter)
+        return certain and any(_leaves(one, own_range=own_range) for one in statement.body)
+    return isinstance(statement, ast.Return | ast.Raise | ast.Break | ast.Continue)
+
+
+def _has_rounds(rounds: ast.expr) -> bool:
+    """Whether an expression is `range` of a number that is written out, and not zero."""
+    if not isinstance(rounds, ast.Call) or not isinstance(rounds.func, ast.Name) or rounds.func.id != "range":
+        return False
+    given = rounds.args[0] if len(rounds.args) == 1 else None
+    return isinstance(given, ast.Constant) and isinstance(given.value, int) and given.value > 0
 
 
 def _dropped(file: SourceFile, new: SourceFile, spans: Mapping[_Span, _Span]) -> list[ast.If]:

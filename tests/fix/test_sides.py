@@ -105,6 +105,39 @@ def test_what_stood_under_a_dropped_test_needs_no_run() -> None:
     assert list(sides.values()) == ["the side of `t > 0` that holds"]
 
 
+_FIRST = "for _ in range(2):\n            a = 2\n            return a"
+
+
+@pytest.mark.parametrize(
+    "leaving", ["return a", "raise a", "if a:\n            return a\n        else:\n            raise a", _FIRST]
+)
+def test_what_never_runs_needs_no_run(leaving: str) -> None:
+    code = f"def f(a, t):\n    if t > 0:\n        {leaving}\n        a = 3 if t else 4\n        a = 5\n    return a\n"
+    _, sides = marked(code, code[code.index("if t") : code.index("\n    return a\n")])
+    assert "the side of `t` that holds" not in sides.values()
+    assert list(sides.values()).count("the statement") == {_FIRST: 2}.get(leaving, leaving.count("a\n") + 1)
+
+
+@pytest.mark.parametrize(
+    ("before", "jumping"),
+    [
+        ("", "for _ in range(2):\n            if a:\n                break\n            return a"),
+        ("", "for _ in range(a):\n            return a"),
+        ("", "for _ in range(0):\n            return a"),
+        ("", "for _ in a:\n            return a"),
+        ("", "if a:\n            return a"),
+        ("", "while a:\n            return a"),
+        ("", "with a:\n            return a"),
+        ("range = list\n\n\n", "for _ in range(2):\n            return a"),
+        ("from m import numbers as range\n\n\n", "for _ in range(2):\n            return a"),
+    ],
+)
+def test_what_may_run_behind_a_return_needs_a_run(before: str, jumping: str) -> None:
+    code = f"{before}def f(a, t):\n    if t > 0:\n        {jumping}\n        a = 3 if t else 4\n    return a\n"
+    _, sides = marked(code, code[code.index("if t") : code.index("\n    return a\n")])
+    assert "the side of `t` that holds" in sides.values()
+
+
 @pytest.mark.parametrize("new", ["a = 2", "a = 1\n    b = 2", "if t:\n        a = 1", "a = where(t > 0, 1, a)", "pass"])
 def test_what_stood_under_a_test_needs_a_run_if_something_else_is_there_now(new: str) -> None:
     code = "def f(a, t):\n    if t > 0:\n        a = 1\n    return a\n"

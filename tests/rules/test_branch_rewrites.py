@@ -322,7 +322,7 @@ def test_conditions(body: str, clause: str) -> None:
     ("body", "words"),
     [
         ("if x.sum() > 0:\n    z = x * 2\nreturn z", "on one side only"),
-        ("if x.sum() > 0:\n    return x\nelse:\n    if flag:\n        return y\nreturn x * 2", "several depths"),
+        ("if x.sum() > 0:\n    return x\nelse:\n    if flag:\n        return y", "several depths"),
         ("if x.sum() > 0:\n    return x\nprint(x)\nreturn x * 2", "has an effect of its own"),
         ("if x.sum() > 0:\n    return x\ny = torch.rand_like(x)\nreturn y", "random"),
         ("if x.sum() > 0:\n    return x\nif flag:\n    raise ValueError\nreturn x * 2", "might raise"),
@@ -938,7 +938,7 @@ def test_branches_that_become_statements(body: str, wanted: str) -> None:
             "if x.sum() > 0:\n    for i in range(3):\n        y = y * i\nelse:\n    i = 1\nreturn y * i",
             "asked for elsewhere",
         ),
-        ("if x.sum() > 0:\n    for i in range(3):\n        return y\nreturn x", "returns from a loop"),
+        ("if x.sum() > 0:\n    for row in x:\n        return y\nreturn x", "other rounds"),
         ("if x.sum() > 0:\n    for i in range(3):\n        z = z * 2\nreturn x", "no value yet"),
         ("if x.sum() > 0:\n    for i in range(3):\n        y = torch.rand(3)\nreturn y", "random"),
         ("if x.sum() > 0:\n    if flag:\n        z = x\n        y = z\nelse:\n    z = y\nreturn z", "on one side only"),

@@ -119,7 +119,7 @@ def _chain(scope: Scope, head: ast.If, tests: list[ast.expr], bodies: list[list[
         last = rest[-1] if rest else last
         leaving = [False, False]
     blocks = tuple(block_of(scope, body) for body in bodies)
-    if any(leaving) and not all(leaving):
+    if len({block.result is None for block in blocks}) > 1 or (any(leaving) and not all(leaving)):
         raise FormRefusal(
             "one side returns and the other goes on; give both sides one result under a name and return it at the end"
         )

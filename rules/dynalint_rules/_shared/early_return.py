@@ -14,6 +14,7 @@ from dynalint_rules._shared.choice import GUARD_ORDERS, TITLE, escaped, finished
 from dynalint_rules._shared.domain import Guard, guarded_operands
 from dynalint_rules._shared.effects import effects_of, effects_of_always, refuse_lasting_effects
 from dynalint_rules._shared.harmless import set_apart, used_apart
+from dynalint_rules._shared.returned import Returned, always_returns, lasting, returns_of, stands_in_branches
 from dynalint_rules._shared.rows import plan_of
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.sides import (
@@ -47,9 +48,9 @@ def rewrite_early_return(scope: Scope, statement: ast.If) -> Rewrite | None:
         returning, going_on = going_on, returning
     after = statements_after(scope, statement)
     following = [*going_on, *after]
-    if not returning or not isinstance(returning[-1], ast.Return) or not after or not _always_returns(after):
+    if not returning or not isinstance(returning[-1], ast.Return) or not after or not always_returns(after):
         return None
-    if not _stands_in_branches(scope, statement) or any(map(partial(is_elif, scope), statement.orelse)):
+    if not stands_in_branches(scope, statement) or any(map(partial(is_elif, scope), statement.orelse)):
         return None
     if isinstance(following[0], ast.Return) or (going_on and isinstance(going_on[-1], ast.Return)):
         return None
@@ -57,44 +58,27 @@ def rewrite_early_return(scope: Scope, statement: ast.If) -> Rewrite | None:
 
 
 def choose_at_returns(
-    scope: Scope, statement: ast.If, condition: str, early: list[str], first: ast.expr
+    scope: Scope, statement: ast.If, returned: Returned, after: list[ast.stmt], first: ast.expr, *, surely: bool
 ) -> tuple[list[Replacement], list[str]]:
-    """Have each `return` after a statement choose between its own value and the early one, where `condition` holds.
+    """Have each `return` in what may run after a statement choose between its own value and the early one.
 
-    `early` are the names of the parts of the early value, which is `first` on one way. Returns the changes and the
-    conditions of being right.
+    That is `first` on one way, and there for all calls if `surely`. Returns the changes and the conditions of being
+    right.
 
     Raises:
         Refusal: what follows must not always run, or returns nothing.
     """
-    after = statements_after(scope, statement)
-    if not _stands_in_branches(scope, statement) or not after or not _always_returns(after):
-        raise Refusal("the function returns at several depths; give it one result under a name and return that")
-    rest = _EarlyReturn(scope, statement, [], [], after, condition=condition)
+    assert returned.mask is not None
+    rest = _EarlyReturn(scope, statement, [], [], after, condition=returned.mask, surely=surely)
     layers = rest.check_following()
-    return rest.follow([], first, early, layers), rest.conditions
-
-
-def _stands_in_branches(scope: Scope, statement: ast.stmt) -> bool:
-    """Whether nothing but tests of Python values stand around a statement: a block that returns leads nowhere else."""
-    node = scope.parents.get(statement)
-    while isinstance(node, ast.If) and not is_tensor_test(scope, node.test):
-        node = scope.parents.get(node)
-    return node is scope.function.node
-
-
-def _always_returns(statements: Sequence[ast.stmt]) -> bool:
-    last = statements[-1]
-    if isinstance(last, ast.If):
-        return bool(last.orelse) and _always_returns(last.body) and _always_returns(last.orelse)
-    return isinstance(last, ast.Return)
+    return rest.follow([], first, returned.parts, layers), rest.conditions
 
 
 @dataclass
 class _EarlyReturn:
     """The `if`: its side that is `returning`, the other one, and what comes `after` it to the end of the function.
 
-    `condition` is the name of what tells that the early result is taken.
+    `condition` is the name of what tells that the early result is taken, which some calls have none of unless `surely`.
     """
 
     scope: Scope
@@ -104,6 +88,7 @@ class _EarlyReturn:
     after: list[ast.stmt]
     conditions: list[str] = field(default_factory=list)
     condition: str = ""
+    surely: bool = True
 
     @property
     def following(self) -> list[ast.stmt]:
@@ -122,7 +107,7 @@ class _EarlyReturn:
         self, values: Sequence[ast.expr], result: ast.expr | None, early: list[str], layers: dict[str, None]
     ) -> list[Replacement]:
         """Return the changes in what follows; `values` are what the returning side evaluates, `result` the last."""
-        later = [node for one in self.following for node in walk_function(one) if isinstance(node, ast.Return)]
+        later = [node for one in self.following for node in returns_of(one)]
         replacements = []
         inside = {id(node) for one in self.going_on for node in ast.walk(one)}
         for one in later:
@@ -130,7 +115,8 @@ class _EarlyReturn:
                 raise Refusal("the function returns at several depths; give it one result under a name and return that")
             if one.value is None or result is None:
                 raise Refusal("one side returns None; return a tensor on both sides, or decide outside of it")
-            replacements.append(self._choice(one, result, early))
+            choice = self._choice(one, result, early)
+            replacements.append(choice if self.surely else self._if_there(one, choice, early))
         replacements += self._guarded(later)
         branches = [self._reads(expressions) for expressions in (values, list(_expressions(self.following)))]
         self.conditions += gradient_conditions(branches, layers)
@@ -183,7 +169,7 @@ class _EarlyReturn:
             lines.append(f"{plan.temporaries[one.value]} = {held_together(texts[one.value])}")
         early: list[str] = []
         for part in _parts(block.result):
-            text = self._rendered(part, guards, GUARD_ORDERS[0])
+            text = lasting(scope, part, self._rendered(part, guards, GUARD_ORDERS[0]), self.statement)
             if not text.isidentifier() or text in stored:
                 name = scope.fresh_name("early", [*early, *plan.temporaries.values()])
                 lines.append(f"{name} = {held_together(text)}")
@@ -231,6 +217,18 @@ class _EarlyReturn:
         return Replacement(
             file, start, end, f"({text})" if isinstance(value, ast.Tuple) and file.text[start] == "(" else text
         )
+
+    def _if_there(self, later: ast.Return, choice: Replacement, early: list[str]) -> Replacement:
+        """Have a `return` choose where there is an early result at all."""
+        scope, file = self.scope, self.scope.file
+        start, end = file.span(later)
+        outer = indentation(file, later.lineno)
+        if file.text[file.line_starts[later.lineno - 1] : start] != outer:
+            raise Refusal(f"{scope.quote(later)} shares its line with another statement; give it one of its own")
+        inner = outer + ("\t" if outer.endswith("\t") else "    ")
+        own, chosen = scope.text(later), file.text[start : choice.start] + choice.content + file.text[choice.end : end]
+        lines = [f"if {early[0]} is None:", inner + own, outer + chosen]
+        return Replacement(file, start, end, file.newline.join(lines))
 
     def _guarded(self, later: Sequence[ast.Return]) -> Iterator[Replacement]:
         """The operands in what follows that must be harmless where the early result is taken."""

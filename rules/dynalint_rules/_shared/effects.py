@@ -13,7 +13,7 @@ from dynalint.analysis.signatures import has_decorator
 from dynalint_rules._shared.implied import implied_methods
 from dynalint_rules._shared.kept import refuse_changed_later
 from dynalint_rules._shared.memory import is_own
-from dynalint_rules._shared.names import kind_of_name
+from dynalint_rules._shared.names import kind_of_name, loads
 from dynalint_rules._shared.scope import Refusal, Scope
 
 if TYPE_CHECKING:
@@ -289,7 +289,11 @@ def _changes_another(scope: Scope, statement: ast.AugAssign) -> bool:
     target = statement.target
     if not isinstance(target, ast.Name):
         return k.may_be_tensor(scope.kind(target))
-    return k.may_be_tensor(kind_of_name(scope, target.id, statement)) and not is_own(scope, target.id, statement)
+    kind = kind_of_name(scope, target.id, statement)
+    if kind == k.NOTHING:  # nobody reads it afterwards, but whoever gave it may
+        for node in loads(scope, target.id):
+            kind = k.join(kind, scope.kind(node))
+    return (kind == k.NOTHING or k.may_be_tensor(kind)) and not is_own(scope, target.id, statement)
 
 
 def refuse_lasting_effects(scope: Scope, statements: Sequence[ast.stmt], shown: str) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
+
+# Whether a result of the function is there: on no way to a place, on some, on all.
+Early = Literal["none", "maybe", "some"]
 
 
 @dataclass(frozen=True)
@@ -32,17 +36,20 @@ class Flow:
     """The names at a place.
 
     `bound` are those that have a value whenever the file as it is gets there, `written` those that have one in the new
-    code, `touched` those that may have one in the new code. `ended` tells that the place is never reached.
+    code, `touched` those that may have one in the new code. `ended` tells that the file as it is never gets there,
+    `jumped` that the new code does not either. `early` is whether the function has returned in the file as it is.
     """
 
     bound: set[str]
     written: set[str]
     touched: set[str]
     ended: bool = False
+    jumped: bool = False
+    early: Early = "none"
 
     def copy(self) -> Flow:
         """Return what holds on one of several ways from here."""
-        return Flow(set(self.bound), set(self.written), set(self.touched), self.ended)
+        return replace(self, bound=set(self.bound), written=set(self.written), touched=set(self.touched))
 
     def bind(self, name: str) -> None:
         """Note an assignment."""
@@ -54,5 +61,13 @@ class Flow:
         ways = [way for way in (one, other) if not way.ended]
         self.ended = not ways
         self.bound = set.intersection(*(way.bound for way in ways)) if ways else set()
-        self.written = one.written & other.written
+        led = [way for way in (one, other) if not way.jumped]
+        self.jumped = not led
+        self.written = set.intersection(*(way.written for way in led)) if led else one.written & other.written
+        self.early = either_early(*(way.early for way in led or (one, other)))
         self.touched = one.touched | other.touched | one.written | other.written
+
+
+def either_early(*ways: Early) -> Early:
+    """Return whether a result is there where one of several ways leads."""
+    return ways[0] if len(set(ways)) == 1 else "maybe"

@@ -83,11 +83,11 @@ def kind_left(scope: Scope, name: str, around: ast.stmt) -> Kind:
     if as_tensor(after) is not None:
         return after
     # What is read later may be what another way gave it.
-    before = _kind_before(scope, name, around)
+    before = kind_before(scope, name, around)
     return after if as_tensor(before) is None else before
 
 
-def _kind_before(scope: Scope, name: str, statement: ast.stmt) -> Kind:
+def kind_before(scope: Scope, name: str, statement: ast.stmt) -> Kind:
     """The kind of a name where a statement begins, by the last place before it that always sets or reads it."""
     if isinstance(statement, ast.If) and (read := _read_always(scope, statement.test, name)) is not None:
         return read

@@ -18,19 +18,33 @@ from dataclasses import dataclass, field, replace
 from dynalint.analysis import kinds as k
 from dynalint.analysis.index import walk_function
 from dynalint.rules import Replacement, Settled
-from dynalint_rules._shared.blocks import Assignment, block_of, is_elif
+from dynalint_rules._shared.blocks import Assignment, block_of, is_elif, statements_after
 from dynalint_rules._shared.changes import Change, Filled, change_of, filled_of, updated_of
 from dynalint_rules._shared.checks import is_constant_message
 from dynalint_rules._shared.choice import escaped, rendered, require_tensors
 from dynalint_rules._shared.counted import Count, count_of
 from dynalint_rules._shared.domain import Guarded, guarded_operands
 from dynalint_rules._shared.effects import effects_of_always
-from dynalint_rules._shared.flow import Flow, Predicate
+from dynalint_rules._shared.flow import Flow, Predicate, either_early
 from dynalint_rules._shared.harmless import set_apart, used_apart
-from dynalint_rules._shared.liveness import is_dead_after
+from dynalint_rules._shared.liveness import has_rounds, is_dead_after
 from dynalint_rules._shared.memory import in_one_loop, is_own
 from dynalint_rules._shared.names import is_bound_before, kind_left, kind_of_name, loads, within
 from dynalint_rules._shared.raising import raising_conditions
+from dynalint_rules._shared.returned import (
+    Place,
+    Returned,
+    always_returns,
+    ends_at_once,
+    has_known_rounds,
+    insertion,
+    lasting,
+    opened,
+    place_of,
+    returns_of,
+    returns_openly,
+    stands_in_branches,
+)
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.sides import (
     FINITE,
@@ -48,7 +62,6 @@ from dynalint_rules._shared.text import call, comments, held_together, indentati
 from dynalint_rules._shared.truth import is_tensor_test, truth_of
 from dynalint_rules._shared.uncompiled import all_of, asked_of, is_uncompiled, kept_text, settled_by
 
-_UNROLLED = frozenset({"builtins.range", "builtins.enumerate", "builtins.zip", "builtins.reversed"})
 _OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**", ast.MatMult: "@"}
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
@@ -57,8 +70,8 @@ _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 class Predicated:
     """Writes one `if` on a tensor, with all that stands in it, as statements that always run.
 
-    `returned` is the name of what tells that the function would have returned, `early` are those of what it would have
-    returned, and `result` is the first such value; None, nothing and None where nothing in the branch returns.
+    `returned` is what the function would have returned, `result` the first such value, None where nothing in the branch
+    returns; `returns_surely` tells that all calls have one in the end, `place` where the branch stands if that matters.
     `settled` are tests one side of which is kept as it is, as nothing comes to it.
     `elsewhere` is what has to change outside of it, `changes` what is another thing by nature then, and `leaves` the
     codes of what that leaves to other rules.
@@ -73,8 +86,9 @@ class Predicated:
     elsewhere: dict[Replacement, None] = field(default_factory=dict)
     changes: list[str] = field(default_factory=list)
     leaves: tuple[str, ...] = ()
-    returned: str | None = None
-    early: list[str] = field(default_factory=list)
+    returned: Returned = field(default_factory=Returned)
+    returns_surely: bool = False
+    place: Place | None = None
     result: ast.expr | None = None
     settled: list[Settled] = field(default_factory=list)
     _names: list[str] = field(default_factory=list)
@@ -84,7 +98,7 @@ class Predicated:
     _indent: str = ""
     _known: dict[ast.If, Predicate] = field(default_factory=dict)
     _ways: dict[ast.If, Predicate] = field(default_factory=dict)
-    _even: int = 0
+    _returns: int = 0
     _values: int = 0
 
     def write(self) -> bool:
@@ -102,15 +116,18 @@ class Predicated:
                 raise Refusal("a branch assigns to a name of an outer scope; compute what it gets before the branch")
         before = {name for name in scope.function.locals if is_bound_before(scope, name, head)}
         flow = Flow(before, set(before), set())
-        self._set_apart(flow)
-        self._if(head, None, flow)
+        predicate = self._open_result(flow) if returns_openly(scope, head) else None
+        self._set_apart(predicate, flow)
+        self._if(head, predicate, flow)
+        self.returns_surely = flow.early == "some" and self.place is None
         if not self._values:
             raise Refusal("a branch does nothing that could be chosen")
-        for name in () if flow.ended else stored - flow.bound:
+        for name in () if flow.ended else stored - (flow.bound & flow.written):
             if not is_dead_after(scope, name, head) and any(map(self._may_follow, self._reads_of(name))):
                 raise Refusal(f"`{name}` gets a value on one side only; give it one before the test")
         if flow.ended:
-            self._emit(f"return {', '.join(self.early)}{',' * (self._is_tuple and len(self.early) == 1)}")
+            parts = self.returned.parts
+            self._emit(f"return {', '.join(parts)}{',' * (self._is_tuple and len(parts) == 1)}")
         self.conditions += gradient_conditions([set(), self._reads - stored], self.layers)
         return flow.ended
 
@@ -146,10 +163,13 @@ class Predicated:
         for statement in body:
             if flow.ended:
                 return
-            returned = self.returned
+            returns = self._returns
             self._statement(statement, predicate, flow)
-            if self.returned != returned and statement is not body[-1] and not flow.ended:
-                predicate = self._name("going_on", f"{predicate.text} & ~{self.returned}")
+            if self._returns > returns and statement is not body[-1] and not flow.ended:
+                predicate = self._going_on(predicate)
+
+    def _going_on(self, predicate: Predicate) -> Predicate:
+        return self._name("going_on", f"{predicate.text} & ~{self.returned.mask}")
 
     def _statement(self, statement: ast.stmt, predicate: Predicate, flow: Flow) -> None:
         if isinstance(statement, ast.If):
@@ -164,7 +184,7 @@ class Predicated:
             self._delete(statement, flow)
         elif isinstance(statement, ast.Break | ast.Continue) and self._leaves_evenly(statement):
             self._emit(self.scope.text(statement))
-            flow.ended = True
+            flow.ended = flow.jumped = True
         elif (change := change_of(self.scope, statement)) is not None:
             self._change(change, predicate, flow)
         elif (store := store_of(self.scope, statement)) is not None:
@@ -189,7 +209,8 @@ class Predicated:
             return
         first = tensors.index(True)
         assert isinstance(statement.test, ast.BoolOp)
-        if not isinstance(statement.test.op, ast.And) or statement.orelse or not all(tensors[first:]) or not first:
+        plain = isinstance(statement.test.op, ast.And) and all(tensors[first:]) and first
+        if not plain or statement.orelse or (statement is self.head and returns_of(statement)):
             shown = scope.quote(values[tensors.index(False)])
             raise Refusal(f"{shown} is no tensor and decides together with one; test it in an `if` of its own")
         parts = [_joined(statement.test, part) for part in (values[:first], values[first:])]
@@ -200,7 +221,7 @@ class Predicated:
             self._tensor_if(statement, parts[1], predicate, inner)
         flow.join(inner, flow.copy())
 
-    def _set_apart(self, flow: Flow) -> None:
+    def _set_apart(self, predicate: Predicate | None, flow: Flow) -> None:
         """Compute once more what only some sides use of what was computed before, if that is asked for."""
         scope, chain = self.scope, [self.head]
         self.scope = replace(scope, recomputes="")
@@ -212,7 +233,6 @@ class Predicated:
         apart = used_apart(scope, self.head, sides)
         if not apart:
             return
-        predicate: Predicate | None = None
         for one in chain:
             self._known[one] = taken = self._taken(one, one.test, predicate, flow)
             if one is not chain[-1]:
@@ -225,12 +245,12 @@ class Predicated:
         self._around.append((statement, set(flow.bound)))
         one = flow.copy()
         self._block(statement.body, taken, one)
-        other = Flow(set(flow.bound), one.written, one.touched)
+        other = Flow(set(flow.bound), one.written, one.touched, early=one.early)
         if statement.orelse:
             self._block(statement.orelse, self._ways.get(statement) or self._otherwise(predicate, taken), other)
         self._around.pop()
         flow.join(one, other)
-        flow.written = other.written
+        flow.written, flow.early = other.written, other.early
 
     def _taken(self, statement: ast.If, test: ast.expr, predicate: Predicate | None, flow: Flow) -> Predicate:
         """Return what tells that the body of an `if` is taken, under a name."""
@@ -253,6 +273,28 @@ class Predicated:
         if predicate is None:
             return taken.opposite
         return self._name("otherwise", f"{predicate.text} & {taken.opposite.text}")
+
+    def _open_result(self, flow: Flow) -> Predicate | None:
+        """Begin with no result; return what then tells that the function has not returned in an earlier round."""
+        scope, head, returned = self.scope, self.head, self.returned
+        value = returns_of(head)[0].value
+        for _ in parts_of(value) if value is not None else ():
+            returned.parts.append(scope.fresh_name("early", [*self._names, *returned.parts]))
+        returned.mask, returned.open = scope.fresh_name("returned", self._names), True
+        self._names += [returned.mask, *returned.parts]
+        after = statements_after(scope, head)
+        if always_returns([head]) or (stands_in_branches(scope, head) and after and always_returns(after)):
+            made, conditions = opened(scope, head, returned)
+            self.conditions += conditions
+            for line in made:
+                self._emit(line)
+            return None
+        self.place = place = place_of(scope, head)
+        made, conditions = opened(scope, place.anchor, returned)
+        self.conditions += conditions
+        self.elsewhere[insertion(scope, place.anchor, made)] = None
+        flow.early = "maybe" if place.looped else "none"
+        return Predicate(returned.mask, negative=True) if place.looped else None
 
     def _python_if(self, statement: ast.If, test: ast.expr, predicate: Predicate | None, flow: Flow) -> None:
         """A test of a Python value stays; what stands under it is as predicated as it was."""
@@ -296,10 +338,11 @@ class Predicated:
 
     def _for(self, loop: ast.For, predicate: Predicate, flow: Flow) -> None:
         scope = self.scope
+        if ends_at_once(scope, loop):
+            self._block(loop.body, predicate, flow)
+            return
         targets = stored_in([loop.target])
-        rounds = scope.kind(loop.iter.func) if isinstance(loop.iter, ast.Call) else scope.kind(loop.iter)
-        known = isinstance(rounds, k.Sequence | k.Object | k.Instance)
-        if not known and not (isinstance(rounds, k.External) and rounds.name in _UNROLLED):
+        if not has_known_rounds(scope, loop):
             raise Refusal(f"{scope.quote(loop.iter)} may have other rounds in other calls; move the loop out")
         reads = {node.id for node in ast.walk(loop.iter) if isinstance(node, ast.Name)}
         if loop.orelse or not reads.isdisjoint(stored_in([self.head])) or not targets.isdisjoint(stored_in(loop.body)):
@@ -307,22 +350,23 @@ class Predicated:
         if any(not within(node, loop, scope) for name in targets for node in loads(scope, name)):
             raise Refusal("a branch holds a loop whose last round is asked for elsewhere; move the loop out of it")
         self._check(loop.iter, flow)
-        inner = Flow(flow.bound | targets, flow.written | targets, set(flow.touched))
+        returns = returns_of(loop)
+        early = either_early(flow.early, "maybe") if returns and flow.early != "some" else flow.early
+        inner = Flow(flow.bound | targets, flow.written | targets, set(flow.touched), early=early)
         self._emit(f"for {scope.text(loop.target)} in {scope.text(loop.iter)}:")
         with self._inside():
-            self._block(loop.body, predicate, inner)
+            self._block(loop.body, self._going_on(predicate) if returns else predicate, inner)
         flow.touched |= inner.touched | inner.written
+        flow.early = inner.early if returns and has_rounds(loop.iter) else early
 
     @contextmanager
     def _inside(self) -> Iterator[None]:
         """Write the body of a statement that stays."""
         indent, count = self._indent, len(self.lines)
         self._indent += "\t" if indent.endswith("\t") else "    "
-        self._even += 1
         yield
         if len(self.lines) == count:
             self._emit("pass")
-        self._even -= 1
         self._indent = indent
 
     def _leaves_evenly(self, statement: ast.stmt) -> bool:
@@ -360,10 +404,6 @@ class Predicated:
 
     def _return(self, statement: ast.Return, predicate: Predicate, flow: Flow) -> None:
         scope, value = self.scope, statement.value
-        if self._even:
-            raise Refusal(
-                "a branch returns from a loop or under a test of its own; give the result a name and return that"
-            )
         if value is None or (isinstance(value, ast.Constant) and value.value is None):
             raise Refusal("one side returns None; return a tensor on both sides, or decide outside the compiled code")
         self._check(value, flow)
@@ -373,18 +413,39 @@ class Predicated:
             raise Refusal(f"{scope.quote(statement)} returns something of another form than before; make them alike")
         self._reads |= reads_of(scope, Side(value, scope.kind(value)), self.head)
         self.copied.append(value)
-        texts = [self._rendered(part, predicate) for part in parts]
-        if first is None:
-            self.result = value
-            self.early = [self._name("early", text).name for text in texts]
-            self.returned = self._name("returned", predicate.text).name if predicate.negative else predicate.name
-        else:
-            assert self.returned is not None
-            open_still = Predicate(self.returned, negative=True)
-            for name, text, *nodes in zip(self.early, texts, parts_of(first), parts, strict=True):
-                self._choose(name, text, open_still, [Side(node, scope.kind(node)) for node in nodes])
-            self.returned = self._name("returned", f"{self.returned} | {predicate.text}").name
-        flow.ended = True
+        texts = [lasting(scope, part, self._rendered(part, predicate), self.head) for part in parts]
+        self.result = first or value
+        pairs = zip(parts_of(self.result), parts, strict=True)
+        sides = [[Side(node, scope.kind(node)) for node in nodes] for nodes in pairs]
+        write = self._return_openly if self.returned.open else self._return_once
+        write(texts, sides, predicate, flow)
+        self._returns += 1
+        flow.ended, flow.early = True, "some"
+
+    def _return_once(self, texts: list[str], sides: list[list[Side]], predicate: Predicate, flow: Flow) -> None:
+        """Note a result that all calls come to."""
+        returned = self.returned
+        if returned.mask is None:
+            returned.parts = [self._name("early", text).name for text in texts]
+            returned.mask = self._name("returned", predicate.text).name if predicate.negative else predicate.name
+            return
+        for name, text, own in zip(returned.parts, texts, sides, strict=True):
+            self._choose(name, text, Predicate(returned.mask, negative=True), own)
+        returned.mask = self._name("returned", f"{returned.mask} | {predicate.text}").name
+
+    def _return_openly(self, texts: list[str], sides: list[list[Side]], predicate: Predicate, flow: Flow) -> None:
+        """Note a result that some calls come to, or some rounds."""
+        mask = self.returned.mask
+        assert mask is not None
+        for name, text, own in zip(self.returned.parts, texts, sides, strict=True):
+            if flow.early == "none":
+                self._emit(f"{name} = {held_together(text)}")
+            elif flow.early == "some":
+                self._choose(name, text, Predicate(mask, negative=True), own)
+            else:
+                latest = text if text.isidentifier() else self._name("result", text).name
+                self._choose(name, latest, Predicate(mask, negative=True), own, unless=f"{latest} if {name} is None")
+        self._emit(f"{mask} = {mask} | {predicate.text}")
 
     def _value(self, one: Assignment, predicate: Predicate, flow: Flow) -> str:
         """Return the text of what is assigned."""
@@ -501,13 +562,14 @@ class Predicated:
         self.leaves = self.leaves or count.flow.leaves
         self._emit(f"{name} = {self._where(predicate.ordered(text, name), name)}")
 
-    def _choose(self, name: str, text: str, predicate: Predicate, sides: Sequence[Side]) -> None:
+    def _choose(self, name: str, text: str, predicate: Predicate, sides: Sequence[Side], unless: str = "") -> None:
         scope = self.scope
         self.conditions += require_tensors(scope, sides)
         refuse_other_sizes(scope, sides)
         self.conditions += tensor_conditions(scope, sides)
         self.conditions += alias_conditions(scope, sides, name, self.head)
-        self._emit(f"{name} = {self._where(predicate.ordered(text, name), name)}")
+        before = f"{unless} else " if unless else ""
+        self._emit(f"{name} = {before}{self._where(predicate.ordered(text, name), name + before)}")
 
     def _where(self, arguments: Sequence[str], name: str) -> str:
         column = len(self._indent) + len(name) + 3
@@ -564,7 +626,7 @@ class Predicated:
                 raise Refusal(f"{scope.quote(node)} may run later, when its names mean something else")
             if isinstance(node, ast.IfExp) and is_tensor_test(scope, node.test):
                 raise Refusal(f"{scope.quote(node.test)} in the branch is another test; rewrite that one first")
-            if isinstance(node, ast.Name) and node.id in scope.function.locals - own - flow.bound:
+            if isinstance(node, ast.Name) and node.id in scope.function.locals - own - (flow.bound & flow.written):
                 raise Refusal(f"`{node.id}` may have no value yet; give it one before the test")
 
     def _rendered(self, node: ast.expr, predicate: Predicate) -> str:

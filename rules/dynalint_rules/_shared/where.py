@@ -11,7 +11,16 @@ from dataclasses import dataclass, field, replace
 from dynalint.analysis import kinds as k
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.all_cases import all_cases_of
-from dynalint_rules._shared.blocks import Assignment, Block, Chain, chain_of, head_of, is_elif, split_test
+from dynalint_rules._shared.blocks import (
+    Assignment,
+    Block,
+    Chain,
+    chain_of,
+    head_of,
+    is_elif,
+    split_test,
+    statements_after,
+)
 from dynalint_rules._shared.choice import (
     TITLE,
     escaped,
@@ -85,7 +94,7 @@ def _rewrite_as_expressions(scope: Scope, statement: ast.If) -> Rewrite:
         writer.write([truth_of(scope, one) for one in cases[0].tests])
         return writer.finish(None)
     python, test = split_test(scope, statement)
-    if python is not None and (statement.orelse or isinstance(statement.body[-1], ast.Return)):
+    if python is not None and (statement.orelse or isinstance(statement.body[-1], ast.Return | ast.Continue)):
         raise Refusal(f"`{python}` is no tensor and decides together with one; test it in an `if` of its own")
     chain = chain_of(scope, statement)
     truths = [truth_of(scope, one) for one in ([test] if python is not None else chain.tests)]
@@ -126,8 +135,11 @@ def _rewrite_alone(scope: Scope, head: ast.If) -> Rewrite:
     writer = Predicated(replace(_afresh(scope), shelter=head if scope.shelter is not None else None), head)
     ended = writer.write()
     replacements, conditions = [writer.replacement(), *writer.elsewhere], writer.conditions
-    if writer.result is not None and writer.returned is not None and not ended:
-        later, more = choose_at_returns(writer.scope, head, writer.returned, writer.early, writer.result)
+    if writer.result is not None and not ended:
+        after = writer.place.after if writer.place is not None else statements_after(scope, head)
+        later, more = choose_at_returns(
+            writer.scope, head, writer.returned, after, writer.result, surely=writer.returns_surely
+        )
         replacements, conditions = replacements + later, conditions + more
     rewrite = finished(scope, TITLE, replacements[0], conditions, writer.changes)
     return replace(rewrite, replacements=tuple(replacements), leaves=writer.leaves, settled=tuple(writer.settled))

@@ -119,11 +119,13 @@ class BranchOnTensor(Rule):
     h)`. So is what a side leaves as it was, with all that it comes from, in the end even what a layer gave that holds
     nothing but weights; what has no name any more (`h = h / h.norm()`) gets one by `old_h = h`.
 
-    After an early `return` the rest of the function always runs, and each later `return` chooses between its own
-    value and the early one. `continue` makes the rest of the round the other side. A loop that a `break` ends runs all
-    its rounds, with a `done` mask that keeps every tensor as it was when the loop would have ended; that is declined
-    where the number of rounds is not known, or where the code after the loop asks for it. With `--unsafe-fixes` the
-    rounds of a `while True:` that ends in `if test: break` run in `torch.while_loop`, as for DYN102.
+    After an early `return` the rest of the function always runs, and each later `return` chooses between its own value
+    and the early one. Where a loop or a test of a Python value decides as well whether there is an early one, it is
+    None at first, its mask false, and each later `return` asks whether it is there. `continue` makes the rest of the
+    round the other side. A loop that a `break` ends runs all its rounds, with a `done` mask that keeps every tensor as
+    it was when the loop would have ended; that is declined where the number of rounds is not known, or where the code
+    after the loop asks for it. With `--unsafe-fixes` the rounds of a `while True:` that ends in `if test: break` run in
+    `torch.while_loop`, as for DYN102.
 
     What cannot be written as one expression for each name becomes statements that always run, each of which keeps the
     old value where it should: a loop in a branch (`y = torch.where(condition, y * 2, y)` in each round), a branch in a
@@ -1228,6 +1230,84 @@ class BranchOnTensor(Rule):
                 init="self.fc = nn.Softmax(-1)",
             ),
             inputs="[(torch.randn(4, 8),), (torch.rand(4, 8) * 0.4 + 0.05,)]",
+        ),
+        Example(
+            "return out of a loop",
+            forward(
+                """
+                h = x * 0.5
+                for layer in self.layers:
+                    h = layer(h).tanh()
+                    if h.abs().max() > 0.8:  # DYN101
+                        return h * 2
+                return h
+                """,
+                init="self.layers = nn.ModuleList([nn.Softmax(-1), nn.Softmax(0)])",
+            ),
+            fixed=forward(
+                """
+                h = x * 0.5
+                returned = torch.zeros((), dtype=torch.bool, device=h.device)
+                early = None
+                for layer in self.layers:
+                    h = layer(h).tanh()
+                    condition = ~returned & (h.abs().max() > 0.8)
+                    result = h * 2
+                    early = result if early is None else torch.where(returned, early, result)
+                    returned = returned | condition
+                if early is None:
+                    return h
+                return torch.where(returned, early, h)
+                """,
+                init="self.layers = nn.ModuleList([nn.Softmax(-1), nn.Softmax(0)])",
+            ),
+            inputs="[(torch.randn(4, 8),), (torch.eye(4, 8) * 40,)]",
+        ),
+        Example(
+            "return out of a loop that draws",
+            forward("""
+                for _ in range(3):
+                    if x.abs().max() > 4:  # DYN101
+                        return x * 2
+                    x = x + torch.rand_like(x)
+                return x
+            """),
+            declined="random",
+        ),
+        Example(
+            "early return under a flag",
+            forward(
+                """
+                h = self.fc(x)
+                if self.calm:
+                    h = h * 0.5
+                elif h.abs().max() < 0.5:  # DYN101
+                    return h * 2
+                else:
+                    h = h + x
+                return h - 1
+                """,
+                init="self.fc, self.calm = nn.Linear(8, 8), False",
+            ),
+            fixed=forward(
+                """
+                h = self.fc(x)
+                returned = torch.zeros((), dtype=torch.bool, device=h.device)
+                early = None
+                if self.calm:
+                    h = h * 0.5
+                else:
+                    condition = h.abs().max() < 0.5
+                    early = h * 2
+                    returned = returned | condition
+                    h = torch.where(condition, h, h + x)
+                if early is None:
+                    return h - 1
+                return torch.where(returned, early, h - 1)
+                """,
+                init="self.fc, self.calm = nn.Linear(8, 8), False",
+            ),
+            inputs="[(torch.randn(4, 8) * 9,), (torch.zeros(4, 8),)]",
         ),
         Example(
             "early return before a side effect",

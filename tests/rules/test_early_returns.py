@@ -1,0 +1,434 @@
+"""Returns in loops, under tests of Python values and at several depths: what they become, and what is declined."""
+
+from __future__ import annotations
+
+import random
+import textwrap
+
+import pytest
+
+from dynalint.rules import Declined, Example, Rewrite
+from dynalint.testing.cases import Case
+from dynalint.testing.static import Study
+from dynalint_rules.control_flow.branch_on_tensor import BranchOnTensor
+
+HEAD = "import torch\n\n\n@torch.compile\ndef f(x: torch.Tensor, y: torch.Tensor, flag: bool, k: int):\n"
+RULE = BranchOnTensor()
+
+
+def study(body: str) -> Study:
+    code = HEAD + textwrap.indent(textwrap.dedent(body).strip("\n"), "    ") + "\n"
+    return Study(Case(RULE, Example("x", code)), [RULE])
+
+
+def fixed(body: str) -> str:
+    return textwrap.dedent(study(body).fixed.removeprefix(HEAD)).rstrip("\n")
+
+
+def reasons(body: str) -> list[str]:
+    """Return why nothing is offered for what stands in a body."""
+    answers = [found.answer for found in study(body).own]
+    assert answers
+    assert all(isinstance(answer, Declined) for answer in answers), answers
+    return [answer.reason for answer in answers if isinstance(answer, Declined)]
+
+
+def lines(text: str) -> str:
+    return textwrap.dedent(text).strip("\n")
+
+
+@pytest.mark.parametrize(
+    ("body", "wanted"),
+    [
+        (
+            """
+            z = x * 1
+            for i in range(3):
+                z = z * 2
+                if z.sum() > 0:
+                    return z - i
+            return z
+            """,
+            """
+            z = x * 1
+            returned = torch.zeros((), dtype=torch.bool, device=z.device)
+            early = None
+            for i in range(3):
+                z = z * 2
+                condition = ~returned & (z.sum() > 0)
+                result = z - i
+                early = result if early is None else torch.where(returned, early, result)
+                returned = returned | condition
+            if early is None:
+                return z
+            return torch.where(returned, early, z)
+            """,
+        ),
+        (
+            """
+            if flag:
+                y = y * 2
+            elif x.sum() > 0:
+                return x
+            else:
+                x = x * 3
+            y = y / x
+            return x + y
+            """,
+            """
+            returned = torch.zeros((), dtype=torch.bool, device=y.device)
+            early = None
+            if flag:
+                y = y * 2
+            else:
+                condition = x.sum() > 0
+                early = x
+                returned = returned | condition
+                x = torch.where(condition, x, x * 3)
+            y = y / torch.where(returned, 1.0, x)
+            if early is None:
+                return x + y
+            return torch.where(returned, early, x + y)
+            """,
+        ),
+        (
+            """
+            if x.sum() > 0:
+                if flag:
+                    return x * 2, y
+                y = y * 2
+            x = x * 3
+            return x, y
+            """,
+            """
+            returned = torch.zeros((), dtype=torch.bool, device=x.device)
+            early = None
+            early_2 = None
+            condition = x.sum() > 0
+            if flag:
+                early = x * 2
+                early_2 = y
+                returned = returned | condition
+            going_on = condition & ~returned
+            y = torch.where(going_on, y * 2, y)
+            x = x * 3
+            if early is None:
+                return x, y
+            return torch.where(returned, early, x), torch.where(returned, early_2, y)
+            """,
+        ),
+        (
+            """
+            if x.sum() > 0:
+                if flag:
+                    return x * 2
+                else:
+                    return x * 3
+            return y
+            """,
+            """
+            returned = torch.zeros((), dtype=torch.bool, device=x.device)
+            early = None
+            condition = x.sum() > 0
+            if flag:
+                early = x * 2
+                returned = returned | condition
+            else:
+                early = x * 3
+                returned = returned | condition
+            return torch.where(returned, early, y)
+            """,
+        ),
+        (
+            """
+            if x.sum() > 0:
+                for i in range(2):
+                    return y
+                y = y * 2
+            return x
+            """,
+            """
+            condition = x.sum() > 0
+            early = y
+            return torch.where(condition, early, x)
+            """,
+        ),
+        (
+            """
+            if x.sum() > 0:
+                for i in range(k):
+                    x = x * i
+                    if x.max() > 3:
+                        return x
+                y = x
+            return y
+            """,
+            """
+            returned = torch.zeros((), dtype=torch.bool, device=x.device)
+            early = None
+            condition = x.sum() > 0
+            for i in range(k):
+                going_on = condition & ~returned
+                x = torch.where(going_on, x * i, x)
+                condition_2 = going_on & (x.max() > 3)
+                early = x if early is None else torch.where(returned, early, x)
+                returned = returned | condition_2
+            going_on_2 = condition & ~returned
+            y = torch.where(going_on_2, x, y)
+            if early is None:
+                return y
+            return torch.where(returned, early, y)
+            """,
+        ),
+    ],
+)
+def test_a_result_may_be_missing(body: str, wanted: str) -> None:
+    assert fixed(body) == lines(wanted)
+
+
+def test_an_early_result_is_what_it_was_before_a_later_change_in_place() -> None:
+    body = "z = x * 2\nif z.sum() > 0:\n    return RESULT\nz += y\nreturn z"
+    assert "early = z.clone()\n" in fixed(body.replace("RESULT", "z"))
+    assert "in place" in reasons(body.replace("RESULT", "z.t().t()"))[0]
+    assert "early = z * 2\n" in fixed(body.replace("RESULT", "z * 2"))
+    assert "clone" not in fixed(body.replace("RESULT", "x"))
+
+
+def test_a_tensor_that_is_a_condition_gives_the_device() -> None:
+    head = HEAD.replace(": torch.Tensor", "")
+    body = "    for _ in range(2):\n        if torch.all(x > y):\n            return x * 2\n        x = x - y\n    return x\n"
+    answer = Study(Case(RULE, Example("x", head + body)), [RULE]).own[0].answer
+    assert isinstance(answer, Rewrite), answer
+    assert "`x` is a tensor" in answer.conditions
+
+
+_LOOP = """
+z = x * 2
+for i in ROUNDS:
+    z = z * 2
+    if z.sum() > 0:
+        return z
+    BODY
+AFTER
+return z
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"ROUNDS": "y"}, "other rounds in other calls"),
+        ({"ROUNDS": "iter(x)"}, "other rounds"),
+        ({"BODY": "print(i)"}, "effect of its own"),
+        ({"BODY": "y[0] = 1"}, "stores to"),
+        ({"BODY": "x += 1"}, "in place"),
+        ({"BODY": "z = z + torch.rand_like(z)"}, "random"),
+        ({"BODY": "assert i < 2"}, "might raise"),
+        ({"BODY": "while k: k -= 1"}, "would always run"),
+        ({"AFTER": "print(z)"}, "effect of its own"),
+        ({"AFTER": "z = torch.rand_like(z)"}, "random"),
+        ({"AFTER": "if flag: raise ValueError"}, "might raise"),
+        ({"AFTER": "with torch.no_grad(): z = z * 2"}, "would always run"),
+        ({"AFTER": "if flag: return z"}, "shares its line"),
+        ({"        return z\n": "        return z, y\n"}, "another form"),
+        ({"\nreturn z\n": "\n"}, "several depths"),
+        ({"\nreturn z\n": "\nif flag:\n    return z\n"}, "several depths"),
+        ({"        return z\n": "        return\n"}, "None"),
+    ],
+)
+def test_a_loop_that_may_not_run_on(change: dict[str, str], words: str) -> None:
+    body = _LOOP
+    for old, new in {**change, "ROUNDS": "range(3)", "BODY": "pass", "AFTER": "pass"}.items():
+        body = body.replace(old, change.get(old, new))
+    assert any(words in reason for reason in reasons(body)), reasons(body)
+
+
+@pytest.mark.parametrize(
+    "around",
+    ["while k:", "with torch.no_grad():", "try:", "if x.sum() > y:"],
+)
+def test_a_return_in_what_may_do_more(around: str) -> None:
+    body = f"z = x * 2\n{around}\n    for i in range(2):\n        if z.sum() > 0:\n            return z\n        z = z - 1\n"
+    body += "finally:\n    k = 1\n" if around == "try:" else ""
+    if "if" in around:
+        body = body.replace("z = z - 1", "z = torch.rand_like(z)")
+    assert reasons(body + "return z")
+
+
+def test_the_else_of_a_loop_runs_where_nothing_returned() -> None:
+    body = "z = x\nfor i in range(2):\n    if z.sum() > 0:\n        return z\n    z = z - 1\nelse:\n    z = z * 2\nreturn z"
+    assert "return after the loop" in reasons(body)[0]
+
+
+def test_a_round_that_goes_on_is_no_other_side_of_one_that_returns() -> None:
+    body = (
+        "for _ in range(2):\n    if x.sum() > 0:\n        x = x * 2\n        continue\n    return y * 2\nreturn x - y"
+    )
+    assert "goes on" in reasons(body)[0]
+
+
+def test_what_a_python_value_lets_by_does_not_skip_the_rest_of_a_round() -> None:
+    body = "for _ in range(2):\n    if flag and x.sum() > 0:\n        x = x * 2\n        continue\n    y = y * 2\nreturn x - y"
+    assert fixed(body).startswith("for _ in range(2):\n    if flag:\n        if x.sum() > 0:\n")
+    assert "    y = y * 2\nreturn" in fixed(body)
+
+
+def test_an_argument_that_nobody_reads_any_more_is_still_somebody_elses() -> None:
+    assert "in place" in reasons("z = x * 2\nif z.sum() > 0:\n    return z\nx += 1\nreturn z")[0]
+    assert "early" in fixed("k = 1\nz = x * 2\nif z.sum() > 0:\n    return z + k\nk += 1\nreturn z")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "for i in range(2):\n        return y * i",
+        "for i in range(0):\n        return y",
+        "for i in range(k):\n        return y",
+        "for i in (x, y):\n        return y",
+        "for i in range(2):\n        if flag:\n            continue\n        return y",
+        "for i in range(2):\n        if flag:\n            break\n        return y",
+    ],
+)
+def test_a_loop_that_may_have_no_first_round_to_the_end_stays(body: str) -> None:
+    """Nor does one go that tells its round."""
+    assert "for i in" in fixed(f"if x.sum() > 0:\n    {body}\nreturn x")
+
+
+def test_a_name_that_a_side_gives_which_does_not_return() -> None:
+    """What the file never reads without it would be read on the way on which the function has returned."""
+    body = """
+    if x.sum() > 0:
+        if flag:
+            return x * 2
+        else:
+            z = y * 2
+        y = z * 2
+    return y
+    """
+    assert "`z` may have no value yet" in reasons(body)[0]
+    assert "early is None" in fixed("z = x\n" + textwrap.dedent(body))
+
+
+def test_a_store_in_a_loop_is_made_until_the_function_returns() -> None:
+    code = """
+    import torch
+    from torch import nn
+
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("seen", torch.zeros(()))
+
+        def forward(self, x: torch.Tensor):
+            for _ in range(3):
+                x = x * 2
+                if x.sum() > 0:
+                    self.seen = self.seen + 1
+                    return x
+            return x
+    """
+    text = Study(Case(RULE, Example("x", textwrap.dedent(code))), [RULE]).fixed
+    assert "condition = ~returned & (x.sum() > 0)\n" in text
+    assert "self.seen = torch.where(condition, self.seen + 1, self.seen)\n" in text
+
+
+# Random programs.
+
+_STEPS = ("{a} * 2", "{a} - {b}", "{a} * 0.5 + {b}", "torch.sqrt({a})", "{a} / {b}", "-({a})", "{a}.abs()", "{a}")
+_TESTS = ("{a}.sum() > 0", "not {a}.max() > 1", "{a}.mean() < 0.1 and {b}.max() > 0", "flag and {a}.sum() > 0")
+_PYTHON = ("flag", "not flag", "k > 1", "k == 0 or flag")
+_KINDS = ("set", "set", "add", "if", "if", "python", "for")
+
+
+class _Writer:
+    """Draws programs that return from loops and under tests, of one form throughout."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.pair = self.random.random() < 0.3
+        self.left = 14
+
+    def program(self) -> str:
+        names = ["x", "y", "a", "b", "c"]
+        body = ["a = x * 1", "b = a + y", "c = x - y"]
+        body += self.block(names, 0, loop=False) + self.block(names, 0, loop=False) + [self.result(names)]
+        return HEAD + "".join(f"    {line}\n" for line in body)
+
+    def result(self, known: list[str]) -> str:
+        return f"return {', '.join(self.value(known) for _ in range(1 + self.pair))}"
+
+    def value(self, known: list[str]) -> str:
+        a, b = self.random.choice(known), self.random.choice(known)
+        return self.random.choice([a, self.random.choice(_STEPS).format(a=a, b=b)])
+
+    def block(self, names: list[str], depth: int, *, loop: bool) -> list[str]:
+        known, written = list(names), []
+        for _ in range(self.random.randint(1, 3)):
+            self.left -= 1
+            if depth and self.random.random() < 0.3:
+                jumps = [self.result(known), *(["break", "continue"] if loop else [])]
+                return [*written, self.random.choice(jumps)]
+            kind = self.random.choice(_KINDS) if depth < 3 and self.left > 0 else "set"
+            written += self.statement(kind, known, depth, loop=loop)
+        return written
+
+    def statement(self, kind: str, known: list[str], depth: int, *, loop: bool) -> list[str]:
+        a, b = self.random.choice(known), self.random.choice(known)
+        if kind == "add":
+            return [f"{self.random.choice('abc')} += {b}"]
+        if kind == "set":
+            name = self.random.choice("abct")
+            value = self.random.choice(_STEPS).format(a=a, b=b)
+            known += [] if name in known else [name]
+            return [f"{name} = {value}"]
+        if kind == "for":
+            return [f"for i in range({self.random.choice('123k')}):", *self.deeper(known, depth, loop=True)]
+        tests = _TESTS if kind == "if" else _PYTHON
+        written = [f"if {self.random.choice(tests).format(a=a, b=b)}:", *self.deeper(known, depth, loop=loop)]
+        if self.random.random() < 0.3:
+            test = self.random.choice(_TESTS + _PYTHON).format(a=a, b=b)
+            written += [f"elif {test}:", *self.deeper(known, depth, loop=loop)]
+        if self.random.random() < 0.5:
+            written += ["else:", *self.deeper(known, depth, loop=loop)]
+        return written
+
+    def deeper(self, known: list[str], depth: int, *, loop: bool) -> list[str]:
+        return [f"    {line}" for line in self.block(known, depth + 1, loop=loop)]
+
+
+@pytest.mark.runs_dynamo
+@pytest.mark.parametrize("start", range(0, 120, 20))
+def test_random_returns_keep_their_values(start: int) -> None:
+    import torch
+
+    def results(code: str) -> list[tuple[torch.Tensor, ...] | None]:
+        namespace: dict[str, object] = {}
+        exec(code.replace("@torch.compile\n", ""), namespace)
+        found: list[tuple[torch.Tensor, ...] | None] = []
+        for seed in range(16):
+            torch.manual_seed(seed)
+            arguments = [torch.randn(2, 3) * (1 + seed % 3) + seed % 4 - 1.5, torch.rand(2, 3) - 0.3]
+            try:
+                result = namespace["f"](*arguments, seed % 8 < 4, seed // 8 * 2)  # type: ignore[operator]
+            except UnboundLocalError:
+                found.append(None)
+            else:
+                found.append(result if isinstance(result, tuple) else (result,))
+        return found
+
+    rewritten = 0
+    for seed in range(start, start + 20):
+        code = _Writer(seed).program()
+        text = Study(Case(RULE, Example("x", code)), [RULE]).fixed
+        rewritten += "returned" in text
+        for before, after in zip(results(code), results(text), strict=True):
+            same = before is None or (
+                after is not None
+                and len(before) == len(after)
+                and all(
+                    torch.equal(one.nan_to_num(), other.nan_to_num()) for one, other in zip(before, after, strict=True)
+                )
+            )
+            assert same, f"{code}\nbecame\n{text}"
+    assert rewritten >= 3

@@ -49,7 +49,8 @@ def rewrite_decided(scope: Scope, node: ast.If | ast.IfExp) -> Rewrite | None:
         return Rewrite(_TITLE, "safe", tuple(edits), settled=settled_tests(scope))
     floats = (f"{tensor} is a floating-point tensor" for tensor in dict.fromkeys(answer.floats))
     conditions = (f"{scope.quote(node.test)} raises nothing", *floats)
-    settled = (*settled_tests(scope), Settled(scope.file, *scope.file.span(node.test), answer.truth))
+    own = Settled(scope.file, *scope.file.span(node.test), answer.truth)
+    settled = tuple(dict.fromkeys([*settled_tests(scope), own]))
     return Rewrite(_TITLE, "conditional", tuple(edits), conditions, settled=settled)
 
 

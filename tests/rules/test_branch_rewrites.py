@@ -1922,3 +1922,46 @@ def test_only_what_eager_code_gets_too_is_settled() -> None:
 def test_a_name_is_left_what_it_was(body: str, known: bool) -> None:
     answer = study(body, head=UNKNOWN).own[0].answer
     assert isinstance(answer, Rewrite) is known, answer
+
+
+# What a test asks of Python values keeps its parentheses.
+
+
+@pytest.mark.parametrize(
+    ("test", "wanted"),
+    [
+        ("(flag or other) and x.sum() > 0", "if flag or other:"),
+        ("(flag or other) and (other or last) and x.sum() > 0", "if (flag or other) and (other or last):"),
+        ("(flag if other else last) and last and x.sum() > 0", "if (flag if other else last) and last:"),
+        ("(\n    flag\n    and other\n    and x.sum() > 0\n)", "if flag and other:"),
+        ("(\n    flag is\n    other\n    and last\n    and x.sum() > 0\n)", "if (flag is\n    other) and last:"),
+    ],
+)
+def test_what_python_is_asked_first_keeps_its_parentheses(test: str, wanted: str) -> None:
+    head = HEAD.replace("flag: bool", "flag: bool, other: bool, last: bool")
+    text = study(f"if {test}:\n    x = x * 2\nreturn x\n", head=head).fixed.removeprefix(head)
+    assert textwrap.dedent(text) == f"{wanted}\n    x = torch.where(x.sum() > 0, x * 2, x)\nreturn x\n"
+
+
+@pytest.mark.parametrize("word", ["and", "or"])
+def test_a_divided_test_keeps_its_parentheses(word: str) -> None:
+    head = HEAD.replace("flag: bool", "flag: bool, other: bool, last: bool")
+    body = (
+        f"if (flag if other else last) {word} last {word} x.sum() > 0:\n    x = x * 2\nelse:\n    x = x - 1\nreturn x\n"
+    )
+    text = study(body, head=head).fixed.removeprefix(head)
+    assert textwrap.dedent(text).startswith(f"if (flag if other else last) {word} last:\n")
+
+
+def test_what_decides_inside_of_a_branch_keeps_its_parentheses() -> None:
+    head = HEAD.replace("flag: bool", "flag: bool, other: bool, last: bool")
+    body = """
+    if y.sum() > 0:
+        z = x * 2
+        if (flag or other) and last and x.sum() > 0:
+            x = x * 2
+            z = x
+        x = x + z
+    return x
+    """
+    assert "(flag or other) and last" in study(body, head=head).fixed

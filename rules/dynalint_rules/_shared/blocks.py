@@ -14,7 +14,7 @@ from dynalint_rules._shared.names import is_bound_before, kind_of_name, loads
 from dynalint_rules._shared.scope import FormRefusal, Refusal, Scope
 from dynalint_rules._shared.stored_state import store_of
 from dynalint_rules._shared.truth import is_tensor_test
-from dynalint_rules._shared.uncompiled import is_uncompiled
+from dynalint_rules._shared.uncompiled import all_of, is_uncompiled
 
 
 @dataclass(frozen=True)
@@ -143,10 +143,9 @@ def split_test(scope: Scope, statement: ast.If) -> tuple[str | None, ast.expr]:
     count = next((i for i, value in enumerate(test.values) if is_tensor_test(scope, value)), len(test.values))
     if count in (0, len(test.values)) or is_elif(scope, statement):
         return None, test
-    start, end = scope.file.span(test.values[0])[0], scope.file.span(test.values[count - 1])[1]
     rest = test.values[count:]
     tensors = rest[0] if len(rest) == 1 else ast.copy_location(ast.BoolOp(test.op, rest), rest[0])
-    return scope.file.text[start:end], tensors
+    return all_of(scope, test.values[:count]), tensors
 
 
 def is_elif(scope: Scope, statement: ast.stmt) -> bool:

@@ -26,6 +26,7 @@ from dynalint_rules._shared.raising import never_raises
 from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.text import indentation, indented, inner_indentation
 from dynalint_rules._shared.truth import is_tensor_test, truth_of
+from dynalint_rules._shared.uncompiled import as_operand
 
 _TITLE = "Test the Python value in an `if` of its own, and compute both sides of the tensor's"
 _LEFT = ("DYN101", "DYN106", "DYN107", "DYN202")
@@ -79,9 +80,7 @@ def _parts(scope: Scope, test: ast.BoolOp) -> _Parts | None:
     if any("\n" in text or "\r" in text for text in texts):
         return None
     word = " or " if isinstance(test.op, ast.Or) else " and "
-    texts = [
-        f"({text})" if isinstance(value, ast.BoolOp) else text for value, text in zip(test.values, texts, strict=True)
-    ]
+    texts = [as_operand(scope, value) for value in test.values]
     one, other = (
         word.join(text for text, is_tensor in zip(texts, tensors, strict=True) if is_tensor is wanted)
         for wanted in (False, True)

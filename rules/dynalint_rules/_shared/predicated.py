@@ -216,7 +216,7 @@ class Predicated:
         parts = [_joined(statement.test, part) for part in (values[:first], values[first:])]
         self._check(parts[0], flow)
         inner = flow.copy()
-        self._emit(f"if {' and '.join(scope.text(value) for value in values[:first])}:")
+        self._emit(f"if {all_of(scope, values[:first])}:")
         with self._inside():
             self._tensor_if(statement, parts[1], predicate, inner)
         flow.join(inner, flow.copy())
@@ -310,7 +310,7 @@ class Predicated:
             flow.join(*ways)
             return
         self._check(test, flow)
-        keywords = f"if {scope.text(test)}:", "else:"
+        keywords = f"if {held_together(scope.text(test))}:", "else:"
         for way, keyword, body in zip(ways, keywords, (statement.body, statement.orelse), strict=True):
             kept = is_uncompiled(scope, statement, body)
             if kept and body is statement.orelse:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from dynalint.rules import Settled
 from dynalint_rules._shared.scope import Scope
-from dynalint_rules._shared.text import indentation, moved
+from dynalint_rules._shared.text import held_together, indentation, moved
 
 # Of these, eager code gets another answer.
 _ONLY_COMPILED = ("is_compiling", "is_dynamo_compiling")
@@ -36,9 +36,18 @@ def asked_of(scope: Scope, test: ast.expr) -> tuple[list[ast.expr], list[ast.exp
     return asked, parts[len(asked) :]
 
 
+def as_operand(scope: Scope, node: ast.expr) -> str:
+    """Return the text of one of several parts of a test, in parentheses where it needs some."""
+    text = scope.text(node)
+    return f"({text})" if isinstance(node, _LOOSE) or "\n" in text or "\r" in text else text
+
+
 def all_of(scope: Scope, parts: Sequence[ast.expr | str]) -> str:
     """Return the text of a test that holds where all parts do; a part is an expression, or the text of a name."""
-    return " and ".join(one if isinstance(one, str) else _operand(scope, one) for one in parts)
+    only, *others = parts
+    if not others and isinstance(only, ast.expr):
+        return held_together(scope.text(only))
+    return " and ".join(one if isinstance(one, str) else as_operand(scope, one) for one in parts)
 
 
 def kept_text(scope: Scope, block: Sequence[ast.stmt], indent: str) -> str:
@@ -73,8 +82,3 @@ def _asks(block: Sequence[ast.stmt]) -> bool:
 
 def _name(node: ast.Attribute | ast.Name) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id
-
-
-def _operand(scope: Scope, node: ast.expr) -> str:
-    text = scope.text(node)
-    return f"({text})" if isinstance(node, _LOOSE) or "\n" in text or "\r" in text else text

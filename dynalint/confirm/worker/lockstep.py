@@ -13,6 +13,7 @@ from torch.utils import _pytree as pytree
 
 from .builds import builds_of
 from .differ import Equality, difference, let_pass, rounded, spills
+from .fuzzing import Way, fuzzed
 from .observe import attempt, hearing_all_logs
 from .pairs import Difference, NotMadeError, Pair, Subject, fresh, state_tensors
 from .search import Search, Side
@@ -79,16 +80,44 @@ def run_side_by_side(one: Subject, other: Subject, equality: Equality, search: S
     The first difference ends the run.
     """
     found = Findings()
-    with hearing_all_logs():
-        try:
-            _run_scenes(one, other, equality, search, found)
-        except NotMadeError as error:
-            found.difference = error.difference
+    _run_scenes(one, other, equality, search, found, _scenes(one, other, equality, search, found.telling))
     return found
 
 
-def _run_scenes(one: Subject, other: Subject, equality: Equality, search: Search, found: Findings) -> None:
-    for scene in _scenes(one, other, equality, search, found.telling):
+def run_fuzzed(
+    one: Subject, other: Subject, equality: Equality, search: Search, known: Told, constants: tuple[float, ...]
+) -> Findings:
+    """Run both through inputs made from those that are `known`, until the search is complete."""
+    found = Findings()
+    search.begin()
+    ways = dict.fromkeys(Way(change, True, trial) for change, trial in known.values())
+
+    def scenes() -> Iterator[_Scene]:
+        for way in fuzzed(one, equality, search, ways, constants):
+            for training in (way.training, not way.training):
+                pair = Pair(one, other, equality, training=training, change=way.change)
+                yield _Scene(pair, [way.trial], training, way.change, returns=True)
+        yield from _told_scenes(one, other, equality, search, found.telling)
+
+    _run_scenes(one, other, equality, search, found, scenes())
+    return found
+
+
+def _run_scenes(
+    one: Subject, other: Subject, equality: Equality, search: Search, found: Findings, scenes: Iterable[_Scene]
+) -> None:
+    """Run scenes up to the first difference, and note in `found` what they show."""
+    with hearing_all_logs():
+        try:
+            _run_each(one, other, equality, search, found, scenes)
+        except NotMadeError as error:
+            found.difference = error.difference
+
+
+def _run_each(
+    one: Subject, other: Subject, equality: Equality, search: Search, found: Findings, scenes: Iterable[_Scene]
+) -> None:
+    for scene in scenes:
         for trial in scene.trials:
             if is_left_out(trial, search.left_out):
                 continue
@@ -97,6 +126,8 @@ def _run_scenes(one: Subject, other: Subject, equality: Equality, search: Search
             with search.counted():
                 differs, first, second = scene.pair.step(trial)
             scene.done.append(trial)
+            if scene.returns and first.error is not None:
+                search.marks.seen.clear()
             if trial.method is None and scene.tells:
                 for side in search.marks.seen:
                     if scene.change is None or side not in before:
@@ -124,13 +155,17 @@ def _run_scenes(one: Subject, other: Subject, equality: Equality, search: Search
 
 @dataclass
 class _Scene:
-    """Trials for one pair. `change` says how its state was set, if it was; without `tells` they are varied no more."""
+    """Trials for one pair. `change` says how its state was set, if it was; without `tells` they are varied no more.
+
+    With `returns`, what ran counts only where the first version raises nothing: then there is more to compare.
+    """
 
     pair: Pair
     trials: Iterable[Trial]
     training: bool
     change: StateChange | None = None
     tells: bool = True
+    returns: bool = False
     done: list[Trial] = field(default_factory=list)
 
 
@@ -185,6 +220,11 @@ def _last_scenes(one: Subject, other: Subject, equality: Equality, search: Searc
     yield _Scene(pair, search.thinned(islice(broken_trials(), _BROKEN)), training=True, tells=False)
     # The example itself is no last way to a side mostly, and may come to it where its edges spoil the test of others.
     yield _Scene(pair, search.thinned(at_edges([BASE])), training=True, tells=False)
+    yield from _told_scenes(one, other, equality, search, told)
+
+
+def _told_scenes(one: Subject, other: Subject, equality: Equality, search: Search, told: Told) -> Iterator[_Scene]:
+    """Yield the ways by which sides were come to, at their edges."""
     ways = [told[side] for side in sorted(told, key=lambda side: side not in search.wanted)]
     for state in dict.fromkeys(change for change, _ in ways):
         pair = Pair(one, other, equality, training=True, change=state)

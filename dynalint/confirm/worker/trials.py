@@ -16,6 +16,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from .builds import Build
+from .mutations import Mutation
 from .witness import Call
 
 Change = Callable[[torch.Tensor, torch.Generator], torch.Tensor]
@@ -37,7 +38,8 @@ class Trial:
     `batch` is another size for the first dimension of the tensors that share it. With `method`, it is no call of the
     target but one of a method without arguments, "Class.method", on the first part of it that has this class. With
     `alike`, tensors of one shape and dtype all hold the numbers of the first of them. `which` is the range, among all
-    tensors, that it changes; what is `spoilt` comes after that.
+    tensors, that it changes. After that come the `mutations`, one after the other, the `last` change of floats, and
+    what is `spoilt`.
     """
 
     name: str
@@ -50,6 +52,8 @@ class Trial:
     alike: bool = False
     which: tuple[int, int | None] = (0, None)
     spoilt: tuple[Spoilt, ...] = ()
+    mutations: tuple[Mutation, ...] = ()
+    last: Change | None = None
 
     def of(self, call: Call) -> Call:
         """Return the call with its tensors changed; no tensor of the given call is in it."""
@@ -64,6 +68,10 @@ class Trial:
         ]
         if self.alike:
             _copy_the_first(changed)
+        for mutation in self.mutations:
+            mutation.apply([changed[place] for place in places], [leaves[place] for place in places])
+        for place in places:
+            _change_floats(changed[place], self.last, generator)
         for spoilt in self.spoilt:
             for place in places[slice(*spoilt.which)]:
                 _spoil(changed[place], spoilt, generator)
@@ -94,6 +102,12 @@ def _spoil(tensor: torch.Tensor, spoilt: Spoilt, generator: torch.Generator) -> 
             chosen = torch.arange(size) == torch.randint(size, (), generator=generator)
         with torch.no_grad():
             tensor.view(-1)[chosen.to(tensor.device)] = spoilt.value
+
+
+def _change_floats(tensor: torch.Tensor, change: Change | None, generator: torch.Generator) -> None:
+    if change is not None and tensor.is_floating_point():
+        with torch.no_grad():
+            tensor.copy_(change(tensor.detach(), generator))
 
 
 def _copy_the_first(leaves: list[Any]) -> None:
@@ -247,12 +261,9 @@ def at_edges(trials: Sequence[Trial]) -> Iterator[Trial]:
         for trial in some:
             yield _with(trial, f"one element of {where} {words}", Spoilt(value, which))
     for trial in trials[:_MOST_LARGER]:
-        yield from (
-            replace(trial, name=f"{trial.name}, {words}", floats=_then(trial.floats, to)) for to, words in _LARGER
-        )
+        yield from (_larger(trial, *way) for way in _LARGER)
     for trial in some:
-        to, words = _LARGER[0]
-        larger = replace(trial, name=f"{trial.name}, {words}", floats=_then(trial.floats, to))
+        larger = _larger(trial, *_LARGER[0])
         yield _with(larger, "one element of each NaN", Spoilt(float("nan")))
         yield _with(trial, "a third of the elements NaN", Spoilt(float("nan"), widely=True))
 
@@ -260,6 +271,13 @@ def at_edges(trials: Sequence[Trial]) -> Iterator[Trial]:
 def _with(trial: Trial, words: str, spoilt: Spoilt) -> Trial:
     """Return a trial with numbers spoilt beside those that it spoils itself, by which it may come to a side."""
     return replace(trial, name=f"{trial.name}, {words}", spoilt=(*trial.spoilt, spoilt))
+
+
+def _larger(trial: Trial, change: Change, words: str) -> Trial:
+    name = f"{trial.name}, {words}"
+    if trial.mutations:
+        return replace(trial, name=name, last=change)
+    return replace(trial, name=name, floats=_then(trial.floats, change))
 
 
 def _then(change: Change, after: Change) -> Change:

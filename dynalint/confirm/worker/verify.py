@@ -9,6 +9,7 @@
     lockstep    these through the same calls
     turning     the same with the answer of a test beside the changed code turned over
     drawing     the same with tensors drawn right before the changed code
+    fuzzing     inputs for what is left, made from those that came by a way of their own
 
 The request is one of `hearing` with `overrides` being the texts of the original, and besides:
 
@@ -56,7 +57,8 @@ from torch.utils import _pytree as pytree
 from . import witness
 from .differ import Equality, difference
 from .drawing import Drawn, Draws, Part, run_with_draws
-from .lockstep import Findings, run_side_by_side
+from .fuzzing import constants_of
+from .lockstep import Findings, run_fuzzed, run_side_by_side
 from .observe import PLAIN, observe
 from .pairs import Difference, Subject, fresh
 from .records import Break, Failure, Run
@@ -70,6 +72,8 @@ from .wire import Reply
 
 _REPEATS = 3
 _OTHER_VALUES = 3
+# Of the time that the search for inputs has.
+_FUZZING = 1 / 3
 
 
 class _Silent(Reply):
@@ -100,15 +104,17 @@ def verify(request: Mapping[str, Any], reply: Reply) -> None:
     equality = Equality(request["exact"], frozenset(request["numbers"]), lenient=request["lenient"])
     name = request["target"]["qualname"]
     reply.stage(f"running {name} before and after the fix")
-    looking = float(request["search_seconds"])
-    search = Search(marks, wanted, looking, tuple(request["methods"]), frozenset(request["left_out"]), request["half"])
+    search = Search(
+        marks,
+        wanted,
+        float(request["search_seconds"]),
+        tuple(request["methods"]),
+        frozenset(request["left_out"]),
+        request["half"],
+    )
     found = run_side_by_side(original, rewritten, equality, search)
-    reply.part("trying", None)
-    ran = {name: getattr(found, name) for name in ("inputs", "returned", "error", "rounded", "stride")}
-    ran["passed"] = sorted(found.passed)
-    reply.part("ran", ran)
-    reply.part("seen", sorted([list(side) for side in marks.seen & wanted], key=str))
-    reply.part("difference", None if found.difference is None else asdict(found.difference))
+    seen = marks.seen & wanted
+    _tell(reply, found, seen)
     if found.difference is not None or not found.returned:
         return
     left = search.left()
@@ -119,18 +125,25 @@ def verify(request: Mapping[str, Any], reply: Reply) -> None:
         reply.part("compiled", _compiled(rewritten, plain, found))
 
     # The compiler is not asked about other code than what was changed, which may take it long.
-    has_run = not wanted or bool(marks.seen & wanted) or request["anyway"]
+    has_run = not wanted or bool(seen) or request["anyway"]
     if has_run:
         compiled()
     drawn = Drawn()
     if left:
         reply.stage(f"running {name} with tensors drawn before the fix")
         drawn = _run_with_draws(request, equality, search, left)
-        reply.part("drawn", [list(side) for side in drawn.shown])
-        reply.part("forced", [list(side) for side in drawn.forced])
-        reply.part("failed", [list(side) for side in drawn.failed])
+        for kind in ("drawn", "forced", "failed"):
+            reply.part(kind, [list(side) for side in getattr(drawn, "shown" if kind == "drawn" else kind)])
         reply.part("passed", sorted(drawn.passed))
-    if not has_run and drawn.shown:
+    if left - drawn.shown:
+        reply.stage(f"running {name} on inputs that are looked for")
+        rest = replace(search, wanted=left - drawn.shown, seconds=search.seconds * _FUZZING)
+        found = _run_fuzzed(request, original, rewritten, equality, rest, found)
+        seen |= found.telling.keys() & wanted
+        _tell(reply, found, seen)
+        if found.difference is not None:
+            return
+    if not has_run and (drawn.shown or seen):
         compiled()
     elif not has_run:
         reply.part("compiled", {"problem": "nothing of the changed code ran"})
@@ -231,6 +244,31 @@ def _run_with_draws(request: Mapping[str, Any], equality: Equality, search: Sear
     except ProblemError:
         return Drawn()
     return run_with_draws(original, rewritten, equality, search, wanted, draws)
+
+
+def _tell(reply: Reply, found: Findings, seen: set[Side]) -> None:
+    """Tell what has run, and what differed."""
+    reply.part("trying", None)
+    ran = {name: getattr(found, name) for name in ("inputs", "returned", "error", "rounded", "stride")}
+    reply.part("ran", {**ran, "passed": sorted(found.passed)})
+    reply.part("seen", sorted([list(side) for side in seen], key=str))
+    reply.part("difference", None if found.difference is None else asdict(found.difference))
+
+
+def _run_fuzzed(
+    request: Mapping[str, Any], one: Subject, other: Subject, equality: Equality, search: Search, found: Findings
+) -> Findings:
+    """Run what nothing has come to yet on inputs made from others; return what all that was found comes to."""
+    search.marks.seen -= search.wanted
+    more = run_fuzzed(one, other, equality, search, found.telling, constants_of(request["marked"]))
+    return replace(
+        found,
+        inputs=found.inputs + more.inputs,
+        difference=more.difference,
+        telling={**found.telling, **more.telling},
+        passed=found.passed | more.passed,
+        rounded=found.rounded or more.rounded,
+    )
 
 
 def _compiled(subject: Subject, plain: Callable[[], Subject], found: Findings) -> dict[str, Any]:

@@ -180,15 +180,23 @@ def block_of(scope: Scope, body: Sequence[ast.stmt]) -> Block:
                 )
             result = statement.value
             break
-        if not _is_empty(statement):
+        if not does_nothing(scope, statement):
             assignments += _assignments(scope, statement)
     return Block(tuple(assignments), result, tuple(body))
 
 
-def _is_empty(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.Pass) or (
-        isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
-    )
+def does_nothing(scope: Scope, statement: ast.stmt) -> bool:
+    """Whether a statement is none but in name."""
+    text = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+    return text or isinstance(statement, ast.Pass) or _ends_round(scope, statement)
+
+
+def _ends_round(scope: Scope, statement: ast.stmt) -> bool:
+    """Whether a statement is a `continue` behind which nothing of the round is left."""
+    node: ast.AST = statement
+    while isinstance(node, ast.Continue | ast.If) and not statements_after(scope, node):
+        node = scope.parents[node]
+    return isinstance(statement, ast.Continue) and isinstance(node, ast.For | ast.AsyncFor | ast.While)
 
 
 def _assignments(scope: Scope, statement: ast.stmt) -> list[Assignment]:

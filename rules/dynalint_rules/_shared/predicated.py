@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from dynalint.analysis import kinds as k
 from dynalint.analysis.index import walk_function
 from dynalint.rules import Replacement, Settled
-from dynalint_rules._shared.blocks import Assignment, block_of, is_elif, statements_after
+from dynalint_rules._shared.blocks import Assignment, block_of, does_nothing, is_elif, statements_after
 from dynalint_rules._shared.changes import Change, Filled, change_of, filled_of, updated_of
 from dynalint_rules._shared.checks import is_constant_message
 from dynalint_rules._shared.choice import escaped, rendered, require_tensors
@@ -30,7 +30,7 @@ from dynalint_rules._shared.harmless import set_apart, used_apart
 from dynalint_rules._shared.liveness import has_rounds, is_dead_after
 from dynalint_rules._shared.memory import in_one_loop, is_own
 from dynalint_rules._shared.names import is_bound_before, kind_left, kind_of_name, loads, within
-from dynalint_rules._shared.raising import raising_conditions
+from dynalint_rules._shared.raising import never_raises, raising_conditions
 from dynalint_rules._shared.returned import (
     Place,
     Returned,
@@ -192,12 +192,31 @@ class Predicated:
         elif (filled := filled_of(self.scope, statement) or updated_of(self.scope, statement)) is not None:
             self._fill(filled, predicate, flow)
         else:
-            assignments = block_of(self.scope, [statement]).assignments
-            texts = [self._value(one, predicate, flow) for one in assignments]
-            if len(texts) > 1:  # none of them may see what another one assigns
-                texts = [self._name(one.name, text).name for one, text in zip(assignments, texts, strict=True)]
-            for one, text in zip(assignments, texts, strict=True):
-                self._assign(one, text, predicate, flow)
+            self._assignments(statement, predicate, flow)
+
+    def _assignments(self, statement: ast.stmt, predicate: Predicate, flow: Flow) -> None:
+        assignments = block_of(self.scope, [statement]).assignments
+        if assignments and all(map(self._is_returned_past, assignments)):
+            self._leave_out(assignments, flow)
+            return
+        texts = [self._value(one, predicate, flow) for one in assignments]
+        if len(texts) > 1:  # none of them may see what another one assigns
+            texts = [self._name(one.name, text).name for one, text in zip(assignments, texts, strict=True)]
+        for one, text in zip(assignments, texts, strict=True):
+            self._assign(one, text, predicate, flow)
+
+    def _is_returned_past(self, one: Assignment) -> bool:
+        """Whether the function returns behind an assignment, and nothing asks for what that gives."""
+        after = statements_after(self.scope, one.statement)
+        dead = bool(after) and always_returns(after) and is_dead_after(self.scope, one.name, one.statement)
+        return dead and one.operator is None
+
+    def _leave_out(self, assignments: Sequence[Assignment], flow: Flow) -> None:
+        """Do without what nothing asks for, if it does nothing else."""
+        for one in assignments:
+            self._check(one.value, flow)
+            if not never_raises(self.scope, one.value):
+                self.conditions.append(f"{self.scope.quote(one.value)} raises nothing")
 
     def _if(self, statement: ast.If, predicate: Predicate | None, flow: Flow) -> None:
         scope = self.scope
@@ -246,7 +265,7 @@ class Predicated:
         one = flow.copy()
         self._block(statement.body, taken, one)
         other = Flow(set(flow.bound), one.written, one.touched, early=one.early)
-        if statement.orelse:
+        if not all(does_nothing(self.scope, one) for one in statement.orelse):
             self._block(statement.orelse, self._ways.get(statement) or self._otherwise(predicate, taken), other)
         self._around.pop()
         flow.join(one, other)

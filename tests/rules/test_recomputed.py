@@ -226,3 +226,44 @@ def test_a_name_of_which_nothing_is_known_is_taken_for_a_tensor_on_a_condition()
 def test_what_is_no_argument_is_not_taken_for_a_tensor(given: str) -> None:
     body = f"s = {given}\nz = x\nif torch.rand(()) > 0.5:\n    z = x * s\nreturn self.fc(z)"
     assert not [text for _, text in forms(body) if "condition, s, 1)" in text]
+
+
+@pytest.mark.parametrize("idle", ["a.detach()", "x.masked_fill(a > 0, 0.0)", "torch.where(torch.isnan(a), x, y)"])
+def test_what_gives_no_gradient_to_a_name_does_not_use_it(idle: str) -> None:
+    body = "a = x * y\nz = {} if x.sum() > 0 else a ** 2\nreturn z"
+    again = "(torch.where(condition, 1, x) * torch.where(condition, 1, y)) ** 2"
+    assert any(again in text for _, text in forms(body.format(idle)))
+    assert not any(again in text for _, text in forms(body.format("a + x")))
+
+
+def test_a_name_is_used_throughout_only_if_all_ways_use_it() -> None:
+    body = "b = x * y\nz = b ** 0.5\nif y.sum() > 0:\n    z = -b\nif self.training:\n    b = {}\nreturn z, b"
+    assert leads_to("z = torch.where(condition, -b, (safe_x * safe_y) ** 0.5)", body.format("y"))
+    assert leads_to("z = torch.where(condition, -b, safe_b ** 0.5)", body.format("b * 2"))
+
+
+def test_an_earlier_choice_is_computed_once_more() -> None:
+    body = """
+    b = torch.where(torch.isnan(x).any() | (y > 1).any(), torch.where(y.max() > x.max(), x, 0.0).exp(), torch.relu(x))
+    if y.sum() > 0:
+        b = y
+    return b
+    """
+    kept_out = "torch.where(condition, 0.0, torch.where(y.max() > x.max(), x, 0.0)).exp()"
+    assert any(kept_out in text for _, text in forms(body))
+    long = body.replace("torch.isnan(x).any()", "(x + 1 + 2 + 3 + 4 + 5 + 6 > 0).any()")
+    assert not any("torch.where(condition, 0.0" in text for _, text in forms(long))
+
+
+def test_a_test_that_comes_more_than_twice_gets_a_name() -> None:
+    value = "x.log() / y if x.sum() > 0 else y * 2"
+    named = "z = torch.where(condition, torch.where(condition, x, 1.0).log() / torch.where(condition, y, 1.0), y * 2)"
+    assert leads_to("condition = x.sum() > 0", f"z = {value}\nreturn z")
+    assert leads_to(named, f"z = {value}\nreturn z")
+    (_, text), *_ = forms(f"z, w = ({value}), x\nreturn z + w")
+    assert "condition" not in text
+    assert text.count("x.sum() > 0") == 3
+    again = "z = torch.where(m, torch.where(m, x, 1.0).log() / torch.where(m, y, 1.0), y * 2)"
+    assert leads_to(again, f"m = x.sum() > 0\nz = {value.replace('x.sum() > 0', 'm')}\nreturn z")
+    once = "z = torch.where(x.sum() > 0, torch.where(x.sum() > 0, x, 1.0).log(), y * 2)"
+    assert leads_to(once, "z = x.log() if x.sum() > 0 else y * 2\nreturn z")

@@ -12,15 +12,15 @@ from dynalint_rules._shared.scope import Scope
 
 # Of tensors, what takes little time, above all in a graph, where it is fused with what is around it.
 _CHEAP = frozenset(
-    "abs acos add asin atan clamp clamp_max clamp_min clip cos cosh detach div divide double erf exp expm1 flatten "
-    "float half log log10 log1p log2 logit masked_fill max mean min mul multiply neg norm permute pow reciprocal "
-    "relu reshape rsqrt sigmoid sign sin sinh sqrt square squeeze sub subtract sum t tan tanh transpose true_divide "
-    "type_as unsqueeze view view_as where".split()
+    "abs acos add all amax amin any argmax argmin asin atan clamp clamp_max clamp_min clip cos cosh detach div divide "
+    "double erf exp expm1 flatten float half isfinite isinf isnan log log10 log1p log2 logical_not logit masked_fill "
+    "max mean min mul multiply neg norm permute pow reciprocal relu reshape rsqrt sigmoid sign sin sinh sqrt square "
+    "squeeze sub subtract sum t tan tanh transpose true_divide type_as unsqueeze view view_as where".split()
 )
 # Layers that hold nothing but weights, which a call only reads.
 _LAYERS = frozenset("Bilinear Conv1d Conv2d Conv3d GELU LayerNorm Linear ReLU SiLU Sigmoid Tanh".split())
 _PLAIN = (ast.UnaryOp, ast.Constant, ast.Compare, ast.Subscript, ast.Slice, ast.Tuple)
-_MOST_NODES = 32
+_MOST_NODES = 40
 
 
 def is_cheap(scope: Scope, value: ast.expr, *, layers: bool = False) -> bool:
@@ -28,13 +28,13 @@ def is_cheap(scope: Scope, value: ast.expr, *, layers: bool = False) -> bool:
 
     It takes little time, too, if `layers` do not count as cheap.
     """
-    nodes = list(ast.walk(value))
+    nodes = [node for node in ast.walk(value) if isinstance(node, ast.expr)]
     if len(nodes) > _MOST_NODES or not all(_is_known(scope, node) for node in nodes) or not is_pure(scope, value):
         return False
     return layers or not any(isinstance(node, ast.Call) and _is_layer(scope.kind(node.func)) for node in nodes)
 
 
-def _is_known(scope: Scope, node: ast.AST) -> bool:
+def _is_known(scope: Scope, node: ast.expr) -> bool:
     kind = scope.kind(node)
     if isinstance(node, ast.Call):
         callee = scope.kind(node.func)
@@ -46,7 +46,7 @@ def _is_known(scope: Scope, node: ast.AST) -> bool:
         return isinstance(kind, k.Method | k.External | k.Module) or _is_steady(scope, node)
     if isinstance(node, ast.BinOp):
         return not isinstance(node.op, ast.MatMult)
-    return not isinstance(node, ast.expr) or isinstance(node, _PLAIN)
+    return isinstance(node, _PLAIN)
 
 
 def _is_layer(kind: k.Kind) -> bool:

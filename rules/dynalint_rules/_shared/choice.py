@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from dynalint.analysis import kinds as k
 from dynalint.findings import Safety
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.chosen_numbers import tensor_again_conditions
-from dynalint_rules._shared.domain import Guard, Recomputed, guarded_operands
+from dynalint_rules._shared.domain import Guard, Recomputed, guarded_operands, parts_of
 from dynalint_rules._shared.effects import effects_of_always, is_pure
 from dynalint_rules._shared.mixed_sides import mixed_conditions
 from dynalint_rules._shared.names import statement_of
@@ -195,6 +196,9 @@ def _test_and_sides(scope: Scope, node: ast.IfExp, truth: Truth) -> tuple[str, t
     named: list[Replacement] = []
     if any(guards) and (len(test) > _LONGEST_REPEATED_TEST or not is_pure(scope, node.test)):
         test, *named = _named(scope, node, test)
+    elif sum(one.safe is not None for own in guards for one in parts_of(own)) > 1 and not test.isidentifier():
+        with suppress(Refusal):  # it is short enough to come once more each time
+            test, *named = _named(scope, node, test)
     values = [
         rendered(scope, value, own, f"{scope.torch}.where({escaped(test)}, {order})")
         for value, own, order in zip(sides, guards, GUARD_ORDERS, strict=True)

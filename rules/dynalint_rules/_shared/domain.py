@@ -195,8 +195,9 @@ def open_names(scope: Scope, one: Recomputed) -> set[str]:
 
 
 def _size(one: Recomputed) -> int:
-    """How many nodes are computed once more."""
-    return sum(len(list(ast.walk(part.definition))) for part in parts_of([one]) if isinstance(part, Recomputed))
+    """How many expressions are computed once more, one in another."""
+    parts = [part.definition for part in parts_of([one]) if isinstance(part, Recomputed)]
+    return sum(isinstance(node, ast.expr) for part in parts for node in ast.walk(part))
 
 
 def _names(scope: Scope, expression: ast.expr) -> list[ast.Name]:
@@ -243,7 +244,10 @@ def _sheltered(scope: Scope, expression: ast.expr, guarded: Collection[ast.AST])
 def _reads(scope: Scope, node: ast.expr) -> Iterator[ast.expr]:
     """Yield the tensors of an expression that may be infinite where it is not wanted; what a module holds is finite."""
     tensor = scope.tensor(node)
+    called = scope.kind(node.func) if isinstance(node, ast.Call) else None
     if isinstance(node, _WITHOUT_GRADIENT) or (tensor is not None and tensor.dtype in ("int", "bool")):
+        return
+    if isinstance(called, k.Method) and called.name == "detach":
         return
     owner = node.value if isinstance(node, ast.Attribute | ast.Subscript) else None
     if isinstance(node, ast.Name) or (owner is not None and tensor is not None and scope.tensor(owner) is None):

@@ -11,7 +11,7 @@ A side that does not want a name may be given something else under it, and gives
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -20,11 +20,14 @@ from dynalint_rules._shared.liveness import first_use, has_rounds, is_dead_after
 from dynalint_rules._shared.memory import is_own
 from dynalint_rules._shared.scope import Scope
 
+_WITHOUT_GRADIENT = frozenset("detach argmax argmin any all isnan isinf isfinite".split())
+
 
 def is_wanted_by(scope: Scope, name: str, side: Sequence[ast.stmt], head: ast.stmt, *, asked: bool = True) -> bool:
     """Whether a side of the branch `head` reads what `name` held before it for something that is read in its turn.
 
-    Tests count as reads if it is `asked` for these, too: they give no gradient.
+    Tests count as reads if it is `asked` for these, too. Else the question is whether a gradient comes back from it,
+    whichever way is taken in the side and after it.
     """
     jumps = any(isinstance(one, ast.Break | ast.Continue) for one in ast.walk(scope.function.node))
     if jumps or is_used_elsewhere(scope, name):
@@ -49,9 +52,9 @@ class _Wanted:
         elif isinstance(parent, ast.If):
             outer = self.after(parent)
         elif isinstance(parent, ast.For | ast.While):
-            outer = self.after(parent) | _read_in([parent])
+            outer = self.after(parent) | self._read_in([parent])
         else:
-            outer = _read_in([self.scope.function.node])
+            outer = self._read_in([self.scope.function.node])
         return self.before(rest_of(parent, statement), outer)
 
     def before(self, statements: Sequence[ast.stmt], after: frozenset[str]) -> frozenset[str]:
@@ -61,37 +64,40 @@ class _Wanted:
     def _before_one(self, statement: ast.stmt, after: frozenset[str]) -> frozenset[str]:
         if isinstance(statement, ast.If):
             ways = [self.before(block, after) for block in (statement.body, statement.orelse)]
-            return ways[0] | ways[1] | (_read_in([statement.test]) if self.asked else frozenset())
+            return ways[0] | ways[1] | self._read_in([statement.test]) if self.asked else ways[0] & ways[1]
         if isinstance(statement, ast.Return):
-            return _read_in([statement])
+            return self._read_in([statement])
         if isinstance(statement, ast.For) and not statement.orelse:
             return self._before_loop(statement, after)
         if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
             name = statement.target.id
             own = is_own(self.scope, name, statement)
             idle = name not in after and own and is_cheap(self.scope, statement.value, layers=True)
-            return after if idle else after | _read_in([statement])
+            return after if idle else after | self._read_in([statement])
         if not isinstance(statement, ast.Assign):
-            return after | _read_in([statement])
+            return after | self._read_in([statement])
         pairs = [pair for target in statement.targets for pair in _pairs(target, statement.value)]
         if not all(isinstance(target, ast.Name) for target, _ in pairs):
-            return after | _read_in([statement])
+            return after | self._read_in([statement])
         bound = {target.id for target, _ in pairs if isinstance(target, ast.Name)}
         wanted = [
             value
             for target, value in pairs
             if ast.unparse(target) in after or not is_cheap(self.scope, value, layers=True)
         ]
-        return (after - bound) | _read_in(wanted)
+        return (after - bound) | self._read_in(wanted)
 
     def _before_loop(self, loop: ast.For, after: frozenset[str]) -> frozenset[str]:
         if any(isinstance(node, ast.Return | ast.Try) for node in ast.walk(loop)):
-            return after | _read_in([loop])
+            return after | self._read_in([loop])
         ends, last = after, frozenset[str]()
         while ends != last:
             last, ends = ends, ends | self.before(loop.body, ends)
         begins = self.before(loop.body, ends) if has_rounds(loop.iter) else ends
-        return begins | _read_in([loop.iter])
+        return begins | self._read_in([loop.iter])
+
+    def _read_in(self, nodes: Iterable[ast.AST]) -> frozenset[str]:
+        return read_in(nodes, asked=self.asked)
 
 
 def _pairs(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.expr]]:
@@ -105,10 +111,21 @@ def _pairs(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.expr]]
     return [pair for one, given in zip(target.elts, values, strict=True) for pair in _pairs(one, given)]
 
 
-def _read_in(nodes: Iterable[ast.AST]) -> frozenset[str]:
-    parts = [one for node in nodes for one in ast.walk(node)]
+def read_in(nodes: Iterable[ast.AST], *, asked: bool = True) -> frozenset[str]:
+    """Return the names that are read in nodes; those that a gradient comes back to if none is `asked` for else."""
+    parts = [one for node in nodes for one in (ast.walk(node) if asked else _differentiated(node))]
     changed = {one.target.id for one in parts if isinstance(one, ast.AugAssign) and isinstance(one.target, ast.Name)}
     return frozenset(changed.union(one.id for one in parts if isinstance(one, ast.Name) and _is_read(one)))
+
+
+def _differentiated(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield a node and those in it, but for what gives no gradient to what it reads."""
+    called = node.func if isinstance(node, ast.Call) else None
+    if isinstance(node, ast.Compare) or (isinstance(called, ast.Attribute) and called.attr in _WITHOUT_GRADIENT):
+        return
+    yield node
+    for child in ast.iter_child_nodes(node):
+        yield from _differentiated(child)
 
 
 def _is_read(node: ast.Name) -> bool:

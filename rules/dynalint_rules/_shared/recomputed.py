@@ -11,7 +11,7 @@ import ast
 
 from dynalint_rules._shared.blocks import is_elif
 from dynalint_rules._shared.cheap import is_cheap
-from dynalint_rules._shared.faint import is_wanted_by
+from dynalint_rules._shared.faint import is_wanted_by, read_in
 from dynalint_rules._shared.memory import changes_in_place, on_another_side, sharing
 from dynalint_rules._shared.names import end_of, is_named, last_value, statement_of
 from dynalint_rules._shared.scope import Scope
@@ -65,7 +65,7 @@ def is_used_throughout(scope: Scope, name: str) -> bool:
     """Whether what a name holds before the test is used whichever side is taken, so that its gradient is never idle."""
     decision, test = scope.shelter, _test(scope)
     if isinstance(decision, ast.IfExp):
-        read = [any(is_named(node, name) for node in ast.walk(side)) for side in (decision.body, decision.orelse)]
+        read = [name in read_in([side], asked=False) for side in (decision.body, decision.orelse)]
         set_anew = isinstance(test, ast.Assign) and any(is_named(target, name) for target in test.targets)
         return all(read) or (not set_anew and is_wanted_by(scope, name, (), test, asked=False))
     if not isinstance(test, ast.If):

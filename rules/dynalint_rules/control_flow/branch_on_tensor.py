@@ -111,13 +111,14 @@ class BranchOnTensor(Rule):
     never taken: where the same has been asked before on the way to it, of what has not changed since, or where no
     number passes it (`torch.relu(x).min() < 0`). Where no float does (`(x * x).min() < -1`, which a whole number may
     pass that overflows), that the tensor holds floats is a condition. A test of a conditional expression that is too
-    long to come twice, or that draws random numbers, gets a name. Where a run shows that infinite or NaN numbers reach
-    a gradient from the side that is not taken, by a product for instance, all tensors from before the branch are
-    replaced in this way, and the longer form is run again. Where that does not help, as what spoils the gradient was
-    computed before the test (`norm = h.norm()`, then `if norm > 1: h = h / norm`), that is computed once more, of
-    something harmless: `safe_h = torch.where(norm > 1, h, 1)`, then `torch.where(norm > 1, safe_h / safe_h.norm(),
-    h)`. So is what a side leaves as it was, with all that it comes from, in the end even what a layer gave that holds
-    nothing but weights; what has no name any more (`h = h / h.norm()`) gets one by `old_h = h`.
+    long to come twice, that would come more than twice, or that draws random numbers, gets a name. Where a run shows
+    that infinite or NaN numbers reach a gradient from the side that is not taken, by a product for instance, all
+    tensors from before the branch are replaced in this way, and the longer form is run again. Where that does not
+    help, as what spoils the gradient was computed before the test (`norm = h.norm()`, then `if norm > 1: h = h /
+    norm`), that is computed once more, of something harmless: `safe_h = torch.where(norm > 1, h, 1)`, then
+    `torch.where(norm > 1, safe_h / safe_h.norm(), h)`. So is what a side leaves as it was, with all that it comes
+    from, in the end even what a layer gave that holds nothing but weights; what has no name any more (`h = h /
+    h.norm()`) gets one by `old_h = h`.
 
     After an early `return` the rest of the function always runs, and each later `return` chooses between its own value
     and the early one. Where a loop or a test of a Python value decides as well whether there is an early one, it is

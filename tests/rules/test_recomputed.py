@@ -267,3 +267,14 @@ def test_a_test_that_comes_more_than_twice_gets_a_name() -> None:
     assert leads_to(again, f"m = x.sum() > 0\nz = {value.replace('x.sum() > 0', 'm')}\nreturn z")
     once = "z = torch.where(x.sum() > 0, torch.where(x.sum() > 0, x, 1.0).log(), y * 2)"
     assert leads_to(once, "z = x.log() if x.sum() > 0 else y * 2\nreturn z")
+
+
+def test_what_a_name_held_before_is_saved_for_what_only_detaches_or_tests_it() -> None:
+    body = "y = torch.where(y.max() > 0, y.detach(), x * x)\n{between}if x.sum() > 0:\n    y = -x\nreturn y"
+    chosen = "y = torch.where(old_y.max() > 0, old_y.detach(), safe_x * safe_x)"
+    assert leads_to("old_y = y", body.format(between=""))
+    assert leads_to(chosen, body.format(between=""))
+    # It has been changed since.
+    before = "w = y\n" + body
+    assert leads_to(chosen, before.format(between=""))
+    assert not leads_to(chosen, before.format(between="w.add_(1)\n"))

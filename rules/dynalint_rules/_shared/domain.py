@@ -151,9 +151,11 @@ def _of_definition(
     scope: Scope, read: ast.Name, made: ast.stmt, value: ast.expr, place: ast.stmt, deepest: int
 ) -> Recomputed:
     reads = _names(scope, value)
-    others = [node for node in ast.walk(value) if isinstance(node, ast.Name) and node not in reads]
-    if not all(is_held(scope, node.id, made, place) for node in others if node.id in scope.function.locals):
-        raise Refusal(f"{scope.quote(made)} reads what has changed since")
+    for node in (one for one in ast.walk(value) if isinstance(one, ast.Name) and one not in reads):
+        if node.id in scope.function.locals and not is_held(scope, node.id, made, place):
+            if not is_kept(scope, node.id, made, place):
+                raise Refusal(f"{scope.quote(made)} reads what has changed since")
+            save(scope, node, made)
     again = [_again(scope, inner, made, place, deepest) for inner in reads]
     return Recomputed(read, value, tuple(_joined(scope, value, _of_steps(scope, value), again)))
 

@@ -26,7 +26,7 @@ from dynalint_rules._shared.sides import (
     uses_of,
 )
 from dynalint_rules._shared.sizes import refuse_other_sizes
-from dynalint_rules._shared.text import atom, call, held_together, indentation
+from dynalint_rules._shared.text import LOOSE, atom, call, held_together, indentation
 from dynalint_rules._shared.truth import Truth, truth_of
 
 TITLE = "Compute both sides and choose with `torch.where`"
@@ -98,8 +98,9 @@ def rendered(scope: Scope, node: ast.expr, guards: Sequence[Guard], guard: str) 
         return f"{atom(node.value, rendered(scope, node.value, guards, guard))}[{ast.unparse(node.slice)}]"
     if node in scope.composed:
         parts = [node.body, node.test, node.orelse] if isinstance(node, ast.IfExp) else []
-        texts = [rendered(scope, part, guards, guard) for part in parts]
-        return "{} if {} else {}".format(*texts) if texts else ast.unparse(node)
+        texts = [(part, rendered(scope, part, guards, guard)) for part in parts]
+        held = [f"({text})" if isinstance(part, LOOSE) else text for part, text in texts]
+        return "{} if {} else {}".format(*held) if held else ast.unparse(node)
     inside = {one.node: one for one in guards if one.node is not node and _contains(node, one.node)}
     changed = [*inside, *(child for child in ast.walk(node) if isinstance(child, ast.Name) and child in scope.renamed)]
     start, end = scope.file.span(node)

@@ -68,7 +68,7 @@ def _dense(scope: Scope, event: Call) -> str:
     """
     node, function = event.node, event.node.func
     if event.callee == "Tensor.to_sparse" and isinstance(function, ast.Attribute) and not (node.args or node.keywords):
-        return scope.text(function.value)
+        return atom(function.value, scope.text(function.value))
     given = {keyword.arg: keyword.value for keyword in node.keywords}
     parts = [*node.args, *([given.pop("size")] if "size" in given else [])]
     if event.callee not in _BY_COORDINATES or given or len(parts) != 3:

@@ -25,7 +25,7 @@ from dynalint_rules._shared.guard import taken_out
 from dynalint_rules._shared.memory import may_change_in_place
 from dynalint_rules._shared.names import loads, only_value, within
 from dynalint_rules._shared.scope import Refusal, Scope
-from dynalint_rules._shared.text import comments, indentation
+from dynalint_rules._shared.text import comments, held_together, indentation
 from dynalint_rules._shared.uses import self_name
 
 _BY_HAND = "make it in the constructor by hand, or call the model once before it is compiled"
@@ -180,7 +180,7 @@ def _for_one_call(scope: Scope, branch: ast.If, statement: ast.Assign, name: str
         edits.append(Replacement(scope.file, *scope.file.span(read if by_key else node), local))
     if not edits or not _keeps_names(branch, after):
         raise Refusal(f"it is not read with what {scope.quote(branch.test)} compares; {_BY_HAND}")
-    made = Replacement(scope.file, *scope.file.span(branch), f"{local} = {scope.text(value)}")
+    made = Replacement(scope.file, *scope.file.span(branch), f"{local} = {held_together(scope.text(value))}")
     conditions = (
         f"it is made in every call, and `{name}` stays as the constructor makes it",
         f"what is kept in `{name}` depends on what {scope.quote(branch.test)} compares alone",

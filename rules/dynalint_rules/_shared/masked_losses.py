@@ -11,6 +11,7 @@ from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.masked_reductions import IGNORED, LOSS, OTHER_ORDER
 from dynalint_rules._shared.names import loads, only_value, statement_of
 from dynalint_rules._shared.scope import Scope
+from dynalint_rules._shared.text import held_together
 
 _CLASSES = frozenset({"torch.nn.CrossEntropyLoss", "torch.nn.modules.loss.CrossEntropyLoss"})
 _SETTINGS = frozenset({"reduction", "weight", "label_smoothing"})
@@ -39,7 +40,7 @@ def ignored_in_later_loss(scope: Scope, read: ast.Subscript) -> Rewrite | None:
     file, mask = scope.file, scope.text(labels.read.slice)
     kept = f"{scope.torch}.where({mask}, {scope.text(labels.read.value)}, {IGNORED})"
     edits = (
-        Replacement(file, *file.span(logits.read), scope.text(logits.read.value)),
+        Replacement(file, *file.span(logits.read), held_together(scope.text(logits.read.value))),
         Replacement(file, *file.span(labels.read), kept),
     )
     shown = f"{scope.quote(logits.read.value)} is finite"

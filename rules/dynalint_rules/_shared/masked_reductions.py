@@ -13,6 +13,7 @@ from dynalint_rules._shared.memory import changed_in_place
 from dynalint_rules._shared.names import loads, within
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.sides import FINITE
+from dynalint_rules._shared.text import atom
 
 OTHER_ORDER = "the sum is taken in another order, so that it is equal up to rounding"
 _ELEMENTWISE = frozenset({"abs", "square", "pow", "neg", "float", "double"})
@@ -110,7 +111,7 @@ def ignored_in_loss(scope: Scope, read: ast.Subscript) -> Rewrite | None:
     kept = f"{scope.torch}.where({scope.text(read.slice)}, {scope.text(labels.value)}, {IGNORED})"
     rows, flat = ("", "") if mask.rank == 1 else (".flatten(0, -2)", ".flatten()")
     edits = (
-        Replacement(scope.file, *scope.file.span(logits), scope.text(logits.value) + rows),
+        Replacement(scope.file, *scope.file.span(logits), atom(logits.value, scope.text(logits.value)) + rows),
         Replacement(scope.file, *scope.file.span(labels), kept + flat),
     )
     shown = scope.quote(labels.value)

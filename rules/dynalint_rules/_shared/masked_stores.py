@@ -232,7 +232,7 @@ class _Store:
     def _inside(self, node: ast.expr, mask: str) -> str:
         file = self.scope.file
         if node in self.reads:
-            return file.segment(self.reads[node])
+            return atom(self.reads[node], file.segment(self.reads[node]))
         if node in self.given:
             assert isinstance(self.target.value, ast.Name)
             return f"{self.scope.torch}.zeros_like({self.target.value.id}).masked_scatter({mask}, {file.segment(node)})"

@@ -14,6 +14,7 @@ from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.memory import makes_tensor
 from dynalint_rules._shared.names import loads, only_value
 from dynalint_rules._shared.scope import Scope
+from dynalint_rules._shared.text import held_together
 
 
 def summed(scope: Scope, call: ast.Call) -> Rewrite | None:
@@ -47,7 +48,7 @@ def summed(scope: Scope, call: ast.Call) -> Rewrite | None:
             if not isinstance(use, ast.Call) or use.func is not method or use.args or use.keywords:
                 return None
             edits.append(Replacement(scope.file, *scope.file.span(use), f"({mask} * {place}).sum()"))
-    made = Replacement(scope.file, *scope.file.span(statement), f"{mask} = {scope.text(condition)}")
+    made = Replacement(scope.file, *scope.file.span(statement), f"{mask} = {held_together(scope.text(condition))}")
     conditions = () if tensor.rank is not None else (f"{scope.quote(condition)} has {len(names)} dimensions",)
     safety: Safety = "conditional" if conditions else "safe"
     return Rewrite("Add up the places of the mask", safety, (made, *edits), conditions, scope.imports)

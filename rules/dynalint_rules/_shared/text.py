@@ -13,6 +13,9 @@ from dynalint.analysis.source import SourceFile
 WIDTH = 120
 """Columns that a line of new code may take before it is wrapped."""
 
+LOOSE = (ast.IfExp, ast.Lambda, ast.NamedExpr)
+"""What takes in all that stands before or behind it, so that no part of another expression may be one."""
+
 _ATOMS = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.List, ast.Dict, ast.Set, ast.ListComp)
 
 

@@ -17,11 +17,10 @@ from collections.abc import Sequence
 
 from dynalint.rules import Settled
 from dynalint_rules._shared.scope import Scope
-from dynalint_rules._shared.text import held_together, indentation, moved
+from dynalint_rules._shared.text import LOOSE, held_together, indentation, moved
 
 # Of these, eager code gets another answer.
 _ONLY_COMPILED = ("is_compiling", "is_dynamo_compiling")
-_LOOSE = (ast.BoolOp, ast.IfExp, ast.Lambda, ast.NamedExpr)
 
 
 def is_uncompiled(scope: Scope, statement: ast.If, block: Sequence[ast.stmt]) -> bool:
@@ -39,7 +38,7 @@ def asked_of(scope: Scope, test: ast.expr) -> tuple[list[ast.expr], list[ast.exp
 def as_operand(scope: Scope, node: ast.expr) -> str:
     """Return the text of one of several parts of a test, in parentheses where it needs some."""
     text = scope.text(node)
-    return f"({text})" if isinstance(node, _LOOSE) or "\n" in text or "\r" in text else text
+    return f"({text})" if isinstance(node, (ast.BoolOp, *LOOSE)) or "\n" in text or "\r" in text else text
 
 
 def all_of(scope: Scope, parts: Sequence[ast.expr | str]) -> str:

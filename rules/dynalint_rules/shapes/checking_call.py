@@ -253,7 +253,7 @@ def _asserted(scope: Scope, node: ast.Call) -> Rewrite:
                 f"the message {scope.quote(node.args[1])} is put together when it is needed; make it constant"
             )
         arguments.append(scope.text(words))
-    text = f"{scope.text(node.func.value)}._assert_async({', '.join(arguments)})"
+    text = f"{atom(node.func.value, scope.text(node.func.value))}._assert_async({', '.join(arguments)})"
     replacement = Replacement(scope.file, *scope.file.span(node), text)
     condition = "the exception may come later, and has other words if none are given"
     return Rewrite("Check in the graph: `torch._assert_async`", "unsafe", (replacement,), (condition,))

@@ -19,6 +19,7 @@ from dynalint_rules._shared.numbers import flow_of
 from dynalint_rules._shared.order import always_before
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.size_arguments import sizes
+from dynalint_rules._shared.text import atom
 
 _UNTRACED = (
     "random gauss choice choices sample shuffle seed getrandbits getstate setstate normalvariate betavariate "
@@ -379,7 +380,7 @@ def _uniform(scope: Scope, event: Call) -> Rewrite:
     if any("precision" in clause for clause in flow.clauses):
         raise Refusal("Dynamo does not trace arithmetic of a number that is drawn with others")
     start, end = scope.file.span(event.node)
-    content = f"{scope.text(name.value)}.uniform(0.0, 1.0)"
+    content = f"{atom(name.value, scope.text(name.value))}.uniform(0.0, 1.0)"
     title = "Draw with `random.uniform`, which is traced and gives the same number"
     conditions = tuple(flow.conditions)
     replacement = Replacement(scope.file, start, end, content)

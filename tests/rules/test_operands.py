@@ -1,0 +1,77 @@
+"""Expressions in parentheses that a rewrite moves: what takes in its neighbours keeps its parentheses."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from dynalint.rules import Example, all_rules
+from dynalint.testing.cases import Case
+from dynalint.testing.static import Study
+
+HEAD = "import random\nimport torch\n\n\n@torch.compile\ndef f(x: torch.Tensor, y: torch.Tensor, flag: bool, k: int):\n"
+
+
+def fixed(code: str, body: str) -> str:
+    rule = next(rule for rule in all_rules() if rule.code == code)
+    text = HEAD + textwrap.indent(textwrap.dedent(body).strip("\n"), "    ") + "\n"
+    return textwrap.dedent(Study(Case(rule, Example("x", text)), [rule]).fixed.removeprefix(HEAD)).rstrip("\n")
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "wanted"),
+    [
+        pytest.param(
+            "DYN101",
+            """
+            z = x + 1
+            if x.sum() > 0:
+                if (k > 2 if flag else k):
+                    z = (y if k > 1 else x)
+            return z
+            """,
+            "z = torch.where(x.sum() > 0, (y if k > 1 else x) if (k > 2 if flag else k) else z, z)",
+            id="a choice in a choice",
+        ),
+        pytest.param(
+            "DYN301",
+            """
+            h = x.clone()
+            keep = x > 0
+            part = (x - y)[keep]
+            h[keep] = part * 2
+            return h
+            """,
+            "h = torch.where(keep, (x - y) * 2, h)",
+            id="elements that a mask selects",
+        ),
+        pytest.param(
+            "DYN301",
+            """
+            labels = y.long()
+            return torch.nn.functional.cross_entropy((x + y)[labels > 0], labels[labels > 0])
+            """,
+            "cross_entropy((x + y).flatten(0, -2), torch.where(labels > 0, labels, -100).flatten())",
+            id="rows of a loss",
+        ),
+        pytest.param("DYN606", "return (x - y).to_sparse() @ y", "return (x - y) @ y", id="a matrix that stays dense"),
+        pytest.param(
+            "DYN407",
+            "return x * (random if flag else random).random()",
+            "return x * (random if flag else random).uniform(0.0, 1.0)",
+            id="what draws",
+        ),
+    ],
+)
+def test_an_operand_stays_whole(code: str, body: str, wanted: str) -> None:
+    assert wanted in fixed(code, body)
+
+
+def test_what_goes_over_several_lines_stays_one_statement() -> None:
+    body = """
+    sparse = (x
+    - y).to_sparse()
+    return torch.sparse.mm(sparse, y)
+    """
+    assert fixed("DYN606", body).startswith("sparse = (x\n- y)\n")

@@ -321,6 +321,33 @@ def test_what_a_python_value_lets_by_does_not_skip_the_rest_of_a_round() -> None
     assert "    y = y * 2\nreturn" in fixed(body)
 
 
+@pytest.mark.parametrize("jump", ["break", "continue"])
+def test_a_loop_that_a_python_value_leaves_may_have_no_result(jump: str) -> None:
+    text = fixed(f"""
+    z = x * 1
+    if z.sum() > 0:
+        for i in range(2):
+            if flag:
+                {jump}
+            z = z + i
+            return z
+        return z * 2
+    return x
+    """)
+    assert "result = z * 2\nearly = result if early is None else torch.where(returned, early, result)\n" in text
+
+
+def test_python_values_before_several_tensors_decide_on_a_return() -> None:
+    text = fixed("""
+    if x.sum() > 0:
+        if flag and y.mean() > 0 and x.max() > 1:
+            return y * 2
+        x = x + y
+    return x
+    """)
+    assert "if flag:\n    condition_2 = condition & ((y.mean() > 0) & (x.max() > 1))\n    early = y * 2\n" in text
+
+
 def test_an_argument_that_nobody_reads_any_more_is_still_somebody_elses() -> None:
     assert "in place" in reasons("z = x * 2\nif z.sum() > 0:\n    return z\nx += 1\nreturn z")[0]
     assert "early" in fixed("k = 1\nz = x * 2\nif z.sum() > 0:\n    return z + k\nk += 1\nreturn z")

@@ -279,7 +279,8 @@ class Predicated:
         truth = truth_of(scope, test)
         self.conditions += truth.conditions
         if statement is not self.head:
-            self.conditions += raising_conditions(scope, [test], [truth.scalar])
+            asked = [test] if test in scope.parents or not isinstance(test, ast.BoolOp) else test.values
+            self.conditions += raising_conditions(scope, asked, [truth.scalar] * len(asked))
         self.copied.append(test)
         text = truth.without_dimensions
         if predicate is not None:
@@ -376,7 +377,8 @@ class Predicated:
         with self._inside():
             self._block(loop.body, self._going_on(predicate) if returns else predicate, inner)
         flow.touched |= inner.touched | inner.written
-        flow.early = inner.early if returns and has_rounds(loop.iter) else early
+        jumps = any(isinstance(node, ast.Break | ast.Continue) for node in walk_function(loop))
+        flow.early = inner.early if returns and has_rounds(loop.iter) and not jumps else early
 
     @contextmanager
     def _inside(self) -> Iterator[None]:
@@ -687,7 +689,11 @@ def _may_be_infinite(scope: Scope, value: ast.expr, statement: ast.stmt) -> bool
 
 
 def _joined(test: ast.BoolOp, values: list[ast.expr]) -> ast.expr:
-    return values[0] if len(values) == 1 else ast.copy_location(ast.BoolOp(test.op, values), values[0])
+    if len(values) == 1:
+        return values[0]
+    joined, last = ast.copy_location(ast.BoolOp(test.op, values), values[0]), values[-1]
+    joined.end_lineno, joined.end_col_offset = last.end_lineno, last.end_col_offset
+    return joined
 
 
 def _in_loop(scope: Scope, node: ast.AST) -> bool:

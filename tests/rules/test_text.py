@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dynalint_rules._shared.text import call
+from dynalint_rules._shared.text import call, held_together
 
 
 def test_a_wrapped_call_among_the_arguments_moves_in_by_a_step() -> None:
@@ -25,3 +25,8 @@ def test_a_wrapped_call_among_the_arguments_moves_in_by_a_step() -> None:
 def test_what_the_file_has_over_several_lines_stays_as_it_is() -> None:
     written = 'f("a"\n       "b")'
     assert call("check", [written], column=4, indent="    ", newline="\n") == f"check(\n        {written},\n    )"
+
+
+def test_what_only_statements_would_hold_together_gets_parentheses() -> None:
+    assert held_together("a\n+ b") == "(a\n+ b)"
+    assert held_together("f(a,\nb)") == "f(a,\nb)"

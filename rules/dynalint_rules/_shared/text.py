@@ -83,7 +83,7 @@ def held_together(text: str) -> str:
     if "\n" not in text and "\r" not in text:
         return text
     try:
-        ast.parse(text.replace("\r\n", "\n").replace("\r", "\n"))
+        ast.parse(text.replace("\r\n", "\n").replace("\r", "\n"), mode="eval")
     except SyntaxError:
         return f"({text})"
     return text

@@ -48,7 +48,8 @@ SHELTERED = {
         return z
         """,
         """
-        z = torch.where(x.sum() > 0, torch.where(x.sum() > 0, x, 1) * torch.where(x.sum() > 0, y, 1), x + y)
+        condition = x.sum() > 0
+        z = torch.where(condition, torch.where(condition, x, 1) * torch.where(condition, y, 1), x + y)
         return z
         """,
     ),

@@ -34,6 +34,7 @@ from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
 from dynalint_rules._shared.sides import refuse_changed_alias
 from dynalint_rules._shared.text import atom, indentation
 from dynalint_rules._shared.truth import is_tensor_test
+from dynalint_rules._shared.uncompiled import is_uncompiled
 
 UNROLLED = frozenset({"builtins.range", "builtins.enumerate", "builtins.zip", "builtins.reversed"})
 _DEPTHS = "the function returns at several depths; give it one result under a name and return that"
@@ -86,11 +87,20 @@ def returns_of(node: ast.AST) -> list[ast.Return]:
 
 def returns_openly(scope: Scope, head: ast.If) -> bool:
     """Whether a loop or a test of a Python value decides as well whether a branch on a tensor returns."""
-    if any(_is_uneven(scope, one, head) for one in returns_of(head)):
+    returns = _compiled_returns(scope, head)
+    if any(_is_uneven(scope, one, head) for one in returns):
         return True
     after = statements_after(scope, head)
     follows = stands_in_branches(scope, head) and bool(after) and always_returns(after)
-    return bool(returns_of(head)) and not always_returns([head]) and not follows
+    return bool(returns) and not always_returns([head]) and not follows
+
+
+def _compiled_returns(scope: Scope, head: ast.If) -> list[ast.Return]:
+    """Return the `return` statements that a compiled run may come to: the others stay as they are written."""
+    branches = [node for node in walk_function(head) if isinstance(node, ast.If)]
+    blocks = [(branch, block) for branch in branches for block in (branch.body, branch.orelse) if block]
+    kept = [one for branch, block in blocks if is_uncompiled(scope, branch, block) for one in block]
+    return [one for one in returns_of(head) if not any(within(one, block, scope) for block in kept)]
 
 
 def _is_uneven(scope: Scope, node: ast.AST, head: ast.If) -> bool:

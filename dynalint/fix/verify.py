@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import os
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,6 +26,8 @@ from dynalint.fix.model import Proof, Unit
 from dynalint.fix.sides import Insertion, Key, Side, inserted, marks_beside, marks_kept, sides_of
 
 Progress = Callable[[int, int, str], None]
+# Of what went wrong in the worker, in characters: torch lists all that it could have run instead.
+_LONGEST_REASON = 300
 _MOST_TARGETS = 4
 # The marks of tests that stay are numbered from here on.
 _BESIDE = 1_000_000
@@ -433,6 +436,6 @@ def _obstacle(answer: Answer, target: Target) -> str | None:
         "processes": "it started too many processes",
         "exit": f"it ended the process with status {ending.get('status')}",
         "signal": f"it was ended by {ending.get('signal')}",
-        "failed": str(ending.get("reason")),
+        "failed": textwrap.shorten(str(ending.get("reason")), _LONGEST_REASON, placeholder=" ..."),
     }.get(answer.outcome, f"the worker ended ({answer.outcome})")
     return f"{target.name} could not be run to its end: {how} while {answer.stage}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import islice
 
 import pytest
@@ -87,3 +88,23 @@ def test_a_side_has_not_been_come_to_where_the_original_raises(prove: Prove) -> 
     body = "m = x.mean()\nif 41.5 < m < 42.5:\n    h = h + m\nassert not 41.5 < m < 42.5"
     proof = prove(model(body), ("h = h + m", "h = h + x.mean() * 2"))
     assert proof.outcome == "unverifiable", proof
+
+
+def test_sparse_tensors_stay_as_they_are_given() -> None:
+    """What cannot be filled element by element is no reason to prove nothing of the other inputs."""
+    import torch
+
+    from dynalint.confirm.worker.mutations import Mutation
+    from dynalint.confirm.worker.trials import BASE, USUAL, at_edges
+
+    sparse, dense = torch.eye(4).to_sparse().requires_grad_(), torch.ones(4, 3)
+    mutated = replace(BASE, mutations=(Mutation(0, 2, 5.0, 0),), alike=True)
+    others = set()
+    for trial in (BASE, *USUAL, mutated, *at_edges([BASE])):
+        (first, second), _ = trial.of(((sparse, dense), {}))
+        assert first is not sparse
+        assert first.is_sparse
+        assert first.requires_grad
+        assert torch.equal(first.to_dense(), torch.eye(4))
+        others.add(tuple(second.flatten().tolist()))
+    assert len(others) > len(USUAL)

@@ -14,14 +14,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, product
 
-import torch
 from torch.utils import _pytree as pytree
 
 from .differ import Equality
 from .mutations import WAYS, Mutation
 from .pairs import Pair, Subject
 from .search import MARK, Search, Side
-from .trials import BASE, MORE_STATES, NO_NUMBERS, STATES, USUAL, StateChange, Trial, is_left_out
+from .trials import BASE, MORE_STATES, NO_NUMBERS, STATES, USUAL, StateChange, Trial, is_changeable, is_left_out
 
 # Of runs, and of those in a row by which nothing new was seen.
 _MOST, _MOST_IN_VAIN = 6000, 2000
@@ -94,7 +93,7 @@ def fuzzed(
     subject: Subject, equality: Equality, search: Search, known: Iterable[Way], constants: tuple[float, ...]
 ) -> Iterator[Way]:
     """Yield ways to what has not run while the search goes on, made from those that are `known`."""
-    places = sum(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(subject.call))
+    places = sum(map(is_changeable, pytree.tree_leaves(subject.call)))
     breed = _Breed([*known], places, constants)
     probes = _Probes(subject.again(), equality)
     in_vain = 0

@@ -60,7 +60,7 @@ class Trial:
         leaves, layout = pytree.tree_flatten(call)
         generator = torch.Generator().manual_seed(self.seed)
         size = _batch_size(leaves)
-        places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+        places = [place for place, leaf in enumerate(leaves) if is_changeable(leaf)]
         meant = set(places[slice(*self.which)])
         changed = [
             self._leaf(leaf, generator, size, meant=place in meant) if isinstance(leaf, torch.Tensor) else leaf
@@ -80,6 +80,8 @@ class Trial:
 
     def _leaf(self, leaf: torch.Tensor, generator: torch.Generator, size: int | None, *, meant: bool) -> torch.Tensor:
         tensor = leaf.detach()
+        if not is_changeable(leaf):
+            return tensor.clone().requires_grad_(leaf.requires_grad)
         if not meant:
             pass
         elif tensor.is_floating_point() or tensor.is_complex():
@@ -92,6 +94,11 @@ class Trial:
             tensor = torch.cat([tensor] * -(-self.batch // size))[: self.batch]
         tensor = tensor.to(leaf.device, leaf.dtype).detach().clone()
         return tensor.requires_grad_() if leaf.requires_grad else tensor
+
+
+def is_changeable(leaf: object) -> bool:
+    """Whether a part of a call is a tensor whose elements can be set: sparse ones stay as they are given."""
+    return isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided
 
 
 def _spoil(tensor: torch.Tensor, spoilt: Spoilt, generator: torch.Generator) -> None:
@@ -113,13 +120,13 @@ def _change_floats(tensor: torch.Tensor, change: Change | None, generator: torch
 def _copy_the_first(leaves: list[Any]) -> None:
     first: dict[tuple[torch.Size, torch.dtype], torch.Tensor] = {}
     for leaf in leaves:
-        if isinstance(leaf, torch.Tensor):
+        if is_changeable(leaf):
             with torch.no_grad():
                 leaf.copy_(first.setdefault((leaf.shape, leaf.dtype), leaf))
 
 
 def _batch_size(leaves: list[Any]) -> int | None:
-    sizes = [leaf.shape[0] for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.dim()]
+    sizes = [leaf.shape[0] for leaf in leaves if is_changeable(leaf) and leaf.dim()]
     return sizes[0] if sizes else None
 
 

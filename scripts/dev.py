@@ -2,6 +2,7 @@
 
     ./dev demo      make the environment and show dynalint on examples/: what it finds, confirms and would fix
     ./dev test      make the environment and run everything that CI runs; arguments go to pytest
+    ./dev attacks   make the environment and run what tries to do harm; `test` runs it too
     ./dev long      make the environment and run what takes too long for every change: deriving the data on torch again
     ./dev lint      make the environment and run the linters and the type checker only
     ./dev setup     make the environment only
@@ -41,7 +42,7 @@ class SetupError(Exception):
 
 def main(arguments: Sequence[str]) -> int:
     """Run the named command and return its exit code."""
-    commands = {"demo": demo, "test": test, "long": long, "lint": lint, "setup": setup}
+    commands = {"demo": demo, "test": test, "attacks": attacks, "long": long, "lint": lint, "setup": setup}
     if not arguments or arguments[0] not in commands:
         print(__doc__)
         return 0 if arguments[:1] in (["-h"], ["--help"]) else 2
@@ -134,8 +135,20 @@ def lint(_: Sequence[str]) -> int:
 
 
 def test(arguments: Sequence[str]) -> int:
-    """Run every static check and the tests; where CI is set, a skipped test is a failed one."""
+    """Run every static check and the tests; arguments go to pytest."""
     failed = static_checks()
+    if side_by_side(*arguments):
+        failed.append("pytest")
+    return report(failed)
+
+
+def attacks(arguments: Sequence[str]) -> int:
+    """Run the tests in which hostile code, files and settings try to do harm; arguments go to pytest."""
+    return side_by_side("tests/attacks", *arguments)
+
+
+def side_by_side(*arguments: str) -> int:
+    """Run pytest in several processes; where CI is set, a skipped test is a failed one."""
     processes = min(max(os.cpu_count() or 1, 2), MAX_TEST_PROCESSES)
     options = ["-n", str(processes), "--dist", "loadgroup"]
     if os.environ.get("CI"):
@@ -143,9 +156,7 @@ def test(arguments: Sequence[str]) -> int:
     # Each test process keeps to one thread: torch would start one a core in every one of them. Compiled code is kept,
     # whatever the environment says: hundreds of processes would compile all of dynalint anew.
     environment = {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": ""}
-    if run("pytest", *options, *arguments, environment=environment):
-        failed.append("pytest")
-    return report(failed)
+    return run("pytest", *options, *arguments, environment=environment)
 
 
 def long(arguments: Sequence[str]) -> int:

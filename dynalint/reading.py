@@ -1,0 +1,74 @@
+"""Reading files of a project that nobody vouches for: regular ones, of bounded size, inside the project.
+
+A repository may hold a link to `/dev/zero`, a pipe that nobody writes to, or a link to what is none of its business.
+Every file that the code under check may have put in place is read through here, so that such a file costs only itself.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+# The longest modules that programs write have four MB or so, and a tree takes some fifty times the text.
+MOST_BYTES = 4 << 20
+# Notebooks carry the pictures of their outputs.
+MOST_NOTEBOOK_BYTES = 64 << 20
+
+_MARKS_OF_A_PROJECT = ("pyproject.toml", "dynalint.toml", "setup.py", "setup.cfg")
+
+
+def read_bounded(path: Path, most: int = MOST_BYTES) -> bytes:
+    """Return the content of a regular file of at most `most` bytes.
+
+    Raises:
+        OSError: it cannot be read, is something else than a regular file (a device, a pipe, a folder), or is larger;
+            `strerror` says which.
+    """
+    # Before it is opened, since opening alone can act on a device; and again then, since it may be another by now.
+    _check_regular(path.stat(), path)
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
+    with os.fdopen(os.open(path, flags), "rb") as file:
+        state = os.fstat(file.fileno())
+        _check_regular(state, path)
+        # What /proc holds says that it is empty, and is not.
+        data = file.read(most + 1) if state.st_size <= most else b""
+    if state.st_size > most or len(data) > most:
+        raise OSError(errno.EFBIG, f"it is larger than {most >> 20} MiB", str(path))
+    return data
+
+
+def _check_regular(state: os.stat_result, path: Path) -> None:
+    if not stat.S_ISREG(state.st_mode):
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+
+
+def is_inside(path: Path, root: Path) -> bool:
+    """Whether a path, with all links followed, is below the folder `root`, links followed as well."""
+    try:
+        return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))
+    except (OSError, ValueError):  # a null byte in it, say
+        return False
+
+
+@cache
+def project_root(folder: Path) -> Path:
+    """Return the folder that holds the project which the absolute `folder` belongs to.
+
+    That is the top of its git repository; where there is none, the nearest folder above with a file that marks a Python
+    project; else the one that holds the outermost package, by `__init__.py`. Whatever stands in a project can make this
+    smaller, never larger: what is above is its user's.
+    """
+    return (
+        _nearest(folder, lambda one: (one / ".git").exists())
+        or _nearest(folder, lambda one: any((one / name).exists() for name in _MARKS_OF_A_PROJECT))
+        or _nearest(folder, lambda one: not (one / "__init__.py").exists())
+        or folder
+    )
+
+
+def _nearest(folder: Path, has_mark: Callable[[Path], bool]) -> Path | None:
+    return next((one for one in (folder, *folder.parents) if has_mark(one)), None)

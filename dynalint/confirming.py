@@ -14,7 +14,7 @@ from dynalint.analysis.source import SourceFile, read_source
 from dynalint.catalogue import catalogue
 from dynalint.config import Settings
 from dynalint.confirm import ConfirmOptions, Interrupted, Target, WorkerError, confirm
-from dynalint.confirm.interpreter import find_interpreter
+from dynalint.confirm.interpreter import chosen_interpreter
 from dynalint.confirm.verdicts import JUDGED
 from dynalint.findings import Evidence, Finding
 from dynalint.fix import Linted
@@ -128,7 +128,7 @@ def confirm_options(workspace: Workspace, search: Iterable[Path]) -> ConfirmOpti
     settings = workspace.settings
     return ConfirmOptions(
         mode="always" if settings.confirm == "always" else "auto",
-        python=settings.python or find_interpreter(settings.root),
+        python=chosen_interpreter(settings).python,
         timeout=settings.timeout,
         memory=settings.memory * _MEBIBYTE,
         device=settings.device,

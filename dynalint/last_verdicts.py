@@ -27,8 +27,10 @@ class LastVerdicts:
     def _read(self) -> dict[str, dict[str, Any]]:
         if self._file is None:
             return {}
+        from dynalint.confirm.cache import read_entry
+
         try:
-            held = json.loads(self._file.read_bytes())
+            held = read_entry(self._file)
         except (OSError, ValueError):
             return {}
         return held if isinstance(held, dict) else {}

@@ -13,11 +13,12 @@ from dynalint.errors import UsageError
 from dynalint.report import FORMATS
 
 if TYPE_CHECKING:
-    from dynalint.config import Configuration, Layer
+    from dynalint.config import Configuration, Layer, Settings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 STDIN = "-"
+UNTRUSTED = "as this project is not trusted; look at it, then run `dynalint trust`, or give it on the command line"
 
 # The keys of the configuration that options set, by the name of the option's parameter.
 _LISTS = (
@@ -137,6 +138,20 @@ def linting_options(command: Command) -> Command:
 def configuration_options(command: Command) -> Command:
     """Add what every command takes that only reads the configuration."""
     return _added(command, (*_CONFIGURATION, *_TALK))
+
+
+def talking_options(command: Command) -> Command:
+    """Add what every command takes that says something."""
+    return _added(command, _TALK)
+
+
+def note_ignored(settings: Settings, options: Mapping[str, Any]) -> None:
+    """Say which settings of the project are not in force, for nobody has trusted it."""
+    from dynalint.cli.console import note
+
+    if not options["quiet"]:
+        for asked in settings.ignored:
+            note(f"{asked.place}: {asked.described} does not count, {UNTRUSTED}.", options["color"])
 
 
 def read_configuration(options: Mapping[str, Any]) -> Configuration:

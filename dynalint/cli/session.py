@@ -17,7 +17,7 @@ from dynalint.baseline import Baseline
 from dynalint.catalogue import catalogue
 from dynalint.cli.activity import Activity
 from dynalint.cli.console import ColorChoice, fail, note, style_for, write
-from dynalint.cli.options import STDIN, read_configuration
+from dynalint.cli.options import STDIN, note_ignored, read_configuration
 from dynalint.config import Settings
 from dynalint.engine import Checked, open_workspace, text_workspace
 from dynalint.errors import DynalintError, UsageError
@@ -49,6 +49,7 @@ class Run:
         self.stdin: bytes | None = None
         self.workspace = replace(self._open(), ignore_suppressions=bool(options["ignore_suppressions"]))
         self._known = 0
+        note_ignored(self.settings, options)
         file = self.settings.config_file
         self.verbose(f"settings are {'the defaults' if file is None else f'from {self.workspace.shown(file)}'}.")
 

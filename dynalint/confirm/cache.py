@@ -8,6 +8,7 @@ or does not fit, counts as missing: nothing here can fail a run.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -16,7 +17,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from dynalint.reading import read_bounded
+
 _FORMAT = 2
+_MOST_BYTES = 64 << 20
 _FOLDER = "verdicts"
 
 
@@ -32,7 +36,7 @@ class FileHashes:
         if path not in self._known:
             text = self._texts.get(path)
             try:
-                content = Path(path).read_bytes() if text is None else text.encode()
+                content = read_bounded(Path(path), _MOST_BYTES) if text is None else text.encode()
             except OSError:
                 self._known[path] = None
             else:
@@ -52,7 +56,7 @@ class VerdictCache:
         if self._folder is None:
             return None
         try:
-            entry = json.loads(self._file(question).read_bytes())
+            entry = read_entry(self._file(question))
             if entry["format"] != _FORMAT or entry["question"] != question:
                 return None
             files = entry["files"]
@@ -92,8 +96,27 @@ class VerdictCache:
         return Path(self._folder or "", f"{name}.json")
 
 
+def read_entry(file: Path) -> Any:
+    """Return what a JSON file of the cache holds.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is not JSON, or nested too deeply.
+    """
+    try:
+        return json.loads(read_bounded(file, _MOST_BYTES))
+    except RecursionError as fault:
+        raise ValueError(f"{file} is nested too deeply") from fault
+
+
 def make_folder(folder: Path) -> None:
-    """Make a folder of the cache, which git is to ignore."""
+    """Make a folder of the cache, which git is to ignore.
+
+    Raises:
+        OSError: it cannot be made, or a link stands in its place: what is kept would go wherever that leads.
+    """
+    if folder.is_symlink():
+        raise OSError(errno.ELOOP, "a link stands in its place", str(folder))
     folder.mkdir(parents=True, exist_ok=True)
     marker = folder.parent / ".gitignore"
     if not marker.exists():

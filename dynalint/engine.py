@@ -13,7 +13,7 @@ from dynalint.analysis.source import parse_source
 from dynalint.config import Configuration
 from dynalint.discover import Discovered, discover, is_excluded
 from dynalint.findings import Finding
-from dynalint.fix import Decider, FixOptions, FixResult, Linted, View, Views, fix_findings
+from dynalint.fix import Decider, FixOptions, FixResult, Keeper, Linted, View, Views, fix_findings
 from dynalint.lint import Linter, LintResult, Workspace, unreadable
 from dynalint.placing import lines_by_place, placed
 from dynalint.rules import all_rules
@@ -26,7 +26,7 @@ class Checked:
     """What a run came to: findings in order, refuted ones among them, each with its file and its rewrite.
 
     `failures` are sentences about what dynalint itself could not cope with; each names a file. `interrupted` tells that
-    the user pressed Ctrl-C while findings were confirmed, so that some are not.
+    the user pressed Ctrl-C while findings were confirmed, so that some are not, `ran` that code was run.
     """
 
     linted: tuple[Linted, ...]
@@ -34,6 +34,7 @@ class Checked:
     lint: LintResult
     failures: tuple[str, ...] = ()
     interrupted: bool = False
+    ran: bool = False
 
     def reported(self, *, refuted: bool = False) -> tuple[Finding, ...]:
         """Return the findings to report; those that Dynamo refuted only if asked for."""
@@ -93,13 +94,14 @@ def check(workspace: Workspace, progress: Progress | None = None) -> Checked:
     """
     linter = Linter(workspace, all_rules())
     result = linter.lint()
-    linted, failures, interrupted = result.linted, result.failures, False
-    if workspace.settings.confirm != "never":
-        from dynalint.confirming import confirmed
+    if workspace.settings.confirm == "never":
+        return Checked((*unreadable(workspace), *result.linted), linter, result, result.failures)
+    from dynalint.confirming import confirmed
 
-        linted, failed, interrupted = confirmed(workspace, result, progress)
-        failures += failed
-    return Checked((*unreadable(workspace), *linted), linter, result, failures, interrupted)
+    heard = confirmed(workspace, result, progress)
+    failures = (*result.failures, *heard.failures)
+    linted = (*unreadable(workspace), *heard.linted)
+    return Checked(linted, linter, result, failures, heard.interrupted, heard.ran)
 
 
 def fix(
@@ -109,13 +111,14 @@ def fix(
     verify: bool,
     progress: Progress | None = None,
     decide: Decider | None = None,
+    keep: Keeper | None = None,
 ) -> tuple[FixResult, tuple[str, ...]]:
     """Fix in memory what can be fixed of what was found, and say what could not be done at all.
 
     Fixes are run against the original if `verify` is set and the settings let code be run. `decide` is asked about each
-    fix that is about to be taken.
+    fix that is about to be taken, `keep` given the files as fixes are taken.
     """
-    options = FixOptions(unsafe=workspace.settings.unsafe_fixes, decide=decide)
+    options = FixOptions(unsafe=workspace.settings.unsafe_fixes, decide=decide, keep=keep)
     fixed = partial(fix_findings, checked.linted, checked.linter, options, views=views_of(workspace, checked))
     if not verify or workspace.settings.confirm == "never" or not any(one.rewrite for one in checked.linted):
         return fixed(), ()

@@ -46,6 +46,14 @@ def _check_regular(state: os.stat_result, path: Path) -> None:
         raise OSError(errno.EINVAL, "it is not a regular file", str(path))
 
 
+def hard_links(path: Path) -> int:
+    """Return how many names a file has, links followed; 0 where it is gone."""
+    try:
+        return path.stat().st_nlink
+    except OSError:
+        return 0
+
+
 def is_inside(path: Path, root: Path) -> bool:
     """Whether a path, with all links followed, is below the folder `root`, links followed as well."""
     try:

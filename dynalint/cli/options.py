@@ -146,12 +146,12 @@ def talking_options(command: Command) -> Command:
 
 
 def note_ignored(settings: Settings, options: Mapping[str, Any]) -> None:
-    """Say which settings of the project are not in force, for nobody has trusted it."""
+    """Say which settings of the project are not in force, for nobody has trusted it; all are about running code."""
     from dynalint.cli.console import note
 
-    if not options["quiet"]:
-        for asked in settings.ignored:
-            note(f"{asked.place}: {asked.described} does not count, {UNTRUSTED}.", options["color"])
+    if settings.ignored and settings.confirm != "never" and not options["quiet"]:
+        listed = ", ".join(f"{one.described} ({one.place})" for one in settings.ignored)
+        note(f"{listed} {'does' if len(settings.ignored) == 1 else 'do'} not count, {UNTRUSTED}.", options["color"])
 
 
 def read_configuration(options: Mapping[str, Any]) -> Configuration:

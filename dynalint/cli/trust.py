@@ -16,8 +16,8 @@ Examples:
   dynalint trust --revoke
 
 \b
-What asks for trust: `python`, `cache-dir`, `confirm = "always"`, `device = "cuda"`, a `timeout` of more than 600 s, more
-`memory` or `jobs` than by default; and a .venv in a project that is in no git repository.
+What asks for trust: `python`, `cache-dir`, `confirm = "always"`, `device = "cuda"`, a `timeout` of more than 600 s,
+more `memory` or `jobs` than by default; and a .venv in a project that is in no git repository.
 """
 
 
@@ -26,7 +26,7 @@ What asks for trust: `python`, `cache-dir`, `confirm = "always"`, `device = "cud
 @click.option("--revoke", is_flag=True, help="Trust the project no longer.")
 @talking_options
 def trust(path: str | None, *, revoke: bool, **options: Any) -> None:
-    """Let the configuration that holds for PATH, by default the working directory, name the interpreter and lower walls.
+    """Let the configuration of the project at PATH, by default here, name the interpreter and lower walls.
 
     Look at the project first: what its configuration names is started outside the sandbox. Trust is remembered for this
     project at this place, and for what it asks for now: it is asked for again when those settings change.
@@ -35,7 +35,7 @@ def trust(path: str | None, *, revoke: bool, **options: Any) -> None:
 
     from dynalint.catalogue import known_codes
     from dynalint.cli.console import note
-    from dynalint.config import Configuration, Overrides, show_path
+    from dynalint.config import Configuration, Overrides
     from dynalint.engine import absolute
     from dynalint.trust import Trust
 
@@ -44,15 +44,14 @@ def trust(path: str | None, *, revoke: bool, **options: Any) -> None:
     if not place.exists():
         raise UsageError(f"{path}: no such file or directory.")
     settings = Configuration(Overrides(), known_codes(), directory).for_run([place])
-    shown = show_path(settings.root, directory)
     said = []
     if revoke:
         was = Trust().revoke(settings.root)
-        said.append(f"{shown} is trusted no longer." if was else f"{shown} was not trusted.")
+        said.append(f"{settings.root} is trusted no longer." if was else f"{settings.root} was not trusted.")
     else:
         Trust().grant(settings.root, settings.asked)
         said += [f"{one.place}: {one.described} counts from now on." for one in settings.asked]
-        said.append(f"{shown} is trusted; `dynalint trust --revoke` takes that back.")
+        said.append(f"{settings.root} is trusted; `dynalint trust --revoke` takes that back.")
     if not options["quiet"]:
         for text in said:
             note(text, options["color"])

@@ -67,8 +67,8 @@ class Settings:
 
     `root` is the directory of the configuration file, or the working directory where there is none; `config_file` the
     file itself. Paths are absolute. `origins` tells for each key that is not at its default where its value was
-    written. `selection` is what the keys about codes come to, for the rules there are. `asked` are the reserved settings
-    that the project's own files have; they are in force if it is `trusted`.
+    written. `selection` is what the keys about codes come to, for the rules there are. `asked` are the reserved
+    settings that the project's own files have; they are in force if it is `trusted`.
     """
 
     root: Path
@@ -203,7 +203,7 @@ class Settings:
         default=None,
         metadata=_about(
             v.path,
-            "Where verdicts and evidence are kept; by default a folder for this project in the user's own cache folder.",
+            "Where verdicts and evidence are kept; by default a folder for the project in the user's own cache folder.",
             reserved=_always,
         ),
     )

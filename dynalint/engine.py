@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 
 from dynalint.analysis.importers import Importers
 from dynalint.analysis.source import parse_source
-from dynalint.config import Configuration
+from dynalint.config import Configuration, Settings, show_path
 from dynalint.discover import Discovered, discover, is_excluded
 from dynalint.findings import Finding
 from dynalint.fix import Decider, FixOptions, FixResult, Keeper, Linted, View, Views, fix_findings
 from dynalint.lint import Linter, LintResult, Workspace, unreadable
 from dynalint.placing import lines_by_place, placed
+from dynalint.reading import is_inside, project_root
 from dynalint.rules import all_rules
 
 Progress = Callable[[int, int, str], None]
@@ -66,9 +67,27 @@ def open_workspace(
     """
     named = [absolute(path, directory) for path in paths]
     settings = configuration.for_run(named)
-    wanted = tuple(named) or settings.include or (directory,)
+    included, notes = _included(settings, directory)
+    wanted = tuple(named) or included or (directory,)
     found = discover(wanted, configuration.for_directory, force_exclude=settings.force_exclude)
+    if not named:
+        found = replace(found, notes=(*notes, *found.notes))
     return Workspace(found.files, configuration, settings, directory, wanted), found
+
+
+def _included(settings: Settings, directory: Path) -> tuple[tuple[Path, ...], tuple[str, ...]]:
+    """Return what the configuration includes, and a sentence about each path that leads out of the project.
+
+    To check, and to fix, what is none of a project's business is for its user to say.
+    """
+    root = project_root(settings.root)
+    inside = tuple(path for path in settings.include if is_inside(path, root))
+    notes = tuple(
+        f"{show_path(path, directory)}: passed over: `include` leads out of the project; name it on the command line."
+        for path in settings.include
+        if path not in inside
+    )
+    return inside, notes
 
 
 def text_workspace(path: Path, data: bytes, configuration: Configuration, directory: Path) -> Workspace:

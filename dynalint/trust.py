@@ -18,6 +18,9 @@ from dynalint.errors import DynalintError
 from dynalint.reading import read_bounded
 from dynalint.user_folders import state_folder
 
+# Ends a sentence about a setting, and says what to do about it.
+UNTRUSTED = "as this project is not trusted; look at it, then run `dynalint trust`, or give it on the command line"
+
 _NAME = "trusted.json"
 
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dynalint.cli.options import UNTRUSTED, configuration_options
+from dynalint.cli.options import configuration_options
 from dynalint.errors import UsageError
+from dynalint.trust import UNTRUSTED
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,6 +11,7 @@ import click
 
 from dynalint.errors import UsageError
 from dynalint.report import FORMATS
+from dynalint.trust import UNTRUSTED
 
 if TYPE_CHECKING:
     from dynalint.config import Configuration, Layer, Settings
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 STDIN = "-"
-UNTRUSTED = "as this project is not trusted; look at it, then run `dynalint trust`, or give it on the command line"
 
 # The keys of the configuration that options set, by the name of the option's parameter.
 _LISTS = (

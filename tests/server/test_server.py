@@ -13,6 +13,8 @@ import pytest
 from lsprotocol import types
 from pygls.lsp.client import LanguageClient
 
+from dynalint.config import Settings
+
 MODEL = """\
 import torch
 from torch import nn
@@ -253,8 +255,10 @@ def test_verdicts_of_the_last_confirmation(tmp_path: Path) -> None:
         editor.change("model.py", MODEL.replace("x.sum() > 0", "x.mean() > 0"))
         assert ["confirmed" in one.message for one in await editor.diagnostics(uri)] == [True, False]
 
-    drive(tmp_path, session, settings={"confirm": "always"})
-    held = json.loads((tmp_path / ".dynalint_cache/last/findings.json").read_text())
+    drive(tmp_path, session)
+    cache = Settings(root=tmp_path).cache_location
+    assert cache is not None
+    held = json.loads((cache / "last/findings.json").read_text())
     assert [one["status"] for one in held["model.py"].values()] == ["confirmed", "confirmed"]
 
 

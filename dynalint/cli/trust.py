@@ -26,10 +26,11 @@ more `memory` or `jobs` than by default; and a .venv in a project that is in no 
 @click.option("--revoke", is_flag=True, help="Trust the project no longer.")
 @talking_options
 def trust(path: str | None, *, revoke: bool, **options: Any) -> None:
-    """Let the configuration of the project at PATH, by default here, name the interpreter and lower walls.
+    """Let a project's own configuration name the interpreter and lower walls.
 
-    Look at the project first: what its configuration names is started outside the sandbox. Trust is remembered for this
-    project at this place, and for what it asks for now: it is asked for again when those settings change.
+    PATH is in the project, by default the working directory. Look at its configuration first: what it names is started
+    outside the sandbox. Trust is remembered for the project at this place, and for what it asks for now: when those
+    settings change, or the project moves, they do not count until it is trusted again.
     """
     from pathlib import Path
 

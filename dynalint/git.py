@@ -51,7 +51,7 @@ _WHERE = frozenset({
 
 
 class GitError(Exception):
-    """Git cannot be started, gives up or takes too much; the text is a clause that says which."""
+    """Git gives no answer; the text ends a sentence that begins with "git"."""
 
 
 class GitExitError(GitError):
@@ -129,17 +129,17 @@ def _run(folder: Path, where: dict[str, str], arguments: Sequence[str], most: in
                 stderr=complaints,
             )
         except (OSError, ValueError) as fault:  # ValueError: a null byte in an argument
-            raise GitError(f"git cannot be started: {getattr(fault, 'strerror', None) or fault}") from fault
+            raise GitError(f"cannot be started: {getattr(fault, 'strerror', None) or fault}") from fault
         _bound(process.pid)
         output, late = _output(process, most)
         if late:
-            raise GitError(f"git gave no answer within {_LONGEST:.0f} seconds")
+            raise GitError(f"gives no answer within {_LONGEST:.0f} seconds")
         if len(output) > most:
-            raise GitError(f"git says more than {most} bytes")
+            raise GitError(f"says more than {most} bytes")
         if process.returncode:
             complaints.seek(0)
             said = " ".join(complaints.read(1000).decode(errors="replace").split())
-            raise GitExitError(f"git says: {said}" if said else f"git ended with code {process.returncode}")
+            raise GitExitError(f"says: {said}" if said else f"ends with code {process.returncode}")
         return output
 
 

@@ -67,7 +67,12 @@ class Changes:
         asked = sorted(names)
         for start in range(0, len(asked), _AT_ONCE):
             some = asked[start : start + _AT_ONCE]
-            said = self._ask("--literal-pathspecs", "ls-tree", "-z", "--full-tree", self.base, "--", *some)
+            try:
+                said = self.repository.ask(
+                    "--literal-pathspecs", "ls-tree", "-z", "--full-tree", self.base, "--", *some
+                )
+            except GitError as fault:
+                raise UsageError(f"--since asks git, which {fault}.") from fault
             for line in said.split(b"\0")[:-1]:
                 head, _, name = line.partition(b"\t")
                 _, kind, oid = head.split()
@@ -78,18 +83,14 @@ class Changes:
     @cached_property
     def _renamed(self) -> dict[str, str]:
         """The object that a file was before it was renamed, by its new name."""
-        said = self._ask(
-            "diff-index", "--cached", "-z", "--find-renames", f"-l{_MOST_RENAMES}", "--diff-filter=R", self.base, "--"
-        )
+        options = ("--cached", "-z", "--find-renames", f"-l{_MOST_RENAMES}", "--diff-filter=R")
+        try:
+            said = self.repository.ask("diff-index", *options, self.base, "--")
+        except GitError:  # it needs what is in files, which a partial clone may lack
+            return {}
         fields = said.split(b"\0")[:-1]
         heads, names = fields[::3], fields[2::3]
         return {os.fsdecode(name): head.split()[2].decode() for head, name in zip(heads, names, strict=True)}
-
-    def _ask(self, *arguments: str) -> bytes:
-        try:
-            return self.repository.ask(*arguments)
-        except GitError as fault:
-            raise UsageError(f"--since asks git, which {fault}.") from fault
 
     def _changed(self, path: Path, oid: str) -> Ranges | None:
         """Return the lines of a file that are not in the object; None where that cannot be told."""

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 # Seconds, bytes of memory and bytes of output: far more than the largest repositories take.
-_LONGEST = 60.0
+_LONGEST = 30.0
 _MOST_MEMORY = 4 << 30
 _MOST_OUTPUT = 256 << 20
 _MOST_COMPLAINTS = 1 << 20

@@ -15,6 +15,7 @@ from pathlib import Path
 from dynalint.errors import DynalintError, UsageError
 from dynalint.findings import Finding
 from dynalint.fingerprints import Identity, identify
+from dynalint.reading import MOST_NOTEBOOK_BYTES, read_bounded
 
 _VERSION = 1
 _FIELDS = ("path", "code", "function", "text")
@@ -55,7 +56,7 @@ class Baseline:
             UsageError: there is no such file, or it is no baseline.
         """
         try:
-            record = json.loads(path.read_bytes())
+            record = json.loads(read_bounded(path, MOST_NOTEBOOK_BYTES))
             if record["version"] != _VERSION:
                 raise UsageError(
                     f"{shown}: a baseline of version {record['version']}, which this dynalint cannot read."
@@ -66,7 +67,7 @@ class Baseline:
             raise UsageError(
                 f"{shown}: cannot read the baseline: {reason}; `dynalint check --write-baseline {shown}` makes one."
             ) from fault
-        except (ValueError, KeyError, TypeError) as fault:
+        except (ValueError, KeyError, TypeError, RecursionError) as fault:
             text = f"{shown}: not a baseline of dynalint's; `dynalint check --write-baseline {shown}` makes one."
             raise UsageError(text) from fault
 

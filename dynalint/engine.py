@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 
 from dynalint.analysis.importers import Importers
 from dynalint.analysis.source import parse_source
-from dynalint.config import Configuration
+from dynalint.config import Configuration, show_path
 from dynalint.discover import Discovered, discover, is_excluded
 from dynalint.findings import Finding
 from dynalint.fix import Decider, FixOptions, FixResult, Linted, View, Views, fix_findings
 from dynalint.lint import Linter, LintResult, Workspace, unreadable
 from dynalint.placing import lines_by_place, placed
+from dynalint.reading import is_inside, project_root
 from dynalint.rules import all_rules
 
 Progress = Callable[[int, int, str], None]
@@ -49,7 +50,7 @@ def absolute(path: Path, directory: Path) -> Path:
     """Return a path as the engine has it: absolute, and below `directory` if it is, by whatever links it is named."""
     path = Path(os.path.normpath(directory / path.expanduser()))
     if not path.is_relative_to(directory):
-        real = path.resolve()
+        real = Path(os.path.realpath(path))
         return real if real.is_relative_to(directory) else path
     return path
 
@@ -65,8 +66,20 @@ def open_workspace(
     """
     named = [absolute(path, directory) for path in paths]
     settings = configuration.for_run(named)
-    wanted = tuple(named) or settings.include or (directory,)
+    wanted, notes = tuple(named), []
+    if not wanted and settings.include:
+        # What is named here may be the project's own configuration, which has no say about what lies elsewhere.
+        bound = project_root(Path(os.path.realpath(settings.root)))
+        wanted = tuple(path for path in settings.include if is_inside(path, bound))
+        notes = [
+            f"{show_path(path, directory)}: passed over, `include` names it and it is not in the project."
+            for path in settings.include
+            if path not in wanted
+        ]
+    elif not wanted:
+        wanted = (directory,)
     found = discover(wanted, configuration.for_directory, force_exclude=settings.force_exclude)
+    found = replace(found, notes=(*notes, *found.notes))
     return Workspace(found.files, configuration, settings, directory, wanted), found
 
 

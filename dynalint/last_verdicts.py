@@ -10,6 +10,7 @@ from typing import Any
 
 from dynalint.findings import Evidence, Finding
 from dynalint.fingerprints import repository_path
+from dynalint.reading import MOST_NOTEBOOK_BYTES, read_bounded
 
 _NAME = "findings.json"
 
@@ -28,8 +29,8 @@ class LastVerdicts:
         if self._file is None:
             return {}
         try:
-            held = json.loads(self._file.read_bytes())
-        except (OSError, ValueError):
+            held = json.loads(read_bounded(self._file, MOST_NOTEBOOK_BYTES))
+        except (OSError, ValueError, RecursionError):
             return {}
         return held if isinstance(held, dict) else {}
 

@@ -46,12 +46,39 @@ def _check_regular(state: os.stat_result, path: Path) -> None:
         raise OSError(errno.EINVAL, "it is not a regular file", str(path))
 
 
+def hard_links(path: Path) -> int:
+    """Return how many names the file that a path leads to has; 0 where there is none that can be looked at."""
+    try:
+        return path.stat().st_nlink
+    except (OSError, ValueError):
+        return 0
+
+
 def is_inside(path: Path, root: Path) -> bool:
     """Whether a path, with all links followed, is below the folder `root`, links followed as well."""
     try:
         return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))
     except (OSError, ValueError):  # a null byte in it, say
         return False
+
+
+def link_out(path: Path) -> Path | None:
+    """Return the first link on the way to an absolute path that leads out of the project it stands in, None without.
+
+    A folder that is linked from outside of any project, as the user's own links to projects are, leads out of none.
+    """
+    if os.path.realpath(path) == str(path):
+        return None
+    real = shown = Path(path.anchor)
+    for part in path.parts[1:]:
+        shown = shown / part
+        target = Path(os.path.realpath(real / part))
+        if target != real / part:
+            root = _marked_root(real) if target.is_dir() else project_root(real)
+            if root is not None and not target.is_relative_to(root):
+                return shown
+        real = target
+    return None
 
 
 @cache
@@ -62,11 +89,13 @@ def project_root(folder: Path) -> Path:
     project; else the one that holds the outermost package, by `__init__.py`. Whatever stands in a project can make this
     smaller, never larger: what is above is its user's.
     """
-    return (
-        _nearest(folder, lambda one: (one / ".git").exists())
-        or _nearest(folder, lambda one: any((one / name).exists() for name in _MARKS_OF_A_PROJECT))
-        or _nearest(folder, lambda one: not (one / "__init__.py").exists())
-        or folder
+    return _marked_root(folder) or _nearest(folder, lambda one: not (one / "__init__.py").exists()) or folder
+
+
+@cache
+def _marked_root(folder: Path) -> Path | None:
+    return _nearest(folder, lambda one: (one / ".git").exists()) or _nearest(
+        folder, lambda one: any((one / name).exists() for name in _MARKS_OF_A_PROJECT)
     )
 
 

@@ -12,6 +12,7 @@ from dynalint.config.settings import OPTIONS, Layer, Settings, resolve
 from dynalint.config.toml import KeyPath, parse_toml, read_toml
 from dynalint.config.values import Raw, nearest, string
 from dynalint.errors import ConfigError
+from dynalint.reading import read_bounded
 
 FILE_NAMES = ("dynalint.toml", "pyproject.toml")
 
@@ -104,7 +105,7 @@ def is_configuration(path: Path, directory: Path) -> bool:
     if path.name != "pyproject.toml":
         return True
     try:
-        if b"dynalint" not in path.read_bytes():  # most files, and what is wrong with those is not ours to say
+        if b"dynalint" not in read_bounded(path):  # most files, and what is wrong with those is not ours to say
             return False
     except OSError as fault:
         text = f"{show_path(path, directory)}: cannot read the configuration: {fault.strerror or fault}."

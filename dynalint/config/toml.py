@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dynalint.errors import ConfigError
+from dynalint.reading import read_bounded
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -54,7 +55,7 @@ def read_toml(path: Path, shown: str) -> Document:
         ConfigError: the file cannot be read or is not TOML.
     """
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = read_bounded(path).decode("utf-8-sig")
     except OSError as fault:
         raise ConfigError(f"{shown}: cannot read the configuration: {fault.strerror or fault}.") from fault
     except UnicodeDecodeError as fault:

@@ -16,6 +16,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from dynalint.reading import MOST_NOTEBOOK_BYTES, read_bounded
+
 _FORMAT = 2
 _FOLDER = "verdicts"
 
@@ -32,7 +34,7 @@ class FileHashes:
         if path not in self._known:
             text = self._texts.get(path)
             try:
-                content = Path(path).read_bytes() if text is None else text.encode()
+                content = read_bounded(Path(path), MOST_NOTEBOOK_BYTES) if text is None else text.encode()
             except OSError:
                 self._known[path] = None
             else:
@@ -52,7 +54,7 @@ class VerdictCache:
         if self._folder is None:
             return None
         try:
-            entry = json.loads(self._file(question).read_bytes())
+            entry = json.loads(read_bounded(self._file(question), MOST_NOTEBOOK_BYTES))
             if entry["format"] != _FORMAT or entry["question"] != question:
                 return None
             files = entry["files"]
@@ -62,7 +64,7 @@ class VerdictCache:
             for path, wanted in spots.items():
                 if path in files and any(spot not in known_spots.get(path, ()) for spot in wanted):
                     return None
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
         return {"answer": entry["answer"], "spots": known_spots}
 

@@ -15,6 +15,7 @@ from dynalint.confirm.cache import FileHashes
 from dynalint.confirm.options import Target
 from dynalint.confirm.testimony import Testimony, testify
 from dynalint.confirm.worker.spans import count
+from dynalint.reading import MOST_NOTEBOOK_BYTES, read_bounded
 
 FORMAT = 1
 _FOLDER = "evidence"
@@ -95,10 +96,10 @@ def _target(entry: Mapping[str, Any]) -> Target:
 
 def _read(file: Path) -> dict[str, Any] | None:
     try:
-        entry = json.loads(file.read_bytes())
+        entry = json.loads(read_bounded(file, MOST_NOTEBOOK_BYTES))
         needed = ("target", "files", "torch", "spans", "record", "kind")
         return entry if entry["format"] == FORMAT and all(name in entry for name in needed) else None
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 

@@ -98,6 +98,13 @@ def test_no_hook_is_run(changed: Victim, planted: Path, hook: str) -> None:
     assert not planted.exists()
 
 
+def test_a_program_beside_the_code_is_not_taken_for_git(changed: Victim, planted: Path) -> None:
+    shutil.copy(planted.with_name("planted"), changed.repository / "git")
+    path = os.pathsep.join([".", "", os.environ["PATH"]])
+    assert since(changed, environment={"PATH": path}) == ["a.py:7:12"]
+    assert not planted.exists()
+
+
 @pytest.mark.parametrize("key", ["url", "uploadpack", "vcs", "core.sshCommand", "core.gitProxy"])
 def test_what_a_partial_clone_lacks_is_not_fetched(changed: Victim, planted: Path, key: str) -> None:
     program = planted.with_name("planted")
@@ -121,7 +128,7 @@ def test_what_a_partial_clone_lacks_is_not_fetched(changed: Victim, planted: Pat
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs a named pipe")
-@pytest.mark.parametrize("name", [".gitattributes", ".gitignore", ".git/info/exclude"])
+@pytest.mark.parametrize("name", [".gitattributes", ".gitignore"])
 def test_a_pipe_is_not_waited_for(changed: Victim, name: str) -> None:
     pipe = changed.repository / name
     pipe.unlink(missing_ok=True)
@@ -130,7 +137,7 @@ def test_a_pipe_is_not_waited_for(changed: Victim, name: str) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs a named pipe")
-@pytest.mark.parametrize("name", ["config", "HEAD", "index", "packed-refs", "info/attributes", "info/grafts"])
+@pytest.mark.parametrize("name", ["config", "HEAD", "index", "packed-refs", "info/attributes", "info/exclude"])
 def test_git_that_hangs_is_ended(changed: Victim, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     file = changed.repository / ".git" / name
     file.unlink(missing_ok=True)

@@ -163,10 +163,10 @@ class _Walk:
         return outer
 
     def gitignore(self, file: Path, base: Path, root: Path | None) -> tuple[_Patterns, ...]:
-        if file.name == ".gitignore" and file.is_symlink():
-            self.note(file, "passed over: it is a link, which git does not follow either.")
-            return ()
         try:
+            if file.name == ".gitignore" and file.is_symlink():
+                self.note(file, "passed over: it is a link, which git does not follow either.")
+                return ()
             lines = tuple(read_bounded(file, _MOST_GITIGNORE_BYTES).decode(errors="replace").splitlines())
         except (FileNotFoundError, NotADirectoryError):
             return ()

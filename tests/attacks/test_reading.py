@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -236,21 +237,38 @@ def test_settings_that_are_nonsense_end_the_run_with_a_sentence(victim: Victim, 
     assert "this is a fault of dynalint" not in ran.stderr
 
 
-def test_a_deep_path_is_taken(victim: Victim) -> None:
+def deepen(folder: Path, name: str, depth: int) -> int:
+    """Make folders in each other, and return the descriptor of the innermost."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir(name, dir_fd=descriptor)
+        below = os.open(name, os.O_RDONLY, dir_fd=descriptor)
+        os.close(descriptor)
+        descriptor = below
+    return descriptor
+
+
+@pytest.fixture
+def cleared(victim: Victim) -> Iterator[Victim]:
+    """A victim whose repository is too deep for pytest to clear away."""
+    yield victim
+    subprocess.run(["rm", "-rf", str(victim.repository)], check=True)
+
+
+def test_a_deep_path_is_taken(cleared: Victim) -> None:
+    victim = cleared
+    descriptor = deepen(victim.repository, "d", 1500)
+    with os.fdopen(os.open("model.py", os.O_WRONLY | os.O_CREAT, dir_fd=descriptor), "w") as file:
+        file.write(BRANCH)
+    os.close(descriptor)
     deep = "d/" * 1500
-    victim.write(f"repository/{deep}model.py", BRANCH)
     assert "DYN101" in check(victim, f"{deep}model.py")[0]
 
 
-def test_a_deep_tree_is_walked(victim: Victim) -> None:
+def test_a_deep_tree_is_walked(cleared: Victim) -> None:
+    victim = cleared
     victim.write("repository/model.py", BRANCH)
-    descriptor = os.open(victim.repository, os.O_RDONLY)
-    for _ in range(3000):  # longer than any path may be
-        os.mkdir("dd", dir_fd=descriptor)
-        below = os.open("dd", os.O_RDONLY, dir_fd=descriptor)
-        os.close(descriptor)
-        descriptor = below
-    os.close(descriptor)
+    os.close(deepen(victim.repository, "dd", 3000))  # longer than any path may be
     ran = victim.dynalint("check", "--static", "--output-format", "concise", timeout=60.0)
     assert FOUND in ran.stdout
     assert "Traceback" not in ran.stderr
@@ -353,6 +371,15 @@ def test_hard_links_are_counted(tmp_path: Path) -> None:
     os.link(tmp_path / "a", tmp_path / "b")
     assert hard_links(tmp_path / "b") == 2
     assert hard_links(tmp_path / "c") == 0
+
+
+@pytest.mark.parametrize("name", ["zlib", "json", "click", "difflib", "pathspec"])
+def test_no_module_of_the_repository_is_taken_for_a_library(victim: Victim, name: str) -> None:
+    mark = victim.home.parent / "mark"
+    victim.write(f"repository/{name}.py", f"open({str(mark)!r}, 'w').close()\n")
+    victim.write("repository/model.py", BRANCH)
+    assert FOUND in check(victim)[0]
+    assert not mark.exists()
 
 
 # What reads files by another way, and why that is safe.

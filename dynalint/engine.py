@@ -51,7 +51,7 @@ def absolute(path: Path, directory: Path) -> Path:
     """Return a path as the engine has it: absolute, and below `directory` if it is, by whatever links it is named."""
     path = Path(os.path.normpath(directory / path.expanduser()))
     if not path.is_relative_to(directory):
-        real = path.resolve()
+        real = Path(os.path.realpath(path))
         return real if real.is_relative_to(directory) else path
     return path
 
@@ -68,7 +68,7 @@ def open_workspace(
     named = [absolute(path, directory) for path in paths]
     settings = configuration.for_run(named)
     included, notes = _included(settings, directory)
-    wanted = tuple(named) or included or (directory,)
+    wanted = tuple(named) or (included if settings.include else (directory,))
     found = discover(wanted, configuration.for_directory, force_exclude=settings.force_exclude)
     if not named:
         found = replace(found, notes=(*notes, *found.notes))
@@ -80,7 +80,7 @@ def _included(settings: Settings, directory: Path) -> tuple[tuple[Path, ...], tu
 
     To check, and to fix, what is none of a project's business is for its user to say.
     """
-    root = project_root(settings.root)
+    root = project_root(Path(os.path.realpath(settings.root)))
     inside = tuple(path for path in settings.include if is_inside(path, root))
     notes = tuple(
         f"{show_path(path, directory)}: passed over: `include` leads out of the project; name it on the command line."

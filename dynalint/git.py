@@ -15,16 +15,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 # Seconds, bytes of memory and bytes of output: far more than the largest repositories take.
-_LONGEST = 60.0
+_LONGEST = 20.0
 _MOST_MEMORY = 4 << 30
 _MOST_OUTPUT = 256 << 20
 _MOST_COMPLAINTS = 1 << 20
@@ -51,7 +53,7 @@ _WHERE = frozenset({
 
 
 class GitError(Exception):
-    """Git cannot be started, gives up or takes too much; the text is a clause that says which."""
+    """Git gives no answer; the text ends a sentence that begins with "git"."""
 
 
 class GitExitError(GitError):
@@ -116,12 +118,13 @@ def _has(path: Path) -> bool | None:
 
 def _run(folder: Path, where: dict[str, str], arguments: Sequence[str], most: int = _MOST_OUTPUT) -> bytes:
     """Run git in `folder`, with the variables `where` in place of those that say where the repository is."""
+    program = _program()
     kept = {name: value for name, value in os.environ.items() if name not in _WHERE}
     settings = [word for setting in _SETTINGS for word in ("-c", setting)]
     with tempfile.TemporaryFile() as complaints:
         try:
             process = subprocess.Popen(
-                ["git", "--no-pager", *settings, *arguments],
+                [program, "--no-pager", *settings, *arguments],
                 cwd=folder,
                 env={**kept, **_VARIABLES, **where},
                 stdin=subprocess.DEVNULL,
@@ -129,18 +132,28 @@ def _run(folder: Path, where: dict[str, str], arguments: Sequence[str], most: in
                 stderr=complaints,
             )
         except (OSError, ValueError) as fault:  # ValueError: a null byte in an argument
-            raise GitError(f"git cannot be started: {getattr(fault, 'strerror', None) or fault}") from fault
+            raise GitError(f"cannot be started: {getattr(fault, 'strerror', None) or fault}") from fault
         _bound(process.pid)
         output, late = _output(process, most)
         if late:
-            raise GitError(f"git gave no answer within {_LONGEST:.0f} seconds")
+            raise GitError(f"gives no answer within {_LONGEST:.0f} seconds")
         if len(output) > most:
-            raise GitError(f"git says more than {most} bytes")
+            raise GitError(f"says more than {most} bytes")
         if process.returncode:
             complaints.seek(0)
             said = " ".join(complaints.read(1000).decode(errors="replace").split())
-            raise GitExitError(f"git says: {said}" if said else f"git ended with code {process.returncode}")
+            raise GitExitError(f"says: {said}" if said else f"ends with code {process.returncode}")
         return output
+
+
+@cache
+def _program() -> str:
+    """Return where git is, by the folders of the search path that are the same wherever it is searched from."""
+    folders = [folder for folder in os.get_exec_path() if Path(folder).is_absolute()]
+    program = shutil.which("git", path=os.pathsep.join(folders))
+    if program is None:
+        raise GitError("cannot be started: there is no such program on the search path")
+    return program
 
 
 def _output(process: subprocess.Popen[bytes], most: int) -> tuple[bytes, bool]:

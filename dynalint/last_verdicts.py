@@ -10,6 +10,7 @@ from typing import Any
 
 from dynalint.findings import Evidence, Finding
 from dynalint.fingerprints import repository_path
+from dynalint.reading import read_json
 
 _NAME = "findings.json"
 
@@ -27,10 +28,8 @@ class LastVerdicts:
     def _read(self) -> dict[str, dict[str, Any]]:
         if self._file is None:
             return {}
-        from dynalint.confirm.cache import read_entry
-
         try:
-            held = read_entry(self._file)
+            held = read_json(self._file)
         except (OSError, ValueError):
             return {}
         return held if isinstance(held, dict) else {}

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dynalint.errors import DynalintError
-from dynalint.reading import read_bounded
+from dynalint.reading import read_json
 from dynalint.user_folders import state_folder
 
 # Ends a sentence about a setting, and says what to do about it.
@@ -93,8 +93,8 @@ class Trust:
 def _read(file: Path) -> dict[str, str]:
     """Return what a file remembers; what is malformed trusts nobody."""
     try:
-        held = json.loads(read_bounded(file))
-    except (OSError, ValueError, RecursionError):
+        held = read_json(file)
+    except (OSError, ValueError):
         return {}
     return {str(root): str(digest) for root, digest in held.items()} if isinstance(held, dict) else {}
 

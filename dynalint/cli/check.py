@@ -131,7 +131,7 @@ def _check(options: dict[str, Any]) -> int:
     findings = run.new(found, lines)
     if changes is not None:
         unchanged = len(findings)
-        findings = tuple(finding for finding in findings if changes.touch(finding))
+        findings = changes.among(findings)
         run.verbose(f"{unchanged - len(findings)} findings stand on lines that have not changed.")
     if options["add_ignore"] is not None:
         return _silence(run, checked, findings, options["add_ignore"])

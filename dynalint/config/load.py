@@ -17,6 +17,7 @@ from dynalint.config.settings import OPTIONS, Layer, Settings, about_machine, re
 from dynalint.config.toml import KeyPath, parse_toml, read_toml
 from dynalint.config.values import Raw, nearest, string
 from dynalint.errors import ConfigError
+from dynalint.reading import read_bounded
 from dynalint.trust import Asked, Trust
 from dynalint.user_folders import config_folder
 
@@ -67,14 +68,17 @@ class Configuration:
         """
         if self._fixed is not None:
             return self._fixed
-        if directory not in self._by_directory:
-            candidates = (directory / name for name in FILE_NAMES)
+        inheriting = []
+        for folder in (directory, *directory.parents):
+            if folder in self._by_directory:
+                break
+            inheriting.append(folder)
+            candidates = (folder / name for name in FILE_NAMES)
             found = next((path for path in candidates if is_configuration(path, self._directory)), None)
-            if found is not None or directory.parent == directory:
-                settings = self._settings(found)
-            else:
-                settings = self.for_directory(directory.parent)
-            self._by_directory[directory] = settings
+            if found is not None or folder.parent == folder:
+                self._by_directory[folder] = self._settings(found)
+                break
+        self._by_directory.update(dict.fromkeys(inheriting, self._by_directory[folder]))
         return self._by_directory[directory]
 
     def for_file(self, path: Path) -> Settings:
@@ -130,12 +134,12 @@ def is_configuration(path: Path, directory: Path) -> bool:
     Raises:
         ConfigError: a file that may hold one cannot be read.
     """
-    if not path.is_file():
+    if not os.path.isfile(path):  # noqa: PTH113 - `is_file` fails where the path is too long
         return False
     if path.name != "pyproject.toml":
         return True
     try:
-        if b"dynalint" not in path.read_bytes():  # most files, and what is wrong with those is not ours to say
+        if b"dynalint" not in read_bounded(path):  # most files, and what is wrong with those is not ours to say
             return False
     except OSError as fault:
         text = f"{show_path(path, directory)}: cannot read the configuration: {fault.strerror or fault}."

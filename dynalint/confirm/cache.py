@@ -17,10 +17,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from dynalint.reading import read_bounded
+from dynalint.reading import MOST_NOTEBOOK_BYTES, read_bounded, read_json
 
 _FORMAT = 2
-_MOST_BYTES = 64 << 20
 _FOLDER = "verdicts"
 
 
@@ -36,7 +35,7 @@ class FileHashes:
         if path not in self._known:
             text = self._texts.get(path)
             try:
-                content = read_bounded(Path(path), _MOST_BYTES) if text is None else text.encode()
+                content = read_bounded(Path(path), MOST_NOTEBOOK_BYTES) if text is None else text.encode()
             except OSError:
                 self._known[path] = None
             else:
@@ -56,7 +55,7 @@ class VerdictCache:
         if self._folder is None:
             return None
         try:
-            entry = read_entry(self._file(question))
+            entry = read_json(self._file(question))
             if entry["format"] != _FORMAT or entry["question"] != question:
                 return None
             files = entry["files"]
@@ -66,7 +65,7 @@ class VerdictCache:
             for path, wanted in spots.items():
                 if path in files and any(spot not in known_spots.get(path, ()) for spot in wanted):
                     return None
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
         return {"answer": entry["answer"], "spots": known_spots}
 
@@ -94,19 +93,6 @@ class VerdictCache:
     def _file(self, question: Mapping[str, Any]) -> Path:
         name = hashlib.sha256(json.dumps(question, sort_keys=True).encode()).hexdigest()[:32]
         return Path(self._folder or "", f"{name}.json")
-
-
-def read_entry(file: Path) -> Any:
-    """Return what a JSON file of the cache holds.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: it is not JSON, or nested too deeply.
-    """
-    try:
-        return json.loads(read_bounded(file, _MOST_BYTES))
-    except RecursionError as fault:
-        raise ValueError(f"{file} is nested too deeply") from fault
 
 
 def make_folder(folder: Path) -> None:

@@ -10,10 +10,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from dynalint.confirm.cache import FileHashes, read_entry
+from dynalint.confirm.cache import FileHashes
 from dynalint.confirm.options import Target
 from dynalint.confirm.testimony import Testimony, testify
 from dynalint.confirm.worker.spans import count
+from dynalint.reading import read_json
 
 FORMAT = 1
 _FOLDER = "evidence"
@@ -94,7 +95,7 @@ def _target(entry: Mapping[str, Any]) -> Target:
 
 def _read(file: Path) -> dict[str, Any] | None:
     try:
-        entry = read_entry(file)
+        entry = read_json(file)
         needed = ("target", "files", "torch", "spans", "record", "kind")
         return entry if entry["format"] == FORMAT and all(name in entry for name in needed) else None
     except (OSError, ValueError, KeyError, TypeError):

@@ -102,7 +102,8 @@ def project_root(folder: Path) -> Path:
 
     That is the top of its git repository; where there is none, the nearest folder above with a file that marks a Python
     project; else the one that holds the outermost package, by `__init__.py`. Whatever stands in a project can make this
-    smaller, never larger: what is above is its user's.
+    smaller, never larger: what is above is its user's. The user's home, and what is above it, is no project of what
+    stands below, even if its settings are kept in git.
     """
     return _marked_root(folder) or _nearest(folder, lambda one: not (one / "__init__.py").exists()) or folder
 
@@ -115,4 +116,10 @@ def _marked_root(folder: Path) -> Path | None:
 
 
 def _nearest(folder: Path, has_mark: Callable[[Path], bool]) -> Path | None:
-    return next((one for one in (folder, *folder.parents) if has_mark(one)), None)
+    home = Path(os.path.realpath(os.path.expanduser("~")))  # noqa: PTH111 - which raises where there is no home
+    for one in (folder, *folder.parents):
+        if one != folder and home.is_relative_to(os.path.realpath(one)):
+            return None
+        if has_mark(one):
+            return one
+    return None

@@ -115,6 +115,17 @@ def test_nor_through_a_linked_folder(fixable: Victim, named: str) -> None:
     assert outside.read_text() == PRINTS
 
 
+def test_a_home_that_is_kept_in_git_is_no_project_of_what_is_below(victim: Victim) -> None:
+    (victim.home / ".git").mkdir()
+    outside = victim.write("home/work/model.py", PRINTS)
+    model = victim.write("home/download/model.py", PRINTS)
+    (model.parent / "link.py").symlink_to(outside)
+    victim.repository = model.parent
+    fix(victim, ".")
+    assert outside.read_text() == PRINTS
+    assert model.read_text() == GUARDED
+
+
 def test_what_the_configuration_includes_is_inside_the_project(fixable: Victim) -> None:
     outside = fixable.write("home/other/model.py", PRINTS)
     fixable.write(

@@ -9,13 +9,14 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from dynalint.analysis import Analysis, AnalysisOptions, analyze
+from dynalint.analysis import Analysis, AnalysisOptions, analyze, steps
 from dynalint.analysis.events import Call, Event, Read, Write
 from dynalint.analysis.given_up import find_stranded, runs_always
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.project import Project
 from dynalint.analysis.run import with_deep_stack
 from dynalint.analysis.source import SourceFile, Sources
+from dynalint.analysis.steps import Budgets, Exhausted
 from dynalint.catalogue import catalogue
 from dynalint.config import OPTIONS, Configuration, Settings, show_path
 from dynalint.findings import Category, Finding, Fix, Step, shortened
@@ -74,7 +75,7 @@ class LintResult:
 
     `silenced` are findings that are not wanted, by a comment or by the selection of codes; confirming must know of
     them, lest it report the same break as a discovery of its own. `failures` are sentences about what dynalint itself
-    could not cope with; each names a file.
+    could not cope with; each names a file. `rewriting` tells how many steps the rewrites took.
     """
 
     linted: tuple[Linted, ...]
@@ -82,6 +83,7 @@ class LintResult:
     analysis: Analysis
     suppressions: Mapping[Path, Suppressions]
     failures: tuple[str, ...]
+    rewriting: Budgets
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +153,10 @@ def find(
             if not wanted(rule, event.function.file):
                 continue
             try:
-                violations = list(rule.check(event, analysis.project))
-                always = all(other is not None and any(rule.check(other, analysis.project)) for other in event.others)
+                with analysis.budgets.of(event.function.file).spending():
+                    violations = list(rule.check(event, analysis.project))
+                    others = (other is not None and any(rule.check(other, analysis.project)) for other in event.others)
+                    always = all(others)
             except Exception as fault:  # noqa: BLE001 - whatever it is, it costs that rule's answer only
                 failed(rule, event, fault)
                 continue
@@ -237,6 +241,7 @@ class _Pass:
         self._enabled = {file.path: workspace.enabled(file.path) for file in analysis.files}
         self._suppressions: dict[Path, Suppressions] = {}
         self._silenced: list[Linted] = []
+        self._rewriting = Budgets(steps.MOST_REWRITE_STEPS)
         self._failures = [
             f"{workspace.shown(failure.path)}: cannot analyse {failure.function}: {failure.fault}"
             for failure in analysis.failures
@@ -250,8 +255,19 @@ class _Pass:
             flags[flag.event.function.file.path].append(flag)
         linted = [one for file in self._analysis.files for one in self._file(file, flags[file.path])]
         linted.sort(key=lambda one: one.finding.sort_key)
-        failures = tuple(dict.fromkeys(self._failures))
-        return LintResult(tuple(linted), tuple(self._silenced), self._analysis, self._suppressions, failures)
+        failures = tuple(dict.fromkeys([*self._failures, *self._left_out()]))
+        silenced = tuple(self._silenced)
+        return LintResult(tuple(linted), silenced, self._analysis, self._suppressions, failures, self._rewriting)
+
+    def _left_out(self) -> Iterator[str]:
+        """Yield a sentence for each file that took more steps than there are for one."""
+        budgets = self._analysis.budgets
+        for file, functions in budgets.left_out.items():
+            many = f"{len(functions)} function{' was' if len(functions) == 1 else 's were'}"
+            yield (
+                f"{self._workspace.shown(file.path)}: the analysis stopped after {budgets.most} steps, and {many} not "
+                "looked at; split the file, or exclude it"
+            )
 
     def _file(self, file: SourceFile, flags: Sequence[Flag]) -> Iterator[Linted]:
         shown, enabled = self._workspace.shown(file.path), self._enabled[file.path]
@@ -316,7 +332,12 @@ class _Pass:
 
     def _answer(self, flag: Flag) -> Rewrite | Declined | None:
         try:
-            return flag.rule.fix(flag.event, flag.violation, self._analysis.project)
+            with self._rewriting.of(flag.event.function.file).spending():
+                return flag.rule.fix(flag.event, flag.violation, self._analysis.project)
+        except Exhausted:
+            return Declined(
+                f"the rewrites in this file take more than {self._rewriting.most} steps; split the file, or fix by hand"
+            )
         except Exception as fault:  # noqa: BLE001 - the finding stands without its fix
             self._failed(flag.rule, flag.event, fault)
             return None
@@ -325,6 +346,9 @@ class _Pass:
         return rule.code in self._enabled[file.path] or self._workspace.settings.confirm != "never"
 
     def _failed(self, rule: Rule, event: Event, fault: Exception) -> None:
+        if isinstance(fault, Exhausted):
+            self._analysis.budgets.leave_out(event.function)
+            return
         place = f"{self._workspace.shown(event.function.file.path)}:{event.node.lineno}"
         self._failures.append(f"{place}: {rule.code} failed: {type(fault).__name__}: {fault}")
 

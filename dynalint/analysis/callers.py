@@ -13,6 +13,7 @@ from dynalint.analysis.frame import Context
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.interpreter import Interpreter
 from dynalint.analysis.kinds import UNKNOWN, Kind, tensor_and_number
+from dynalint.analysis.steps import Exhausted, walk
 
 
 def note_others(interpreter: Interpreter, contexts: list[Context], roots: Collection[FunctionInfo]) -> None:
@@ -24,7 +25,14 @@ def note_others(interpreter: Interpreter, contexts: list[Context], roots: Collec
     for context in contexts:
         own[context.function].append(context)
     firm = _firm(interpreter, own, roots)
-    kinds_in = cache(interpreter.kinds_in)
+
+    @cache
+    def kinds_in(context: Context) -> Mapping[ast.AST, Kind]:
+        try:
+            return interpreter.kinds_in(context)
+        except Exhausted:
+            return {}
+
     for several in own.values():
         for context in several if len(several) > 1 else ():
             others = [other for other in several if context not in firm and not context.agrees(other.params)]
@@ -55,4 +63,4 @@ def _is_called_from_outside(interpreter: Interpreter, context: Context) -> bool:
 
 def _differ(event: Event, mine: Mapping[ast.AST, Kind], theirs: Mapping[ast.AST, Kind]) -> bool:
     """Whether what an event is about is a tensor in one context and a number in the other."""
-    return any(tensor_and_number(mine.get(node, UNKNOWN), theirs.get(node, UNKNOWN)) for node in ast.walk(event.node))
+    return any(tensor_and_number(mine.get(node, UNKNOWN), theirs.get(node, UNKNOWN)) for node in walk(event.node))

@@ -116,10 +116,12 @@ def implies_nothing(scope: Scope, node: ast.AST) -> bool:
 
 def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
     """Yield the nodes that run when `node` does: a lambda that is only made does not run."""
-    yield node
-    if not isinstance(node, ast.Lambda):
-        for child in ast.iter_child_nodes(node):
-            yield from _own_nodes(child)
+    pending = [node]
+    while pending:
+        one = pending.pop()
+        yield one
+        if not isinstance(one, ast.Lambda):
+            pending += reversed(list(ast.iter_child_nodes(one)))
 
 
 def _check_node(scope: Scope, node: ast.AST, found: Effects, depth: int) -> None:

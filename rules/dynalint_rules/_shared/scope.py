@@ -14,7 +14,7 @@ from dynalint.analysis.index import FunctionInfo, Import, ModuleInfo
 from dynalint.analysis.kinds import UNKNOWN, Kind, Tensor
 from dynalint.analysis.project import Project
 from dynalint.analysis.source import SourceFile, quote
-from dynalint.analysis.steps import remembered, walk
+from dynalint.analysis.steps import remembered, step, walk
 
 
 class Refusal(Exception):  # noqa: N818 -- no error: the answer that there is no rewrite
@@ -67,7 +67,9 @@ class Scope:
     @cached_property
     def kinds(self) -> dict[ast.AST, Kind]:
         """The kinds of expressions by node, computed where a rewrite asks; it may add those of nodes of its own."""
-        return dict(self.project.kinds(self.function))
+        kinds = self.project.kinds(self.function)
+        step(len(kinds))
+        return dict(kinds)
 
     @property
     def file(self) -> SourceFile:
@@ -76,6 +78,7 @@ class Scope:
 
     def kind(self, node: ast.AST) -> Kind:
         """Return the kind of an expression."""
+        step()  # what looks at an expression in a way that `walk` does not see asks for its kind
         return self.kinds.get(node, UNKNOWN)
 
     def tensor(self, node: ast.AST) -> Tensor | None:

@@ -16,7 +16,7 @@ from itertools import chain
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.index import walk_function
-from dynalint.analysis.steps import remembered, walk
+from dynalint.analysis.steps import remembered, step, walk
 from dynalint.rules import Settled
 from dynalint_rules._shared.bounds import never_holds, never_holds_of_floats
 from dynalint_rules._shared.effects import is_pure
@@ -69,7 +69,9 @@ def answer_of(scope: Scope, node: ast.If | ast.IfExp) -> Answer | None:
 
 def _answer(scope: Scope, test: ast.expr, known: Mapping[str, bool], *, presumes: bool = False) -> Answer | None:
     """The answer of a test, given those of others by their dump; that of floats if it `presumes` such."""
-    if (truth := known.get(ast.dump(test))) is not None:
+    dumped = ast.dump(test)
+    step(len(dumped) // 8)
+    if (truth := known.get(dumped)) is not None:
         return Answer(truth, True)
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         inner = _answer(scope, test.operand, known, presumes=presumes)

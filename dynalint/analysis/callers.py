@@ -13,7 +13,7 @@ from dynalint.analysis.frame import Context
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.interpreter import Interpreter
 from dynalint.analysis.kinds import UNKNOWN, Kind, tensor_and_number
-from dynalint.analysis.steps import Exhausted, walk
+from dynalint.analysis.steps import walk
 
 
 def note_others(interpreter: Interpreter, contexts: list[Context], roots: Collection[FunctionInfo]) -> None:
@@ -25,14 +25,7 @@ def note_others(interpreter: Interpreter, contexts: list[Context], roots: Collec
     for context in contexts:
         own[context.function].append(context)
     firm = _firm(interpreter, own, roots)
-
-    @cache
-    def kinds_in(context: Context) -> Mapping[ast.AST, Kind]:
-        try:
-            return interpreter.kinds_in(context)
-        except Exhausted:
-            return {}
-
+    kinds_in = cache(interpreter.kinds_in)
     for several in own.values():
         for context in several if len(several) > 1 else ():
             others = [other for other in several if context not in firm and not context.agrees(other.params)]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -212,7 +213,8 @@ class Interpreter:
         context.runs += 1
         self._depth += 1
         try:
-            self._interpret(context)
+            with self.budgets.of(context.function.file).spending():
+                self._interpret(context)
         except Exhausted:
             context.returns = UNKNOWN
             context.events = {}
@@ -403,7 +405,7 @@ class Interpreter:
         """Interpret a function once more and return the kind of each of its expressions, joined over its contexts.
 
         Raises:
-            Exhausted: the budget of its file is used up.
+            Exhausted: as of `kinds_in`.
         """
         recorded: dict[ast.AST, Kind] = {}
         for context in self.contexts.get(function, ()):
@@ -415,14 +417,23 @@ class Interpreter:
     def kinds_in(self, context: Context) -> dict[ast.AST, Kind]:
         """Interpret a function once more as called in one way and return the kind of each of its expressions.
 
+        If no budget is left in its file, that is the kinds of some of them.
+
         Raises:
-            Exhausted: the budget of its file is used up.
+            Exhausted: rules ask, and theirs is used up.
         """
         frame = self._frame(context)
         frame.context = Context(context.function, context.params)
         frame.budget = spent_now() or frame.budget
         frame.record = {}
-        self._run_body(frame)
+        asked = spent_now()
+        try:
+            with nullcontext() if asked is not None else frame.budget.spending():
+                self._run_body(frame)
+        except Exhausted:
+            if asked is not None:
+                raise
+            self.budgets.leave_out(context.function)
         self._queue.clear()
         return frame.record
 

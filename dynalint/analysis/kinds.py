@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from dynalint.analysis.steps import step
+
 if TYPE_CHECKING:
     from dynalint.analysis.index import ClassInfo, FunctionInfo, ModuleInfo
 
@@ -23,6 +25,7 @@ HomeType = Literal["attribute", "class", "global", "closure", "default", "argume
 _MOST_MEMBERS = 6
 _MOST_ITEMS = 24
 _DEEPEST = 5
+_LARGE = 16
 
 MOST_PARTS = 20_000
 """How many kinds one may consist of; the largest in code that people write have some three thousand."""
@@ -368,6 +371,8 @@ def _merge(left: Kind, right: Kind) -> Kind | None:
         return left
     if type(left) is not type(right):
         return None
+    if left.size > _LARGE:
+        step(left.size // _LARGE)  # comparing and joining go through all that it holds
     if left == right:
         return left
     if isinstance(left, Tensor) and isinstance(right, Tensor):

@@ -17,11 +17,13 @@ from dynalint.analysis.functions import call_function
 from dynalint.analysis.kinds import UNKNOWN, Kind, join
 from dynalint.analysis.narrowing import narrow, truth
 from dynalint.analysis.operators import binary
-from dynalint.analysis.steps import walk
+from dynalint.analysis.steps import step, walk
 from dynalint.analysis.stores import augmented_store, bind_target, held_by, note_item
 
 # A loop whose body still changes the environment after this many rounds is left with what is known by then.
 _MOST_ROUNDS = 4
+# So many names cost as much to join as an expression to evaluate.
+_MANY = 16
 _ENTERING_THEMSELVES = ("contextlib.ExitStack", "io.TextIOWrapper")
 
 
@@ -42,6 +44,7 @@ def join_environments(left: Environment, right: Environment) -> Environment:
     """
     if left is right:
         return left
+    step(len(left) // _MANY)
     joined: Environment = {}
     for name, kind in left.items():
         other = right.get(name)

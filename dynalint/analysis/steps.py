@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MOST_STEPS = 20_000_000
+MOST_STEPS = 6_000_000
 """How many steps the analysis of one file may take."""
 
 MOST_REWRITE_STEPS = 8_000_000

@@ -5,7 +5,18 @@ findings = dynalint.check_source("model.py", text)
 report = dynalint.explain(model, *args, **kwargs)
 """
 
-from __future__ import annotations
+import sys
+
+if (
+    sys.argv[:1] == ["-m"]
+    and ("-m dynalint" in " ".join(sys.orig_argv) or "-mdynalint" in sys.orig_argv)
+    and not sys.flags.isolated
+    and not getattr(sys.flags, "safe_path", False)
+):
+    # `python -m dynalint` looks for modules in the working directory first, which holds the code under check: neither a
+    # `typing.py` nor the entry points of a package may be taken from there. What Python imports before it comes to this
+    # line is out of reach, so the documentation recommends the command `dynalint`, which never looks there.
+    del sys.path[0]
 
 from typing import TYPE_CHECKING
 

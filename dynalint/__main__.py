@@ -26,7 +26,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    # `python -m` looks for modules in the working directory first, where a repository may have a `zlib.py` of its own.
-    if not getattr(sys.flags, "safe_path", False):
-        del sys.path[0]
     main()

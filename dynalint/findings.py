@@ -17,6 +17,11 @@ Safety = Literal["safe", "conditional", "unsafe", "suggestion"]
 CATEGORIES: tuple[Category, ...] = ("graph-break", "recompile", "miscompile", "advice", "error")
 
 
+def shortened(text: str, most: int) -> str:
+    """Return text of at most `most` characters; of a longer one, its beginning with a mark."""
+    return text if len(text) <= most else f"{text[: most - 4]} ..."
+
+
 @dataclass(frozen=True, slots=True)
 class Edit:
     """Replace the text from (`line`, `column`) up to (`end_line`, `end_column`) by `content`.

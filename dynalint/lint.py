@@ -9,16 +9,17 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from dynalint.analysis import Analysis, AnalysisOptions, analyze
+from dynalint.analysis import Analysis, AnalysisOptions, analyze, steps
 from dynalint.analysis.events import Call, Event, Read, Write
 from dynalint.analysis.given_up import find_stranded, runs_always
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.project import Project
 from dynalint.analysis.run import with_deep_stack
 from dynalint.analysis.source import SourceFile, Sources
+from dynalint.analysis.steps import Budgets, Exhausted
 from dynalint.catalogue import catalogue
 from dynalint.config import OPTIONS, Configuration, Settings, show_path
-from dynalint.findings import Category, Finding, Fix, Step
+from dynalint.findings import Category, Finding, Fix, Step, shortened
 from dynalint.fix import EditError, Linted, to_edits
 from dynalint.provisos import provisos
 from dynalint.releases import holds
@@ -26,6 +27,8 @@ from dynalint.rules import Declined, Rewrite, Rule, Violation
 from dynalint.suppress import UNUSED_CODE, Suppression, Suppressions, read_suppressions, unused
 
 SYNTAX_CODE = "DYN901"
+_LONGEST_SENTENCE = 1000
+_LONGEST_NAME = 500
 _GENERATED = "the file says that it is generated: change what it is generated from"
 
 _OTHER_CALLERS = "other callers of the compiled code pass a plain number for the tensor"
@@ -72,7 +75,7 @@ class LintResult:
 
     `silenced` are findings that are not wanted, by a comment or by the selection of codes; confirming must know of
     them, lest it report the same break as a discovery of its own. `failures` are sentences about what dynalint itself
-    could not cope with; each names a file.
+    could not cope with; each names a file. `rewriting` tells how many steps the rewrites took.
     """
 
     linted: tuple[Linted, ...]
@@ -80,6 +83,7 @@ class LintResult:
     analysis: Analysis
     suppressions: Mapping[Path, Suppressions]
     failures: tuple[str, ...]
+    rewriting: Budgets
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +153,10 @@ def find(
             if not wanted(rule, event.function.file):
                 continue
             try:
-                violations = list(rule.check(event, analysis.project))
-                always = all(other is not None and any(rule.check(other, analysis.project)) for other in event.others)
+                with analysis.budgets.of(event.function.file).spending():
+                    violations = list(rule.check(event, analysis.project))
+                    others = (other is not None and any(rule.check(other, analysis.project)) for other in event.others)
+                    always = all(others)
             except Exception as fault:  # noqa: BLE001 - whatever it is, it costs that rule's answer only
                 failed(rule, event, fault)
                 continue
@@ -235,6 +241,7 @@ class _Pass:
         self._enabled = {file.path: workspace.enabled(file.path) for file in analysis.files}
         self._suppressions: dict[Path, Suppressions] = {}
         self._silenced: list[Linted] = []
+        self._rewriting = Budgets(steps.MOST_REWRITE_STEPS)
         self._failures = [
             f"{workspace.shown(failure.path)}: cannot analyse {failure.function}: {failure.fault}"
             for failure in analysis.failures
@@ -248,8 +255,19 @@ class _Pass:
             flags[flag.event.function.file.path].append(flag)
         linted = [one for file in self._analysis.files for one in self._file(file, flags[file.path])]
         linted.sort(key=lambda one: one.finding.sort_key)
-        failures = tuple(dict.fromkeys(self._failures))
-        return LintResult(tuple(linted), tuple(self._silenced), self._analysis, self._suppressions, failures)
+        failures = tuple(dict.fromkeys([*self._failures, *self._left_out()]))
+        silenced = tuple(self._silenced)
+        return LintResult(tuple(linted), silenced, self._analysis, self._suppressions, failures, self._rewriting)
+
+    def _left_out(self) -> Iterator[str]:
+        """Yield a sentence for each file that took more steps than there are for one."""
+        budgets = self._analysis.budgets
+        for file, functions in budgets.left_out.items():
+            many = f"{len(functions)} function{' was' if len(functions) == 1 else 's were'}"
+            yield (
+                f"{self._workspace.shown(file.path)}: the analysis stopped after {budgets.most} steps, and {many} not "
+                "looked at; split the file, or exclude it"
+            )
 
     def _file(self, file: SourceFile, flags: Sequence[Flag]) -> Iterator[Linted]:
         shown, enabled = self._workspace.shown(file.path), self._enabled[file.path]
@@ -285,16 +303,16 @@ class _Pass:
             name=rule.name,
             category="advice" if flag.proviso else flag.category,
             severity="info" if flag.proviso else violation.severity or rule.severity,
-            message=f"{violation.message}; {flag.proviso}" if flag.proviso else violation.message,
-            help=violation.help,
-            function=event.function.qualname,
-            region=event.function.chain,
+            message=_said(f"{violation.message}; {flag.proviso}" if flag.proviso else violation.message),
+            help=_said(violation.help),
+            function=_name(event.function.qualname),
+            region=tuple(map(_name, event.function.chain)),
             steps=tuple(self._step(function) for function in event.function.callers),
             gb=violation.gb or rule.gb,
         )
 
     def _step(self, function: FunctionInfo) -> Step:
-        return Step(function.qualname, self._workspace.shown(function.file.path), function.node.lineno)
+        return Step(_name(function.qualname), self._workspace.shown(function.file.path), function.node.lineno)
 
     def _offering(self, finding: Finding, file: SourceFile, answer: Rewrite | Declined | None) -> Linted:
         """Return a finding with its URL and the fix that a rewrite comes to, unless its code may not be fixed."""
@@ -309,12 +327,17 @@ class _Pass:
             edits = to_edits(answer, file, lambda other: self._workspace.shown(other.path))
         except EditError as fault:
             return Linted(replace(finding, fix=_declined(str(fault))), file)
-        fix = Fix(answer.title, answer.safety, conditions=answer.conditions, edits=edits)
+        fix = Fix(_said(answer.title), answer.safety, conditions=tuple(map(_said, answer.conditions)), edits=edits)
         return Linted(replace(finding, fix=fix), file, answer)
 
     def _answer(self, flag: Flag) -> Rewrite | Declined | None:
         try:
-            return flag.rule.fix(flag.event, flag.violation, self._analysis.project)
+            with self._rewriting.of(flag.event.function.file).spending():
+                return flag.rule.fix(flag.event, flag.violation, self._analysis.project)
+        except Exhausted:
+            return Declined(
+                f"the rewrites in this file take more than {self._rewriting.most} steps; split the file, or fix by hand"
+            )
         except Exception as fault:  # noqa: BLE001 - the finding stands without its fix
             self._failed(flag.rule, flag.event, fault)
             return None
@@ -323,6 +346,9 @@ class _Pass:
         return rule.code in self._enabled[file.path] or self._workspace.settings.confirm != "never"
 
     def _failed(self, rule: Rule, event: Event, fault: Exception) -> None:
+        if isinstance(fault, Exhausted):
+            self._analysis.budgets.leave_out(event.function)
+            return
         place = f"{self._workspace.shown(event.function.file.path)}:{event.node.lineno}"
         self._failures.append(f"{place}: {rule.code} failed: {type(fault).__name__}: {fault}")
 
@@ -358,14 +384,23 @@ def _syntax_error(file: SourceFile, shown: str, enabled: Collection[str]) -> Ite
         name=entry.name,
         category=entry.category,
         severity=entry.severity,
-        message=" ".join(fault.message.split()),
+        message=_said(" ".join(fault.message.split())),
         url=entry.url,
     )
     yield Linted(finding, file)
 
 
 def _declined(reason: str) -> Fix:
-    return Fix("No fix is offered", "suggestion", declined=reason)
+    return Fix("No fix is offered", "suggestion", declined=_said(reason))
+
+
+def _said(text: str) -> str:
+    """Return a sentence as findings have it: names of a megabyte may stand in it."""
+    return shortened(text, _LONGEST_SENTENCE)
+
+
+def _name(text: str) -> str:
+    return shortened(text, _LONGEST_NAME)
 
 
 def _search_folders(settings: Settings) -> tuple[Path, ...]:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from dynalint.analysis.interpreter import Failure
     from dynalint.analysis.project import Project
     from dynalint.analysis.source import SourceFile, Sources
+    from dynalint.analysis.steps import Budgets
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Analysis:
     """What the static side found out: the files read, the functions in the region, and the events in them.
 
     `events` are those of the checked files, by file in the order given, then by place. `failures` are functions that
-    dynalint itself could not cope with.
+    dynalint itself could not cope with; `budgets` tell which there was no budget left for.
     """
 
     project: Project
@@ -40,6 +41,7 @@ class Analysis:
     functions: list[FunctionInfo]
     events: list[Event]
     failures: list[Failure]
+    budgets: Budgets
 
     @property
     def files(self) -> list[SourceFile]:

@@ -13,6 +13,7 @@ from dynalint.analysis.frame import Context
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.interpreter import Interpreter
 from dynalint.analysis.kinds import UNKNOWN, Kind, tensor_and_number
+from dynalint.analysis.steps import walk
 
 
 def note_others(interpreter: Interpreter, contexts: list[Context], roots: Collection[FunctionInfo]) -> None:
@@ -55,4 +56,4 @@ def _is_called_from_outside(interpreter: Interpreter, context: Context) -> bool:
 
 def _differ(event: Event, mine: Mapping[ast.AST, Kind], theirs: Mapping[ast.AST, Kind]) -> bool:
     """Whether what an event is about is a tensor in one context and a number in the other."""
-    return any(tensor_and_number(mine.get(node, UNKNOWN), theirs.get(node, UNKNOWN)) for node in ast.walk(event.node))
+    return any(tensor_and_number(mine.get(node, UNKNOWN), theirs.get(node, UNKNOWN)) for node in walk(event.node))

@@ -9,6 +9,7 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.kinds import UNKNOWN, Kind, only_tensor
 from dynalint.analysis.project import Project
+from dynalint.analysis.steps import walk
 
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp
 # Those that are functions of their own.
@@ -20,8 +21,8 @@ _LIBRARIES = ("torch", "torch.nn", "torch.nn.functional", "numpy")
 def sees_tensor(node: ast.AST, function: FunctionInfo, project: Project) -> bool:
     """Whether a comprehension reads from outside what makes Dynamo compile a function: a tensor, or a module."""
     assert isinstance(node, Comprehension)
-    first = {id(child) for child in ast.walk(node.generators[0].iter)}
-    names = [child for child in ast.walk(node) if isinstance(child, ast.Name) and id(child) not in first]
+    first = {id(child) for child in walk(node.generators[0].iter)}
+    names = [child for child in walk(node) if isinstance(child, ast.Name) and id(child) not in first]
     bound = {name.id for name in names if isinstance(name.ctx, ast.Store)}
     kinds = project.kinds(function)
     return any(_holds_tensor(kinds.get(name, UNKNOWN), project) for name in names if name.id not in bound)

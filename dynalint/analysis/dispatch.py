@@ -10,7 +10,8 @@ import ast
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from dynalint.analysis.kinds import NOTHING, Kind, join
+from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join
+from dynalint.analysis.steps import Exhausted
 
 if TYPE_CHECKING:
     from dynalint.analysis.frame import Frame
@@ -31,7 +32,17 @@ def evaluates(*types: type[ast.expr]) -> Callable[[Evaluator], Evaluator]:
 
 
 def evaluate(frame: Frame, node: ast.expr) -> Kind:
-    """Return the kind of an expression."""
+    """Return the kind of an expression.
+
+    Raises:
+        Exhausted: the budget of the file is used up. What stands outside of functions is unknown then.
+    """
+    budget = frame.budget
+    budget.spent += 1
+    if budget.spent > budget.most:
+        if frame.context is None:
+            return UNKNOWN
+        raise Exhausted
     kind = _EVALUATORS[type(node)](frame, node)
     if frame.record is not None:
         frame.record[node] = join(frame.record.get(node, NOTHING), kind)

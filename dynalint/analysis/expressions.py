@@ -14,6 +14,7 @@ from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join
 from dynalint.analysis.members import member
 from dynalint.analysis.narrowing import is_condition, narrow, truth
 from dynalint.analysis.operators import binary, compare, repeated, unary
+from dynalint.analysis.steps import walk
 from dynalint.analysis.stores import bind_target, note_attribute
 
 # Expressions that only newer releases of Python have, or that stand inside others.
@@ -110,7 +111,7 @@ def _short_circuit(frame: Frame, node: ast.BoolOp, form: BranchForm, *, tested: 
 
 def _with_walrus(outer: dict[str, Kind], inner: dict[str, Kind], node: ast.expr) -> dict[str, Kind]:
     """Keep what `:=` bound inside, and no narrowing."""
-    names = [child.target.id for child in ast.walk(node) if isinstance(child, ast.NamedExpr)]
+    names = [child.target.id for child in walk(node) if isinstance(child, ast.NamedExpr)]
     return {**outer, **{name: inner[name] for name in names if name in inner}}
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dynalint.analysis.events import Event, Position
 from dynalint.analysis.index import ClassInfo, FunctionInfo, ModuleInfo
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, Unknown, tensor_and_number
+from dynalint.analysis.steps import Budget
 
 if TYPE_CHECKING:
     from dynalint.analysis.interpreter import Interpreter
@@ -62,6 +63,7 @@ class Frame:
     `env` maps local names, and "self.name" for attributes set in this very call, to kinds; it is replaced at branches.
     `loop`, `try_` and `with_` count the statements of that sort around the current one, `walrus` the names that `:=`
     has bound so far. `condition` is what decides, within a statement, whether the expression at hand is evaluated.
+    `budget` is what each of them takes a step from.
     """
 
     interpreter: Interpreter
@@ -84,6 +86,10 @@ class Frame:
     record: dict[ast.AST, Kind] | None = None
     walrus: int = 0
     condition: ast.expr | None = None
+    budget: Budget = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.budget = self.interpreter.budgets.of(self.module.file)
 
     def emit(self, event_type: type[Event], node: ast.AST, *, extra: object = None, **fields: Any) -> None:
         """Note an event of this run; the last of several runs over the same node wins."""

@@ -10,6 +10,7 @@ from dynalint.analysis.frame import Environment, Frame
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, widened
 from dynalint.analysis.signatures import declared_kind, has_decorator, is_small, parameter_default, parameter_kind
+from dynalint.analysis.steps import walk
 
 # What keeps Dynamo out of a function: a call of it is a graph break of its own and nothing inside is traced. Rules
 # watch for such calls by the first name.
@@ -73,7 +74,7 @@ def _makes_instance(function: FunctionInfo) -> bool:
         return False
     made: set[str] = set()
     returned: list[ast.expr | None] = []
-    for node in ast.walk(function.node):
+    for node in walk(function.node):
         if isinstance(node, ast.Return):
             returned.append(node.value)
         elif isinstance(node, ast.Assign) and _calls(node.value, arguments[0].arg):

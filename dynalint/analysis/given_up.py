@@ -11,6 +11,7 @@ from dynalint.analysis.events import Event, Position
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.kinds import UNKNOWN, Kind
 from dynalint.analysis.project import Project
+from dynalint.analysis.steps import walk
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
@@ -145,7 +146,7 @@ def _leads_to(event: Event, loop: ast.AST, breaks: Collection[Event], project: P
     if not isinstance(block, list) or event.statement not in block:
         return False
     between: list[ast.AST] = block[block.index(event.statement) : block.index(loop)]
-    nodes = [node for one in [*between, *_entered(loop)] for node in ast.walk(one)]
+    nodes = [node for one in [*between, *_entered(loop)] for node in walk(one)]
     kinds = project.kinds(event.function)
     return (
         all(isinstance(one, _SIMPLE) for one in between)

@@ -11,6 +11,7 @@ from pathlib import Path
 from dynalint.analysis.build import absolute_module
 from dynalint.analysis.index import Import, ModuleInfo
 from dynalint.analysis.project import Project
+from dynalint.analysis.steps import walk
 
 
 class Importers:
@@ -115,7 +116,7 @@ class Importers:
 
 def _mentioned(tree: ast.Module) -> set[str]:
     """Return the names in the code of a module, which import statements have none of."""
-    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    return {node.id for node in walk(tree) if isinstance(node, ast.Name)}
 
 
 def _imports(tree: ast.Module) -> Iterator[ast.Import | ast.ImportFrom]:

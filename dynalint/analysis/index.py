@@ -14,6 +14,7 @@ from functools import cached_property
 
 from dynalint.analysis.kinds import NOTHING, Kind
 from dynalint.analysis.source import SourceFile
+from dynalint.analysis.steps import remembered, step
 
 # `self.name = value`, `self.name: int = value`, `self.name += value`, and tuple targets, which look like arguments;
 # never a comparison. No `\b` before it: a pattern that starts with plain text is found six times as fast.
@@ -254,7 +255,19 @@ def _bound_name(node: ast.AST) -> str | None:
 
 
 def walk_function(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes of a function that run in its own scope: not the bodies of functions and classes inside it."""
+    """Yield the nodes of a function that run in its own scope: not the bodies of functions and classes inside it.
+
+    Each is a step of the file that is worked on.
+
+    Raises:
+        Exhausted: its budget is used up.
+    """
+    nodes = remembered((walk_function, node), lambda: tuple(_own_nodes(node)))
+    step(len(nodes))
+    return iter(nodes)
+
+
+def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
     pending: list[ast.AST] = [node]
     while pending:
         current = pending.pop()

@@ -12,11 +12,12 @@ from __future__ import annotations
 import ast
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from dynalint.analysis import calls, expressions, subscripts  # noqa: F401 - they register what they evaluate
+from dynalint.analysis import calls, expressions, steps, subscripts  # noqa: F401 - they register what they evaluate
 from dynalint.analysis import kinds as k
 from dynalint.analysis.frame import Context, Environment, Frame
 from dynalint.analysis.index import ClassInfo, FunctionInfo, ModuleInfo
@@ -26,6 +27,7 @@ from dynalint.analysis.project import Project
 from dynalint.analysis.scopes import Scopes
 from dynalint.analysis.signatures import bind_defaults, has_decorator, is_small, parameter_default
 from dynalint.analysis.statements import run_block
+from dynalint.analysis.steps import Budgets, Exhausted, spent_now
 
 # How many combinations of argument kinds a small function is interpreted for; the rest share one context.
 _MOST_CONTEXTS = 6
@@ -53,6 +55,7 @@ class Interpreter:
         self.project = project
         self.watched = cache(watched)
         self.failures: list[Failure] = []
+        self.budgets = Budgets(steps.MOST_STEPS)
         self.compiled: dict[Kind, None] = {}
         self.scripts: set[FunctionInfo | None] = set()
         self.hooked: set[tuple[ClassInfo, str]] = set()
@@ -210,12 +213,17 @@ class Interpreter:
         context.runs += 1
         self._depth += 1
         try:
-            self._interpret(context)
-        except RecursionError:
+            with self.budgets.of(context.function.file).spending():
+                self._interpret(context)
+        except Exhausted:
             context.returns = UNKNOWN
+            context.events = {}
+            self.budgets.leave_out(context.function)
         except Exception as fault:  # noqa: BLE001 - a function that dynalint cannot cope with must not cost the rest
             context.returns = UNKNOWN
-            failure = Failure(context.function.file.path, context.function.qualname, f"{type(fault).__name__}: {fault}")
+            deep = isinstance(fault, RecursionError)
+            said = "it is nested too deeply" if deep else f"{type(fault).__name__}: {fault}"
+            failure = Failure(context.function.file.path, context.function.qualname, said)
             if failure not in self.failures:
                 self.failures.append(failure)
         finally:
@@ -394,7 +402,11 @@ class Interpreter:
     # What rules ask for.
 
     def record_kinds(self, function: FunctionInfo) -> dict[ast.AST, Kind]:
-        """Interpret a function once more and return the kind of each of its expressions, joined over its contexts."""
+        """Interpret a function once more and return the kind of each of its expressions, joined over its contexts.
+
+        Raises:
+            Exhausted: as of `kinds_in`.
+        """
         recorded: dict[ast.AST, Kind] = {}
         for context in self.contexts.get(function, ()):
             for node, kind in self.kinds_in(context).items():
@@ -403,11 +415,25 @@ class Interpreter:
         return recorded
 
     def kinds_in(self, context: Context) -> dict[ast.AST, Kind]:
-        """Interpret a function once more as called in one way and return the kind of each of its expressions."""
+        """Interpret a function once more as called in one way and return the kind of each of its expressions.
+
+        If no budget is left in its file, that is the kinds of some of them.
+
+        Raises:
+            Exhausted: rules ask, and theirs is used up.
+        """
         frame = self._frame(context)
         frame.context = Context(context.function, context.params)
+        frame.budget = spent_now() or frame.budget
         frame.record = {}
-        self._run_body(frame)
+        asked = spent_now()
+        try:
+            with nullcontext() if asked is not None else frame.budget.spending():
+                self._run_body(frame)
+        except Exhausted:
+            if asked is not None:
+                raise
+            self.budgets.leave_out(context.function)
         self._queue.clear()
         return frame.record
 

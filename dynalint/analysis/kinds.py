@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from dynalint.analysis.steps import step
+
 if TYPE_CHECKING:
     from dynalint.analysis.index import ClassInfo, FunctionInfo, ModuleInfo
 
@@ -23,6 +25,10 @@ HomeType = Literal["attribute", "class", "global", "closure", "default", "argume
 _MOST_MEMBERS = 6
 _MOST_ITEMS = 24
 _DEEPEST = 5
+_LARGE = 16
+
+MOST_PARTS = 20_000
+"""How many kinds one may consist of; the largest in code that people write have some three thousand."""
 _ITERATORS = frozenset({"generator", "count", "range_iterator"})
 _MUTABLE = frozenset({"list", "dict", "set", "deque", "defaultdict", "OrderedDict", "Counter"}) | _ITERATORS
 
@@ -46,6 +52,30 @@ class Kind:
     def members(self) -> tuple[Kind, ...]:
         """The alternatives that this kind stands for; itself, except for a union."""
         return (self,)
+
+    @property
+    def size(self) -> int:
+        """How many kinds it consists of."""
+        return 1
+
+
+class Composite(Kind):
+    """A kind that holds others, `MOST_PARTS` at most: of one that would have more, what it holds is unknown.
+
+    A value that is put into itself, twice in each round of a loop, has a kind of twice the size after each.
+    """
+
+    __slots__ = ("size",)
+
+    size: int
+
+    def _holds(self, *parts: Kind) -> bool:
+        """Note the size that these parts make; return whether there may be so many."""
+        size = 1
+        for part in parts:
+            size += part.size
+        object.__setattr__(self, "size", size if size <= MOST_PARTS else 1)
+        return size <= MOST_PARTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +146,7 @@ class Home:
 
 
 @dataclass(frozen=True, slots=True)
-class Sequence(Kind):
+class Sequence(Composite):
     """A list, tuple, set, deque, generator, `nn.ModuleList`, `nn.Sequential` and the like, named by `type`.
 
     `items` are the kinds by position where the length is known; `element` is the join of all elements. `home` is set
@@ -129,15 +159,25 @@ class Sequence(Kind):
     home: Home | None = None
     fields: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        if not self._holds(self.element, *(self.items or ())):
+            object.__setattr__(self, "element", UNKNOWN)
+            object.__setattr__(self, "items", None)
+
 
 @dataclass(frozen=True, slots=True)
-class Dictionary(Kind):
+class Dictionary(Composite):
     """A dict, `nn.ModuleDict` or the like. `items` holds the kinds by constant key, `value` the join of all values."""
 
     type: str
     value: Kind
     items: tuple[tuple[Any, Kind], ...] = ()
     home: Home | None = None
+
+    def __post_init__(self) -> None:
+        if not self._holds(self.value, *(kind for _, kind in self.items)):
+            object.__setattr__(self, "value", UNKNOWN)
+            object.__setattr__(self, "items", ())
 
     def get(self, key: Any) -> Kind | None:
         """Return the kind under a constant key, or None."""
@@ -162,13 +202,20 @@ class Object(Kind):
 
 
 @dataclass(frozen=True, slots=True)
-class Function(Kind):
+class Function(Composite):
     """A function of the project, bound to `receiver` where it is a method, with `args`/`keywords` already given."""
 
     function: FunctionInfo
     receiver: Kind | None = None
     args: tuple[Kind, ...] = ()
     keywords: tuple[tuple[str, Kind], ...] = ()
+
+    def __post_init__(self) -> None:
+        given = (*self.args, *(kind for _, kind in self.keywords))
+        if not self._holds(*given, *(() if self.receiver is None else (self.receiver,))):
+            object.__setattr__(self, "receiver", None if self.receiver is None else UNKNOWN)
+            object.__setattr__(self, "args", (UNKNOWN,) * len(self.args))
+            object.__setattr__(self, "keywords", tuple((name, UNKNOWN) for name, _ in self.keywords))
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,11 +239,15 @@ def external(name: str) -> External:
 
 
 @dataclass(frozen=True, slots=True)
-class Method(Kind):
+class Method(Composite):
     """A method of a value that is no project instance: `t.item`, `names.append`, `logger.info`."""
 
     receiver: Kind
     name: str
+
+    def __post_init__(self) -> None:
+        if not self._holds(self.receiver):
+            object.__setattr__(self, "receiver", UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,19 +266,29 @@ class Super(Kind):
 
 
 @dataclass(frozen=True, slots=True)
-class Partial(Kind):
+class Partial(Composite):
     """`functools.partial` of something outside the project, or any callable wrapped with given arguments."""
 
     callee: Kind
     args: tuple[Kind, ...] = ()
     keywords: tuple[tuple[str, Kind], ...] = ()
 
+    def __post_init__(self) -> None:
+        if not self._holds(self.callee, *self.args, *(kind for _, kind in self.keywords)):
+            object.__setattr__(self, "callee", UNKNOWN)
+            object.__setattr__(self, "args", (UNKNOWN,) * len(self.args))
+            object.__setattr__(self, "keywords", tuple((name, UNKNOWN) for name, _ in self.keywords))
+
 
 @dataclass(frozen=True, slots=True)
-class Union(Kind):
+class Union(Composite):
     """One of several kinds, none of them unknown, nothing, or a union."""
 
     alternatives: tuple[Kind, ...]
+
+    def __post_init__(self) -> None:
+        if not self._holds(*self.alternatives):
+            object.__setattr__(self, "alternatives", tuple(one for one in self.alternatives if one.size == 1))
 
     @property
     def members(self) -> tuple[Kind, ...]:
@@ -248,6 +309,7 @@ SIZE: Final = Value("int", source="shape")
 SHAPE: Final = Sequence("torch.Size", SIZE)
 # What `shape_as_tensor(x)` gives in compiled code: the shape, and no tensor as in eager code.
 SHAPE_AS_TENSOR: Final = Sequence("shape_as_tensor", SIZE)
+
 
 SOURCE_RANK: Mapping[Source, int] = {"python": 0, "shape": 1, "data": 2}
 
@@ -272,7 +334,7 @@ def join(left: Kind, right: Kind) -> Kind:
         return left if left == right else UNKNOWN
     if not isinstance(left, Union) and not isinstance(right, Union):
         merged = _merge(left, right)
-        return Union((left, right)) if merged is None else merged
+        return _union([left, right]) if merged is None else merged
     members, before = list(left.members), left.members
     for kind in right.members:
         for position, member in enumerate(members):
@@ -298,7 +360,7 @@ def join_all(kinds: list[Kind] | tuple[Kind, ...]) -> Kind:
 def _union(members: list[Kind]) -> Kind:
     if len(members) == 1:
         return members[0]
-    if len(members) > _MOST_MEMBERS:
+    if len(members) > _MOST_MEMBERS or sum(member.size for member in members) >= MOST_PARTS:
         return UNKNOWN
     return Union(tuple(members))
 
@@ -309,6 +371,8 @@ def _merge(left: Kind, right: Kind) -> Kind | None:
         return left
     if type(left) is not type(right):
         return None
+    if left.size > _LARGE:
+        step(left.size // _LARGE)  # comparing and joining go through all that it holds
     if left == right:
         return left
     if isinstance(left, Tensor) and isinstance(right, Tensor):

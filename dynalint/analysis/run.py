@@ -95,7 +95,7 @@ def _analyze(
     note_others(interpreter, contexts, roots)
     functions = list(dict.fromkeys(context.function for context in contexts))
     events = _in_order(project, [*_events(project, contexts, set(roots)), *compiler_uses(project, interpreter)])
-    return Analysis(project, roots, functions, events, interpreter.failures)
+    return Analysis(project, roots, functions, events, interpreter.failures, interpreter.budgets)
 
 
 def _events(project: Project, contexts: list[Context], roots: set[FunctionInfo]) -> list[Event]:

@@ -17,10 +17,13 @@ from dynalint.analysis.functions import call_function
 from dynalint.analysis.kinds import UNKNOWN, Kind, join
 from dynalint.analysis.narrowing import narrow, truth
 from dynalint.analysis.operators import binary
+from dynalint.analysis.steps import step, walk
 from dynalint.analysis.stores import augmented_store, bind_target, held_by, note_item
 
 # A loop whose body still changes the environment after this many rounds is left with what is known by then.
 _MOST_ROUNDS = 4
+# So many names cost as much to join as an expression to evaluate.
+_MANY = 16
 _ENTERING_THEMSELVES = ("contextlib.ExitStack", "io.TextIOWrapper")
 
 
@@ -41,6 +44,7 @@ def join_environments(left: Environment, right: Environment) -> Environment:
     """
     if left is right:
         return left
+    step(len(left) // _MANY)
     joined: Environment = {}
     for name, kind in left.items():
         other = right.get(name)
@@ -325,7 +329,7 @@ def _match(frame: Frame, node: ast.Match) -> bool:
     ends = [before]
     for case in node.cases:
         frame.env = dict(before)
-        for child in ast.walk(case.pattern):
+        for child in walk(case.pattern):
             name = getattr(child, "name", None) or getattr(child, "rest", None)
             if isinstance(name, str):
                 frame.env[name] = UNKNOWN
@@ -338,7 +342,7 @@ def _match(frame: Frame, node: ast.Match) -> bool:
 
 def _compares_values(node: ast.Match) -> bool:
     """Whether some case compares the subject with a value, which asks the comparison for its truth."""
-    return any(isinstance(child, ast.MatchValue) for case in node.cases for child in ast.walk(case.pattern))
+    return any(isinstance(child, ast.MatchValue) for case in node.cases for child in walk(case.pattern))
 
 
 _RUNNERS: dict[type[ast.stmt], Callable[..., bool]] = {

@@ -11,6 +11,7 @@ from dynalint.analysis.events import ContainerChange, Event, InplaceChange, Item
 from dynalint.analysis.frame import Frame
 from dynalint.analysis.kinds import UNKNOWN, Home, Kind, join, widened
 from dynalint.analysis.signatures import has_decorator
+from dynalint.analysis.steps import walk
 from dynalint.analysis.subscripts import note_index
 
 _OPERATORS = {
@@ -112,7 +113,7 @@ def _emit_state(
 
 def _reads(value: ast.expr, target: ast.expr) -> bool:
     """Whether an expression reads what is assigned to."""
-    return any(_same_place(node, target) for node in ast.walk(value))
+    return any(_same_place(node, target) for node in walk(value))
 
 
 def _same_place(node: ast.AST, target: ast.AST) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from io import StringIO
+from traceback import format_exc
 
 import click
 
@@ -57,12 +59,13 @@ for _command in (check, fix, trace, explain, rule, config, trust, server, clean,
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command line on `arguments` and return the exit code; whatever goes wrong is said in one sentence."""
-    from dynalint.cli.console import fail
+    from dynalint.cli.console import fail, write
+    from dynalint.report.style import visible_lines
 
     try:
         result = cli.main(list(arguments), prog_name="dynalint", complete_var=VARIABLE, standalone_mode=False)
     except click.ClickException as fault:
-        fault.show()
+        _show(fault)
         return fault.exit_code
     except DynalintError as fault:
         fail(str(fault))
@@ -74,9 +77,19 @@ def run(arguments: Sequence[str]) -> int:
         # Whoever reads has seen enough, as in `dynalint check | head`. Python must not try to flush the rest.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return CUT_OFF
-    except Exception as fault:
+    except Exception as fault:  # noqa: BLE001 - a traceback is for those who ask for one
         if "-v" in arguments or "--verbose" in arguments:
-            raise
+            write(visible_lines(format_exc()), sys.stderr)
         fail(f"dynalint failed: {type(fault).__name__}: {fault}; this is a fault of dynalint, -v shows where it is")
         return FAILED
     return result if isinstance(result, int) else 0
+
+
+def _show(fault: click.ClickException) -> None:
+    """Say what is wrong with the arguments, among which a hook or a pattern of the shell has put names of files."""
+    from dynalint.cli.console import write
+    from dynalint.report.style import visible_lines
+
+    said = StringIO()
+    fault.show(file=said)
+    write(visible_lines(said.getvalue()), sys.stderr)

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from dynalint.report.style import visible
+
 if TYPE_CHECKING:
     from rich.progress import Progress
 
@@ -44,7 +46,7 @@ class Activity:
 
     def _tell(self, done: int, total: int, what: str) -> None:
         with self._lock:
-            self._state = (done, total, what)
+            self._state = (done, total, visible(what))
             self._update()
 
     def _update(self) -> None:

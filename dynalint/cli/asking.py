@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Literal
 
-from dynalint.cli.console import painted, style_for, write
+from dynalint.cli.console import style_for, write, write_diff
+from dynalint.report.style import visible
 
 if TYPE_CHECKING:
     from dynalint.cli.session import Run
@@ -54,13 +55,13 @@ class Asking:
         lines = [""]
         for linted in unit.linted:
             finding = self._run.placed(linted.finding)
-            place = style.paint(f"{finding.place}:{finding.line}:{finding.column}", "bold")
-            lines.append(f"{place}: {style.paint(finding.code, 'red')} {finding.message}")
-        lines.append(f"  {unit.title} ({unit.safety})")
-        lines += [f"  if {condition}" for condition in unit.conditions]
-        lines.append(f"  {'not run' if proof is None else f'{proof.outcome}: {proof.detail}'}")
+            place = style.paint(f"{visible(finding.place)}:{finding.line}:{finding.column}", "bold")
+            lines.append(f"{place}: {style.paint(finding.code, 'red')} {visible(finding.message)}")
+        lines.append(f"  {visible(unit.title)} ({unit.safety})")
+        lines += [f"  if {visible(condition)}" for condition in unit.conditions]
+        lines.append(f"  {'not run' if proof is None else visible(f'{proof.outcome}: {proof.detail}')}")
         write("\n".join(lines) + "\n")
         for path, (old, new) in proposal.diffs.items():
             from dynalint.fix.model import unified_diff
 
-            write(painted(unified_diff(old, new, self._run.workspace.shown(path)), style))
+            write_diff(unified_diff(old, new, self._run.workspace.shown(path)), style)

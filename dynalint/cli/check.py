@@ -111,10 +111,12 @@ def _check(options: dict[str, Any]) -> int:
     from dynalint import engine
     from dynalint.changes import changes_since
     from dynalint.cli.session import Run
+    from dynalint.report.runners import in_text
+    from dynalint.report.style import visible
 
     run = Run(options)
     if options["show_files"]:
-        run.write("".join(f"{run.workspace.shown(path)}\n" for path in run.workspace.files))
+        run.write(in_text("".join(f"{visible(run.workspace.shown(path))}\n" for path in run.workspace.files)))
         return run.exit_code(())
     changes = changes_since(options["since"], run.directory) if options["since"] else None
     with run.activity() as progress, _termination_interrupts():

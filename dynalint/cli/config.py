@@ -45,6 +45,8 @@ def show(path: str | None, form: str, **options: Any) -> None:
     from dynalint.cli.options import read_configuration
     from dynalint.config import show_path
     from dynalint.engine import absolute
+    from dynalint.report.json import document
+    from dynalint.report.runners import in_text
 
     directory = Path.cwd()
     configuration = read_configuration(options)
@@ -56,9 +58,9 @@ def show(path: str | None, form: str, **options: Any) -> None:
     shown = show_path(place, directory)
     file = show_path(settings.config_file, directory) if settings.config_file else None
     if form == "json":
-        write(json.dumps(_record(settings, shown, file, enabled), indent=2) + "\n")
+        write(document(_record(settings, shown, file, enabled)))
     else:
-        write(_text(settings, shown, file, enabled))
+        write(in_text(_text(settings, shown, file, enabled)))
 
 
 @config.command()
@@ -97,21 +99,23 @@ def _text(settings: Settings, shown: str, file: str | None, enabled: frozenset[s
 
     from dynalint.config import OPTIONS
     from dynalint.confirm.interpreter import chosen_interpreter, installed_torch
+    from dynalint.report.style import visible
 
-    head = f"# Settings for {shown}, {f'from {file}' if file else 'without a configuration file'}.\n"
+    head = f"# Settings for {visible(shown)}, {f'from {visible(file)}' if file else 'without a configuration file'}.\n"
     lines = []
     for key in OPTIONS:
         value = _value(settings, key)
         # TOML has no null: what is not set is shown as a comment.
         lines.append((f"# {key} is not set" if value is None else f"{key} = {_toml(value)}", settings.origins.get(key)))
     width = min(max((len(text) for text, origin in lines if origin), default=0), 60)
-    body = "".join(f"{text:<{width}}  # {origin}\n" if origin else f"{text}\n" for text, origin in lines)
-    ignored = "".join(f"# {one.described} in {one.place} does not count, {UNTRUSTED}.\n" for one in settings.ignored)
+    body = "".join(f"{text:<{width}}  # {visible(origin)}\n" if origin else f"{text}\n" for text, origin in lines)
     found = chosen_interpreter(settings)
     release = installed_torch(found.python)
-    ran = f"# Code is run by {found.python}, {f'with torch {release}' if release else 'which has no torch'}.\n"
-    passed = "".join(f"# {text}\n" for text in found.notes(Path.cwd()))
-    return f"{head}{body}{ignored}\n{ran}{passed}# Rules that are on: {', '.join(sorted(enabled))}\n"
+    remarks = [f"{one.described} in {one.place} does not count, {UNTRUSTED}." for one in settings.ignored]
+    remarks.append(f"Code is run by {found.python}, {f'with torch {release}' if release else 'which has no torch'}.")
+    remarks += found.notes(Path.cwd())
+    said = "".join(f"# {visible(remark)}\n" for remark in remarks)
+    return f"{head}{body}\n{said}# Rules that are on: {', '.join(sorted(enabled))}\n"
 
 
 def _value(settings: Settings, key: str) -> Any:
@@ -141,7 +145,12 @@ def _plain(value: Any, root: Path) -> Any:
 
 def _toml(value: Any) -> str:
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{json.dumps(key)} = {_toml(held)}" for key, held in value.items()) + "}"
+        return "{" + ", ".join(f"{_toml(key)} = {_toml(held)}" for key, held in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(_toml, value)) + "]"
-    return json.dumps(value, ensure_ascii=False)
+    return "".join(map(_shown, json.dumps(value, ensure_ascii=False)))
+
+
+def _shown(character: str) -> str:
+    """Return a character of a string in TOML, as an escape if it acts on a terminal."""
+    return character if character.isprintable() else f"\\u{ord(character):04x}"

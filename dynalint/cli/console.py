@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from collections.abc import Mapping
 from typing import Literal, TextIO
 
 from dynalint.errors import DynalintError
-from dynalint.report.style import Style, visible
+from dynalint.findings import shortened
+from dynalint.report import runners
+from dynalint.report.style import Style, visible, visible_lines
+
+# A name may have a megabyte, and a sentence names it.
+_LONGEST = 4000
 
 ColorChoice = Literal["auto", "always", "never"]
 
@@ -51,13 +57,41 @@ def write(text: str, stream: TextIO | None = None) -> None:
 def fail(message: str, color: ColorChoice = "auto") -> None:
     """Say in one line on standard error what went wrong."""
     style = style_for(sys.stderr, color)
-    write(f"{style.paint('error:', 'red', 'bold')} {visible(message)}\n", sys.stderr)
+    write(f"{style.paint('error:', 'red', 'bold')} {visible(shortened(message, _LONGEST))}\n", sys.stderr)
 
 
 def note(message: str, color: ColorChoice = "auto") -> None:
     """Say something in one line on standard error that nobody has to act on."""
     style = style_for(sys.stderr, color)
-    write(f"{style.paint('note:', 'cyan', 'bold')} {visible(message)}\n", sys.stderr)
+    write(f"{style.paint('note:', 'cyan', 'bold')} {visible(shortened(message, _LONGEST))}\n", sys.stderr)
+
+
+def write_diff(diff: str, style: Style, color: ColorChoice = "auto") -> None:
+    """Write a diff to standard output: exact, unless what reads it there would act on what stands in it.
+
+    A terminal is shown a diff that is safe to look at; everyone else may hand it to `git apply`. A CI system reads what
+    is not a file of its own, and is kept from taking a line of it for a command.
+
+    Raises:
+        DynalintError: it cannot be written.
+    """
+    shown = visible_lines(diff)
+    if sys.stdout is not None and sys.stdout.isatty():
+        if shown != diff:
+            note("the diff is shown without characters that act on a terminal; in a file it is exact.", color)
+        write(painted(shown, style))
+        return
+    exact = diff if _is_file(sys.stdout) else runners.exact(diff)
+    if exact is None:
+        note("the diff is shown without what acts on this CI system; in a file it is exact.", color)
+    write(painted(shown if exact is None else exact, style))
+
+
+def _is_file(stream: TextIO | None) -> bool:
+    try:
+        return stream is not None and stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+    except (OSError, ValueError):  # a stream that is no file of the system's
+        return False
 
 
 def painted(diff: str, style: Style) -> str:

@@ -80,11 +80,12 @@ def explain(target: str, form: str, output_file: Path | None, backend: str, **op
 
 def _rendered(explanation: Any, form: str, style: Any, *, verbose: bool) -> str:
     if form == "json":
-        import json
+        from dynalint.report.json import document
 
-        return json.dumps(explanation.to_json(), indent=2) + "\n"
+        return document(explanation.to_json())
     from dynalint.explaining import html, text
+    from dynalint.report.runners import in_text
 
     if form == "html":
         return html.render(explanation)
-    return text.render(explanation, style, verbose=verbose)
+    return in_text(text.render(explanation, style, verbose=verbose))

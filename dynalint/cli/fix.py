@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dynalint.cli.console import painted
 from dynalint.cli.options import STDIN, linting_options
 from dynalint.errors import UsageError
 
@@ -112,7 +111,7 @@ def _show(run: Run, result: FixResult) -> int:
         run.write(_suggestions(run, result))
     else:
         diffs = [file.diff(run.workspace.shown(file.source.path)) for file in result.files]
-        run.write("".join(painted(diff, run.style) for diff in diffs))
+        run.write_diff("".join(diffs))
     if result.fixed:
         run.note(f"would fix {_counted(result)}; `--apply` writes {'it' if len(result.fixed) == 1 else 'them'}.")
     elif run.workspace.files:

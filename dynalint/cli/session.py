@@ -16,7 +16,7 @@ from dynalint.analysis.source import SourceFile, parse_source, read_source
 from dynalint.baseline import Baseline
 from dynalint.catalogue import catalogue
 from dynalint.cli.activity import Activity
-from dynalint.cli.console import ColorChoice, fail, note, style_for, write
+from dynalint.cli.console import ColorChoice, fail, note, style_for, write, write_diff
 from dynalint.cli.options import STDIN, note_ignored, read_configuration
 from dynalint.config import Settings
 from dynalint.engine import Checked, open_workspace, text_workspace
@@ -220,6 +220,17 @@ class Run:
             file.write_text(text, encoding="utf-8", errors="backslashreplace", newline="")
         except OSError as fault:
             raise DynalintError(f"cannot write {file}: {fault.strerror or fault}.") from fault
+
+    def write_diff(self, diff: str) -> None:
+        """Write a diff likewise; see `dynalint.cli.console.write_diff`.
+
+        Raises:
+            DynalintError: the output file cannot be written.
+        """
+        if self._options["output_file"] is None:
+            write_diff(diff, self.style, self.color)
+        else:
+            self.write(diff)
 
     def write_stdin(self, text: str | None) -> None:
         """Write what was read from standard input to standard output, with `text` for its content if it changed."""

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import html
 import re
+from base64 import b64encode
 from collections.abc import Iterable, Iterator
-from html import escape
+from hashlib import sha256
 from importlib.resources import files
 
 from dynalint.explaining import words
 from dynalint.explaining.model import Break, Explanation, Graph, Recompile, Step
 from dynalint.explaining.picture import Excerpt, Line, Repeat, excerpts, folded
+from dynalint.report.style import cells, visible
 
 _COLOURS = 8
 _LOOKS = {True: "good", False: "bad", None: ""}
-_CSP = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+# Should text of the code ever get out of its place, it still runs and loads nothing.
+_CSP = (
+    "default-src 'none'; base-uri 'none'; form-action 'none'; style-src 'unsafe-inline'; script-src 'sha256-{script}'"
+)
 
 
 def render(found: Explanation) -> str:
@@ -45,7 +51,7 @@ class _Page:
         flow = list(self._flow())
         yield "<!doctype html>"
         yield '<html lang="en"><head><meta charset="utf-8">'
-        yield f'<meta http-equiv="Content-Security-Policy" content="{escape(_CSP)}">'
+        yield f'<meta http-equiv="Content-Security-Policy" content="{escape(_CSP.format(script=_hash(script)))}">'
         yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
         yield f"<title>{escape(found.target)}: {words.headline(found)}</title>"
         yield f"<style>{style}</style></head><body>"
@@ -155,13 +161,15 @@ class _Page:
     def _code(self, line: Line) -> str:
         """Return the text of a line with what breaks on it underlined."""
         text = line.text or " "
+        shown = cells(text)
         if not line.breaks:
-            return escape(text)
+            return html.escape("".join(shown))
         place = self._found.breaks[line.breaks[0]].place
         start, end = place.column - 1, place.end_column - 1
         if not 0 <= start < end <= len(text):
             start, end = len(text) - len(text.lstrip()), len(text.rstrip())
-        return f"{escape(text[:start])}<u>{escape(text[start:end])}</u>{escape(text[end:])}"
+        before, marked, after = (html.escape("".join(part)) for part in (shown[:start], shown[start:end], shown[end:]))
+        return f"{before}<u>{marked}</u>{after}"
 
     def _badge(self, graph: int) -> str:
         if graph not in self._cards:
@@ -315,7 +323,7 @@ class _Page:
             yield f'<p class="box">{escape(words.no_help(advice))}</p>'
         for remedy in advice.remedies:
             yield f'<article class="box done"><h3>{words.remedy_title(remedy)}</h3>'
-            yield f"<pre>{escape(chr(10).join(remedy.tried.lines))}</pre>"
+            yield f"<pre>{chr(10).join(map(escape, remedy.tried.lines))}</pre>"
             yield from _measured(words.counted(advice.before, remedy.tried.outcome))
             yield f"<p>{_prose(words.equality(remedy))} {_prose(remedy.note)}</p></article>"
         yield "</div>"
@@ -336,6 +344,15 @@ def _measured(counted: Iterable[tuple[str, int, int]]) -> Iterator[str]:
     for name, before, after in counted:
         yield f'<tr><th scope="row">{name}</th><td>{before}</td><td>{after}</td></tr>'
     yield "</table>"
+
+
+def escape(text: str) -> str:
+    """Return text of one line as HTML that shows it and does nothing."""
+    return html.escape(visible(text))
+
+
+def _hash(script: str) -> str:
+    return b64encode(sha256(script.encode()).digest()).decode()
 
 
 def _prose(text: str) -> str:

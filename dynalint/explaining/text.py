@@ -29,9 +29,9 @@ class _Writer:
 
     def lines(self) -> Iterator[str]:
         found, style = self._found, self._style
-        yield f"{style.paint(found.target, 'bold')}: {words.headline(found)}"
+        yield f"{style.paint(visible(found.target), 'bold')}: {words.headline(found)}"
         yield from self._wrapped(f"{visible(found.inputs)}", 2)
-        yield from self._wrapped(words.basis(found), 2)
+        yield from self._wrapped(visible(words.basis(found)), 2)
         reason = f": {visible(found.fullgraph_error)}" if found.fullgraph_error else ""
         yield from self._wrapped(f"fullgraph=True {words.verdict(found.fullgraph)}{reason}", 2)
         if found.export is not None:
@@ -115,7 +115,7 @@ class _Writer:
         names = [f"{one.name} x{one.count}" if one.count > 1 else one.name for one in graph.operators]
         if len(names) > _OPERATORS and not self._verbose:
             names = [*names[:_OPERATORS], f"and {len(names) - _OPERATORS} more"]
-        yield from self._wrapped(", ".join(names), 5)
+        yield from self._wrapped(visible(", ".join(names)), 5)
         parameters = f"parameters {words.size(graph.parameters)}; " if graph.parameters.tensors else ""
         yield from self._wrapped(f"{parameters}in {words.size(graph.inputs)}; out {words.size(graph.outputs)}", 5)
         yield from self._guards(graph)
@@ -140,7 +140,7 @@ class _Writer:
     def _break(self, number: int, one: Break) -> Iterator[str]:
         head = self._style.paint(f"{number:>3}", "red", "bold")
         inside = f", in {one.inside}, which this calls" if one.inside else ""
-        yield f"{head}  {one.place} in {visible(one.function)}{visible(inside)}"
+        yield f"{head}  {visible(str(one.place))} in {visible(one.function)}{visible(inside)}"
         lines = self._text.get(one.place.path, ())
         if 0 < one.place.line <= len(lines):
             yield f"       {visible(lines[one.place.line - 1].strip())}"
@@ -148,7 +148,7 @@ class _Writer:
         if one.consequence:
             yield from self._wrapped("A consequence of another break in the same function.", 5, 2)
         if effect := words.effect(one):
-            yield from self._wrapped(effect, 5, 2)
+            yield from self._wrapped(visible(effect), 5, 2)
         for hint in words.hints(one):
             yield from self._wrapped(f"Hint: {visible(hint)}", 5, 2)
         if one.rule is not None:
@@ -161,7 +161,7 @@ class _Writer:
         yield from self._title("Recompiles")
         for one in self._found.recompiles:
             when = "another batch size" if one.batch else "the same inputs"
-            yield f"  call {one.call} ({when}): {visible(one.function)} ({one.place})"
+            yield f"  call {one.call} ({when}): {visible(one.function)} ({visible(str(one.place))})"
             yield from self._wrapped(visible(" ".join(one.guard.split())), 7)
 
     def _eager(self) -> Iterator[str]:
@@ -169,7 +169,7 @@ class _Writer:
             return
         yield from self._title("In no graph")
         for one in self._found.eager:
-            yield from self._wrapped(f"{visible(one.function)} ({one.place}): {visible(one.reason)}", 2, 2)
+            yield from self._wrapped(visible(f"{one.function} ({one.place}): {one.reason}"), 2, 2)
 
     def _advice(self) -> Iterator[str]:
         advice = self._found.advice
@@ -177,16 +177,16 @@ class _Writer:
             return
         yield from self._title("What would help")
         if not advice.remedies:
-            yield from self._wrapped(words.no_help(advice), 2)
+            yield from self._wrapped(visible(words.no_help(advice)), 2)
         for remedy in advice.remedies:
             yield from self._wrapped(words.remedy_title(remedy), 2)
             yield from (f"       {visible(line)}" for line in remedy.tried.lines)
             pairs = words.counted(advice.before, remedy.tried.outcome)
             yield from self._wrapped("; ".join(f"{name} {one} to {other}" for name, one, other in pairs), 5)
-            yield from self._wrapped(words.equality(remedy), 5)
+            yield from self._wrapped(visible(words.equality(remedy)), 5)
             if remedy.note:
-                yield from self._wrapped(remedy.note, 5)
+                yield from self._wrapped(visible(remedy.note), 5)
         for sentence in words.others(advice):
-            yield from self._wrapped(sentence, 2)
+            yield from self._wrapped(visible(sentence), 2)
         if advice.cut_short:
             yield from self._wrapped(words.CUT_SHORT, 2)

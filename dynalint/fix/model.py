@@ -181,9 +181,18 @@ class FixResult:
 
 def unified_diff(old: str, new: str, name: str, context: int = 3) -> str:
     """Return the unified diff of two texts, with `a/` and `b/` names and the mark for a missing last newline."""
-    lines = difflib.unified_diff(_lines(old), _lines(new), f"a/{name}", f"b/{name}", n=context)
+    names = (_quoted(f"a/{name}"), _quoted(f"b/{name}"))
+    lines = difflib.unified_diff(_lines(old), _lines(new), *names, n=context)
     marked = (line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
     return "".join(marked)
+
+
+def _quoted(name: str) -> str:
+    """Return the name of a file as git has it in a diff: one with a line break in it would be lines of the diff."""
+    if name.isprintable() and not set(name) & {'"', "\\"}:
+        return name
+    data = name.encode("utf-8", "surrogateescape")
+    return '"' + "".join(chr(one) if 0x20 <= one < 0x7F and one not in b'"\\' else f"\\{one:03o}" for one in data) + '"'
 
 
 def _lines(text: str) -> list[str]:

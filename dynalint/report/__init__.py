@@ -5,9 +5,10 @@ from __future__ import annotations
 from importlib import import_module
 
 from dynalint.report.model import Report
+from dynalint.report.runners import in_text
 from dynalint.report.style import Style
 
-__all__ = ["FORMATS", "Report", "Style", "render", "render_statistics"]
+__all__ = ["FORMATS", "FOR_PEOPLE", "Report", "Style", "render", "render_statistics"]
 
 FORMATS = {
     "full": ("full", "render"),
@@ -24,11 +25,17 @@ FORMATS = {
 }
 
 
+FOR_PEOPLE = ("full", "concise", "grouped", "markdown")
+
+
 def render(form: str, report: Report, style: Style) -> str:
-    """Return the report in the format `form`, one of `FORMATS`; only formats for people use `style`."""
+    """Return the report in the format `form`, one of `FORMATS`; only formats for people use `style`.
+
+    The runner of a CI system that reads it finds no command in it but those of the format "github".
+    """
     module, function = FORMATS[form]
     text: str = getattr(import_module(f"dynalint.report.{module}"), function)(report, style)
-    return text
+    return in_text(text) if form in FOR_PEOPLE else text
 
 
 def render_statistics(form: str, report: Report, style: Style) -> str:

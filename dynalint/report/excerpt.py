@@ -17,6 +17,9 @@ WIDEST = 120
 """How many columns of code are shown; a longer line is cut around the carets."""
 
 
+_NEAR = 1000
+
+
 def excerpt(finding: Finding, lines: Sequence[str], style: Style) -> tuple[int, list[str]]:
     """Return the width of the line numbers and the excerpt as printed lines.
 
@@ -41,8 +44,8 @@ def excerpt(finding: Finding, lines: Sequence[str], style: Style) -> tuple[int, 
             if number == finding.line + LONGEST_RANGE - 2:
                 printed.append(style.paint("...", "blue", "bold"))
             continue
-        span = _marked(finding, number, end, lines[number - 1])
-        code, carets = _cut(cells(lines[number - 1]), span)
+        line, span = _near(lines[number - 1], _marked(finding, number, end, lines[number - 1]))
+        code, carets = _cut(cells(line), span)
         label = style.paint(f"{number:>{gutter}}", "blue", "bold")
         printed.append(f"{label} {bar} {code}".rstrip())
         if carets:
@@ -59,6 +62,15 @@ def _marked(finding: Finding, number: int, end: int, line: str) -> tuple[int, in
     stop = finding.end_column - 1 if number == finding.end_line else len(line.rstrip())
     start = min(start, len(line))
     return (start, max(min(stop, len(line)), start)) if line.strip() or number == finding.line else None
+
+
+def _near(line: str, span: tuple[int, int] | None) -> tuple[str, tuple[int, int] | None]:
+    """Return what stands near a span in a line, and the span in it: only that is looked at where a line is huge."""
+    start, stop = span or (0, 0)
+    first, last = max(start - _NEAR, 0), min(stop, start + _NEAR) + _NEAR
+    if len(line) <= 4 * _NEAR:
+        return line, span
+    return line[first:last], None if span is None else (start - first, min(stop, last) - first)
 
 
 def _cut(code: list[str], span: tuple[int, int] | None) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dynalint.findings import Finding
 from dynalint.fingerprints import repository_path
 from dynalint.report.model import Report
-from dynalint.report.style import Style
+from dynalint.report.style import Style, visible
 
 LIMIT = 10
 """How many annotations of one level GitHub shows for a step."""
@@ -50,13 +50,14 @@ def _annotation(level: str, finding: Finding, report: Report) -> str:
         del properties["line"], properties["endLine"]
     elif finding.line == finding.end_line:  # the runner takes columns only for a range within one line
         properties |= {"col": finding.column, "endColumn": finding.end_column}
-    message = f"{finding.place}:{finding.line}:{finding.column}: {finding.code} {finding.message}"
+    place = f"{visible(finding.place)}:{finding.line}:{finding.column}"
+    message = f"{place}: {finding.code} {visible(finding.message)}"
     evidence = finding.evidence
     if evidence.status == "confirmed":
         by = f" by torch {evidence.torch}" if evidence.torch else ""
         message += f"\n  confirmed{by}" + (f": {evidence.gb}" if evidence.gb else "")
     if finding.help:
-        message += f"\n  help: {finding.help}"
+        message += f"\n  help: {visible(finding.help)}"
     return _command(level, properties, message)
 
 
@@ -70,7 +71,7 @@ def _data(text: str) -> str:
 
 
 def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
+    return _data(visible(text)).replace(":", "%3A").replace(",", "%2C")
 
 
 def _count(findings: Sequence[Finding]) -> str:

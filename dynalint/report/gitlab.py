@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from dynalint.findings import Finding
 from dynalint.fingerprints import repository_path
+from dynalint.report.json import document
 from dynalint.report.model import Report
-from dynalint.report.style import Style
+from dynalint.report.style import Style, visible
 
 _SEVERITIES = {"error": "major", "warning": "minor", "info": "info"}
 
 
 def render(report: Report, style: Style) -> str:
     """Return a JSON array with one issue for each finding; those that Dynamo confirmed are critical."""
-    return json.dumps([_issue(finding, report) for finding in report.findings], indent=2) + "\n"
+    return document([_issue(finding, report) for finding in report.findings])
 
 
 def _issue(finding: Finding, report: Report) -> dict[str, Any]:
     confirmed = finding.severity == "error" and finding.evidence.status == "confirmed"
     return {
         "check_name": finding.code,
-        "description": f"{finding.code}: {finding.message}{_where(finding)}",
+        "description": f"{finding.code}: {visible(finding.message)}{_where(finding)}",
         "severity": "critical" if confirmed else _SEVERITIES[finding.severity],
         "fingerprint": finding.fingerprint,
         "location": {

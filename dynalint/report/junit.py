@@ -7,6 +7,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from dynalint.findings import Finding
 from dynalint.report.model import Report
+from dynalint.report.runners import in_xml
 from dynalint.report.style import Style, visible
 
 _NOTHING = """\
@@ -22,7 +23,7 @@ def render(report: Report, style: Style) -> str:
     total = len(report.findings)
     if not suites:
         suites = [_NOTHING]
-    return (
+    return in_xml(
         '<?xml version="1.0" encoding="UTF-8"?>\n'
         f'<testsuites name="dynalint" tests="{total or 1}" failures="{total}" errors="0">\n'
         f"{''.join(suites)}</testsuites>\n"

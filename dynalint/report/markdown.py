@@ -1,4 +1,7 @@
-"""The format "markdown": a table of all findings, as for the summary of a step on GitHub or a comment."""
+"""The format "markdown": a table of all findings, as for the summary of a step on GitHub or a comment.
+
+Text of the code under check stands in it as text: it ends no code, and makes no link, image, tag or mention.
+"""
 
 from __future__ import annotations
 
@@ -55,9 +58,34 @@ def _code(finding: Finding) -> str:
     return f"[{finding.code}]({finding.url})" if finding.url else finding.code
 
 
-def _text(text: str) -> str:
-    """Return text as HTML that Markdown leaves alone."""
-    return re.sub(r"[|*_`\[\]\\~]", lambda match: f"&#{ord(match[0])};", html.escape(text))
+# Beside the marks of Markdown, what begins a link of its own or stands in the middle of it, on GitHub.
+_MARKS = re.compile(r"[|*_`\[\]\\~]|:(?=//)|(?i:(?<=www)\.)")
+# A mention of a person or a team tells them, and one of an issue leaves a note there, unless something parts it.
+_MENTION = re.compile(r"(?<![&\w])#(?=\w)|@(?=\w)")
+_CODE = re.compile(r"(?<!`)`[^`]+`(?!`)")
+
+
+def prose(text: str) -> str:
+    """Return a sentence in Markdown; what stands in backticks stays code, as long as all backticks have a partner."""
+    text = visible(text)
+    parts, codes = _CODE.split(text), _CODE.findall(text)
+    if any("`" in part for part in parts):
+        return _text(text, quote=False)
+    texts = [_text(part, quote=False) for part in parts]
+    return texts[0] + "".join(code + rest for code, rest in zip(codes, texts[1:], strict=True))
+
+
+def fence(lines: Sequence[str], language: str) -> str:
+    """Return lines as a block of code, in a fence that none of them can end."""
+    longest = max((len(run) for line in lines for run in re.findall("`+", line)), default=0)
+    marks = "`" * max(3, longest + 1)
+    return "\n".join([f"{marks}{language}", *lines, marks])
+
+
+def _text(text: str, *, quote: bool = True) -> str:
+    """Return text as HTML that Markdown leaves alone; with `quote`, it may stand in an attribute as well."""
+    escaped = _MARKS.sub(lambda match: f"&#{ord(match[0])};", html.escape(text, quote=quote))
+    return _MENTION.sub(r"\g<0>&#8203;", escaped)
 
 
 def _markdown(text: str) -> str:

@@ -6,7 +6,7 @@ region, a fingerprint of its own name, help in Markdown.
 
 from __future__ import annotations
 
-import json
+import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from urllib.parse import quote
 from dynalint import __version__
 from dynalint.findings import Edit, Finding, Fix
 from dynalint.fingerprints import repository_path
+from dynalint.report.json import document
 from dynalint.report.model import Report
 from dynalint.report.style import Style, visible
 
@@ -34,6 +35,8 @@ _PRECISIONS = {
     "static": "high",
     "confirmed": "very-high",
 }
+_LINK = re.compile(r"\[[^\[\]]*\](?=\()")
+_PLACEHOLDER = re.compile(r"\{\d+\}")
 _RANKS = {"low": 0.0, "medium": 40.0, "high": 70.0, "very-high": 100.0}
 
 
@@ -56,7 +59,7 @@ def render(report: Report, style: Style) -> str:
             {
                 "executionSuccessful": not report.failures,
                 "toolExecutionNotifications": [
-                    {"level": "error", "message": {"text": visible(text)}} for text in report.failures
+                    {"level": "error", "message": {"text": _plain(text)}} for text in report.failures
                 ],
             }
         ],
@@ -64,7 +67,7 @@ def render(report: Report, style: Style) -> str:
         "columnKind": "unicodeCodePoints",
         "results": [_result(finding, codes.index(finding.code), report.folder) for finding in report.findings],
     }
-    return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
+    return document({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]})
 
 
 def _rule(code: str, findings: Sequence[Finding], entry: Entry | None) -> dict[str, Any]:
@@ -117,7 +120,7 @@ def _result(finding: Finding, index: int, folder: str) -> dict[str, Any]:
             "primaryLocationLineHash": finding.fingerprint,
             "dynalint/v1": finding.fingerprint,
         },
-        **_flow(steps, {**here, "message": {"text": finding.message}}),
+        **_flow(steps, {**here, "message": {"text": _plain(finding.message)}}),
         **_fixes(finding, folder),
         "properties": {
             "precision": _precision(finding),
@@ -138,7 +141,13 @@ def _message(finding: Finding) -> str:
         parts.append(f"{evidence.status.capitalize()}{by}{f' ({evidence.gb})' if evidence.gb else ''}.")
     if len(finding.region) > 1:
         parts.append(f"Reached from {' > '.join(finding.region)}.")
-    return " ".join([*parts, finding.help]).strip()
+    return _plain(" ".join([*parts, finding.help]).strip())
+
+
+def _plain(text: str) -> str:
+    """Return a message that is read as it stands, without what the standard takes for a link or a placeholder."""
+    text = _LINK.sub(lambda match: re.sub(r"[\[\]]", r"\\\g<0>", match[0]), visible(text))
+    return _PLACEHOLDER.sub(r"{\g<0>}", text)
 
 
 def _logical(finding: Finding) -> dict[str, Any]:
@@ -167,8 +176,9 @@ def _fix(fix: Fix, finding: Finding, folder: str) -> dict[str, Any]:
     by_path: dict[str, list[Edit]] = {}
     for edit in fix.edits:
         by_path.setdefault(edit.path or finding.path, []).append(edit)
+    conditions = f", if {' and '.join(fix.conditions)}" if fix.conditions else ""
     return {
-        "description": {"text": f"{fix.title}, if {' and '.join(fix.conditions)}" if fix.conditions else fix.title},
+        "description": {"text": _plain(f"{fix.title}{conditions}")},
         "artifactChanges": [
             {
                 "artifactLocation": _artifact(path, folder),
@@ -183,7 +193,7 @@ def _fix(fix: Fix, finding: Finding, folder: str) -> dict[str, Any]:
 
 
 def _place(path: str, folder: str, region: Mapping[str, Any], text: str) -> dict[str, Any]:
-    return {**_location(path, folder, region), "message": {"text": text}}
+    return {**_location(path, folder, region), "message": {"text": _plain(text)}}
 
 
 def _location(path: str, folder: str, region: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from dynalint.findings import Finding
+from dynalint.report.json import document
 from dynalint.report.model import Report
-from dynalint.report.style import Style
+from dynalint.report.style import Style, visible
 
 Key = TypeVar("Key", bound=Hashable)
 Row = dict[str, Any]
@@ -25,7 +25,7 @@ def render(report: Report, style: Style) -> str:
 
 def render_json(report: Report) -> str:
     """Return the same as a JSON object with the arrays "rules" and "graph_breaks"."""
-    return json.dumps({"rules": _by_rule(report), "graph_breaks": _by_break(report)}, indent=2) + "\n"
+    return document({"rules": _by_rule(report), "graph_breaks": _by_break(report)})
 
 
 def _by_rule(report: Report) -> list[Row]:
@@ -56,6 +56,7 @@ def _counted(pairs: Iterable[tuple[Key, Finding]], report: Report) -> Iterator[t
 
 def _table(rows: list[Row], style: Style) -> str:
     widths = {key: max(len(key), *(len(str(row[key])) for row in rows)) for key in rows[0]}
+    rows = [{key: visible(str(value)) for key, value in row.items()} for row in rows]
     titles = " ".join(style.paint(_pad(key, key, widths), "bold") for key in widths).rstrip()
     lines = [titles, *(" ".join(_pad(key, str(row[key]), widths) for key in widths).rstrip() for row in rows)]
     return "".join(f"{line}\n" for line in lines)

@@ -1,9 +1,15 @@
-"""How text looks on a terminal: colours, the width of characters, characters that must not be printed."""
+"""How text looks where people read it: colours, the width of characters, and what acts instead of being read.
+
+Text of the code under check may hold characters that act on a terminal or reorder what is read, and what the runner of
+a CI system takes for a command. `visible` decides how such are shown, and `cells` goes by it.
+"""
 
 from __future__ import annotations
 
 import unicodedata
 from dataclasses import dataclass
+
+from dynalint.report.runners import in_part, in_text, starts
 
 SEVERITY_COLOURS = {"error": "red", "warning": "yellow", "info": "cyan"}
 
@@ -24,16 +30,26 @@ class Style:
 
 
 def visible(text: str) -> str:
-    """Return `text` in one line without characters that act on a terminal or reorder what is read."""
-    return "".join(_visible(character) for character in text)
+    """Return `text` in one line in which nothing acts on a terminal or a runner, or reorders what is read."""
+    if text.isascii() and text.isprintable():
+        return in_part(text)
+    return in_part("".join(_visible(character) for character in text))
+
+
+def visible_lines(text: str) -> str:
+    """Return text of many lines likewise, with tabs and line ends as they are."""
+    kept = text.replace("\r\n", "\n")
+    shown = in_text("".join(one if one in "\n\t" else _visible(one) for one in kept))
+    return text if shown == kept else shown
 
 
 def cells(line: str) -> list[str]:
     """Return what to print for each character of a line of code; a tab fills up to the next multiple of four."""
     printed: list[str] = []
     column = 0
-    for character in line:
-        cell = " " * (4 - column % 4) if character == "\t" else _visible(character)
+    broken = starts(line)
+    for at, character in enumerate(line):
+        cell = " " * (4 - column % 4) if character == "\t" else _visible(character) + " " * (at in broken)
         column += width(cell)
         printed.append(cell)
     return printed

@@ -7,13 +7,14 @@ other command comments on the lines of its findings.
 from __future__ import annotations
 
 import difflib
-import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dynalint.findings import Edit, Finding
 from dynalint.fingerprints import repository_path
+from dynalint.report.json import document
+from dynalint.report.markdown import fence, prose
 from dynalint.report.model import Report
 from dynalint.report.style import Style
 
@@ -32,9 +33,7 @@ class Comment:
         """Return the comment with the names that GitHub's API has."""
         body = self.text
         if self.lines is not None:
-            longest = max((len(run) for line in self.lines for run in re.findall("`+", line)), default=0)
-            fence = "`" * max(3, longest + 1)
-            body = "\n".join([body, "", f"{fence}suggestion", *self.lines, fence])
+            body = f"{body}\n\n{fence(self.lines, 'suggestion')}"
         place: dict[str, object] = {"path": self.path, "line": self.end, "side": "RIGHT"}
         if self.start < self.end:
             place |= {"start_line": self.start, "start_side": "RIGHT"}
@@ -49,7 +48,7 @@ def render(report: Report, style: Style) -> str:
             repository_path(finding.path, report.folder),
             finding.line,
             finding.end_line,
-            "\n\n".join([f"{finding.code}: {finding.message}", *([finding.help] if finding.help else [])]),
+            "\n\n".join(filter(None, [f"{finding.code}: {prose(finding.message)}", prose(finding.help)])),
         )
         for finding in placed
     )
@@ -59,7 +58,7 @@ def review(comments: Iterable[Comment]) -> str:
     """Return a review of these comments."""
     listed = [comment.to_json() for comment in comments]
     body = "dynalint: suggestions for one file belong together, commit them as one batch." if listed else "dynalint"
-    return json.dumps({"event": "COMMENT", "body": body, "comments": listed}, indent=2, ensure_ascii=False) + "\n"
+    return document({"event": "COMMENT", "body": body, "comments": listed})
 
 
 def suggestions(path: str, old: str, new: str, fixed: Iterable[Finding]) -> Iterator[Comment]:
@@ -69,7 +68,8 @@ def suggestions(path: str, old: str, new: str, fixed: Iterable[Finding]) -> Iter
     for start, end, new_start, new_end in _hunks(before, after):
         # An insertion is shown with the line beside it.
         here = _changing(found, start + 1, end) or _changing(found, start, end + 1)
-        titles = dict.fromkeys(f"{one.code}: {one.fix.title if one.fix else one.message}." for one in here or found)
+        said = [(one.code, one.fix.title if one.fix else one.message) for one in here or found]
+        titles = dict.fromkeys(f"{code}: {prose(text)}." for code, text in said)
         yield Comment(path, start + 1, end, "\n".join(titles), tuple(after[new_start:new_end]))
 
 

@@ -12,6 +12,7 @@ from dynalint.analysis.notebook import Cells
 from dynalint.analysis.source import SourceFile, parse_text, read_source
 from dynalint.errors import DynalintError
 from dynalint.findings import Finding
+from dynalint.report.style import visible
 from dynalint.server import translate
 from dynalint.server.analyst import Seen, silenced
 from dynalint.server.documents import Opened, edited_uri, in_document, lines_of
@@ -66,7 +67,7 @@ def _fix_action(server: Server, finding: Finding, file: Opened, seen: Seen) -> t
         "" if fix.safety == "safe" else f" ({fix.safety}: if {' and '.join(fix.conditions)})" if fix.conditions else ""
     )
     return types.CodeAction(
-        f"{finding.code}: {fix.title}{note}",
+        visible(f"{finding.code}: {fix.title}{note}"),
         kind=types.CodeActionKind.QuickFix,
         is_preferred=fix.safety == "safe",
         edit=types.WorkspaceEdit(changes),

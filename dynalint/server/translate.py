@@ -10,9 +10,14 @@ from pygls.uris import from_fs_path
 from pygls.workspace import PositionCodec
 
 from dynalint.catalogue import Entry
-from dynalint.findings import Edit, Finding
+from dynalint.findings import Edit, Finding, shortened
+from dynalint.report.markdown import fence, prose
+from dynalint.report.style import visible
 
 Lines = Sequence[str]
+
+_MOST_LINES = 100
+_WIDEST = 400
 
 _SEVERITIES = {
     "error": types.DiagnosticSeverity.Error,
@@ -48,14 +53,14 @@ def diagnostic(finding: Finding, where: types.Range, locate: Callable[[str], str
             types.Location(
                 locate(step.path), types.Range(types.Position(step.line - 1, 0), types.Position(step.line, 0))
             ),
-            f"reached from {step.function}",
+            f"reached from {visible(step.function)}",
         )
         for step in steps
     ]
     said = verdict(finding)
     return types.Diagnostic(
         range=where,
-        message=f"{finding.message}\n{said}" if said else finding.message,
+        message="\n".join(visible(text) for text in (finding.message, said) if text),
         severity=types.DiagnosticSeverity.Hint if refuted else _SEVERITIES[finding.severity],
         code=finding.code,
         code_description=types.CodeDescription(finding.url) if finding.url else None,
@@ -77,21 +82,28 @@ def verdict(finding: Finding) -> str:
 
 def hover(finding: Finding, diff: str) -> str:
     """Return all that is known of a finding, in Markdown."""
-    parts = [f"**{finding.code}** [{finding.name}]({finding.url}): {finding.message}"]
+    parts = [f"**{finding.code}** [{finding.name}]({finding.url}): {prose(finding.message)}"]
     if len(finding.region) > 1:
-        parts.append("Reached from " + " → ".join(f"`{name}`" for name in finding.region))
+        parts.append("Reached from " + " → ".join(prose(f"`{name}`") for name in finding.region))
     said = verdict(finding)
     if said:
-        parts.append(said[0].upper() + said[1:])
+        parts.append(prose(said[0].upper() + said[1:]))
     if finding.help:
-        parts.append(finding.help)
+        parts.append(prose(finding.help))
     fix = finding.fix
     if fix is not None and fix.declined is not None:
-        parts.append(f"No fix: {fix.declined}")
+        parts.append(f"No fix: {prose(fix.declined)}")
     elif fix is not None:
         conditions = f", if {' and '.join(fix.conditions)}" if fix.conditions else ""
-        parts.append(f"Fix ({fix.safety}): {fix.title}{conditions}\n\n```diff\n{diff}\n```")
+        parts.append(f"Fix ({fix.safety}): {prose(f'{fix.title}{conditions}')}")
+        parts.append(fence(_shown(diff), "diff"))
     return "\n\n".join(parts)
+
+
+def _shown(diff: str) -> list[str]:
+    """Return the lines of a diff as far as a hover has room for them."""
+    lines = [visible(shortened(line.expandtabs(4), _WIDEST)) for line in diff.split("\n")]
+    return lines if len(lines) <= _MOST_LINES else [*lines[:_MOST_LINES], "..."]
 
 
 def rule_text(entry: Entry) -> str:

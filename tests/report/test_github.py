@@ -12,6 +12,7 @@ import pytest
 from dynalint.findings import Evidence, Finding
 from dynalint.report import Report, Style, render
 from dynalint.report.markdown import step_summary
+from dynalint.report.style import visible
 
 Make = Callable[..., Finding]
 _COMMAND = re.compile(r"::(?P<level>\w+) (?P<properties>.*?)::(?P<message>.*)")
@@ -61,7 +62,7 @@ def test_strange_messages_survive(make: Make) -> None:
     message = "50% of\r\n::stop-commands::x\n::error file=y::%0A, done"
     output = render("github", Report([make(message=message)]), Style())
     assert output.count("\n") == 1
-    assert message in parse(output)[0]["message"]
+    assert visible(message) in parse(output)[0]["message"]
 
 
 def test_columns_only_for_one_line(make: Make) -> None:

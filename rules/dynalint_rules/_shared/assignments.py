@@ -8,6 +8,7 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.events import InplaceChange
 from dynalint.analysis.project import Project
 from dynalint.analysis.source import SourceFile, quote
+from dynalint.analysis.steps import walk
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.scope import Refusal
 
@@ -118,7 +119,7 @@ def _chain(statement: ast.stmt) -> list[ast.Call]:
 
 def _other_name(event: InplaceChange) -> str | None:
     """A local name that the function gives to the tensor itself."""
-    for node in ast.walk(event.function.node):
+    for node in walk(event.function.node):
         if (
             isinstance(node, ast.Assign)
             and isinstance(node.value, ast.Attribute)

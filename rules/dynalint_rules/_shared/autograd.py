@@ -16,6 +16,7 @@ from dynalint.analysis.events import InplaceChange
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.kinds import UNKNOWN
 from dynalint.analysis.project import Project
+from dynalint.analysis.steps import walk
 from dynalint_rules._shared.growth import reached_functions, related
 
 _PRODUCTS = (ast.Mult, ast.Div, ast.Pow)
@@ -133,7 +134,7 @@ class _Flow:
     def _bind(self, statement: ast.stmt, *, gradients: bool) -> None:
         if isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign) and statement.value is not None:
             targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-            bound = {node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)}
+            bound = {node.id for target in targets for node in walk(target) if isinstance(node, ast.Name)}
             keeps = isinstance(statement, ast.AugAssign)
             for known, holds in (
                 (self.derived, self._is_derived(statement.value)),
@@ -145,7 +146,7 @@ class _Flow:
                     known.difference_update(bound)
 
     def _in_expression(self, node: ast.expr) -> Iterator[ast.expr]:
-        for part in ast.walk(node):
+        for part in walk(node):
             operands = _operands(part)
             for position, operand in enumerate(operands):
                 others = operands[:position] + operands[position + 1 :]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.kinds import join
+from dynalint.analysis.steps import walk
 from dynalint_rules._shared.liveness import is_dead_after
 from dynalint_rules._shared.names import is_bound_before, kind_of_name, loads
 from dynalint_rules._shared.scope import FormRefusal, Refusal, Scope
@@ -227,7 +228,7 @@ def _under_a_python_test(scope: Scope, statement: ast.If) -> list[Assignment]:
         raise _refused(scope, statement)
     sides = [_plain_values(scope, statement, body) for body in (statement.body, statement.orelse)]
     names = list(dict.fromkeys(name for side in sides for name in side))
-    reads = {node.id for node in ast.walk(statement.test) if isinstance(node, ast.Name)}
+    reads = {node.id for node in walk(statement.test) if isinstance(node, ast.Name)}
     if len(names) > 1 and not reads.isdisjoint(names):
         raise _refused(scope, statement)
     return [Assignment(name, _choice(scope, statement, name, *sides), statement) for name in names]
@@ -240,7 +241,7 @@ def _plain_values(scope: Scope, statement: ast.If, body: Sequence[ast.stmt]) -> 
         target = one.targets[0] if isinstance(one, ast.Assign) and len(one.targets) == 1 else None
         if not isinstance(one, ast.Assign) or not isinstance(target, ast.Name) or target.id in values:
             raise _refused(scope, statement)
-        if any(isinstance(node, ast.Name) and node.id in values for node in ast.walk(one.value)):
+        if any(isinstance(node, ast.Name) and node.id in values for node in walk(one.value)):
             raise _refused(scope, statement)
         values[target.id] = one.value
     return values
@@ -294,7 +295,7 @@ def _only_read(scope: Scope, statement: ast.Assign, target: ast.Tuple, call: ast
 def assigns_at_once(block: Block) -> bool:
     """Whether a statement of a block reads a name that it has assigned before in the order of its targets."""
     for one, other in itertools.combinations(block.assignments, 2):
-        reads = (node for node in ast.walk(other.value) if isinstance(node, ast.Name))
+        reads = (node for node in walk(other.value) if isinstance(node, ast.Name))
         if one.statement is other.statement and any(node.id == one.name for node in reads):
             return True
     return False
@@ -358,7 +359,7 @@ def _why_not_stored(scope: Scope, statement: ast.stmt) -> str:
 
 def is_temporary(scope: Scope, assignment: Assignment, block: Block) -> bool:
     """Whether a name is used inside one block only, so that assigning it always disturbs nobody."""
-    inside = {id(node) for statement in block.statements for node in ast.walk(statement)}
+    inside = {id(node) for statement in block.statements for node in walk(statement)}
     return not _is_shared(scope, assignment.name) and all(id(node) in inside for node in _names(scope, assignment.name))
 
 
@@ -371,7 +372,7 @@ def is_unread(scope: Scope, name: str, chain: Chain) -> bool:
         return False
     if is_dead_after(scope, name, chain.last):
         return True
-    inside = {id(node) for block in chain.blocks for statement in block.statements for node in ast.walk(statement)}
+    inside = {id(node) for block in chain.blocks for statement in block.statements for node in walk(statement)}
     start = (chain.head.lineno, chain.head.col_offset)
     for node in _names(scope, name):
         earlier = (node.lineno, node.col_offset) < start and not _in_inner_function(scope, node)
@@ -381,7 +382,7 @@ def is_unread(scope: Scope, name: str, chain: Chain) -> bool:
 
 
 def _in_test(chain: Chain, name: ast.Name) -> bool:
-    return any(node is name for test in chain.tests for node in ast.walk(test))
+    return any(node is name for test in chain.tests for node in walk(test))
 
 
 def _in_inner_function(scope: Scope, node: ast.AST) -> bool:
@@ -394,12 +395,12 @@ def _in_inner_function(scope: Scope, node: ast.AST) -> bool:
 
 
 def _names(scope: Scope, name: str) -> Iterator[ast.Name]:
-    return (node for node in ast.walk(scope.function.node) if isinstance(node, ast.Name) and node.id == name)
+    return (node for node in walk(scope.function.node) if isinstance(node, ast.Name) and node.id == name)
 
 
 def _is_shared(scope: Scope, name: str) -> bool:
     """Whether a name is declared to be another scope's as well."""
-    walked = ast.walk(scope.function.node)
+    walked = walk(scope.function.node)
     return any(isinstance(node, ast.Global | ast.Nonlocal) and name in node.names for node in walked)
 
 

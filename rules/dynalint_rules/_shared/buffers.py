@@ -16,6 +16,7 @@ from dynalint.analysis.events import StateChange
 from dynalint.analysis.index import ClassInfo, FunctionInfo
 from dynalint.analysis.kinds import Kind
 from dynalint.analysis.project import Project
+from dynalint.analysis.steps import walk
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.detached import detached, tail
 from dynalint_rules._shared.numbers import DECISIONS
@@ -176,7 +177,7 @@ def change_store(plan: Plan, use: Use) -> None:
         torch, _ = torch_name(_function(use))
         value = f"{torch}.zeros_like({target})" if number == "0" else f"{torch}.full_like({target}, {number})"
         plan.replace(use, statement.value, value)
-    elif not any(_is_same(node, use.node) for node in ast.walk(statement.value)):
+    elif not any(_is_same(node, use.node) for node in walk(statement.value)):
         raise Refusal(f"{use.place} sets {use.quote(use.node)} to {use.quote(statement.value)}, which is no tensor")
     else:
         # It is computed from the number itself, and every reader in it is looked at by itself.

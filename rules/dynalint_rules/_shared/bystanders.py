@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from dynalint.analysis.events import Event
 from dynalint.analysis.index import walk_function
+from dynalint.analysis.steps import walk
 from dynalint.rules import Rewrite
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.effects import effects_of
@@ -78,7 +79,7 @@ class _Group:
 
     def _check_value(self, value: ast.expr) -> None:
         effects_of(self.scope, [value], besides=self._may_be_left_out)
-        for node in ast.walk(value) if is_caught(self.scope, value) else ():
+        for node in walk(value) if is_caught(self.scope, value) else ():
             left_out = isinstance(node, ast.Call) and self._may_be_left_out(node)
             if isinstance(node, ast.Call | ast.Subscript) and not left_out and not never_raises(self.scope, node):
                 raise may_raise(self.scope, node)
@@ -99,7 +100,7 @@ class _Group:
         if not isinstance(target, ast.Name) or target.id not in scope.function.locals:
             raise self._refusal(target)
         own = set(walk_function(scope.function.node))
-        for node in ast.walk(scope.function.node):
+        for node in walk(scope.function.node):
             if isinstance(node, ast.arg) and node.arg == target.id:
                 raise self._refusal(target)
             if isinstance(node, ast.Name) and node.id == target.id:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from dynalint.analysis import kinds as k
+from dynalint.analysis.steps import walk
 from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.memory import is_read_only
 from dynalint_rules._shared.names import is_named
@@ -28,7 +29,7 @@ def is_cheap(scope: Scope, value: ast.expr, *, layers: bool = False) -> bool:
 
     It takes little time, too, if `layers` do not count as cheap.
     """
-    nodes = [node for node in ast.walk(value) if isinstance(node, ast.expr)]
+    nodes = [node for node in walk(value) if isinstance(node, ast.expr)]
     if len(nodes) > _MOST_NODES or not all(_is_known(scope, node) for node in nodes) or not is_pure(scope, value):
         return False
     return layers or not any(isinstance(node, ast.Call) and _is_layer(scope.kind(node.func)) for node in nodes)
@@ -59,7 +60,7 @@ def _is_steady(scope: Scope, node: ast.Attribute) -> bool:
     layer = _is_layer(scope.kind(node))
     if not (layer or scope.tensor(node) is not None) or not is_named(node.value, "self"):
         return False
-    parts = list(ast.walk(scope.function.node))
+    parts = list(walk(scope.function.node))
     same = [one for one in parts if isinstance(one, ast.Attribute) and one.attr == node.attr]
     changed = any(not _is_called(scope, one) if layer else _may_change(scope, one) for one in same)
     return not changed and not any(isinstance(one, ast.Call) and _may_store(scope, one, node.attr) for one in parts)
@@ -88,7 +89,7 @@ def _may_store(scope: Scope, call: ast.Call, name: str) -> bool:
     What is of torch or of Python changes nothing that it is not given; a layer changes but what is its own.
     """
     callee = scope.kind(call.func)
-    given = [node for one in [*call.args, *call.keywords] for node in ast.walk(one) if isinstance(node, ast.expr)]
+    given = [node for one in [*call.args, *call.keywords] for node in walk(one) if isinstance(node, ast.expr)]
     if isinstance(callee, k.External) and any(isinstance(scope.kind(one), k.Function) for one in given):
         return True  # it may call that
     if is_pure(scope, call):

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from dynalint.analysis import kinds as k
+from dynalint.analysis.steps import walk
 from dynalint.findings import Safety
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.chosen_numbers import tensor_again_conditions
@@ -102,7 +103,7 @@ def rendered(scope: Scope, node: ast.expr, guards: Sequence[Guard], guard: str) 
         held = [f"({text})" if isinstance(part, LOOSE) else text for part, text in texts]
         return "{} if {} else {}".format(*held) if held else ast.unparse(node)
     inside = {one.node: one for one in guards if one.node is not node and _contains(node, one.node)}
-    changed = [*inside, *(child for child in ast.walk(node) if isinstance(child, ast.Name) and child in scope.renamed)]
+    changed = [*inside, *(child for child in walk(node) if isinstance(child, ast.Name) and child in scope.renamed)]
     start, end = scope.file.span(node)
     text, position = "", start
     for child in sorted(dict.fromkeys(changed), key=lambda one: (scope.file.span(one)[0], -scope.file.span(one)[1])):
@@ -126,7 +127,7 @@ def guarded(scope: Scope, one: Guard, guards: Sequence[Guard], guard: str) -> st
 
 
 def _contains(outer: ast.AST, inner: ast.AST) -> bool:
-    return any(child is inner for child in ast.walk(outer))
+    return any(child is inner for child in walk(outer))
 
 
 def require_tensors(scope: Scope, sides: Sequence[Side]) -> list[str]:
@@ -151,7 +152,7 @@ def require_tensors(scope: Scope, sides: Sequence[Side]) -> list[str]:
 
 def _is_total(side: Side) -> bool:
     """Whether the operators in it are defined for all numbers: the others have their operands guarded, if known."""
-    nodes = ast.walk(side.node) if side.node is not None else ()
+    nodes = walk(side.node) if side.node is not None else ()
     return all(
         isinstance(node.op, ast.Add | ast.Sub | ast.Mult) or _is_whole_power(node)
         for node in nodes

@@ -9,30 +9,37 @@ import ast
 from collections.abc import Iterator
 
 from dynalint.analysis import kinds as k
+from dynalint.analysis.steps import walk
 from dynalint_rules._shared.names import is_named
 from dynalint_rules._shared.scope import Scope
 
 
 def tensor_again_conditions(scope: Scope, *nodes: ast.expr) -> list[str]:
     """Return what must hold for expressions to be the tensors that they count for."""
-    return list(dict.fromkeys(text for node in nodes for text in _conditions(scope, node, ())))
+    known: dict[tuple[str, frozenset[str]], list[str]] = {}
+    return list(dict.fromkeys(text for node in nodes for text in _conditions(scope, node, frozenset(), known)))
 
 
-def _conditions(scope: Scope, node: ast.expr, seen: tuple[str, ...]) -> Iterator[str]:
+def _conditions(
+    scope: Scope, node: ast.expr, seen: frozenset[str], known: dict[tuple[str, frozenset[str]], list[str]]
+) -> Iterator[str]:
     if isinstance(node, ast.Call):
         yield from _of_call(scope, node)
     elif isinstance(node, ast.Name) and node.id not in seen:
-        for one in ast.walk(scope.function.node):
-            if isinstance(one, ast.Assign) and any(is_named(target, node.id) for target in one.targets):
-                yield from _conditions(scope, one.value, (*seen, node.id))
+        if (node.id, seen) not in known:
+            stored = [one for one in walk(scope.function.node) if isinstance(one, ast.Assign)]
+            values = [one.value for one in stored if any(is_named(target, node.id) for target in one.targets)]
+            texts = (text for one in values for text in _conditions(scope, one, seen | {node.id}, known))
+            known[node.id, seen] = list(dict.fromkeys(texts))
+        yield from known[node.id, seen]
     elif isinstance(node, ast.IfExp):
-        yield from _conditions(scope, node.body, seen)
-        yield from _conditions(scope, node.orelse, seen)
+        yield from _conditions(scope, node.body, seen, known)
+        yield from _conditions(scope, node.orelse, seen, known)
     elif isinstance(node, ast.UnaryOp):
-        yield from _conditions(scope, node.operand, seen)
+        yield from _conditions(scope, node.operand, seen, known)
     elif isinstance(node, ast.BinOp | ast.Compare):
         operands = [node.left, node.right] if isinstance(node, ast.BinOp) else [node.left, *node.comparators]
-        found = [(scope.tensor(operand), list(_conditions(scope, operand, seen))) for operand in operands]
+        found = [(scope.tensor(operand), list(_conditions(scope, operand, seen, known))) for operand in operands]
         # One tensor makes the whole a tensor.
         if not any(tensor is not None and not texts for tensor, texts in found):
             yield from (text for _, texts in found for text in texts)

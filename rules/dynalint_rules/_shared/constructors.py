@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dynalint.analysis import kinds as k
 from dynalint.analysis.index import ClassInfo, FunctionInfo, walk_function
 from dynalint.analysis.source import SourceFile
+from dynalint.analysis.steps import walk
 from dynalint.rules import Replacement
 from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.growth import related
@@ -52,7 +53,7 @@ def check_reads(scope: Scope, value: ast.expr, constructor: FunctionInfo) -> Non
     """
     if not is_pure(scope, value):
         raise Refusal(f"{scope.quote(value)} may do more than give a value")
-    for node in ast.walk(value):
+    for node in walk(value):
         if isinstance(node, ast.Name) and not _is_alike(scope.function, constructor, node.id):
             parent = scope.parents[node]
             if node.id != self_name(scope.function) or not isinstance(parent, ast.Attribute):
@@ -74,7 +75,7 @@ def _is_number_for_good(scope: Scope, attribute: ast.Attribute) -> bool:
 
 
 def _is_top_level(constructor: FunctionInfo, store: ast.Attribute) -> bool:
-    return any(isinstance(one, ast.Assign | ast.AnnAssign) and store in ast.walk(one) for one in constructor.statements)
+    return any(isinstance(one, ast.Assign | ast.AnnAssign) and store in walk(one) for one in constructor.statements)
 
 
 def _is_alike(function: FunctionInfo, constructor: FunctionInfo, name: str) -> bool:

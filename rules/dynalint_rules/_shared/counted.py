@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass
 
 from dynalint.analysis.index import walk_function
+from dynalint.analysis.steps import walk
 from dynalint.rules import Replacement
 from dynalint_rules._shared.blocks import Assignment
 from dynalint_rules._shared.names import loads, within
@@ -34,7 +35,7 @@ def count_of(scope: Scope, one: Assignment, head: ast.If) -> Count | None:
         return None
     first: ast.Assign | None = None
     own = set(walk_function(scope.function.node))
-    for node in ast.walk(scope.function.node):
+    for node in walk(scope.function.node):
         if isinstance(node, ast.arg) and node.arg == name:
             return None
         if not isinstance(node, ast.Name) or node.id != name:

@@ -17,6 +17,7 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
+from dynalint.analysis.steps import walk
 from dynalint.rules import Replacement, Rewrite, Settled
 from dynalint_rules._shared.blocks import is_elif, statements_after
 from dynalint_rules._shared.choice import without_parentheses
@@ -129,12 +130,12 @@ def _moved(scope: Scope, node: ast.If, kept: Sequence[ast.stmt]) -> str:
 
 def _may_go(scope: Scope, dropped: Sequence[ast.AST]) -> bool:
     """Whether a function is the same without a side that never runs: each name in it stays one of its own."""
-    nodes = [inner for one in dropped for inner in ast.walk(one)]
+    nodes = [inner for one in dropped for inner in walk(one)]
     if any(isinstance(inner, _NOT_DROPPED) for inner in nodes):
         return False
     inside = set(nodes)
-    every = [one for one in ast.walk(scope.function.node) if isinstance(one, ast.Name) and one not in inside]
+    every = [one for one in walk(scope.function.node) if isinstance(one, ast.Name) and one not in inside]
     bound = {one.id for one in nodes if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)}
-    arguments = {one.arg for one in ast.walk(scope.function.node.args) if isinstance(one, ast.arg)}
+    arguments = {one.arg for one in walk(scope.function.node.args) if isinstance(one, ast.arg)}
     own = bound - arguments - {one.id for one in every if isinstance(one.ctx, ast.Store)}
     return not any(one.id in own for one in every)

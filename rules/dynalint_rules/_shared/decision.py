@@ -10,6 +10,7 @@ from typing import Literal
 from dynalint.analysis.events import Branch, Event
 from dynalint.analysis.kinds import UNKNOWN, Kind, Tensor, Value, only_tensor
 from dynalint.analysis.project import Project
+from dynalint.analysis.steps import walk
 
 # How many names are followed to what they were assigned.
 _DEEPEST = 2
@@ -97,7 +98,7 @@ def _gives_tensor(node: ast.expr, function: ast.AST, kinds: Mapping[ast.AST, Kin
     elif isinstance(node, ast.Compare) and len(node.ops) > 1:
         parts = [node.left, *node.comparators]
     elif isinstance(node, ast.Name) and depth:
-        assigned = (one for one in ast.walk(function) if isinstance(one, ast.Assign))
+        assigned = (one for one in walk(function) if isinstance(one, ast.Assign))
         parts = [one.value for one in assigned if any(_is_name(target, node.id) for target in one.targets)]
     elif isinstance(node, ast.Call):
         return True
@@ -119,7 +120,7 @@ def tested_value(operand: ast.expr, decision: Decision) -> ast.expr:
     """Return what to flag: the operand, or for the subject of a `match` the first value that it is compared with."""
     if isinstance(decision.node, ast.Match):
         for case in decision.node.cases:
-            for child in ast.walk(case.pattern):
+            for child in walk(case.pattern):
                 if isinstance(child, ast.MatchValue):
                     return child.value
     return operand

@@ -7,6 +7,7 @@ import ast
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import ContainerChange
 from dynalint.analysis.project import Project
+from dynalint.analysis.steps import walk
 from dynalint_rules._shared.making import makers
 
 
@@ -17,7 +18,7 @@ def deque_limits(event: ContainerChange, project: Project) -> list[ast.expr]:
     return [
         limit
         for made in makers(event, project)
-        for node in ast.walk(made)
+        for node in walk(made)
         if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "deque"
         for limit in [*node.args[1:2], *(keyword.value for keyword in node.keywords if keyword.arg == "maxlen")]
         if not (isinstance(limit, ast.Constant) and limit.value is None)

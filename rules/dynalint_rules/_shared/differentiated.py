@@ -13,6 +13,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
+from dynalint.analysis.steps import walk
 from dynalint.findings import Safety
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.guard import step_of, taken_out
@@ -174,9 +175,7 @@ def _used_later(scope: Scope, between: list[ast.stmt], statement: ast.stmt, name
             raise Refusal(f"{scope.quote(one)} does more than name a result; {_BY_HAND}")
         assigned.update(dict.fromkeys(part.id for part in names if isinstance(part, ast.Name)))
     last = statement.end_lineno or statement.lineno
-    reads = (
-        one for one in ast.walk(scope.function.node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)
-    )
+    reads = (one for one in walk(scope.function.node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load))
     later = {one.id for one in reads if one.lineno > last}
     if name in later:
         raise Refusal(f"`{name}` is read after the gradient is taken; {_BY_HAND}")

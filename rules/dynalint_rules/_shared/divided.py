@@ -19,6 +19,7 @@ import re
 from dataclasses import dataclass
 
 from dynalint.analysis.source import SourceFile
+from dynalint.analysis.steps import walk
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.blocks import is_elif, statements_after
 from dynalint_rules._shared.effects import is_pure
@@ -90,7 +91,7 @@ def _parts(scope: Scope, test: ast.BoolOp) -> _Parts | None:
 
 def _is_plain(value: ast.expr) -> bool:
     """Whether a value is but asked for, which does nothing and does not raise."""
-    return all(isinstance(node, _PLAIN) for node in ast.walk(value))
+    return all(isinstance(node, _PLAIN) for node in walk(value))
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,7 @@ class _Lines:
                 return None
             middle = between[0]
         tail = ""
-        if any(isinstance(node, ast.Return) for node in ast.walk(branch)) and not is_elif(scope, branch):
+        if any(isinstance(node, ast.Return) for node in walk(branch)) and not is_elif(scope, branch):
             if after and not isinstance(after[-1], ast.Return):
                 return None
             tail = cls._text(file, last + 1, (after[-1].end_lineno or 0) + 1) if after else ""

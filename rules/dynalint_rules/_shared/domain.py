@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from dynalint.analysis import kinds as k
+from dynalint.analysis.steps import walk
 from dynalint_rules._shared.names import is_bound_before, last_value, statement_of
 from dynalint_rules._shared.recomputed import definition_of, is_held, is_kept, is_used_throughout
 from dynalint_rules._shared.saved import save
@@ -151,7 +152,7 @@ def _of_definition(
     scope: Scope, read: ast.Name, made: ast.stmt, value: ast.expr, place: ast.stmt, deepest: int
 ) -> Recomputed:
     reads = _names(scope, value)
-    for node in (one for one in ast.walk(value) if isinstance(one, ast.Name) and one not in reads):
+    for node in (one for one in walk(value) if isinstance(one, ast.Name) and one not in reads):
         if node.id in scope.function.locals and not is_held(scope, node.id, made, place):
             if not is_kept(scope, node.id, made, place):
                 raise Refusal(f"{scope.quote(made)} reads what has changed since")
@@ -174,7 +175,7 @@ def _joined(
 
 def _is_open(scope: Scope, one: Recomputed) -> bool:
     """Whether something in what is recomputed is what it always was, where its side is not taken."""
-    inside = {node for own in one.guards if isinstance(own, Guarded) or own.safe for node in ast.walk(own.node)}
+    inside = {node for own in one.guards if isinstance(own, Guarded) or own.safe for node in walk(own.node)}
     inner = {own.node: own for own in one.guards if isinstance(own, Recomputed)}
     reads = [read for read in _names(scope, one.definition) if read not in inside]
     return any(read not in inner or _is_open(scope, inner[read]) for read in reads)
@@ -191,7 +192,7 @@ def parts_of(guards: Sequence[Guard]) -> Iterator[Guard]:
 def open_names(scope: Scope, one: Recomputed) -> set[str]:
     """Return the names that are read as they stand where something is recomputed."""
     guarded = {own.node for own in one.guards if isinstance(own, Recomputed) or isinstance(own.node, ast.Name)}
-    nodes = [node for node in ast.walk(one.definition) if isinstance(node, ast.Name) and node not in guarded]
+    nodes = [node for node in walk(one.definition) if isinstance(node, ast.Name) and node not in guarded]
     names = {scope.renamed.get(node, node.id) for node in nodes}
     return names.union(*(open_names(scope, own) for own in one.guards if isinstance(own, Recomputed)))
 
@@ -199,7 +200,7 @@ def open_names(scope: Scope, one: Recomputed) -> set[str]:
 def _size(one: Recomputed) -> int:
     """How many expressions are computed once more, one in another."""
     parts = [part.definition for part in parts_of([one]) if isinstance(part, Recomputed)]
-    return sum(isinstance(node, ast.expr) for part in parts for node in ast.walk(part))
+    return sum(isinstance(node, ast.expr) for part in parts for node in walk(part))
 
 
 def _names(scope: Scope, expression: ast.expr) -> list[ast.Name]:
@@ -210,7 +211,7 @@ def _names(scope: Scope, expression: ast.expr) -> list[ast.Name]:
 def _of_steps(scope: Scope, expression: ast.expr) -> list[Guarded]:
     """Return the operands of the operations in an expression that must be harmless."""
     found: list[Guarded] = []
-    for node in ast.walk(expression):
+    for node in walk(expression):
         if isinstance(node, ast.BinOp):
             found += _of_operator(scope, node)
         elif isinstance(node, ast.Call):
@@ -235,7 +236,7 @@ def is_linear(scope: Scope, step: ast.AST, node: ast.AST) -> bool:
 
 def _sheltered(scope: Scope, expression: ast.expr, guarded: Collection[ast.AST]) -> list[Guarded]:
     """Return the tensors in an expression that zeros flow back to through more than linear steps."""
-    around = {child: node for node in ast.walk(expression) for child in ast.iter_child_nodes(node)}
+    around = {child: node for node in walk(expression) for child in ast.iter_child_nodes(node)}
     return [
         Guarded(read, "1")
         for read in _reads(scope, expression)
@@ -285,7 +286,7 @@ def _is_argument(scope: Scope, node: ast.Name) -> bool:
         arguments = scope.function.node.args
         given = [*arguments.posonlyargs, *arguments.args]
         return node.id in [one.arg for one in given[: len(given) - len(arguments.defaults)]]
-    parts = [one for one in ast.walk(found[1]) if isinstance(one, ast.expr)]
+    parts = [one for one in walk(found[1]) if isinstance(one, ast.expr)]
     reads = [one for one in parts if not isinstance(one, ast.BinOp | ast.UnaryOp | ast.Constant)]
     return all(
         scope.tensor(one) is not None or (isinstance(one, ast.Name) and _is_argument(scope, one)) for one in reads
@@ -310,7 +311,7 @@ def _may_hold_infinity(scope: Scope, read: ast.Name) -> bool:
     if found is None or found[0].lineno < test.lineno:
         return False
     value = found[1]
-    kept_out = {node for one in _of_steps(scope, value) for node in ast.walk(one.node)}
+    kept_out = {node for one in _of_steps(scope, value) for node in walk(one.node)}
     return any(one not in kept_out for one in _reads(scope, value))
 
 

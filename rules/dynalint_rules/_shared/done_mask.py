@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass, field
 
 from dynalint.analysis import kinds as k
+from dynalint.analysis.steps import walk
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.blocks import Assignment, block_of
 from dynalint_rules._shared.choice import GUARD_ORDERS, escaped, finished, rendered, require_tensors
@@ -91,7 +92,7 @@ class _DoneMask:
                 "run a fixed number of rounds and keep a `done` mask for `torch.where`"
             )
         effects_of(scope, [loop.iter])
-        targets = [node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name)]
+        targets = [node.id for node in walk(loop.target) if isinstance(node, ast.Name)]
         for name in targets:
             if any(not within(node, loop, scope) for node in loads(scope, name)):
                 raise Refusal(f"`{name}` tells after the loop in which round it ended; keep that with `torch.where`")

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dynalint.analysis.events import ContainerChange, StateChange
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.project import Project
+from dynalint.analysis.steps import walk
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.constructors import uses_of
 from dynalint_rules._shared.effects import is_pure
@@ -64,9 +65,9 @@ def _kept_for_the_call(event: ContainerChange | StateChange, project: Project) -
     place, key = ast.unparse(target.value), ast.unparse(target.slice)
     if place != f"{self_name(scope.function)}.{name}" or project.mentions(name):
         return None
-    names = {node.id for node in ast.walk(target) if isinstance(node, ast.Name)}
+    names = {node.id for node in walk(target) if isinstance(node, ast.Name)}
     later = scope.function.statements[scope.function.statements.index(statement) + 1 :]
-    after = {node for one in later for node in ast.walk(one)}
+    after = {node for one in later for node in walk(one)}
     if any(isinstance(node, ast.Name) and node.id in names and not isinstance(node.ctx, ast.Load) for node in after):
         return None
     local, edits = scope.fresh_name("made"), []
@@ -119,7 +120,7 @@ def _parts(scope: Scope, node: ast.stmt | ast.expr) -> list[ast.expr]:
 
 def _reads(event: ContainerChange | StateChange, project: Project) -> Iterator[tuple[FunctionInfo, ast.expr]]:
     """Yield the places of compiled code that may ask for what is in the container."""
-    own = set(ast.walk(event.statement))
+    own = set(walk(event.statement))
     for function, place in mentions_of(event, project):
         in_eager = isinstance(place.ctx, ast.Load) and place not in project.kinds(function)
         if place not in own and not in_eager and not _adds(place, project.parents(function)):

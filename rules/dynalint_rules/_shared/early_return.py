@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from dynalint.analysis.index import walk_function
+from dynalint.analysis.steps import walk
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.blocks import Block, Chain, block_of, is_elif, statements_after
 from dynalint_rules._shared.choice import GUARD_ORDERS, TITLE, escaped, finished, guarded, rendered, require_tensors
@@ -109,7 +110,7 @@ class _EarlyReturn:
         """Return the changes in what follows; `values` are what the returning side evaluates, `result` the last."""
         later = [node for one in self.following for node in returns_of(one)]
         replacements = []
-        inside = {id(node) for one in self.going_on for node in ast.walk(one)}
+        inside = {id(node) for one in self.going_on for node in walk(one)}
         for one in later:
             if id(one) in inside:
                 raise Refusal("the function returns at several depths; give it one result under a name and return that")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from dynalint.analysis import kinds as k
 from dynalint.analysis.index import FunctionInfo, walk_function
 from dynalint.analysis.signatures import has_decorator
+from dynalint.analysis.steps import walk
 from dynalint_rules._shared.implied import implied_methods
 from dynalint_rules._shared.kept import refuse_changed_later
 from dynalint_rules._shared.memory import is_own
@@ -115,10 +116,12 @@ def implies_nothing(scope: Scope, node: ast.AST) -> bool:
 
 def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
     """Yield the nodes that run when `node` does: a lambda that is only made does not run."""
-    yield node
-    if not isinstance(node, ast.Lambda):
-        for child in ast.iter_child_nodes(node):
-            yield from _own_nodes(child)
+    pending = [node]
+    while pending:
+        one = pending.pop()
+        yield one
+        if not isinstance(one, ast.Lambda):
+            pending += reversed(list(ast.iter_child_nodes(one)))
 
 
 def _check_node(scope: Scope, node: ast.AST, found: Effects, depth: int) -> None:
@@ -145,9 +148,10 @@ def _check_implied(scope: Scope, node: ast.AST, found: Effects, depth: int) -> N
 
 def _refuse_iterator(scope: Scope, node: ast.Name | ast.Attribute, depth: int) -> None:
     """Make sure that nothing is taken out of an iterator which the expression itself, or a function, has not made."""
-    given = {one.arg for one in ast.walk(scope.function.node.args) if isinstance(one, ast.arg)}
-    own = depth > 0 and isinstance(node, ast.Name) and node.id in scope.function.locals - given
-    if not own and any(isinstance(one, k.Sequence) and one.type == "generator" for one in scope.kind(node).members):
+    if not any(isinstance(one, k.Sequence) and one.type == "generator" for one in scope.kind(node).members):
+        return
+    given = {one.arg for one in walk(scope.function.node.args) if isinstance(one, ast.arg)}
+    if depth == 0 or not isinstance(node, ast.Name) or node.id not in scope.function.locals - given:
         raise Refusal(f"{scope.quote(node)} is an iterator, and reading takes something out of it; make a list first")
 
 
@@ -257,7 +261,7 @@ def _made_inplace(scope: Scope, func: ast.expr) -> bool:
         return False
     for cls in scope.project.mro(owner):
         for _, statement in cls.stores.get(func.attr, ()):
-            for child in ast.walk(statement):
+            for child in walk(statement):
                 if isinstance(child, ast.Call) and _is_set(child, "inplace"):
                     return True
     return False

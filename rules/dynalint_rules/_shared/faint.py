@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
+from dynalint.analysis.steps import walk
 from dynalint_rules._shared.cheap import is_cheap
 from dynalint_rules._shared.liveness import first_use, has_rounds, is_dead_after, is_used_elsewhere, rest_of
 from dynalint_rules._shared.memory import is_own
@@ -29,7 +30,7 @@ def is_wanted_by(scope: Scope, name: str, side: Sequence[ast.stmt], head: ast.st
     Tests count as reads if it is `asked` for these, too. Else the question is whether a gradient comes back from it,
     whichever way is taken in the side and after it.
     """
-    jumps = any(isinstance(one, ast.Break | ast.Continue) for one in ast.walk(scope.function.node))
+    jumps = any(isinstance(one, ast.Break | ast.Continue) for one in walk(scope.function.node))
     if jumps or is_used_elsewhere(scope, name):
         use = first_use(side, name)
         return use == "read" or (use is None and not is_dead_after(scope, name, head))
@@ -88,7 +89,7 @@ class _Wanted:
         return (after - bound) | self._read_in(wanted)
 
     def _before_loop(self, loop: ast.For, after: frozenset[str]) -> frozenset[str]:
-        if any(isinstance(node, ast.Return | ast.Try) for node in ast.walk(loop)):
+        if any(isinstance(node, ast.Return | ast.Try) for node in walk(loop)):
             return after | self._read_in([loop])
         ends, last = after, frozenset[str]()
         while ends != last:
@@ -113,7 +114,7 @@ def _pairs(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.expr]]
 
 def read_in(nodes: Iterable[ast.AST], *, asked: bool = True) -> frozenset[str]:
     """Return the names that are read in nodes; those that a gradient comes back to if none is `asked` for else."""
-    parts = [one for node in nodes for one in (ast.walk(node) if asked else _differentiated(node))]
+    parts = [one for node in nodes for one in (walk(node) if asked else _differentiated(node))]
     changed = {one.target.id for one in parts if isinstance(one, ast.AugAssign) and isinstance(one.target, ast.Name)}
     return frozenset(changed.union(one.id for one in parts if isinstance(one, ast.Name) and _is_read(one)))
 

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.index import ClassInfo, FunctionInfo
+from dynalint.analysis.steps import walk
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.constructors import appended, check_reads, constructor_for, stores_of, uses_of
 from dynalint_rules._shared.effects import is_pure
@@ -165,9 +166,9 @@ def _for_one_call(scope: Scope, branch: ast.If, statement: ast.Assign, name: str
     if not by_key and not _continues(scope, constructor, name, value):
         raise Refusal(f"the constructor may put something else there than the first part of it; {_BY_HAND}")
     block = next(block for block in _blocks(scope.parents[branch]) if branch in block)
-    after = {node for one in block[block.index(branch) + 1 :] for node in ast.walk(one)}
+    after = {node for one in block[block.index(branch) + 1 :] for node in walk(one)}
     local = scope.fresh_name(name.strip("_").rstrip("s" if by_key else "") or "made")
-    edits, own = [], set(ast.walk(branch))
+    edits, own = [], set(walk(branch))
     for function, node in uses_of(scope, name):
         if node in own or (function is constructor and not isinstance(node.ctx, ast.Load)):
             continue
@@ -245,7 +246,7 @@ def _reads_part(branch: ast.If, target: ast.expr, node: ast.Attribute, read: ast
 
 def _keeps_names(branch: ast.If, after: set[ast.AST]) -> bool:
     """Whether what the test reads is the same still where the table is read."""
-    names = {node.id for node in ast.walk(branch.test) if isinstance(node, ast.Name)}
+    names = {node.id for node in walk(branch.test) if isinstance(node, ast.Name)}
     return not any(isinstance(one, ast.Name) and one.id in names and not isinstance(one.ctx, ast.Load) for one in after)
 
 
@@ -302,14 +303,14 @@ def _refuse_names(scope: Scope, name: str, branch: ast.stmt) -> None:
     Raises:
         Refusal: something does, or a class treats attributes in a way of its own.
     """
-    own = set(ast.walk(branch))
+    own = set(walk(branch))
     if isinstance(branch, ast.If) and not any(
         _asks_whether_there(scope, one, name) for one in _alternatives(branch.test)
     ):
         # A table that grows may be a buffer.
         constructor = _owner(scope).methods.get("__init__")
         registrations = (one for one in constructor.statements if _registers(one, name)) if constructor else ()
-        own.update(*(ast.walk(one) for one in registrations))
+        own.update(*(walk(one) for one in registrations))
     for module, node in scope.project.nodes_with(name):
         if isinstance(node, ast.Constant) and node.value == name and node not in own:
             raise Refusal(f"{module.file.path.name}:{node.lineno} names `{name}` in a string; {_BY_HAND}")
@@ -333,7 +334,7 @@ def _refuse_other_changes(scope: Scope, name: str, branch: ast.stmt, *, in_place
     Raises:
         Refusal: something does, or, with `in_place`, may change the tensor in place.
     """
-    own = set(ast.walk(branch))
+    own = set(walk(branch))
     for function, node in uses_of(scope, name):
         if node in own:
             continue
@@ -393,7 +394,7 @@ def _refuse_later_reads(
     Raises:
         Refusal: it is set afterwards.
     """
-    for node in ast.walk(value):
+    for node in walk(value):
         if isinstance(node, ast.Attribute) and _is_self(scope, node.value):
             for function, store in stores_of(scope, node.attr):
                 if function is constructor and store.lineno >= first.lineno:
@@ -407,7 +408,7 @@ def _hangs_on_sizes(scope: Scope, value: ast.expr, branch: ast.If) -> bool:
     """
     targets = [one.targets[0] for one in branch.body if isinstance(one, ast.Assign)]
     made = {target.id for target in targets if isinstance(target, ast.Name)}
-    for node in ast.walk(value):
+    for node in walk(value):
         if isinstance(node, ast.Name | ast.Attribute) and not (isinstance(node, ast.Name) and node.id in made):
             kind, parent = scope.kind(node), scope.parents.get(node)
             read = any(isinstance(one, k.Value) and one.source == "data" for one in kind.members)

@@ -14,6 +14,7 @@ from dynalint.analysis.events import ContainerChange, InplaceChange, StateChange
 from dynalint.analysis.index import ClassInfo, FunctionInfo, Import, walk_function
 from dynalint.analysis.kinds import Kind
 from dynalint.analysis.project import Project
+from dynalint.analysis.steps import walk
 
 LIMIT = 8
 """Graphs that Dynamo compiles for one function before it gives up: `torch._dynamo.config.recompile_limit`."""
@@ -99,7 +100,7 @@ def is_held(method: FunctionInfo, project: Project, *, compiled: bool) -> bool:
 
 
 def _methods_called(function: ast.AST) -> Iterator[ast.Attribute]:
-    for node in ast.walk(function):
+    for node in walk(function):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             yield node.func
 
@@ -161,7 +162,7 @@ def names(node: ast.AST, name: str) -> bool:
 
 def mentions(node: ast.AST, name: str) -> bool:
     """Whether an attribute or a variable called `name` stands anywhere in a node."""
-    return any(names(part, name) for part in ast.walk(node))
+    return any(names(part, name) for part in walk(node))
 
 
 def _is_int(kind: Kind) -> bool:
@@ -221,7 +222,7 @@ def _runs_a_few_times(event: Change, project: Project) -> bool:
     for test, block in tests_around(event.statement, event.function, project):
         if isinstance(event, ContainerChange) and _asks(test, state_name(event)):
             return True
-        if any(isinstance(node, ast.In | ast.NotIn) for node in ast.walk(test)):
+        if any(isinstance(node, ast.In | ast.NotIn) for node in walk(test)):
             return True  # once for every key, and the same calls bring the same keys
         bounded = _compares_with(test, event, event.function, project, most=LIMIT)
         if (bounded and not _starts_far(event, project)) or _closes(test, block, event.statement):
@@ -275,14 +276,14 @@ def tests_around(
 def _asks(test: ast.expr, name: str) -> bool:
     """Whether a test asks for the size or the content of a container: `len(xs) < n`, `key not in xs`, `not xs`."""
     return any(
-        isinstance(node, ast.Compare | ast.UnaryOp | ast.Call) and mentions(node, name) for node in ast.walk(test)
+        isinstance(node, ast.Compare | ast.UnaryOp | ast.Call) and mentions(node, name) for node in walk(test)
     ) or names(test, name)
 
 
 def _compares_with(test: ast.expr, event: Change, function: FunctionInfo, project: Project, *, most: int) -> bool:
     """Whether a test compares the state itself with a number that is known to be at most `most`."""
     name = state_name(event)
-    for node in ast.walk(test):
+    for node in walk(test):
         if isinstance(node, ast.Compare):
             parts = [node.left, *node.comparators]
             values = [_int_value(part, function, project) for part in parts if not names(part, name)]
@@ -293,7 +294,7 @@ def _compares_with(test: ast.expr, event: Change, function: FunctionInfo, projec
 
 def _closes(test: ast.expr, block: list[ast.stmt], change: ast.stmt) -> bool:
     """Whether a block gives a new value to something that its test asks for, such as `self.ready`."""
-    asked = {ast.unparse(node) for node in ast.walk(test) if isinstance(node, ast.Attribute | ast.Name)}
+    asked = {ast.unparse(node) for node in walk(test) if isinstance(node, ast.Attribute | ast.Name)}
     return any(
         ast.unparse(target) in asked
         for statement in block
@@ -370,7 +371,7 @@ def _sets(statement: ast.stmt, name: str, sort: type[ast.expr]) -> bool:
         and named(part.func.value)
         for child in ast.iter_child_nodes(statement)
         if isinstance(child, ast.expr)
-        for part in ast.walk(child)
+        for part in walk(child)
     )
 
 
@@ -381,6 +382,6 @@ def _ends_growth(statement: ast.stmt, function: FunctionInfo, event: Change, pro
     waits = [
         test
         for test, _ in tests_around(statement, function, project)
-        if any(isinstance(node, ast.Compare) and mentions(node, state_name(event)) for node in ast.walk(test))
+        if any(isinstance(node, ast.Compare) and mentions(node, state_name(event)) for node in walk(test))
     ]
     return not waits or any(_compares_with(test, event, function, project, most=LIMIT) for test in waits)

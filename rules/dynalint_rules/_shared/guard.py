@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call
+from dynalint.analysis.steps import walk
 from dynalint.findings import Safety
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.effects import implies_nothing, is_pure
@@ -114,7 +115,7 @@ def _asks_tensor(scope: Scope, test: ast.expr) -> bool:
         return any(_asks_tensor(scope, value) for value in test.values)
     if isinstance(test, ast.UnaryOp):
         return _asks_tensor(scope, test.operand)
-    return scope.tensor(test) is not None or any(_is_read(scope.kind(node)) for node in ast.walk(test))
+    return scope.tensor(test) is not None or any(_is_read(scope.kind(node)) for node in walk(test))
 
 
 def _is_read(kind: k.Kind) -> bool:

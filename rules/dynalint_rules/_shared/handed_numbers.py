@@ -8,6 +8,7 @@ from functools import partial
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.index import FunctionInfo, walk_function
+from dynalint.analysis.steps import walk
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.guard import taken_out
 from dynalint_rules._shared.handover import argument_for
@@ -48,7 +49,7 @@ def is_parameter_only_read(scope: Scope, name: str, fits: Callable[[ast.Name], b
     arguments = scope.function.node.args
     if name not in {one.arg for one in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]}:
         return False
-    names = [one for one in ast.walk(scope.function.node) if isinstance(one, ast.Name) and one.id == name]
+    names = [one for one in walk(scope.function.node) if isinstance(one, ast.Name) and one.id == name]
     return all(isinstance(one.ctx, ast.Load) and fits(one) for one in names)
 
 
@@ -116,7 +117,7 @@ def _is_stable(scope: Scope, number: ast.expr) -> bool:
     texts = {ast.unparse(number), ast.unparse(root)}
     return isinstance(root, ast.Name) and not any(
         isinstance(one, ast.Name | ast.Attribute) and not isinstance(one.ctx, ast.Load) and ast.unparse(one) in texts
-        for one in ast.walk(scope.function.node)
+        for one in walk(scope.function.node)
     )
 
 

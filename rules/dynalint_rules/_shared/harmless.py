@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dynalint.analysis import kinds as k
+from dynalint.analysis.steps import walk
 from dynalint_rules._shared.choice import escaped, rendered
 from dynalint_rules._shared.domain import Guard, Guarded, Recomputed, parts_of, recomputed
 from dynalint_rules._shared.faint import is_wanted_by
@@ -99,7 +100,7 @@ def set_apart(scope: Scope, apart: Sequence[Apart], tests: Sequence[str]) -> lis
 
 def is_read_once(scope: Scope, one: Apart, head: ast.stmt, sides: Sequence[Sequence[ast.stmt]]) -> bool:
     """Whether all that is used of a name is a single read on one side."""
-    reads = [node for side in sides for part in side for node in ast.walk(part) if is_named(node, one.name)]
+    reads = [node for side in sides for part in side for node in walk(part) if is_named(node, one.name)]
     return len(one.using) == 1 and len(reads) == 1 and is_dead_after(scope, one.name, head)
 
 

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator
 from itertools import count, islice
 
 from dynalint.analysis.index import FunctionInfo
+from dynalint.analysis.steps import walk
 from dynalint.findings import Safety
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.calls import callee
@@ -45,7 +46,7 @@ def computed_once(scope: Scope, node: ast.Call, known: Collection[str] = ()) -> 
     """
     shown = scope.quote(node)
     given = [*node.args, *(keyword.value for keyword in node.keywords)]
-    constant = not any(isinstance(part, ast.Name | ast.Call) for one in given for part in ast.walk(one))
+    constant = not any(isinstance(part, ast.Name | ast.Call) for one in given for part in walk(one))
     condition = f"{shown} raises nothing" if constant else f"{shown} gives the same in every call"
     return hoisted(scope, node, known, "conditional" if constant else "unsafe", (condition,))
 
@@ -71,8 +72,8 @@ def hoisted(
         Refusal: it takes something from the function, or what it takes is not settled when the module is imported.
     """
     file, module = scope.file, scope.function.module
-    place = next(one for one in module.tree.body if scope.function.node in ast.walk(one))
-    for part in ast.walk(node):
+    place = next(one for one in module.tree.body if scope.function.node in walk(one))
+    for part in walk(node):
         if isinstance(part, ast.Call) and (part is node or callee(scope, part) in known):
             continue
         if not isinstance(part, _PARTS):
@@ -90,9 +91,9 @@ def hoisted(
 
 def _fresh_name(tree: ast.Module, node: ast.Call) -> str:
     """Return a name that means nothing in the module, and that no other call of it is given in the same round."""
-    taken = {word for one in ast.walk(tree) for word in (getattr(one, "id", None), getattr(one, "arg", None))}
-    taken |= {_name(one) for one in ast.walk(tree) if isinstance(one, _Binding)}
-    calls = [one for one in ast.walk(tree) if isinstance(one, ast.Call) and _last(one.func) == _last(node.func)]
+    taken = {word for one in walk(tree) for word in (getattr(one, "id", None), getattr(one, "arg", None))}
+    taken |= {_name(one) for one in walk(tree) if isinstance(one, _Binding)}
+    calls = [one for one in walk(tree) if isinstance(one, ast.Call) and _last(one.func) == _last(node.func)]
     stem = f"_{_last(node.func).upper()}"
     names = (stem if number == 1 else f"{stem}_{number}" for number in count(1))
     free = (name for name in names if name not in taken)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
+from dynalint.analysis.steps import walk
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.blocks import statements_after
 from dynalint_rules._shared.calls import callee
@@ -68,7 +69,7 @@ def _repeated(statement: ast.stmt) -> _Repeated | None:
     if [_place(one) for one in source.args] != varied:
         return None
     place, subject = varied[0], source.func.value
-    if any(isinstance(one, ast.Call) for one in ast.walk(subject)):
+    if any(isinstance(one, ast.Call) for one in walk(subject)):
         return None  # it is written twice
     return _Repeated(statement, target.id, source, subject, repeat.args[place], place, len(repeat.args))
 
@@ -117,7 +118,7 @@ def _rewrite(
     start, end = file.span(head.statement)[0], file.span(joined)[1]
     if not all(is_pure(scope, one) for one in (head.source, tail.source, number)) or comments(file, start, end) != []:
         return None
-    read = {one.id for part in (tail.source, number) for one in ast.walk(part) if isinstance(one, ast.Name)}
+    read = {one.id for part in (tail.source, number) for one in walk(part) if isinstance(one, ast.Name)}
     if head.name in read or {head.name, tail.name} & {scope.text(head.times), scope.text(number)}:
         return None
     assert joined.value is not None

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.index import walk_function
+from dynalint.analysis.steps import walk
 from dynalint_rules._shared.memory import (
     changes_in_place,
     in_one_loop,
@@ -37,7 +38,7 @@ _LOOKS = frozenset("all any argmax argmin dim eq ge gt isfinite isinf isnan le l
 
 def kept_conditions(scope: Scope, nodes: Iterable[ast.AST | None]) -> list[str]:
     """Return what must hold where expressions that keep their tensors for a gradient are computed on every call."""
-    parts = (part for node in nodes if node is not None for part in ast.walk(node))
+    parts = (part for node in nodes if node is not None for part in walk(node))
     names = sorted({part.id for part in parts if isinstance(part, ast.Name)})
     return [UNCHANGED] if any(may_change_in_place(scope, name) for name in names) else []
 
@@ -69,7 +70,7 @@ def _is_read_by_none(scope: Scope, node: ast.expr) -> bool:
 
 def _read_in(scope: Scope, node: ast.expr, handed: bool) -> Iterator[ast.Name | ast.Attribute]:
     """Yield what an expression needs under a name or as an attribute of the module, but for one that it is itself."""
-    for part in ast.walk(node):
+    for part in walk(node):
         parent = scope.parents.get(part)
         if isinstance(parent, ast.expr) and _keeps_no_operand(scope, parent):
             continue
@@ -118,7 +119,7 @@ def _gets_another(scope: Scope, name: str, around: ast.AST) -> bool:
     """Whether `around` gives a name a tensor that is made there, so that what it held before is not changed with it."""
     statement = statement_of(scope, around)
     values: list[ast.expr] = []
-    for node in ast.walk(statement):
+    for node in walk(statement):
         if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store):
             parent = scope.parents[node]
             if not isinstance(parent, ast.Assign) or parent.targets != [node]:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Collection, Iterable
 
 from dynalint.analysis import kinds as k
+from dynalint.analysis.steps import walk
 from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.names import kind_of_name
 from dynalint_rules._shared.scope import Scope
@@ -27,7 +28,7 @@ _PLAIN = (
 
 def leaves_alone(scope: Scope, nodes: Iterable[ast.AST], names: Collection[str]) -> bool:
     """Whether some statements and expressions give none of the names another value, and change nothing in place."""
-    return not any(_changes(scope, one, names) for node in nodes for one in ast.walk(node))
+    return not any(_changes(scope, one, names) for node in nodes for one in walk(node))
 
 
 def _changes(scope: Scope, node: ast.AST, names: Collection[str]) -> bool:

@@ -15,6 +15,7 @@ import ast
 from dataclasses import dataclass
 
 from dynalint.analysis import kinds as k
+from dynalint.analysis.steps import walk
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.effects import is_pure
@@ -155,7 +156,7 @@ def _list_of(scope: Scope, loop: ast.For, value: ast.expr | None) -> _List | Non
     elif len(uses) > 1:
         return None
     reduction = _reduction(scope, ends[0]) if len(ends) == 1 else None
-    if stores or reduction is None or any(isinstance(one, ast.Break | ast.Continue) for one in ast.walk(loop)):
+    if stores or reduction is None or any(isinstance(one, ast.Break | ast.Continue) for one in walk(loop)):
         return None
     return _List(made, statement, value, reduction, ends[0])
 
@@ -170,7 +171,7 @@ def _made(scope: Scope, loop: ast.For, name: str) -> ast.Assign | None:
 
 
 def _stores(scope: Scope, name: str) -> list[ast.Name]:
-    walked = ast.walk(scope.function.node)
+    walked = walk(scope.function.node)
     return [one for one in walked if isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Store)]
 
 
@@ -186,9 +187,9 @@ def _reduction(scope: Scope, node: ast.expr) -> ast.Call | None:
 
 def _is_stable(scope: Scope, read: Selection, loop: ast.For) -> bool:
     """Whether the mask and the tensor stay what they are in a round."""
-    own = {one.id for one in ast.walk(loop.target) if isinstance(one, ast.Name)}
-    names = {one.id for part in (read.mask, read.source) for one in ast.walk(part) if isinstance(one, ast.Name)} - own
-    for node in ast.walk(loop):
+    own = {one.id for one in walk(loop.target) if isinstance(one, ast.Name)}
+    names = {one.id for part in (read.mask, read.source) for one in walk(part) if isinstance(one, ast.Name)} - own
+    for node in walk(loop):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in names:
             return False
         if isinstance(node, ast.AugAssign) or (isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)):

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Sequence
 from typing import Literal
 
+from dynalint.analysis.steps import walk
 from dynalint_rules._shared.scope import Scope
 
 _Use = Literal["read", "gone"] | None
@@ -17,7 +18,7 @@ def is_dead_after(scope: Scope, name: str, statement: ast.stmt) -> bool:
 
     Where a jump or an exception leads on from somewhere else, or the next round of a loop does, the answer is no.
     """
-    if is_used_elsewhere(scope, name) or any(isinstance(one, ast.Break | ast.Continue) for one in ast.walk(statement)):
+    if is_used_elsewhere(scope, name) or any(isinstance(one, ast.Break | ast.Continue) for one in walk(statement)):
         return False
     current: ast.AST = statement
     found: _Use = None
@@ -34,7 +35,7 @@ def is_dead_after(scope: Scope, name: str, statement: ast.stmt) -> bool:
 
 def is_used_elsewhere(scope: Scope, name: str) -> bool:
     """Whether a name is another scope's as well, or read by a function inside of this one."""
-    for node in ast.walk(scope.function.node):
+    for node in walk(scope.function.node):
         if isinstance(node, ast.Global | ast.Nonlocal) and name in node.names:
             return True
         inner = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef)
@@ -84,7 +85,7 @@ def _use(statement: ast.stmt, name: str) -> _Use:
 
 
 def _leaves(statement: ast.stmt) -> bool:
-    return any(isinstance(node, ast.Break | ast.Continue | ast.Return) for node in ast.walk(statement))
+    return any(isinstance(node, ast.Break | ast.Continue | ast.Return) for node in walk(statement))
 
 
 def has_rounds(rounds: ast.expr) -> bool:
@@ -101,9 +102,9 @@ def _binds(target: ast.expr, name: str) -> bool:
 
 
 def _reads(node: ast.AST, name: str) -> bool:
-    names = (one for one in ast.walk(node) if isinstance(one, ast.Name) and one.id == name)
+    names = (one for one in walk(node) if isinstance(one, ast.Name) and one.id == name)
     return any(not isinstance(one.ctx, ast.Store) for one in names)
 
 
 def _mentions(node: ast.AST, name: str) -> bool:
-    return any(isinstance(one, ast.Name) and one.id == name for one in ast.walk(node))
+    return any(isinstance(one, ast.Name) and one.id == name for one in walk(node))

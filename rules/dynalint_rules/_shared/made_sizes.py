@@ -9,6 +9,7 @@ import ast
 from collections.abc import Iterator
 
 from dynalint.analysis import kinds as k
+from dynalint.analysis.steps import walk
 from dynalint_rules._shared.memory import may_change_in_place
 from dynalint_rules._shared.names import last_assignment, loads
 from dynalint_rules._shared.scope import Scope
@@ -28,7 +29,7 @@ def made_size(scope: Scope, size: ast.expr, at: ast.stmt) -> str | None:
     """Return the text of the number that `size`, the name of a tensor, comes to at `at`; None if nothing shows it."""
     if not isinstance(size, ast.Name) or k.only_tensor(scope.kind(size)) is None or _resizes(scope):
         return None
-    for name in dict.fromkeys(node.id for node in ast.walk(scope.function.node) if isinstance(node, ast.Name)):
+    for name in dict.fromkeys(node.id for node in walk(scope.function.node) if isinstance(node, ast.Name)):
         made = last_assignment(scope, name, at)
         if made is None or name == size.id or not isinstance(made.value, ast.Call):
             continue
@@ -67,11 +68,11 @@ def _reads(scope: Scope, node: ast.expr) -> bool:
 
 def _is_bound_after(scope: Scope, name: str, made: ast.Assign) -> bool:
     """Whether a name may get another value once `made` has run, before `made` runs again."""
-    for node in ast.walk(scope.function.node):
+    for node in walk(scope.function.node):
         if isinstance(node, ast.Nonlocal | ast.Global) and name in node.names:
             return True
         bound = _bound(node)
-        if name in bound and node.lineno >= made.lineno and node not in ast.walk(made):  # type: ignore[attr-defined]
+        if name in bound and node.lineno >= made.lineno and node not in walk(made):  # type: ignore[attr-defined]
             return True
     return False
 
@@ -89,5 +90,5 @@ def _resizes(scope: Scope) -> bool:
     return any(
         isinstance(node, ast.Attribute)
         and (node.attr in _RESIZING or (node.attr == "data" and not isinstance(node.ctx, ast.Load)))
-        for node in ast.walk(scope.function.node)
+        for node in walk(scope.function.node)
     )

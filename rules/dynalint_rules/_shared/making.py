@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dynalint.analysis.events import ContainerChange, InplaceChange
 from dynalint.analysis.index import ClassInfo
 from dynalint.analysis.project import Project
+from dynalint.analysis.steps import walk
 from dynalint_rules._shared.growth import state_name
 
 
@@ -28,7 +29,7 @@ def makers(event: ContainerChange | InplaceChange, project: Project) -> Iterator
 def _registered(cls: ClassInfo, name: str) -> Iterator[ast.expr]:
     """Yield the tensors that a class registers as a buffer of that name."""
     for method in cls.methods.values():
-        for node in ast.walk(method.node):
+        for node in walk(method.node):
             if (
                 isinstance(node, ast.Call)
                 and isinstance(node.func, ast.Attribute)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeGuard
 
 from dynalint.analysis import kinds as k
+from dynalint.analysis.steps import walk
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.blocks import is_elif, split_test, statements_after
 from dynalint_rules._shared.choice import finished
@@ -220,7 +221,7 @@ class _Body:
         return k.is_number(self.scope.kind(node))
 
     def _reads_mask(self, name: str) -> bool:
-        return any(isinstance(node, ast.Name) and node.id == name for node in ast.walk(self.mask))
+        return any(isinstance(node, ast.Name) and node.id == name for node in walk(self.mask))
 
 
 def made_from(scope: Scope, mask: ast.expr, name: str) -> bool:
@@ -228,7 +229,7 @@ def made_from(scope: Scope, mask: ast.expr, name: str) -> bool:
     place = mask
     if isinstance(mask, ast.Name):
         known = only_value(scope, mask.id, place)
-        stores = [node for node in ast.walk(scope.function.node) if _stores(node, name)]
+        stores = [node for node in walk(scope.function.node) if _stores(node, name)]
         apart = known is None or _block_around(scope, known) is not _block_around(scope, place)
         if known is None or apart or any(node.lineno >= known.lineno for node in stores if node.lineno < place.lineno):
             return False

@@ -6,6 +6,7 @@ import ast
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Subscript
+from dynalint.analysis.steps import walk
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.memory import is_own
 from dynalint_rules._shared.scope import Scope
@@ -54,7 +55,7 @@ def _whole(scope: Scope, argument: ast.expr | ast.keyword, mask: str) -> str | N
     if isinstance(value, ast.Subscript) and isinstance(chosen, ast.Name) and chosen.id == mask and full:
         wide = f"{mask}[..., {', '.join(['None'] * len(rest))}]" if rest else mask
         return f"{head}{scope.torch}.where({wide}, {scope.text(value.value)}, 0)"
-    if any(isinstance(node, ast.Name) and node.id == mask for node in ast.walk(value)):
+    if any(isinstance(node, ast.Name) and node.id == mask for node in walk(value)):
         return None
     if isinstance(argument, ast.keyword) and argument.arg is None:
         return f"**{scope.text(value)}"

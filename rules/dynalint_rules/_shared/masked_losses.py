@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
+from dynalint.analysis.steps import walk
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.blocks import statements_after
 from dynalint_rules._shared.calls import callee
@@ -122,7 +123,7 @@ def _is_plain(scope: Scope, call: ast.Call) -> bool:
 
 
 def _reads(node: ast.AST, name: str) -> bool:
-    return any(isinstance(one, ast.Name) and one.id == name for one in ast.walk(node))
+    return any(isinstance(one, ast.Name) and one.id == name for one in walk(node))
 
 
 def _is_rows(node: ast.expr, name: str) -> bool:

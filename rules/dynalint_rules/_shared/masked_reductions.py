@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass
 
 from dynalint.analysis import kinds as k
+from dynalint.analysis.steps import walk
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.guard import taken_out
 from dynalint_rules._shared.masked import made_from
@@ -201,6 +202,6 @@ def _rewrite(scope: Scope, read: Selection, title: str, edits: tuple[Replacement
 def _stores_after(scope: Scope, name: str, statement: ast.stmt) -> bool:
     return any(
         isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Load)
-        for node in ast.walk(scope.function.node)
+        for node in walk(scope.function.node)
         if getattr(node, "lineno", 0) >= statement.lineno and not within(node, statement, scope)
     )

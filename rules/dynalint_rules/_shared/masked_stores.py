@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Subscript
+from dynalint.analysis.steps import walk
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.blocks import statements_after
 from dynalint_rules._shared.domain import Guarded, guarded_operands, is_linear
@@ -238,7 +239,7 @@ class _Store:
             return f"{self.scope.torch}.zeros_like({self.target.value.id}).masked_scatter({mask}, {file.segment(node)})"
         (start, end), text = file.span(node), ""
         marked = {*self.reads, *self.given, *self.guards} - {node}
-        for part in sorted((one for one in ast.walk(node) if one in marked), key=lambda one: file.span(one)[::-1]):
+        for part in sorted((one for one in walk(node) if one in marked), key=lambda one: file.span(one)[::-1]):
             assert isinstance(part, ast.expr)
             if any(within(part, other, self.scope) for other in marked - {part} if within(other, node, self.scope)):
                 continue  # written with what it stands in
@@ -298,7 +299,7 @@ class _Store:
         if isinstance(self.statement, ast.AugAssign):
             return not isinstance(self.statement.op, _FORGETFUL) or not k.is_number(self.scope.kind(self.value))
         parts = [self.value, *self.reads.values()]
-        return any(isinstance(one, ast.Name) and one.id == name for part in parts for one in ast.walk(part))
+        return any(isinstance(one, ast.Name) and one.id == name for part in parts for one in walk(part))
 
 
 def _is_full(node: ast.expr) -> bool:

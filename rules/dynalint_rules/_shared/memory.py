@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.index import walk_function
+from dynalint.analysis.steps import walk
 from dynalint.analysis.subscripts import is_mask
 from dynalint_rules._shared.names import end_of, is_named, kind_of_name, last_value, within
 from dynalint_rules._shared.scope import Scope, as_tensor
@@ -81,7 +82,7 @@ def changed_between(
     count.
     """
     start, end = (first.lineno, first.col_offset), end_of(last)
-    named = [one for one in ast.walk(scope.function.node) if is_named(one, name)]
+    named = [one for one in walk(scope.function.node) if is_named(one, name)]
     stores = [one for one in named if not isinstance(getattr(one, "ctx", None), ast.Load)]
     changes = [one for shared in sharing(scope, name) for one in changes_in_place(scope, shared)]
     found = [one for one in [*stores, *changes] if one not in besides]
@@ -186,7 +187,7 @@ def _is_own_since_made(scope: Scope, name: str, at: ast.AST) -> bool:
         return False
     own = set(walk_function(scope.function.node))
     start, end = end_of(made), end_of(at)
-    for node in ast.walk(scope.function.node):
+    for node in walk(scope.function.node):
         if not is_named(node, name):
             continue
         if node not in own:
@@ -214,7 +215,7 @@ def _loop_around(scope: Scope, node: ast.AST) -> ast.For | ast.While | None:
 
 def _is_set_in(scope: Scope, name: str, loop: ast.AST) -> bool:
     """Whether a name gets another object in a loop, rather than that its tensor is changed."""
-    stores = (node for node in ast.walk(loop) if is_named(node, name) and not isinstance(node.ctx, ast.Load))  # type: ignore[union-attr]
+    stores = (node for node in walk(loop) if is_named(node, name) and not isinstance(node.ctx, ast.Load))  # type: ignore[union-attr]
     return any(not isinstance(scope.parents.get(node), ast.AugAssign) for node in stores)
 
 
@@ -225,7 +226,7 @@ def _is_always_own(scope: Scope, name: str) -> bool:
     if any(argument is not None and argument.arg == name for argument in every):
         return False
     stores = 0
-    for node in ast.walk(scope.function.node):
+    for node in walk(scope.function.node):
         if isinstance(node, ast.Name) and node.id == name:
             parent = scope.parents.get(node)
             if isinstance(node.ctx, ast.Load):

@@ -8,6 +8,7 @@ from typing import TypeGuard
 
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.kinds import NOTHING, Kind, join
+from dynalint.analysis.steps import walk
 from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
@@ -20,7 +21,7 @@ _OF_ITS_OWN = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.Generato
 
 def loads(scope: Scope, name: str) -> Iterator[ast.Name]:
     """Yield every place of the function, nested functions included, that reads `name`."""
-    for node in ast.walk(scope.function.node):
+    for node in walk(scope.function.node):
         if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load):
             yield node
 
@@ -38,7 +39,7 @@ def reads(scope: Scope, node: ast.expr, kept: str) -> Iterator[ast.expr]:
     target = statement.targets[0]
     if len(statement.targets) > 1 or not isinstance(target, ast.Name) or target.id not in scope.function.locals:
         raise Refusal(kept)
-    names = (one for one in ast.walk(scope.function.node) if isinstance(one, ast.Name) and one.id == target.id)
+    names = (one for one in walk(scope.function.node) if isinstance(one, ast.Name) and one.id == target.id)
     if any(one is not target and not isinstance(one.ctx, ast.Load) for one in names):
         raise Refusal(f"`{target.id}` is set at more than one place; give this value a name of its own first")
     yield from loads(scope, target.id)
@@ -51,7 +52,7 @@ def is_of_module(function: FunctionInfo, name: str) -> bool:
         if name in inner.locals:
             return False
         inner = inner.parent
-    return not any(isinstance(one, ast.Global) and name in one.names for one in ast.walk(function.module.tree))
+    return not any(isinstance(one, ast.Global) and name in one.names for one in walk(function.module.tree))
 
 
 def within(node: ast.AST, outer: ast.AST, scope: Scope) -> bool:
@@ -123,7 +124,7 @@ def sets(node: ast.AST, name: str) -> bool:
     return any(
         (is_named(child, name) and not (isinstance(child, ast.Name) and isinstance(child.ctx, ast.Load)))
         or (isinstance(child, ast.Global | ast.Nonlocal) and name in child.names)
-        for child in ast.walk(node)
+        for child in walk(node)
     )
 
 
@@ -182,7 +183,7 @@ def runs_in_place(scope: Scope, node: ast.AST) -> bool:
 def may_be_unbound(scope: Scope, value: ast.expr) -> bool:
     """Whether an expression reads a local name that has no value on some way to it."""
     statement = statement_of(scope, value)
-    read = {node.id for node in ast.walk(value) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    read = {node.id for node in walk(value) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
     return any(not is_bound_before(scope, name, statement) for name in read & scope.function.locals)
 
 
@@ -276,10 +277,10 @@ def only_value(scope: Scope, name: str, outside: ast.AST) -> ast.expr | None:
     """
     arguments = scope.function.node.args
     every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
-    inside = {id(node) for node in ast.walk(outside)}
+    inside = {id(node) for node in walk(outside)}
     stores = [
         node
-        for node in ast.walk(scope.function.node)
+        for node in walk(scope.function.node)
         if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store) and id(node) not in inside
     ]
     if len(stores) != 1 or any(argument is not None and argument.arg == name for argument in every):

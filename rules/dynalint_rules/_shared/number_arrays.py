@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 
 from dynalint.analysis import kinds as k
+from dynalint.analysis.steps import walk
 from dynalint.findings import Safety
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.calls import callee
@@ -112,7 +113,7 @@ def _is_read_as_list(scope: Scope, statement: ast.Assign, besides: ast.Name | No
     if target.id not in scope.function.locals or scope.parents.get(statement) is not scope.function.node:
         return False
     start, end = scope.file.span(statement)
-    names = [one for one in ast.walk(scope.function.node) if isinstance(one, ast.Name) and one.id == target.id]
+    names = [one for one in walk(scope.function.node) if isinstance(one, ast.Name) and one.id == target.id]
     stores = [one for one in names if not isinstance(one.ctx, ast.Load) and scope.file.span(one)[0] >= start]
     reads = [one for one in names if isinstance(one.ctx, ast.Load) and scope.file.span(one)[0] > end]
     return stores == [target] and bool(reads) and all(one is besides or _is_plain_read(scope, one) for one in reads)

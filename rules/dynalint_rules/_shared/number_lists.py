@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from dynalint.analysis.index import walk_function
+from dynalint.analysis.steps import walk
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.known_numbers import is_whole
 from dynalint_rules._shared.names import loads
@@ -34,7 +35,7 @@ def uses_of_list(scope: Scope, made: ast.ListComp | ast.GeneratorExp) -> Iterato
     outer = scope.parents[made]
     if isinstance(outer, ast.Assign) and len(outer.targets) == 1 and isinstance(outer.targets[0], ast.Name):
         name = outer.targets[0].id
-        stores = [one for one in ast.walk(scope.function.node) if isinstance(one, ast.Name) and one.id == name]
+        stores = [one for one in walk(scope.function.node) if isinstance(one, ast.Name) and one.id == name]
         if sum(not isinstance(one.ctx, ast.Load) for one in stores) > 1 or isinstance(made, ast.GeneratorExp):
             raise Refusal(f"`{name}` is set at more than one place; give this list a name of its own first")
         own = set(walk_function(scope.function.node))

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.index import walk_function
+from dynalint.analysis.steps import walk
 from dynalint.findings import Safety
 from dynalint.rules import Replacement
 from dynalint_rules._shared.calls import callee
@@ -191,7 +192,7 @@ class _Follower:
         outer = self.scope.parents[part]
         subscript = self.scope.parents[outer] if isinstance(outer, ast.Tuple) else outer
         named = all(isinstance(one, ast.Name | ast.BinOp | ast.Constant | ast.operator | ast.expr_context)
-                    for one in ast.walk(node))  # fmt: skip
+                    for one in walk(node))  # fmt: skip
         if not isinstance(subscript, ast.Subscript) or not named or dtype not in ("int", None):
             self._refuse(part, node)
             return
@@ -565,10 +566,10 @@ def _is_after(node: ast.expr, statement: ast.stmt) -> bool:
 
 
 def _uses(scope: Scope, name: str) -> Iterator[ast.Name]:
-    for node in ast.walk(scope.function.node):
+    for node in walk(scope.function.node):
         if isinstance(node, ast.Name) and node.id == name:
             yield node
 
 
 def _parameters(scope: Scope) -> set[str]:
-    return {node.arg for node in ast.walk(scope.function.node.args) if isinstance(node, ast.arg)}
+    return {node.arg for node in walk(scope.function.node.args) if isinstance(node, ast.arg)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from dynalint.analysis.steps import walk
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.guard import taken_out
@@ -55,7 +56,7 @@ def _joins(scope: Scope, name: str) -> Iterator[int]:
             continue
         parent = scope.project.parents(function).get(node)
         target = parent.targets[0] if isinstance(parent, ast.Assign) and len(parent.targets) == 1 else None
-        for call in ast.walk(function.node):
+        for call in walk(function.node):
             if not isinstance(call, ast.Call) or not call.args or ast.unparse(call.func) != f"{scope.torch}.cat":
                 continue
             first = call.args[0]

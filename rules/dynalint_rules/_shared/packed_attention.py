@@ -6,6 +6,7 @@ import ast
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from dynalint.analysis.steps import walk
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.detached import tail
@@ -141,7 +142,7 @@ def _open_mask(scope: Scope, attention: ast.Call, whole: Mapping[str, Cut]) -> a
     named = {keyword.arg: keyword for keyword in attention.keywords}
     every = [*attention.args, *(keyword.value for keyword in attention.keywords)]
     given = [one.id for one in every if isinstance(one, ast.Name)]
-    read = [node.id for node in ast.walk(attention) if isinstance(node, ast.Name)]
+    read = [node.id for node in walk(attention) if isinstance(node, ast.Name)]
     if any(given.count(name) != 1 or read.count(name) != 1 for name in whole):
         return None
     causal = named.get("is_causal")
@@ -200,7 +201,7 @@ def _called_once(scope: Scope, found: _Pieces, mask: str) -> tuple[Replacement, 
     text, at = "", first
     swaps = [
         (node, scope.text(found.whole[node.id].source))
-        for node in ast.walk(results.elt)
+        for node in walk(results.elt)
         if isinstance(node, ast.Name) and node.id in found.whole
     ]
     for node, new in sorted([*swaps, (found.mask.value, mask)], key=lambda swap: file.span(swap[0])):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call
+from dynalint.analysis.steps import walk
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.counts import Count, count_of
 from dynalint_rules._shared.effects import is_pure
@@ -98,7 +99,7 @@ def is_bound_once(scope: Scope, name: str) -> bool:
     """Whether one statement alone gives a name its value."""
     arguments = scope.function.node.args
     given = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
-    names = [node for node in ast.walk(scope.function.node) if isinstance(node, ast.Name) and node.id == name]
+    names = [node for node in walk(scope.function.node) if isinstance(node, ast.Name) and node.id == name]
     stores = sum(not isinstance(node.ctx, ast.Load) for node in names)
     return stores == 1 and all(one is None or one.arg != name for one in given)
 

@@ -7,6 +7,7 @@ import math
 from typing import Literal
 
 from dynalint.analysis import kinds as k
+from dynalint.analysis.steps import walk
 
 Class = k.DType | Literal["double"] | None
 """The class of dtypes of what stands for a number; "double" is that of a tensor that was converted."""
@@ -14,7 +15,7 @@ Class = k.DType | Literal["double"] | None
 
 def is_double(node: ast.expr) -> bool:
     """Whether what is read is visibly a tensor of doubles."""
-    return any(isinstance(one, ast.Attribute) and one.attr in ("double", "float64") for one in ast.walk(node))
+    return any(isinstance(one, ast.Attribute) and one.attr in ("double", "float64") for one in walk(node))
 
 
 def is_wide(node: ast.expr) -> bool:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.index import walk_function
+from dynalint.analysis.steps import walk
 from dynalint.rules import Replacement, Settled
 from dynalint_rules._shared.blocks import Assignment, block_of, does_nothing, is_elif, statements_after
 from dynalint_rules._shared.changes import Change, Filled, change_of, filled_of, updated_of
@@ -111,7 +112,7 @@ class Predicated:
         own = is_elif(scope, head)
         self._indent = inner_indentation(scope.file, head) if own else indentation(scope.file, head.lineno)
         stored = stored_in([head])
-        for node in ast.walk(scope.function.node):
+        for node in walk(scope.function.node):
             if isinstance(node, ast.Global | ast.Nonlocal) and not stored.isdisjoint(node.names):
                 raise Refusal("a branch assigns to a name of an outer scope; compute what it gets before the branch")
         before = {name for name in scope.function.locals if is_bound_before(scope, name, head)}
@@ -352,7 +353,7 @@ class Predicated:
         self._emit(keyword)
         with self._inside():
             self.lines.append(kept_text(self.scope, block, self._indent))
-        names = [node for statement in block for node in ast.walk(statement) if isinstance(node, ast.Name)]
+        names = [node for statement in block for node in walk(statement) if isinstance(node, ast.Name)]
         flow.touched |= {node.id for node in names if isinstance(node.ctx, ast.Store)}
         flow.bound -= {node.id for node in names if isinstance(node.ctx, ast.Del)}
 
@@ -364,7 +365,7 @@ class Predicated:
         targets = stored_in([loop.target])
         if not has_known_rounds(scope, loop):
             raise Refusal(f"{scope.quote(loop.iter)} may have other rounds in other calls; move the loop out")
-        reads = {node.id for node in ast.walk(loop.iter) if isinstance(node, ast.Name)}
+        reads = {node.id for node in walk(loop.iter) if isinstance(node, ast.Name)}
         if loop.orelse or not reads.isdisjoint(stored_in([self.head])) or not targets.isdisjoint(stored_in(loop.body)):
             raise Refusal("a branch holds a loop whose rounds depend on it; move the loop out of the branch")
         if any(not within(node, loop, scope) for name in targets for node in loads(scope, name)):
@@ -607,7 +608,7 @@ class Predicated:
 
     def _reads_of(self, name: str) -> list[ast.Name]:
         """Return the places that ask for what a name holds, `name += 1` with the others."""
-        changed = (node.target for node in ast.walk(self.scope.function.node) if isinstance(node, ast.AugAssign))
+        changed = (node.target for node in walk(self.scope.function.node) if isinstance(node, ast.AugAssign))
         own = [target for target in changed if isinstance(target, ast.Name) and target.id == name]
         return [*loads(self.scope, name), *own]
 
@@ -632,7 +633,7 @@ class Predicated:
         )
 
     def _is_stored_once(self, name: str) -> bool:
-        walked = ast.walk(self.scope.function.node)
+        walked = walk(self.scope.function.node)
         return (
             sum(isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Store) for one in walked) < 2
         )
@@ -642,7 +643,7 @@ class Predicated:
         scope = self.scope
         self.layers |= effects_of_always(scope, [value], self.head).layers
         own = stored_in([value])
-        for node in ast.walk(value):
+        for node in walk(value):
             if isinstance(node, ast.Lambda):
                 raise Refusal(f"{scope.quote(node)} may run later, when its names mean something else")
             if isinstance(node, ast.IfExp) and is_tensor_test(scope, node.test):
@@ -675,7 +676,7 @@ def stored_in(nodes: Iterable[ast.AST]) -> set[str]:
     return {
         child.id
         for node in nodes
-        for child in ast.walk(node)
+        for child in walk(node)
         if isinstance(child, ast.Name) and not isinstance(child.ctx, ast.Load)
     }
 
@@ -683,7 +684,7 @@ def stored_in(nodes: Iterable[ast.AST]) -> set[str]:
 def _may_be_infinite(scope: Scope, value: ast.expr, statement: ast.stmt) -> bool:
     """Whether a value that is not chosen does no harm by not being finite: no gradient comes back through it."""
     divisions = all(
-        not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.FloorDiv | ast.Mod) for node in ast.walk(value)
+        not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.FloorDiv | ast.Mod) for node in walk(value)
     )
     return divisions and needs_no_gradient(scope, value, statement)
 

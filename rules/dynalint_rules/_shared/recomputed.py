@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 
+from dynalint.analysis.steps import walk
 from dynalint_rules._shared.blocks import is_elif
 from dynalint_rules._shared.cheap import is_cheap
 from dynalint_rules._shared.faint import is_wanted_by, read_in
@@ -52,7 +53,7 @@ def _is_changed(scope: Scope, name: str, start: tuple[int, int], at: ast.stmt) -
     What stands on another side of a branch than `at` does not count: where that is taken, this is not.
     """
     end = (at.lineno, at.col_offset)
-    named = [one for one in ast.walk(scope.function.node) if is_named(one, name)]
+    named = [one for one in walk(scope.function.node) if is_named(one, name)]
     stores = [one for one in named if not isinstance(getattr(one, "ctx", None), ast.Load)]
     changes = [one for shared in sharing(scope, name) for one in changes_in_place(scope, shared)]
     return any(

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.index import walk_function
+from dynalint.analysis.steps import walk
 from dynalint.rules import Replacement
 from dynalint_rules._shared.blocks import statements_after
 from dynalint_rules._shared.effects import effects_of
@@ -119,7 +120,7 @@ def _is_uneven(scope: Scope, node: ast.AST, head: ast.If) -> bool:
 def ends_at_once(scope: Scope, loop: ast.For) -> bool:
     """Whether a loop has a first round, for certain, that returns whatever happens, and is its body then."""
     jumps = any(isinstance(node, ast.Break | ast.Continue) for one in loop.body for node in walk_function(one))
-    targets = [node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name)]
+    targets = [node.id for node in walk(loop.target) if isinstance(node, ast.Name)]
     asked = any(True for name in targets for _ in loads(scope, name))
     plain = isinstance(loop.target, ast.Name) and is_range(scope, loop.iter)
     return plain and has_rounds(loop.iter) and always_returns(loop.body) and not (jumps or asked)
@@ -175,7 +176,7 @@ def _check_loop(scope: Scope, loop: ast.For) -> None:
     """Make sure that the rounds of a loop may run on."""
     if loop.orelse or not has_known_rounds(scope, loop):
         raise Refusal(f"{scope.quote(loop.iter)} may have other rounds in other calls; return after the loop")
-    tests = [node.test for node in ast.walk(loop) if isinstance(node, ast.If) and not is_tensor_test(scope, node.test)]
+    tests = [node.test for node in walk(loop) if isinstance(node, ast.If) and not is_tensor_test(scope, node.test)]
     effects_of(scope, [loop.iter, *tests])
 
 
@@ -206,7 +207,7 @@ def insertion(scope: Scope, anchor: ast.stmt, lines: Sequence[str]) -> Replaceme
 
 def _tensor_before(scope: Scope, anchor: ast.stmt) -> tuple[str, list[str]]:
     """Return a name that is a tensor where a statement begins, and the conditions of that."""
-    names = dict.fromkeys(node.id for node in ast.walk(anchor) if isinstance(node, ast.Name))
+    names = dict.fromkeys(node.id for node in walk(anchor) if isinstance(node, ast.Name))
     bound = [name for name in names if name in scope.function.locals and is_bound_before(scope, name, anchor)]
     for name in bound:
         stays = not any(sets(one, name) for one in [anchor, *statements_after(scope, anchor)])
@@ -222,7 +223,7 @@ def _is_given(scope: Scope, name: str, anchor: ast.stmt) -> bool:
     """Whether a name is a parameter that every call gives, which nothing has set yet where a statement begins."""
     arguments = scope.function.node.args
     given = {one.arg for one in [*arguments.posonlyargs, *arguments.args]} - scope.function.defaults.keys()
-    used = [node for node in ast.walk(scope.function.node) if isinstance(node, ast.Name) and node.id == name]
+    used = [node for node in walk(scope.function.node) if isinstance(node, ast.Name) and node.id == name]
     first = min((node for node in used if isinstance(node.ctx, ast.Load)), key=lambda node: node.lineno, default=None)
     early = any(not isinstance(node.ctx, ast.Load) and node.lineno < anchor.lineno for node in used)
     return name in given and first is not None and not early and isinstance(scope.kind(first), k.Unknown | k.Tensor)
@@ -236,7 +237,7 @@ def lasting(scope: Scope, part: ast.expr, text: str, head: ast.stmt) -> str:
     """
     if makes_tensor(scope, part):
         return text
-    names = {node.id for node in ast.walk(part) if isinstance(node, ast.Name)} & scope.function.locals
+    names = {node.id for node in walk(part) if isinstance(node, ast.Name)} & scope.function.locals
     try:
         for name in sorted(names):
             refuse_changed_alias(scope, name, head)

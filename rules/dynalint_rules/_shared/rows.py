@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from dynalint.analysis.steps import walk
 from dynalint_rules._shared.blocks import Assignment, Block, Chain, assigns_at_once, is_temporary, is_unread
 from dynalint_rules._shared.scope import Refusal, Scope
 
@@ -89,7 +90,7 @@ def _sort_out(scope: Scope, chain: Chain, block: Block, everywhere: set[str], pl
 
 
 def _rename_reads(scope: Scope, value: ast.expr, current: dict[str, str]) -> None:
-    for node in ast.walk(value):
+    for node in walk(value):
         if isinstance(node, ast.Name) and node.id in current:
             if not isinstance(node.ctx, ast.Load):
                 raise Refusal(f"`{node.id}` means several things in one branch; give each a name of its own first")

@@ -14,6 +14,7 @@ from dynalint.analysis.index import FunctionInfo, Import, ModuleInfo
 from dynalint.analysis.kinds import UNKNOWN, Kind, Tensor
 from dynalint.analysis.project import Project
 from dynalint.analysis.source import SourceFile, quote
+from dynalint.analysis.steps import remembered, step, walk
 
 
 class Refusal(Exception):  # noqa: N818 -- no error: the answer that there is no rewrite
@@ -66,7 +67,9 @@ class Scope:
     @cached_property
     def kinds(self) -> dict[ast.AST, Kind]:
         """The kinds of expressions by node, computed where a rewrite asks; it may add those of nodes of its own."""
-        return dict(self.project.kinds(self.function))
+        kinds = self.project.kinds(self.function)
+        step(len(kinds))
+        return dict(kinds)
 
     @property
     def file(self) -> SourceFile:
@@ -75,6 +78,7 @@ class Scope:
 
     def kind(self, node: ast.AST) -> Kind:
         """Return the kind of an expression."""
+        step()  # what looks at an expression in a way that `walk` does not see asks for its kind
         return self.kinds.get(node, UNKNOWN)
 
     def tensor(self, node: ast.AST) -> Tensor | None:
@@ -91,7 +95,7 @@ class Scope:
 
     def fresh_name(self, stem: str, others: Iterable[str] = ()) -> str:
         """Return `stem`, or `stem` with a number, as a name that means nothing here and is none of `others`."""
-        taken = {node.id for node in ast.walk(self.function.node) if isinstance(node, ast.Name)}
+        taken = {node.id for node in walk(self.function.node) if isinstance(node, ast.Name)}
         taken |= self.function.locals | self.function.module.bindings.keys() | set(dir(builtins)) | set(others)
         name, number = stem, 2
         while name in taken:
@@ -149,9 +153,16 @@ def _is_given_up(name: str, module: ModuleInfo) -> bool:
         if isinstance(statement, ast.Assign | ast.Delete)
         for target in statement.targets
     ]
-    return any(isinstance(one, ast.Name) and one.id == name for one in targets) or any(
-        isinstance(node, ast.Global) and name in node.names for node in ast.walk(module.tree)
-    )
+    return any(isinstance(one, ast.Name) and one.id == name for one in targets) or name in _set_by_functions(module)
+
+
+def _set_by_functions(module: ModuleInfo) -> set[str]:
+    """The names of a module that functions of its own set or delete."""
+
+    def found() -> set[str]:
+        return {name for node in walk(module.tree) if isinstance(node, ast.Global) for name in node.names}
+
+    return remembered((_set_by_functions, module), found)
 
 
 def _is_taken(name: str, module: ModuleInfo) -> bool:

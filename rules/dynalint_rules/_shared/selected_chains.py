@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.index import walk_function
+from dynalint.analysis.steps import walk
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.masked_reductions import OTHER_ORDER, Selection, matches, may_match, selection_of
@@ -64,14 +65,14 @@ class _Chain:
     def is_stable(self) -> bool:
         """Whether the mask is the same wherever it is written from its first use on."""
         scope, mask = self.scope, self.read.mask
-        if any(isinstance(one, ast.Call) for one in ast.walk(mask)) or self._selects_rows():
+        if any(isinstance(one, ast.Call) for one in walk(mask)) or self._selects_rows():
             return False
         first = scope.file.span(self.read.node)[0]
-        read = {ast.unparse(one) for one in ast.walk(mask) if isinstance(one, ast.Attribute)}
+        read = {ast.unparse(one) for one in walk(mask) if isinstance(one, ast.Attribute)}
         for one in walk_function(scope.function.node):
             if isinstance(one, ast.Attribute) and not isinstance(one.ctx, ast.Load) and ast.unparse(one) in read:
                 return False
-        for name in {one.id for one in ast.walk(mask) if isinstance(one, ast.Name)}:
+        for name in {one.id for one in walk(mask) if isinstance(one, ast.Name)}:
             stores = [one for one in walk_function(scope.function.node) if _stores(one, name)]
             later = any(scope.file.span(one)[0] > first for one in stores if isinstance(one, ast.Name))
             if later or may_change_in_place(scope, name):
@@ -82,7 +83,7 @@ class _Chain:
         """Whether a mask was reduced along a dimension, and thus has fewer than what it selects from."""
         mask = self.read.mask
         value = only_value(self.scope, mask.id, mask) if isinstance(mask, ast.Name) else None
-        calls = [one for one in ast.walk(value) if isinstance(one, ast.Call)] if value is not None else []
+        calls = [one for one in walk(value) if isinstance(one, ast.Call)] if value is not None else []
         names = (one.func.attr for one in calls if isinstance(one.func, ast.Attribute) and (one.args or one.keywords))
         return not _REDUCING.isdisjoint(names)
 
@@ -91,7 +92,7 @@ class _Chain:
         scope = self.scope
         for statement in scope.function.statements:
             selections = [one for one in self._selections(statement) if _is_same(one, self.read)]
-            uses = [one for one in ast.walk(statement) if isinstance(one, ast.Name) and one.id in self.names]
+            uses = [one for one in walk(statement) if isinstance(one, ast.Name) and one.id in self.names]
             if not selections and not uses:
                 continue
             if not isinstance(statement, ast.Assign | ast.Return) or not self._reads(statement, selections):
@@ -100,7 +101,7 @@ class _Chain:
         return bool(self.reduced) and all(id(one) in own for name in self.names for one in loads(scope, name))
 
     def _selections(self, statement: ast.stmt) -> Iterator[Selection]:
-        for node in ast.walk(statement):
+        for node in walk(statement):
             if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
                 yield Selection(node, node.value, node.slice)
             elif isinstance(node, ast.Call) and callee(self.scope, node) in _SELECTING:
@@ -118,7 +119,7 @@ class _Chain:
             content = f"{self.scope.torch}.where({self.scope.text(one.mask)}, {self.scope.text(one.source)}, 1)"
             self.edits.append(Replacement(self.scope.file, *self.scope.file.span(one.node), content))
         nodes: list[ast.expr] = [one.node for one in selections]
-        nodes += [one for one in ast.walk(statement) if isinstance(one, ast.Name) and self._is_read(one)]
+        nodes += [one for one in walk(statement) if isinstance(one, ast.Name) and self._is_read(one)]
         kept = [self._climb(node, statement) for node in nodes]
         if not all(kept):
             return False
@@ -133,7 +134,7 @@ class _Chain:
 
     def _keeps(self, source: ast.expr) -> bool:
         """Whether a tensor is never changed in place: what was selected out of it would not change with it."""
-        names = {one.id for one in ast.walk(source) if isinstance(one, ast.Name)}
+        names = {one.id for one in walk(source) if isinstance(one, ast.Name)}
         return not any(may_change_in_place(self.scope, name) for name in names)
 
     def _is_read(self, node: ast.Name) -> bool:
@@ -141,7 +142,7 @@ class _Chain:
 
     def _is_new(self, target: ast.Name) -> bool:
         """Whether a name stands for nothing else in the function."""
-        stores = [one for one in ast.walk(self.scope.function.node) if _stores(one, target.id)]
+        stores = [one for one in walk(self.scope.function.node) if _stores(one, target.id)]
         return stores == [target] and target.id in self.scope.function.locals and not _is_parameter(self.scope, target)
 
     def _climb(self, node: ast.expr, statement: ast.stmt) -> str:

@@ -16,6 +16,7 @@ from itertools import chain
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.index import walk_function
+from dynalint.analysis.steps import remembered, step, walk
 from dynalint.rules import Settled
 from dynalint_rules._shared.bounds import never_holds, never_holds_of_floats
 from dynalint_rules._shared.effects import is_pure
@@ -40,6 +41,10 @@ class Answer:
 
 def settled_tests(scope: Scope) -> tuple[Settled, ...]:
     """Return the tests of branches in the function of which the answer is known."""
+    return remembered((settled_tests, scope.function), lambda: _settled_tests(scope))
+
+
+def _settled_tests(scope: Scope) -> tuple[Settled, ...]:
     found = []
     for node in walk_function(scope.function.node):
         if isinstance(node, ast.If | ast.IfExp) and runs_in_place(scope, node):
@@ -64,7 +69,9 @@ def answer_of(scope: Scope, node: ast.If | ast.IfExp) -> Answer | None:
 
 def _answer(scope: Scope, test: ast.expr, known: Mapping[str, bool], *, presumes: bool = False) -> Answer | None:
     """The answer of a test, given those of others by their dump; that of floats if it `presumes` such."""
-    if (truth := known.get(ast.dump(test))) is not None:
+    dumped = ast.dump(test)
+    step(len(dumped) // 8)
+    if (truth := known.get(dumped)) is not None:
         return Answer(truth, True)
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         inner = _answer(scope, test.operand, known, presumes=presumes)
@@ -145,13 +152,13 @@ def _parts(test: ast.expr, truth: bool) -> Iterator[tuple[ast.expr, bool]]:
 
 def _keeps(scope: Scope, nodes: Sequence[ast.AST], test: ast.expr) -> bool:
     """Whether a test has the same answer again after some statements and expressions have run."""
-    asked, between = list(ast.walk(test)), [one for node in nodes for one in ast.walk(node)]
-    if any(isinstance(one, ast.Attribute) and is_named(one.value, "self") for one in asked) and any(
-        isinstance(one, ast.Call) and isinstance(scope.kind(one.func), k.Object) for one in between
-    ):
-        return False  # a hook of a layer may change what the module holds
+    asked = list(walk(test))
+    of_self = any(isinstance(one, ast.Attribute) and is_named(one.value, "self") for one in asked)
     calls = [one for one in asked if isinstance(one, ast.Call)]
     # A function of the project may read names of where it was made.
     hidden = not all(isinstance(scope.kind(one.func), k.Method | k.External) for one in calls)
+    between = [one for node in nodes for one in walk(node)] if of_self or hidden else []
+    if of_self and any(isinstance(one, ast.Call) and isinstance(scope.kind(one.func), k.Object) for one in between):
+        return False  # a hook of a layer may change what the module holds
     read = [one.id for one in (*asked, *(between if hidden else ())) if isinstance(one, ast.Name)]
     return leaves_alone(scope, nodes, set(read))

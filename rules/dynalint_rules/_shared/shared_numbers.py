@@ -13,6 +13,7 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.events import StateChange
 from dynalint.analysis.index import ClassInfo, FunctionInfo, Import, ModuleInfo
 from dynalint.analysis.project import Project
+from dynalint.analysis.steps import walk
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.buffers import Plan, change_store, check_reader, plain_number
 from dynalint_rules._shared.scope import Refusal, torch_name
@@ -38,7 +39,7 @@ def shared_to_tensor(event: StateChange, project: Project) -> Rewrite:
     number = plain_number(kept.value)
     if number is None:
         raise Refusal(f"`{name}` does not begin as one plain number; make it a tensor by hand")
-    annotated = [node for node in ast.walk(function.module.tree) if isinstance(node, ast.AnnAssign)]
+    annotated = [node for node in walk(function.module.tree) if isinstance(node, ast.AnnAssign)]
     if any(node.value is kept.value for node in annotated):
         raise Refusal(f"`{name}` is annotated as a Python number; change that first")
     _refuse_two_spellings(name, kept.uses)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.kinds import Kind
+from dynalint.analysis.steps import walk
 from dynalint_rules._shared.kept import kept_conditions, switch_conditions
 from dynalint_rules._shared.memory import changes_in_place, is_own, makes_tensor, may_run_after, sharing
 from dynalint_rules._shared.names import loads, only_value, within
@@ -87,7 +88,7 @@ def _same_dtype(profiles: Sequence[_Profile], first: Kind, base: Kind) -> list[s
 
 def _base_kind(scope: Scope, sides: Sequence[Side]) -> Kind:
     for side in sides:
-        for node in ast.walk(side.node) if side.node is not None else ():
+        for node in walk(side.node) if side.node is not None else ():
             if isinstance(node, ast.Name) and scope.tensor(node) is not None:
                 return scope.kind(node)
         if side.node is None:

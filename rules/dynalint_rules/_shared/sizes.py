@@ -6,6 +6,7 @@ import ast
 from collections.abc import Sequence
 
 from dynalint.analysis import kinds as k
+from dynalint.analysis.steps import walk
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.sides import Side
 
@@ -18,7 +19,7 @@ def refuse_other_sizes(scope: Scope, sides: Sequence[Side]) -> None:
     """
     texts = {side.name if side.node is None else scope.text(side.node) for side in sides}
     for node in (side.node for side in sides if side.node is not None):
-        for child in ast.walk(node):
+        for child in walk(node):
             if isinstance(child, ast.expr) and _has_dynamic_size(scope, child):
                 raise Refusal(
                     f"{scope.quote(child)} has a size that depends on data, and `torch.where` needs sizes that fit; "

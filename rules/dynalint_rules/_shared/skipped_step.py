@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 
 from dynalint.analysis import kinds as k
+from dynalint.analysis.steps import walk
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.blocks import statements_after
 from dynalint_rules._shared.calls import callee
@@ -50,9 +51,7 @@ def rewrite_skipped(scope: Scope, statement: ast.If) -> Rewrite | None:
         return None
     following = [one for one in statements_after(scope, statement)[:1] if _forgets(one, skip.id, assigned)]
     tests = [statement.test, *(one.test for one in following if isinstance(one, ast.If))]
-    if sum(1 for test in tests for node in ast.walk(test) if _is_name(node, skip.id)) != len(
-        list(loads(scope, skip.id))
-    ):
+    if sum(1 for test in tests for node in walk(test) if _is_name(node, skip.id)) != len(list(loads(scope, skip.id))):
         return None
     file, indent = scope.file, indentation(scope.file, statement.lineno)
     kept: list[str] = []
@@ -97,8 +96,7 @@ def _is_drawn(scope: Scope, skip: ast.Name) -> bool:
     compared = [
         one
         for one in values
-        if isinstance(one, ast.Compare)
-        and any(isinstance(node, ast.Name) and node.id in drawn for node in ast.walk(one))
+        if isinstance(one, ast.Compare) and any(isinstance(node, ast.Name) and node.id in drawn for node in walk(one))
     ]
     return bool(compared) and len(plain) + len(compared) == len(values)
 
@@ -107,7 +105,7 @@ def _assignments(scope: Scope) -> list[tuple[str, ast.expr]]:
     """Return the names that the function assigns to, each with the value."""
     return [
         (target.id, node.value)
-        for node in ast.walk(scope.function.node)
+        for node in walk(scope.function.node)
         if isinstance(node, ast.Assign)
         for target in node.targets
         if isinstance(target, ast.Name)
@@ -128,7 +126,7 @@ def _body(scope: Scope, statement: ast.If) -> list[str] | None:
     inner, outer = (indentation(file, one.lineno) for one in (statement.body[0], statement))
     if statement.body[0].lineno < first or not inner.startswith(outer):
         return None
-    texts = [node for node in ast.walk(statement) if isinstance(node, ast.Constant | ast.JoinedStr)]
+    texts = [node for node in walk(statement) if isinstance(node, ast.Constant | ast.JoinedStr)]
     if any(node.lineno != node.end_lineno for node in texts):
         return None
     lines = [file.line(number).rstrip("\r\n") for number in range(first, (statement.end_lineno or first) + 1)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 
+from dynalint.analysis.steps import walk
 from dynalint.findings import Safety
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.calls import callee
@@ -35,7 +36,7 @@ def summed(scope: Scope, call: ast.Call) -> Rewrite | None:
         return None
     mask, edits = scope.fresh_name("mask"), []
     for dimension, name in enumerate(names):
-        stored = [one for one in ast.walk(scope.function.node) if isinstance(one, ast.Name) and one.id == name]
+        stored = [one for one in walk(scope.function.node) if isinstance(one, ast.Name) and one.id == name]
         reads = list(loads(scope, name))
         if len(stored) - len(reads) > 1 or only_value(scope, name, statement) is not None or name in _arguments(scope):
             return None
@@ -55,4 +56,4 @@ def summed(scope: Scope, call: ast.Call) -> Rewrite | None:
 
 
 def _arguments(scope: Scope) -> set[str]:
-    return {node.arg for node in ast.walk(scope.function.node) if isinstance(node, ast.arg)}
+    return {node.arg for node in walk(scope.function.node) if isinstance(node, ast.arg)}

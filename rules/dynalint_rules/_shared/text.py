@@ -9,6 +9,7 @@ import tokenize
 from collections.abc import Sequence
 
 from dynalint.analysis.source import SourceFile
+from dynalint.analysis.steps import step
 
 WIDTH = 120
 """Columns that a line of new code may take before it is wrapped."""
@@ -40,6 +41,7 @@ def comments(file: SourceFile, start: int, end: int) -> list[tuple[int, str]] | 
     base = file.line_starts[first_line - 1]
     # The tokenizer counts "\r" as a line ending only in "\r\n", so the other endings are made equal first.
     text = file.text[base:end].replace("\r\n", " \n").replace("\r", "\n")
+    step(len(text))  # a token takes some ten times what a node does
     starts = [0, *(index + 1 for index, character in enumerate(text) if character == "\n")]
     found = []
     try:

@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass, replace
 
 from dynalint.analysis import kinds as k
+from dynalint.analysis.steps import walk
 from dynalint_rules._shared.chosen_numbers import tensor_again_conditions
 from dynalint_rules._shared.effects import effects_of
 from dynalint_rules._shared.memory import makes_tensor, may_change_in_place
@@ -137,7 +138,7 @@ def _may_be_byte(scope: Scope, node: ast.expr) -> bool:
     """Whether a truth may be that of bytes: `any()` and `all()` of uint8 are uint8, of which `~` is never zero."""
     values = [node]
     if isinstance(node, ast.Name):
-        assigned = (one for one in ast.walk(scope.function.node) if isinstance(one, ast.Assign))
+        assigned = (one for one in walk(scope.function.node) if isinstance(one, ast.Assign))
         values = [one.value for one in assigned if any(is_named(target, node.id) for target in one.targets)]
     return any(_asks_bytes(scope, value) for value in values)
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from dynalint.analysis.steps import walk
 from dynalint.rules import Settled
 from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.text import LOOSE, held_together, indentation, moved
@@ -63,7 +64,7 @@ def kept_text(scope: Scope, block: Sequence[ast.stmt], indent: str) -> str:
 
 def settled_by(scope: Scope, statement: ast.If, block: Sequence[ast.stmt]) -> list[Settled]:
     """Return that eager code, as far as the project shows, does not come to a block either; nothing if it may."""
-    asked = (node for node in ast.walk(statement.test) if isinstance(node, ast.Attribute | ast.Name))
+    asked = (node for node in walk(statement.test) if isinstance(node, ast.Attribute | ast.Name))
     if any(_name(node) in _ONLY_COMPILED for node in asked):
         return []
     return [Settled(scope.file, *scope.file.span(statement.test), block is statement.orelse)]
@@ -71,12 +72,12 @@ def settled_by(scope: Scope, statement: ast.If, block: Sequence[ast.stmt]) -> li
 
 def _was_asked(scope: Scope, node: ast.AST) -> bool:
     """Whether the analysis came to any expression of a node."""
-    return any(child in scope.kinds for child in ast.walk(node))
+    return any(child in scope.kinds for child in walk(node))
 
 
 def _asks(block: Sequence[ast.stmt]) -> bool:
     """Whether the analysis would have seen an expression, had it come to the block: `pass` shows nothing."""
-    return any(isinstance(node, ast.expr) for statement in block for node in ast.walk(statement))
+    return any(isinstance(node, ast.expr) for statement in block for node in walk(statement))
 
 
 def _name(node: ast.Attribute | ast.Name) -> str:

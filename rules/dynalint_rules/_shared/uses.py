@@ -11,6 +11,7 @@ from dynalint.analysis.index import ClassInfo, FunctionInfo
 from dynalint.analysis.kinds import UNKNOWN, Kind
 from dynalint.analysis.project import Project
 from dynalint.analysis.source import SourceFile, quote
+from dynalint.analysis.steps import walk
 from dynalint_rules._shared.scope import Refusal
 
 _BY_NAME = frozenset({"getattr", "setattr", "hasattr", "delattr", "attrgetter", "__getattr__", "__setattr__"})
@@ -104,7 +105,7 @@ class Attribute:
         """Whether it is `x.step()`: a number cannot be called, so this is the attribute of something else."""
         parent = use.parent(use.node)
         if parent is None and use.function is None:
-            calls = (node for node in ast.walk(_tree(use.file)) if isinstance(node, ast.Call))
+            calls = (node for node in walk(_tree(use.file)) if isinstance(node, ast.Call))
             return any(call.func is use.node for call in calls)
         return isinstance(parent, ast.Call) and parent.func is use.node
 
@@ -147,7 +148,7 @@ class Attribute:
                     raise Refusal(f"`{cls.name}` defines `{hook}`, which may treat a buffer in a way of its own")
             if (self.name in cls.body and not shared) or self.name in cls.methods:
                 raise Refusal(f"the class body of `{cls.name}` defines `{self.name}` too; remove it there first")
-            for node in ast.walk(cls.node):
+            for node in walk(cls.node):
                 if _stores_by_name(node):
                     raise Refusal(f"`{cls.name}` sets attributes by computed names; change the class by hand")
 

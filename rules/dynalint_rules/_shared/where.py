@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from dynalint.analysis import kinds as k
+from dynalint.analysis.steps import walk
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.all_cases import all_cases_of
 from dynalint_rules._shared.blocks import (
@@ -128,7 +129,7 @@ def _rewrite_alone(scope: Scope, head: ast.If) -> Rewrite:
     while isinstance(chain, ast.If) and len(chain.orelse) == 1 and is_elif(scope, chain.orelse[0]):
         chain = chain.orelse[0]
         own.append(chain)
-    inner = [node for node in ast.walk(head) if isinstance(node, ast.If) and node not in own]
+    inner = [node for node in walk(head) if isinstance(node, ast.If) and node not in own]
     for node in inner:
         if is_tensor_test(scope, node.test) and _can_be_rewritten(scope, node):
             raise Refusal(f"a branch holds another `if`, on {scope.quote(node.test)}; rewrite that one first")
@@ -332,7 +333,7 @@ class _Writer:
         return text if once and assigned.isdisjoint(open_names(self.scope, again)) else self.harmless.named(text, name)
 
     def _uses_but_in_tests(self, name: str) -> list[ast.expr]:
-        tests = {node for test in self.chain.tests for node in ast.walk(test)}
+        tests = {node for test in self.chain.tests for node in walk(test)}
         return [node for node in loads(self.scope, name) if node not in tests]
 
     def _require_tensors(self, sides: Sequence[Side], target: str | None) -> None:
@@ -385,7 +386,7 @@ class _Writer:
         if not self.names_operands:
             return text
         assignments = self.chain.blocks[index].assignments
-        before = itertools.takewhile(lambda one: all(child is not node for child in ast.walk(one.value)), assignments)
+        before = itertools.takewhile(lambda one: all(child is not node for child in walk(one.value)), assignments)
         own, renamed = {one.name for one in before}, self.scope.renamed
         skip: Callable[[ast.Name], bool] = lambda read: read.id in own or read in renamed  # noqa: E731
         return self.harmless.with_names(text, self.guards[index], self._guard(index), skip)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from dynalint.analysis.events import CompilerUse, Event
 from dynalint.analysis.project import Project
+from dynalint.analysis.steps import walk
 from dynalint.rules import Example, Rule, Violation
 from dynalint_rules._shared.compiling import Compilation, compilation, loops_around
 
@@ -159,9 +160,9 @@ def _is_repeated(found: Compilation, event: Event, project: Project) -> bool:
     if not loops or _is_tested(found.call, event, project):
         return False
     loop = loops[0]
-    read = {node.id for node in ast.walk(found.call) if isinstance(node, ast.Name)}
+    read = {node.id for node in walk(found.call) if isinstance(node, ast.Name)}
     return not any(
-        isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in read for node in ast.walk(loop)
+        isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in read for node in walk(loop)
     ) and found.target != ast.unparse(found.subject)
 
 

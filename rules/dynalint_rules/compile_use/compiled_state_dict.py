@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dynalint.analysis.events import CompilerUse, Event
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.project import Project
+from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.compiling import calls_after, compilation, is_call_of, set_again
 
@@ -158,4 +159,4 @@ def _functions(target: str, event: Event) -> list[FunctionInfo]:
 
 
 def _all_calls(function: FunctionInfo) -> list[ast.Call]:
-    return [node for node in ast.walk(function.node) if isinstance(node, ast.Call)]
+    return [node for node in walk(function.node) if isinstance(node, ast.Call)]

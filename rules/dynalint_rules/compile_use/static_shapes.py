@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from dynalint.analysis.events import CompilerUse, Event
 from dynalint.analysis.project import Project
+from dynalint.analysis.steps import walk
 from dynalint.rules import Example, Rule, Violation
 from dynalint_rules._shared.compiling import option
 
@@ -154,7 +155,7 @@ def _calls(event: CompilerUse, target: str) -> Iterator[tuple[ast.expr, frozense
     while pending:
         node, varying = pending.pop()
         if isinstance(node, ast.For):
-            varying |= {part.id for part in ast.walk(node.target) if isinstance(part, ast.Name)}
+            varying |= {part.id for part in walk(node.target) if isinstance(part, ast.Name)}
         if isinstance(node, ast.Call) and node.args and ast.unparse(node.func) == target:
             yield node.args[0], varying
         pending.extend((child, varying) for child in ast.iter_child_nodes(node))
@@ -163,7 +164,7 @@ def _calls(event: CompilerUse, target: str) -> Iterator[tuple[ast.expr, frozense
 def _varies(calls: list[tuple[ast.expr, frozenset[str]]]) -> bool:
     """Whether tensors that are made for the calls have sizes that differ."""
     made = [(node, varying) for node, varying in calls if _is_made(node)]
-    if any(isinstance(part, ast.Name) and part.id in varying for node, varying in made for part in ast.walk(node)):
+    if any(isinstance(part, ast.Name) and part.id in varying for node, varying in made for part in walk(node)):
         return True
     return len({ast.unparse(node) for node, _ in made if _is_constant(node)}) > 1
 

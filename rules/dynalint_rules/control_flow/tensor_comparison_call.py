@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
+from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.decide import rewrite_decision
 from dynalint_rules._shared.decision import decision_of, is_guard
@@ -360,10 +361,10 @@ def _by_identity(scope: Scope, node: ast.Call) -> Rewrite | None:
 def _is_given(scope: Scope, node: ast.expr) -> bool:
     """Whether an expression is an argument of the function as it came."""
     if not isinstance(node, ast.Name) or node.id not in {
-        one.arg for one in ast.walk(scope.function.node.args) if isinstance(one, ast.arg)
+        one.arg for one in walk(scope.function.node.args) if isinstance(one, ast.arg)
     }:
         return False
-    stores = (one for one in ast.walk(scope.function.node) if isinstance(one, ast.Name) and one.id == node.id)
+    stores = (one for one in walk(scope.function.node) if isinstance(one, ast.Name) and one.id == node.id)
     return not any(isinstance(one.ctx, ast.Store) and one.lineno <= node.lineno for one in stores)
 
 

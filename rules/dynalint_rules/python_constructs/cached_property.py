@@ -11,6 +11,7 @@ from dynalint.analysis.events import Event, Read
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.project import Project
 from dynalint.analysis.source import SourceFile
+from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.constructors import appended, check_reads, constructor_for, stores_of
 from dynalint_rules._shared.examples import forward
@@ -258,7 +259,7 @@ def _computed_before(project: Project, method: FunctionInfo) -> Rewrite:
     if overridden or project.mentions(method.name) or any(True for _ in stores_of(scope, method.name)):
         raise Refusal(f"something may override, set or delete `{method.name}`")
     name = self_name(method)
-    if not any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(value)):
+    if not any(isinstance(part, ast.Name) and part.id == name for part in walk(value)):
         check_reads(scope, value, method)
         edit = Replacement(scope.file, *scope.file.span(node.decorator_list[0]), "property")
         condition = f"nothing looks for `{method.name}` in what the object itself holds"

@@ -13,6 +13,7 @@ from textwrap import dedent
 from dynalint.analysis.events import Call, ClassDefinition, Event
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.project import Project
+from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.guard import taken_out
@@ -259,7 +260,7 @@ def _moved(scope: Scope, cls: ast.ClassDef) -> Rewrite:
     _check_body(scope, cls, text)
     uses = _uses(scope, cls)
     taken = _without_blank_lines(taken_out(scope, cls, "", "safe").replacements[0])
-    place = next(one for one in module.tree.body if scope.function.node in ast.walk(one))
+    place = next(one for one in module.tree.body if scope.function.node in walk(one))
     first = min([place.lineno, *(one.lineno for one in getattr(place, "decorator_list", ()))])
     start = file.line_starts[first - 1]
     above = Replacement(file, start, start, f"{text}{file.newline * 3}")
@@ -289,7 +290,7 @@ def _check_body(scope: Scope, cls: ast.ClassDef, text: str) -> None:
         function = function.parent
     for name in sorted(_taken(symtable(text, "", "exec")) & around):
         raise Refusal(f"it takes `{name}` from the function around it; define it at the top level, and pass that")
-    for node in ast.walk(cls):
+    for node in walk(cls):
         if isinstance(node, ast.Constant) and isinstance(node.value, str | bytes) and node.end_lineno != node.lineno:
             raise Refusal("it holds a text of several lines, which moving would change; define it at the top level")
         word = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
@@ -329,7 +330,7 @@ def _is_plain_function(statement: ast.stmt) -> bool:
         return False
     arguments = statement.args
     defaults = [*arguments.defaults, *(one for one in arguments.kw_defaults if one is not None)]
-    noted = any(isinstance(one, ast.arg) and one.annotation is not None for one in ast.walk(arguments))
+    noted = any(isinstance(one, ast.arg) and one.annotation is not None for one in walk(arguments))
     decorators = [one.id if isinstance(one, ast.Name) else "" for one in statement.decorator_list]
     constant = all(isinstance(one, ast.Constant) for one in defaults)
     return constant and not noted and all(one in ("staticmethod", "property") for one in decorators)
@@ -342,7 +343,7 @@ def _uses(scope: Scope, cls: ast.ClassDef) -> list[ast.AST]:
         Refusal: it is given attributes, or a second meaning.
     """
     found = []
-    for node in ast.walk(scope.function.node):
+    for node in walk(scope.function.node):
         if isinstance(node, ast.Name) and node.id == cls.name:
             parent = scope.parents.get(node)
             stored = isinstance(parent, ast.Attribute) and not isinstance(parent.ctx, ast.Load)

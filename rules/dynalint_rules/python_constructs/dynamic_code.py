@@ -10,6 +10,7 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.project import Project
+from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
@@ -255,7 +256,7 @@ def _names_something(event: Call) -> bool:
         tree = ast.parse(kind.constant.strip(), mode="eval")
     except SyntaxError:
         return False
-    return any(isinstance(node, ast.Name) for node in ast.walk(tree))
+    return any(isinstance(node, ast.Name) for node in walk(tree))
 
 
 def _written_out(scope: Scope, event: Call) -> Rewrite | None:
@@ -269,7 +270,7 @@ def _written_out(scope: Scope, event: Call) -> Rewrite | None:
         tree = ast.parse(source, mode="eval").body
     except (SyntaxError, ValueError):
         return None
-    parts = list(ast.walk(tree))
+    parts = list(walk(tree))
     if "\n" in source or any(isinstance(part, _OWN_SCOPE) for part in parts):
         return None
     names = {part.id for part in parts if isinstance(part, ast.Name)}

@@ -9,6 +9,7 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.index import Import
 from dynalint.analysis.project import Project
+from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.scope import Refusal, Scope
@@ -323,10 +324,10 @@ def _unstacked(scope: Scope, event: Event) -> Rewrite:
             break
         entries.append(entry)
         taken.append(statement)
-    if not any(event.node in ast.walk(statement) for statement in taken):
+    if not any(event.node in walk(statement) for statement in taken):
         raise Refusal("the statements that follow have to move into a `with` statement of their own")
-    inside = {node for statement in taken for node in ast.walk(statement)}
-    uses = [node for node in ast.walk(scope.function.node) if _is_stack(node, stack) and node not in inside]
+    inside = {node for statement in taken for node in walk(statement)}
+    uses = [node for node in walk(scope.function.node) if _is_stack(node, stack) and node not in inside]
     rest = [node for node in uses if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
     for node in rest:
         parent = scope.parents.get(node)
@@ -397,7 +398,7 @@ def _entered_by(call: ast.expr | None, stack: str) -> ast.expr | None:
     function, entered = call.func, call.args[0]
     if not isinstance(function, ast.Attribute) or function.attr != "enter_context":
         return None
-    own = _is_stack(function.value, stack) and not any(_is_stack(node, stack) for node in ast.walk(entered))
+    own = _is_stack(function.value, stack) and not any(_is_stack(node, stack) for node in walk(entered))
     return entered if own and not isinstance(entered, ast.Starred) else None
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event, Write
 from dynalint.analysis.project import Project
+from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
 
@@ -160,7 +161,7 @@ def _happens_once(event: Event, project: Project) -> bool:
     node: ast.AST | None = event.node
     while node is not None:
         if isinstance(node, ast.If):
-            names = [one.id for one in ast.walk(node.test) if isinstance(one, ast.Name)]
+            names = [one.id for one in walk(node.test) if isinstance(one, ast.Name)]
             if "hasattr" in names:
                 return True
         node = parents.get(node)

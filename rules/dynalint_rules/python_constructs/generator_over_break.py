@@ -10,6 +10,7 @@ from dynalint.analysis.events import Event, Iteration
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.kinds import UNKNOWN, Kind
 from dynalint.analysis.project import Project
+from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
 
@@ -97,7 +98,7 @@ class GeneratorOverBreak(Rule):
         takers = [*_functions(taker, project)]
         if not takers and taker != k.External("builtins.sum"):
             return
-        inside = [one for one in ast.walk(call.args[0]) if isinstance(one, ast.Call)]
+        inside = [one for one in walk(call.args[0]) if isinstance(one, ast.Call)]
         called = [one for node in inside for one in _functions(kinds.get(node.func, UNKNOWN), project)]
         within = tuple(dict.fromkeys([*called, *takers]))
         if within:

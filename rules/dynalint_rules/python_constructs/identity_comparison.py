@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
+from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
 
@@ -184,7 +185,7 @@ def _unchanged_parameters(event: Event) -> set[str]:
     names = {argument.arg for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
     before = [
         one.id
-        for one in ast.walk(node)
+        for one in walk(node)
         if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store) and one.lineno < event.node.lineno
     ]
     return names - set(before)

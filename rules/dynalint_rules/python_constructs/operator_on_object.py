@@ -10,6 +10,7 @@ from dynalint.analysis.dunders import method_name
 from dynalint.analysis.events import Event, Operation
 from dynalint.analysis.index import ClassInfo, FunctionInfo
 from dynalint.analysis.project import Project
+from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.examples import forward
@@ -382,7 +383,7 @@ def _call(
         raise Refusal("give the class a method with a name, and call it")
     if isinstance(kind, k.Instance) and any(name in cls.stores for cls in scope.project.mro(kind.cls)):
         raise Refusal(f"an instance may have a `{name}` of its own, which the operator does not come to")
-    if any(isinstance(one, ast.Name) and one.id == "NotImplemented" for one in ast.walk(method.node)):
+    if any(isinstance(one, ast.Name) and one.id == "NotImplemented" for one in walk(method.node)):
         raise Refusal(f"`{name}` may answer `NotImplemented`; give the class a method with a name, and call it")
     given = scope.text(argument) if argument is not None else ""
     text = f"{atom(owner, scope.text(owner))}.{name}({given})"

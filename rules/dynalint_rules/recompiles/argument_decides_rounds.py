@@ -9,6 +9,7 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Event, Iteration
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.project import Project
+from dynalint.analysis.steps import walk
 from dynalint.rules import Example, Rule, Violation
 from dynalint_rules._shared.examples import forward
 
@@ -169,5 +170,5 @@ def _is_passed_in(name: str, function: FunctionInfo) -> bool:
     named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
     return any(one.arg == name for one in named) and not any(
         isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)
-        for node in ast.walk(function.node)
+        for node in walk(function.node)
     )

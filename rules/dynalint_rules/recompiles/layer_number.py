@@ -10,6 +10,7 @@ from dynalint.analysis.events import CompilerUse, Event
 from dynalint.analysis.index import ClassInfo, walk_function
 from dynalint.analysis.kinds import Kind
 from dynalint.analysis.project import Project
+from dynalint.analysis.steps import walk
 from dynalint.rules import Example, Rule, Violation
 from dynalint_rules._shared.compiling import compilation, loops_around
 
@@ -236,10 +237,10 @@ def _counted_arguments(cls: ClassInfo, project: Project) -> Iterator[str]:
     for module in list(project.modules.values()):
         if f"{cls.name}(" not in module.file.text:
             continue
-        for loop in ast.walk(module.tree):
+        for loop in walk(module.tree):
             if isinstance(loop, _LOOPS):
                 counters = set(_counters(loop))
-                for call in ast.walk(loop):
+                for call in walk(loop):
                     if isinstance(call, ast.Call) and ast.unparse(call.func).endswith(cls.name):
                         given = [*zip(names, call.args, strict=False), *((one.arg, one.value) for one in call.keywords)]
                         yield from (

@@ -10,6 +10,7 @@ from dynalint.analysis.events import Branch, Call, Event
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.kinds import UNKNOWN, Kind
 from dynalint.analysis.project import Project
+from dynalint.analysis.steps import walk
 from dynalint.rules import Example, Rule, Violation
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.settings import captures_scalars
@@ -235,7 +236,7 @@ class _Reading:
         if _place(other.node) <= _place(event.node):
             return False
         if other.statement is event.statement:
-            inside = {*ast.walk(other.node)}
+            inside = {*walk(other.node)}
             return event.node not in inside and not self._is_optional(event.node) and not self._is_optional(other.node)
         block, statement = _block(self._parents, event.statement), event.statement
         if other.statement not in block or not isinstance(statement, ast.Assign) or statement.value is not event.node:
@@ -320,20 +321,20 @@ class _Reading:
 
     def _values(self, name: str) -> Iterator[ast.expr]:
         """Yield what a local name is set to."""
-        for node in ast.walk(self._function.node):
+        for node in walk(self._function.node):
             if isinstance(node, ast.Assign | ast.AugAssign | ast.For | ast.AnnAssign):
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
                 value = node.iter if isinstance(node, ast.For) else node.value
-                inside = (part for target in targets for part in ast.walk(target))
+                inside = (part for target in targets for part in walk(target))
                 if value is not None and any(isinstance(part, ast.Name) and part.id == name for part in inside):
                     yield value
 
     def _stores(self, name: str) -> int:
-        stores = (one for one in ast.walk(self._function.node) if isinstance(one, ast.Name) and one.id == name)
+        stores = (one for one in walk(self._function.node) if isinstance(one, ast.Name) and one.id == name)
         return sum(isinstance(one.ctx, ast.Store) for one in stores)
 
     def _loads(self, name: str) -> Iterator[ast.expr]:
-        for node in ast.walk(self._function.node):
+        for node in walk(self._function.node):
             if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load):
                 yield node
 

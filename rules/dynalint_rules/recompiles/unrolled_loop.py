@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Event, Iteration
 from dynalint.analysis.project import Project
+from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
 
@@ -157,7 +158,7 @@ def _is_range_of_size(event: Iteration) -> bool:
     if not isinstance(kind, k.Sequence) or kind.type != "range" or not isinstance(event.node, ast.Call):
         return False
     is_size = isinstance(kind.element, k.Value) and kind.element.source == "shape"
-    return is_size and not any(_is_rank(node) for argument in event.node.args for node in ast.walk(argument))
+    return is_size and not any(_is_rank(node) for argument in event.node.args for node in walk(argument))
 
 
 def _is_rank(node: ast.AST) -> bool:

@@ -10,6 +10,7 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Event, Subscript
 from dynalint.analysis.index import FunctionNode
 from dynalint.analysis.project import Project
+from dynalint.analysis.steps import walk
 from dynalint.rules import Example, Rule, Violation
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.examples import forward
@@ -293,7 +294,7 @@ def _other_part(event: Subscript, project: Project) -> ast.expr | None:
     assigned = _assigned(event.function.node)
     wanted = _opposite(event.node.slice, assigned)
     calls, names = _behind_mask(event, project)
-    arguments = {one.arg for one in ast.walk(event.function.node.args) if isinstance(one, ast.arg)} - {"self"}
+    arguments = {one.arg for one in walk(event.function.node.args) if isinstance(one, ast.arg)} - {"self"}
     if wanted is None or _is_counted(calls) or not names & arguments:
         return None
     reads = (value for values in assigned.values() for value in values if isinstance(value, ast.Subscript))
@@ -361,7 +362,7 @@ def _called(scope: Scope, node: ast.Call) -> str:
 def _assigned(function: FunctionNode) -> Mapping[str, list[ast.expr]]:
     """Return what the local names of a function are set to."""
     found: dict[str, list[ast.expr]] = {}
-    for node in (one for one in ast.walk(function) if isinstance(one, ast.Assign)):
+    for node in (one for one in walk(function) if isinstance(one, ast.Assign)):
         for target in (one for one in node.targets if isinstance(one, ast.Name)):
             found.setdefault(target.id, []).append(node.value)
     return found

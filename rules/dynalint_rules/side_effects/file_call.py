@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
+from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.effects import effects_of
@@ -367,4 +368,4 @@ def _opened_to_write(call: ast.Call) -> bool:
 
 
 def _reads(statement: ast.stmt, name: str) -> int:
-    return sum(isinstance(node, ast.Name) and node.id == name for node in ast.walk(statement))
+    return sum(isinstance(node, ast.Name) and node.id == name for node in walk(statement))

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
+from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.drawn import drawn_by_torch
@@ -117,7 +118,7 @@ class PythonRandom(Rule):
             scope = Scope.of(event, project)
             with suppress(Refusal):
                 return _uniform(scope, event)
-            use = next((one for one in ast.walk(scope.function.node) if one is violation.node), None)
+            use = next((one for one in walk(scope.function.node) if one is violation.node), None)
             by_place = chosen_by_place(scope, use) if isinstance(use, ast.expr) else None
             if by_place is not None:
                 return by_place
@@ -411,7 +412,7 @@ def _reads(scope: Scope, node: ast.expr) -> Iterator[ast.expr]:
     if not isinstance(target, ast.Name):
         return
     where: list[ast.AST] = [scope.function.node]
-    arguments = {one.arg for one in ast.walk(scope.function.node.args) if isinstance(one, ast.arg)}
+    arguments = {one.arg for one in walk(scope.function.node.args) if isinstance(one, ast.arg)}
     if target.id in arguments or len(list(_named(where[0], target.id, ast.Store))) > 1:
         where = list(_behind(statement, target.id, scope))
     for place in where:
@@ -419,7 +420,7 @@ def _reads(scope: Scope, node: ast.expr) -> Iterator[ast.expr]:
 
 
 def _named(place: ast.AST, name: str, context: type[ast.expr_context]) -> Iterator[ast.Name]:
-    for one in ast.walk(place):
+    for one in walk(place):
         if isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, context):
             yield one
 

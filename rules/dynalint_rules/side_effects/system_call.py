@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from dynalint.analysis.events import Call, Event, ItemWrite
 from dynalint.analysis.project import Project
+from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.bystanders import guarded_bystanders
 from dynalint_rules._shared.effects import effects_of
@@ -309,7 +310,7 @@ def _own_name(scope: Scope, call: ast.Call) -> Rewrite | None:
         return None
     if (code.attr, name.attr) != ("f_code", "co_name") or not isinstance(function, ast.FunctionDef):
         return None
-    if any(isinstance(one, _OWN_FRAMES) and within(call, one, scope) for one in ast.walk(function)):
+    if any(isinstance(one, _OWN_FRAMES) and within(call, one, scope) for one in walk(function)):
         return None
     edit = Replacement(scope.file, *scope.file.span(name), f'"{function.name}"')
     return Rewrite("Write out the name of the function", "safe", (edit,))

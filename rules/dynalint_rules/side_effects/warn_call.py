@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
+from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.examples import forward
@@ -252,9 +253,9 @@ def _is_for_others(event: Call, project: Project) -> bool:
     """Whether a function does nothing with a warning of its own: no block around it records or raises what it warns."""
     catching = [item.context_expr for item in _catching(event, project)]
     kinds = project.kinds(event.function)
-    calls = (node for node in ast.walk(event.function.node) if catching and isinstance(node, ast.Call))
+    calls = (node for node in walk(event.function.node) if catching and isinstance(node, ast.Call))
     filters = [node for node in calls if kinds.get(node.func) in [k.External(f"warnings.{name}") for name in _FILTERS]]
-    raises = any(isinstance(one, ast.Constant) and one.value == "error" for node in filters for one in ast.walk(node))
+    raises = any(isinstance(one, ast.Constant) and one.value == "error" for node in filters for one in walk(node))
     return not raises and not any(isinstance(one, ast.Call) and (one.args or one.keywords) for one in catching)
 
 

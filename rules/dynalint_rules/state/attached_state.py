@@ -9,6 +9,7 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Event, InplaceChange, StateChange
 from dynalint.analysis.index import walk_function
 from dynalint.analysis.project import Project
+from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.autograd import keeps_graph, without_gradients
 from dynalint_rules._shared.examples import forward
@@ -282,7 +283,7 @@ def _is_read(event: StateChange | InplaceChange, project: Project) -> bool:
         if not related(function.owner, event.function.owner, project):
             continue
         parents = project.parents(function)
-        own = set(ast.walk(event.statement)) if function is event.function else set()
+        own = set(walk(event.statement)) if function is event.function else set()
         reads = (
             node
             for node in walk_function(function.node)

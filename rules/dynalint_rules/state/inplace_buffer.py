@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Event, InplaceChange
 from dynalint.analysis.project import Project
+from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.assignments import assignment_form, operands_of
 from dynalint_rules._shared.autograd import product_with
@@ -341,7 +342,7 @@ def _is_cheap(event: InplaceChange, project: Project) -> bool:
     kinds = project.kinds(event.function)
     operands = [node for node in operands_of(event) if not k.is_number(kinds.get(node, k.UNKNOWN))]
     for operand in operands:
-        for node in ast.walk(operand):
+        for node in walk(operand):
             if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
                 kind = kinds.get(node)
                 if isinstance(kind, k.Tensor) and kind.origin != "buffer":

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from dynalint.analysis.events import Event, InplaceChange
 from dynalint.analysis.project import Project
+from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.assignments import assignment_form
 from dynalint_rules._shared.examples import forward
@@ -90,7 +91,7 @@ class InplaceDouble(Rule):
         """Flag methods that work in place on such a tensor."""
         assert isinstance(event, InplaceChange)
         made = list(makers(event, project)) if event.method.endswith("_") else []
-        if any(_makes_double(node) for statement in made for node in ast.walk(statement)):
+        if any(_makes_double(node) for statement in made for node in walk(statement)):
             yield Violation(
                 event.statement,
                 f"`{event.method}` on `self.{event.home.name}`, a float64 tensor without dimensions, "

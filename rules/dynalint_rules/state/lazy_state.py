@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dynalint.analysis.events import Call, ContainerChange, Event, StateChange
 from dynalint.analysis.kinds import UNKNOWN, only_tensor
 from dynalint.analysis.project import Project
+from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.first_call import made_elsewhere, registered_elsewhere
@@ -367,7 +368,7 @@ def _is_made_once(event: StateChange | ContainerChange, project: Project) -> boo
 
 def _asks_for(test: ast.expr, name: str) -> bool:
     """Whether a test reads what is called `name`, or asks whether there is an attribute of that name."""
-    return mentions(test, name) or any(isinstance(node, ast.Constant) and node.value == name for node in ast.walk(test))
+    return mentions(test, name) or any(isinstance(node, ast.Constant) and node.value == name for node in walk(test))
 
 
 def _place(event: StateChange | ContainerChange) -> str:

@@ -9,6 +9,7 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Branch, Call, Event, Operation, Subscript
 from dynalint.analysis.project import Project
 from dynalint.analysis.source import quote
+from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.carried_loop import rounds_counted
 from dynalint_rules._shared.examples import COUNTED_ROUNDS, KEPT_INPUTS, KEPT_PIECES, forward
@@ -409,7 +410,7 @@ def _is_read(kind: k.Kind) -> bool:
 
 def _is_input(event: Call, node: ast.expr, project: Project) -> bool:
     """Whether every tensor in a size was there before the graph ended: the graph that goes on gets it as an input."""
-    inside = list(ast.walk(node))
+    inside = list(walk(node))
     # What is computed here is new, however old the tensors that it is computed from.
     if any(isinstance(one, ast.Call | ast.Subscript | ast.Attribute | ast.BinOp) for one in inside):
         return False
@@ -420,7 +421,7 @@ def _is_input(event: Call, node: ast.expr, project: Project) -> bool:
     if not names:
         return False
     ends = [end.node for end in _ends(event, project) if always_before(end.node, event.node, parents)]
-    for one in ast.walk(event.function.node):
+    for one in walk(event.function.node):
         if isinstance(one, ast.Name) and one.id in names and isinstance(one.ctx, ast.Store):
             ends = [end for end in ends if (one.lineno, one.col_offset) < (end.lineno, end.col_offset)]
     return bool(ends)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
+from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.differentiated import differentiated
 from dynalint_rules._shared.examples import forward
@@ -258,7 +259,7 @@ class AutogradCall(Rule):
 def _kept_in_eager(scope: Scope, event: Call) -> Rewrite:
     """Ask for the gradient to be kept in eager code only."""
     owner = event.node.func.value if isinstance(event.node.func, ast.Attribute) else event.node
-    reads = [one for one in ast.walk(scope.function.node) if isinstance(one, ast.Attribute) and one.attr == "grad"]
+    reads = [one for one in walk(scope.function.node) if isinstance(one, ast.Attribute) and one.attr == "grad"]
     if any(ast.dump(one.value) == ast.dump(owner) for one in reads):
         raise Refusal(f"{scope.quote(owner)}`.grad` is read here; take the gradient outside of the compiled function")
     condition = f"a compiled run does not keep the gradient of {scope.quote(owner)}"

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Event, Read
 from dynalint.analysis.project import Project
+from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
 
@@ -123,5 +124,5 @@ def _is_argument(event: Read) -> bool:
     if not isinstance(owner, ast.Name) or k.only_tensor(event.owner) is None:
         return False
     arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
-    names = [one for one in ast.walk(node) if isinstance(one, ast.Name) and one.id == owner.id]
+    names = [one for one in walk(node) if isinstance(one, ast.Name) and one.id == owner.id]
     return any(one.arg == owner.id for one in arguments) and all(isinstance(one.ctx, ast.Load) for one in names)

@@ -10,6 +10,7 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis import torch_api
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
+from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.examples import forward
@@ -261,7 +262,7 @@ def _is_computed_with(scope: Scope, use: ast.expr) -> bool:
 def _is_further(event: Call, project: Project) -> bool:
     """Whether the same statement makes another layer before, as the arguments of `nn.Sequential` do."""
     kinds = project.kinds(event.function)
-    for node in ast.walk(event.statement):
+    for node in walk(event.statement):
         if isinstance(node, ast.Call) and node is not event.node:
             callee = kinds.get(node.func, k.UNKNOWN)
             earlier = (node.lineno, node.col_offset) < (event.node.lineno, event.node.col_offset)

@@ -13,6 +13,7 @@ from dynalint.analysis.events import Call, Event
 from dynalint.analysis.hooks import HOOKED
 from dynalint.analysis.index import FunctionInfo, walk_function
 from dynalint.analysis.project import Project
+from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
@@ -208,7 +209,7 @@ def _without_idle_hook(scope: Scope, event: Call) -> Rewrite:
 
 def _registrations(method: FunctionInfo, module: ast.expr) -> Iterator[ast.Expr]:
     """Yield the statements of a method that put a hook on the backward pass of a module."""
-    for node in ast.walk(method.node):
+    for node in walk(method.node):
         call = node.value if isinstance(node, ast.Expr) else None
         if not isinstance(node, ast.Expr) or not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
             continue

@@ -9,6 +9,7 @@ from dataclasses import replace
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event, Write
 from dynalint.analysis.project import Project
+from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.examples import forward
@@ -310,9 +311,9 @@ def _asking_for_none(scope: Scope, event: Write) -> Rewrite | None:
     if not plain or event.value != k.constant(True) or not isinstance(owner, ast.Name):
         return None
     arguments = scope.function.node.args
-    if any(isinstance(one, ast.arg) and one.arg == owner.id for one in ast.walk(arguments)):
+    if any(isinstance(one, ast.arg) and one.arg == owner.id for one in walk(arguments)):
         return None
-    if not _is_lost(scope, owner.id, statement) or any(map(_reads_gradients, ast.walk(scope.function.node))):
+    if not _is_lost(scope, owner.id, statement) or any(map(_reads_gradients, walk(scope.function.node))):
         return None
     parent = scope.parents[statement]
     alone = isinstance(parent, ast.If) and parent.body == [statement] and not parent.orelse
@@ -331,7 +332,7 @@ def _is_lost(scope: Scope, name: str, since: ast.stmt) -> bool:
     """Whether what a local name holds is only given to calls, or computed with, until it holds something else."""
     stores = [
         node.lineno
-        for node in ast.walk(scope.function.node)
+        for node in walk(scope.function.node)
         if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)
     ]
     return all(
@@ -372,10 +373,10 @@ def _is_named_for_numbers(scope: Scope, name: str) -> bool:
     """Whether a name is bound once, to a number or to a tensor that is computed from numbers alone."""
     stores = [
         node
-        for node in ast.walk(scope.function.node)
+        for node in walk(scope.function.node)
         if isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Load)
     ]
-    if len(stores) != 1 or any(isinstance(one, ast.arg) and one.arg == name for one in ast.walk(scope.function.node)):
+    if len(stores) != 1 or any(isinstance(one, ast.arg) and one.arg == name for one in walk(scope.function.node)):
         return False
     target: ast.AST = stores[0]
     made = scope.parents[target]

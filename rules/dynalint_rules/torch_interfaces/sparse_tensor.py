@@ -9,6 +9,7 @@ from contextlib import suppress
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
+from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.dense import kept_dense
 from dynalint_rules._shared.examples import forward
@@ -239,7 +240,7 @@ def _uses(event: Call, project: Project) -> Iterator[ast.expr]:
     if not (isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name)):
         return
     name = statement.targets[0].id
-    nodes = [node for node in ast.walk(event.function.node) if isinstance(node, ast.Name) and node.id == name]
+    nodes = [node for node in walk(event.function.node) if isinstance(node, ast.Name) and node.id == name]
     if sum(isinstance(node.ctx, ast.Store) for node in nodes) > 1:
         return
     kinds = project.kinds(event.function)

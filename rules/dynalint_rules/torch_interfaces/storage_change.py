@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event, Write
 from dynalint.analysis.project import Project
+from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
@@ -276,7 +277,7 @@ def _comes_from_outside(event: Call) -> bool:
         return False
     stores = (
         node.lineno
-        for node in ast.walk(event.function.node)
+        for node in walk(event.function.node)
         if isinstance(node, ast.Name) and node.id == receiver.id and isinstance(node.ctx, ast.Store)
     )
     return all(line >= event.node.lineno for line in stores)

@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from dynalint.analysis.events import Call, Event, Read
 from dynalint.analysis.project import Project
+from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.exits import leads_to_raise
@@ -317,7 +318,7 @@ def _asks_for_gradients(scope: Scope, event: Read) -> Rewrite:
 
 def _is_result(scope: Scope, name: str) -> bool:
     """Whether all that is assigned to a name is computed by operations, none of which is told to ask for gradients."""
-    nodes = list(ast.walk(scope.function.node))
+    nodes = list(walk(scope.function.node))
     stores = [one for one in nodes if isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Store)]
     told = any("requires_grad" in (getattr(one, "attr", ""), getattr(one, "arg", "")) for one in nodes)
     in_place = any(isinstance(one, ast.Attribute) and one.attr == "requires_grad_" for one in nodes)

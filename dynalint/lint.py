@@ -148,12 +148,13 @@ def find(
     failed: Callable[[Rule, Event, Exception], None],
 ) -> Iterator[Flag]:
     """Yield what the rules find, event by event; a rule that fails on an event costs only its answer to it."""
+    budgets = Budgets(steps.MOST_STEPS)  # of its own: what was analysed to the end is looked at in any case
     for event in analysis.events:
         for rule in rules.interested(event):
             if not wanted(rule, event.function.file):
                 continue
             try:
-                with analysis.budgets.of(event.function.file).spending():
+                with budgets.of(event.function.file).spending():
                     violations = list(rule.check(event, analysis.project))
                     others = (other is not None and any(rule.check(other, analysis.project)) for other in event.others)
                     always = all(others)

@@ -104,6 +104,20 @@ INPUTS = {
     "items_2000": model(*("y = y + x.item()" for _ in range(2000))),
     "suppressions_5000": model(*(f"print(x)  # dynalint: ignore[DYN{n % 900 + 100}]" for n in range(5000))),
     "attributes_2000": "from torch import nn\nclass M(nn.Module):\n    def __init__(self):\n" + "".join(f"        self.a{n} = {n}\n" for n in range(2000)) + "    def forward(self, x):\n" + "".join(f"        self.a{n} = self.a{n + 1}\n" for n in range(1999)) + "        return x\n",
+    "partials": model("f = print", *("f = partial(f, f, f)" for _ in range(60)), "f()"),
+    "doubling_dicts": model("d = {}", *("d = {1: d, 2: d, 'a': [d, d]}" for _ in range(60)), "print(d)"),
+    "doubling_globals": "import torch\ng0 = torch.ones(3)\n" + "".join(f"g{n} = (g{n - 1}, g{n - 1}, g{n - 1})\n" for n in range(1, 200))
+    + "@torch.compile\ndef f(x):\n    return g199, x.item()\n",
+    "growing_attributes": "from torch import nn\nclass M(nn.Module):\n"
+    + "".join(f"    def f{n}(self, x):\n        self.a{n} = (self.a{n + 1}, self.a{n * 7 % 200})\n        return self.a{n}\n" for n in range(200))
+    + "    def forward(self, x):\n        self.a200 = x\n        return " + " + ".join(f"self.f{n}(x)" for n in range(200)) + "\n",
+    "growing_in_a_loop": model(*(f"x{n} = (x, [y, ({n},)])" for n in range(400)), "while y.any():",
+        "\n".join(f"    if y.sum() > {n}:\n        x{n} = [x{n}, x{(n + 1) % 400}, x{n}]" for n in range(400))),
+    "ifs_5000": model(*(f"if y:\n    v{n} = x" for n in range(5000))),
+    "super_300": "from torch import nn\nclass C0(nn.Module):\n    def forward(self, x): return self.g(x)\n    def g(self, x): return x.item()\n"
+    + "".join(f"class C{n}(C{n - 1}):\n    def g(self, x): return super().g(x) + self.h(x)\n    def h(self, x): return self.forward(x)\n" for n in range(1, 300)),
+    "climbing_loops": model("\n".join(" " * n + f"while y.sum() > {n}:\n" + " " * (n + 1) + f"a{n} = a{n + 1} = (a{n * 3 % 12}, x) if y else [a{n * 5 % 12}]" for n in range(12))
+        + "\n" + " " * 12 + "x = a3"),
 }  # fmt: skip
 
 

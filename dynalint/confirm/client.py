@@ -21,13 +21,14 @@ from __future__ import annotations
 import os
 import queue
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from dynalint.confirm.servers import Hello, Server, WorkerError, WorkerOptions, give_back, take_server
+from dynalint.reading import is_inside, project_root
 
 __all__ = ["Answer", "Hello", "Worker", "WorkerError", "WorkerOptions", "python_path"]
 
@@ -129,9 +130,12 @@ class Worker:
             "limits": limits,
             "device": options.device,
             "required": options.required,
-            "search": list(options.search),
+            "search": _within(options.search, project_root(options.cwd.absolute())),
             "python_path": python_path(),
             "folders": list(options.folders),
+            "cwd": str(options.cwd),
+            "readable": _readable(options, requests),
+            "homes": homes(),
         }
         more = True
         try:
@@ -194,3 +198,24 @@ class Worker:
 def python_path() -> list[str]:
     """Return the folders of PYTHONPATH, as the user's own interpreter would search them."""
     return [str(Path(entry).absolute()) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+
+
+def homes() -> list[str]:
+    """Return the folders that the user's own things are in, which nobody's project opens by lying there."""
+    found = [os.environ.get("HOME", ""), os.environ.get("USERPROFILE", "")]
+    return [str(Path(home).absolute()) for home in found if home]
+
+
+def _readable(options: WorkerOptions, requests: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the folders of the project: the one that is worked in, and those of targets that lie elsewhere."""
+    found = {str(options.cwd): None, str(project_root(options.cwd.absolute())): None}
+    for request in requests:
+        target = request.get("target")
+        if isinstance(target, Mapping) and not any(is_inside(Path(target["path"]), Path(root)) for root in found):
+            found[str(project_root(Path(target["path"]).parent))] = None
+    return list(found)
+
+
+def _within(search: Iterable[str], project: Path) -> list[str]:
+    """Return the folders to import from without links that stand in the project and lead out of it."""
+    return [one for one in search if not Path(one).absolute().is_relative_to(project) or is_inside(Path(one), project)]

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dynalint.confirm.client import homes
 from dynalint.confirm.evidence import Stock
 from dynalint.confirm.options import ConfirmOptions, Target
 from dynalint.confirm.testimony import Testimony, testify
@@ -70,6 +71,7 @@ def trace(
         settings = {
             "evidence": str(stock.folder),
             "roots": [str(root) for root in options.own_roots()],
+            "homes": homes(),
             "budget": budget,
             "seconds": options.timeout,
             "memory": options.memory,

@@ -31,6 +31,7 @@ class Called:
 
         from dynalint.catalogue import known_codes
         from dynalint.config import Configuration, Overrides
+        from dynalint.confirm.client import homes
         from dynalint.confirm.evidence import Stock
         from dynalint.confirm.worker.sandbox import usable_namespaces
         from dynalint.confirm.worker.tracing import agent
@@ -42,6 +43,7 @@ class Called:
         values = {
             "evidence": str(self._stock.folder),
             "roots": [str(root.resolve())],
+            "homes": homes(),
             "budget": _NO_LIMIT,
             "seconds": settings.timeout,
             "memory": settings.memory << 20,

@@ -130,13 +130,16 @@ def _supervise(
     job: Callable[[Reply], None], message: Message, folder: Path, namespaces: int, say: Callable[[Message], None]
 ) -> NoReturn:
     """Be the supervisor of a message's requests: say how they ended and end, with status 0 if that could be said."""
+    from .readable import Reading
     from .sandbox import Limits
     from .supervisor import guarded
 
     status = 1
     try:
         limits, device = Limits(**message["limits"]), message["device"]
-        ending = guarded(job, folder, limits, namespaces, device, required=message["required"], forward=say)
+        folders = (*message["readable"], *message["search"], *message["python_path"], *message["folders"])
+        reading = Reading(folders, tuple(message["homes"]))
+        ending = guarded(job, folder, limits, reading, namespaces, device, required=message["required"], forward=say)
         say({"end": ending})
         status = 0
     finally:

@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from . import syscalls
-from .sandbox import MOST_PROCESSES, Limits, enclose, set_environment
+from .readable import Reading
+from .sandbox import MOST_PROCESSES, Limits, enclose, set_environment, set_out
 from .wire import Reply, unpack
 
 Message = dict[str, Any]
@@ -49,6 +50,7 @@ class Cell:
     scratch: Path
     outside: Path
     limits: Limits
+    reading: Reading
     namespaces: int
     device: str
     required: bool
@@ -58,6 +60,7 @@ def guarded(
     job: Job,
     folder: Path,
     limits: Limits,
+    reading: Reading,
     namespaces: int,
     device: str,
     *,
@@ -67,9 +70,12 @@ def guarded(
     """Run `job` in a cell in an empty folder; see `Cell` and `run_guarded`."""
     scratch, outside = folder / "scratch", folder / "outside"
     scratch.mkdir()
-    outside.mkdir()
-    (outside / "witness").write_bytes(b"dynalint")
-    return run_guarded(job, Cell(scratch, outside, limits, namespaces, device, required), forward)
+    listener = set_out(outside)
+    try:
+        return run_guarded(job, Cell(scratch, outside, limits, reading, namespaces, device, required), forward)
+    finally:
+        if listener is not None:
+            listener.close()
 
 
 def run_guarded(job: Job, cell: Cell, forward: Callable[[Message], None]) -> Message:
@@ -123,9 +129,8 @@ def _child(job: Job, cell: Cell, reply: Reply) -> NoReturn:
         with contextlib.suppress(OSError):
             syscalls.die_with_parent(signal.SIGKILL)
         leave_descriptors(reply.descriptor)
-        enclosure = enclose(
-            cell.scratch, cell.outside, cell.limits, namespaces=bool(cell.namespaces), device=cell.device
-        )
+        apart = bool(cell.namespaces)
+        enclosure = enclose(cell.scratch, cell.outside, cell.limits, cell.reading, namespaces=apart, device=cell.device)
         set_environment(cell.scratch)
         reply.send("sandbox", {"layers": list(enclosure.layers), "escape": enclosure.escape})
         if cell.required and enclosure.escape is not None:

@@ -35,6 +35,7 @@ class Session:
         settings = json.loads((self.folder / _SETTINGS).read_bytes())
         self.evidence = Path(settings["evidence"])
         self.roots: list[str] = settings["roots"]
+        self.homes: tuple[str, ...] = tuple(settings["homes"])
         self.budget: float = settings["budget"]
         self.seconds: float = settings["seconds"]
         self.memory: int = settings["memory"]

@@ -31,6 +31,7 @@ from typing import Any, NoReturn
 
 import torch
 
+from ..readable import Reading
 from ..sandbox import Limits
 from ..supervisor import guarded, leave_descriptors
 from ..wire import Reply, pack
@@ -229,7 +230,8 @@ def _supervise(snapshot: Snapshot, folder: Path, seconds: float, sink: int) -> N
 
             limits = Limits(seconds, session.memory, int(4 * seconds) + 1)
             job, walls = partial(_testify, snapshot, seconds), session.namespaces
-            say({"end": guarded(job, folder, limits, walls, "cpu", required=session.required, forward=say)})
+            reading = Reading((*session.roots, str(Path.cwd())), session.homes)
+            say({"end": guarded(job, folder, limits, reading, walls, "cpu", required=session.required, forward=say)})
     finally:
         os._exit(0)
 

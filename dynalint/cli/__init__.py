@@ -13,6 +13,7 @@ from dynalint.cli.check import check
 from dynalint.cli.clean import clean
 from dynalint.cli.completion import VARIABLE, completion
 from dynalint.cli.config import config
+from dynalint.cli.ending import INTERRUPTED, interruptible
 from dynalint.cli.explain import explain
 from dynalint.cli.fix import fix
 from dynalint.cli.rule import rule
@@ -21,7 +22,6 @@ from dynalint.cli.trace import trace
 from dynalint.errors import DynalintError
 
 FAILED = 2
-INTERRUPTED = 130
 CUT_OFF = 141
 
 _EPILOG = """\b
@@ -56,6 +56,11 @@ for _command in (check, fix, trace, explain, rule, config, server, clean, comple
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command line on `arguments` and return the exit code; whatever goes wrong is said in one sentence."""
+    with interruptible():
+        return _run(arguments)
+
+
+def _run(arguments: Sequence[str]) -> int:
     from dynalint.cli.console import fail
 
     try:

@@ -22,12 +22,14 @@ import os
 import queue
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from dynalint.confirm.servers import Hello, Server, WorkerError, WorkerOptions, give_back, take_server
+from dynalint.confirm.shapes import fits
+from dynalint.confirm.untrusted import sentence, tamed
 from dynalint.reading import is_inside, project_root
 
 __all__ = ["Answer", "Hello", "Worker", "WorkerError", "WorkerOptions", "python_path"]
@@ -41,7 +43,8 @@ class Answer:
     """What came back: the parts in hand when the request ended, how it ended, and what was going on then.
 
     `outcome` is `done`, or what happened instead: `refused` (no sandbox holds), `failed` (an exception in the
-    operation itself), `exit`, `signal`, `killed`, `timeout`, `memory`, `processes`, `channel`, `supervisor`, `lost`.
+    operation itself), `exit`, `signal`, `killed`, `timeout`, `memory`, `processes`, `flood` (of messages), `channel`,
+    `supervisor`, `garbled` (what came is not what the operation tells), `lost`.
     `ending` holds the particulars (`reason`, `status`, `signal`, `seconds`, `bytes`, `count`).
     """
 
@@ -111,11 +114,15 @@ class Worker:
         on_stage: Callable[[str], None] | None,
     ) -> Iterator[Answer]:
         """Yield the answers to the first requests, up to one after which none of the others is looked at."""
-        if self._closed:
+        if self._is_closed():
             yield Answer("lost", {}, {"reason": "the worker was closed"}, "starting")
             return
         if self._server is None:
             self._server = Server(self.options)
+            if self._is_closed():  # meanwhile, by another thread
+                self._kill()
+                yield Answer("lost", {}, {"reason": "the worker was closed"}, "starting")
+                return
         server = self._server
         server.number += 1
         server.idle = False
@@ -137,7 +144,7 @@ class Worker:
             "readable": _readable(options, requests),
             "homes": homes(),
         }
-        more = True
+        more, left = True, len(requests)
         try:
             server.send(message)
         except (OSError, EOFError) as error:
@@ -145,10 +152,11 @@ class Worker:
             yield Answer("lost", {}, {"reason": str(error)}, "starting")
             return
         try:
-            while more:
+            while more and left:
                 answer, more = self._next_answer(server, on_stage)
                 server.idle = not more
-                yield answer
+                left -= 1
+                yield answer if fits(operation, answer.parts, done=answer.done) else _garbled(answer)
         finally:
             if more:
                 # Whoever asked does not want to hear the rest.
@@ -167,20 +175,23 @@ class Worker:
                     continue
                 if "end" in reply:
                     server.warm = True
-                    ending = reply["end"]
+                    ending = tamed(reply["end"])
                     return Answer(ending["outcome"], parts, ending, stage, self._walls), bool(reply.get("more"))
-                kind, value = reply["kind"], reply["value"]
+                kind, value = reply["kind"], tamed(reply["value"])
                 if kind == "stage":
-                    stage = str(value)
+                    stage = sentence(value)
                     if on_stage is not None:
                         on_stage(stage)
                 elif kind == "part":
                     parts[value[0]] = value[1]
                 elif kind == "sandbox":
                     self._walls = tuple(value["layers"])
-        except (OSError, ValueError, KeyError, queue.Empty, EOFError) as error:
+        except (OSError, ValueError, TypeError, LookupError, queue.Empty, EOFError) as error:
             self._kill()
             return Answer("lost", parts, {"reason": str(error) or type(error).__name__}, stage, self._walls), False
+
+    def _is_closed(self) -> bool:
+        return self._closed
 
     def close(self) -> None:
         """End the server, or have it wait for another worker; a request in progress in another thread is lost."""
@@ -193,6 +204,10 @@ class Worker:
         server, self._server = self._server, None
         if server is not None:
             server.end()
+
+
+def _garbled(answer: Answer) -> Answer:
+    return replace(answer, outcome="garbled", parts={}, ending={"outcome": "garbled"})
 
 
 def python_path() -> list[str]:

@@ -62,7 +62,7 @@ def run(tmp_path: Path, *, namespaces: bool, required: bool = True) -> tuple[dic
         if namespaces and not flags:
             return None
         listener = sandbox.set_out(outside)
-        cell = supervisor.Cell(scratch, outside, LIMITS, Reading(), flags, "cpu", required)
+        cell = supervisor.Cell(scratch, outside, supervisor.Rules(LIMITS, Reading(), flags, "cpu", required))
         heard: list[Any] = []
 
         def job(reply: Reply) -> None:

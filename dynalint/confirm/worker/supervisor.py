@@ -24,13 +24,12 @@ from typing import Any, NoReturn
 from . import syscalls
 from .readable import Reading
 from .sandbox import MOST_PROCESSES, Limits, enclose, set_environment, set_out
-from .wire import Reply, unpack
+from .wire import LONGEST_LINE, MOST_BYTES, MOST_VALUES, Reply, unpack, values_in
 
 Message = dict[str, Any]
 Job = Callable[[Reply], None]
 
 _CHANNEL_CLOSED = 97
-_LONGEST_LINE = 1 << 26
 _CHUNK = 1 << 16
 _TICK = 0.05
 _MEMORY_TICK = 0.2
@@ -40,39 +39,38 @@ _MOST_PROCESSES = 64
 
 
 @dataclass(frozen=True)
-class Cell:
-    """Where and under which rules one request runs.
+class Rules:
+    """What holds for one request, of `jobs` jobs.
 
     `namespaces` are the flags of `unshare` that work here. With `required`, user code is not run where the walls do
-    not hold; the outcome is then `refused`.
+    not hold; the outcome is then `refused`. `abandoned` tells that nobody waits for an answer any more.
     """
 
-    scratch: Path
-    outside: Path
     limits: Limits
     reading: Reading
     namespaces: int
     device: str
     required: bool
+    jobs: int = 1
+    abandoned: Callable[[], bool] = bool
 
 
-def guarded(
-    job: Job,
-    folder: Path,
-    limits: Limits,
-    reading: Reading,
-    namespaces: int,
-    device: str,
-    *,
-    required: bool,
-    forward: Callable[[Message], None],
-) -> Message:
+@dataclass(frozen=True)
+class Cell:
+    """Where one request runs, and under which rules."""
+
+    scratch: Path
+    outside: Path
+    rules: Rules
+
+
+def guarded(job: Job, folder: Path, rules: Rules, forward: Callable[[Message], None]) -> Message:
     """Run `job` in a cell in an empty folder; see `Cell` and `run_guarded`."""
     scratch, outside = folder / "scratch", folder / "outside"
     scratch.mkdir()
     listener = set_out(outside)
     try:
-        return run_guarded(job, Cell(scratch, outside, limits, reading, namespaces, device, required), forward)
+        return run_guarded(job, Cell(scratch, outside, rules), forward)
     finally:
         if listener is not None:
             listener.close()
@@ -90,10 +88,8 @@ def run_guarded(job: Job, cell: Cell, forward: Callable[[Message], None]) -> Mes
         # Root alone may do this, and for root alone the kernel does not limit the number of processes: the watch must
         # get its turn however many there are.
         os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))
-    if cell.namespaces:
-        syscalls.unshare(cell.namespaces)
-    with contextlib.suppress(OSError):
-        syscalls.die_with_parent(signal.SIGKILL)
+    if cell.rules.namespaces:
+        syscalls.unshare(cell.rules.namespaces)
     token = secrets.token_hex(16)
     source, sink = os.pipe()
     child = os.fork()
@@ -102,7 +98,7 @@ def run_guarded(job: Job, cell: Cell, forward: Callable[[Message], None]) -> Mes
         _child(job, cell, Reply(sink, token))
     os.close(sink)
     try:
-        return _watch(child, source, token, cell.limits, forward)
+        return _watch(child, source, cell.rules, _Course(token, cell.rules, forward))
     finally:
         _kill_all(child)
         os.close(source)
@@ -129,13 +125,13 @@ def _child(job: Job, cell: Cell, reply: Reply) -> NoReturn:
         with contextlib.suppress(OSError):
             syscalls.die_with_parent(signal.SIGKILL)
         leave_descriptors(reply.descriptor)
-        apart = bool(cell.namespaces)
-        enclosure = enclose(cell.scratch, cell.outside, cell.limits, cell.reading, namespaces=apart, device=cell.device)
+        rules, apart = cell.rules, bool(cell.rules.namespaces)
+        enclosure = enclose(
+            cell.scratch, cell.outside, rules.limits, rules.reading, namespaces=apart, device=rules.device
+        )
         set_environment(cell.scratch)
         reply.send("sandbox", {"layers": list(enclosure.layers), "escape": enclosure.escape})
-        if cell.required and enclosure.escape is not None:
-            reply.send("refused", f"code could {enclosure.escape}")
-        else:
+        if enclosure.escape is None or not rules.required:
             job(reply)
 
     run_to_end(behind_walls, reply)
@@ -161,14 +157,10 @@ def leave_descriptors(keep: int) -> None:
     sys.stdout, sys.stderr = (os.fdopen(stream, "w", closefd=False) for stream in (1, 2))
 
 
-def _watch(child: int, source: int, token: str, limits: Limits, forward: Callable[[Message], None]) -> Message:
+def _watch(child: int, source: int, rules: Rules, course: _Course) -> Message:
     """Relay messages until the process ends, its time is up or its memory is too much."""
-    course = _Course(token, forward)
-    server = os.getppid()
-    # What the server had in memory already is no fault of this process.
-    allowed = limits.memory + _resident(child)
-    threads = _threads_of_all()
-    next_look = 0.0
+    server, limits = os.getppid(), rules.limits
+    uses = _Uses(child, limits)
     buffer = b""
     while True:
         chunk = b""
@@ -178,64 +170,120 @@ def _watch(child: int, source: int, token: str, limits: Limits, forward: Callabl
             course.hear(lines)
             if course.over:
                 return course.ending or _death(0)
-            if len(buffer) > _LONGEST_LINE:
-                buffer = b""
+            if course.is_flooded(buffer):
+                return {"outcome": "flood", "bytes": MOST_BYTES}
             if not chunk:
                 time.sleep(_TICK / 10)
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
             break
         now = time.monotonic()
-        if now > course.began + limits.seconds or os.getppid() != server:
+        if now > course.began + limits.seconds or os.getppid() != server or rules.abandoned():
             return {"outcome": "timeout", "seconds": limits.seconds}
-        # One small file tells of a flood of processes long before the next look at all of them is due.
-        if now > next_look or _threads_of_all() > threads + MOST_PROCESSES:
-            next_look = now + _MEMORY_TICK
-            family = _family(child)
-            if len(family) > MOST_PROCESSES:
-                return {"outcome": "processes", "count": MOST_PROCESSES}
-            if _memory(family, allowed) > allowed:
-                return {"outcome": "memory", "bytes": limits.memory}
+        excess = uses.excess(now)
+        if excess is not None:
+            return excess
     # What it left behind may still write; only without it does the pipe come to an end.
     _kill_all(child)
-    while len(buffer) <= _LONGEST_LINE and (chunk := os.read(source, _CHUNK)):
-        buffer += chunk
-    course.hear(buffer.split(b"\n"))
+    while not course.is_flooded(buffer) and (chunk := os.read(source, _CHUNK)):
+        *lines, buffer = (buffer + chunk).split(b"\n")
+        course.hear(lines)
+    course.hear([buffer])
+    if course.is_flooded(b""):
+        return {"outcome": "flood", "bytes": MOST_BYTES}
     return course.ending or _death(status)
 
 
-class _Course:
-    """What is known of the job at hand: when it began, how it ended, and whether it was the last to be run here."""
+class _Uses:
+    """What a process and all that it has started use up together."""
 
-    def __init__(self, token: str, forward: Callable[[Message], None]) -> None:
+    def __init__(self, child: int, limits: Limits) -> None:
+        self._child = child
+        self._limits = limits
+        # What the server had in memory already is no fault of this process.
+        self._allowed = limits.memory + _resident(child)
+        self._threads = _threads_of_all()
+        self._next_look = 0.0
+
+    def excess(self, now: float) -> Message | None:
+        """Return how the job ends for what it uses, None where that is within the limits; now and then only."""
+        # One small file tells of a flood of processes long before the next look at all of them is due.
+        if now <= self._next_look and _threads_of_all() <= self._threads + MOST_PROCESSES:
+            return None
+        self._next_look = now + _MEMORY_TICK
+        family = _family(self._child)
+        if len(family) > MOST_PROCESSES:
+            return {"outcome": "processes", "count": MOST_PROCESSES}
+        if _memory(family, self._allowed) > self._allowed:
+            return {"outcome": "memory", "bytes": self._limits.memory}
+        return None
+
+
+class _Course:
+    """What is known of the job at hand: when it began, how it ended, and whether it was the last to be run here.
+
+    User code can find the token and send whatever it likes. The first message alone is certain to be none of its, and
+    tells of the walls.
+    """
+
+    def __init__(self, token: str, rules: Rules, forward: Callable[[Message], None]) -> None:
         self.began = time.monotonic()
         self.ending: Message | None = None
         self.over = False
         self._token = token
+        self._required = rules.required
         self._forward = forward
+        self._enclosed = False
+        self._left = rules.jobs
+        self._bytes = self._values = 0
+
+    def is_flooded(self, begun: bytes) -> bool:
+        """Whether more was said than an answer may hold; `begun` is a line that has not come to its end."""
+        return len(begun) > LONGEST_LINE or self._bytes > MOST_BYTES or self._values > MOST_VALUES
 
     def hear(self, lines: Iterable[bytes]) -> None:
         """Forward the genuine messages among `lines`, and note what they say of the end."""
         for line in lines:
+            if self.over or self.is_flooded(line):
+                return
             message = unpack(line, self._token)
-            if message is None or self.over:
+            if message is None:
                 continue
+            self._bytes += len(line)
+            self._values += values_in(line)
             kind, value = message
-            if kind == "done":
+            if not self._enclosed:
+                self._begin(kind, value)
+            elif kind == "done":
                 self.ending = self.ending or {"outcome": "done"}
-            elif kind in ("refused", "failed"):
-                self.ending = {"outcome": kind, "reason": str(value)}
+            elif kind == "failed":
+                self.ending = {"outcome": "failed", "reason": str(value)}
             elif kind == "ended":
-                self._go_on(*value)
-            else:
+                self._go_on(value)
+            elif kind in ("part", "stage"):
                 self._forward({"kind": kind, "value": value})
 
-    def _go_on(self, status: int, clean: bool) -> None:
+    def _begin(self, kind: str, value: Any) -> None:
+        """Take note of the walls, or of why they could not be put up."""
+        if kind == "sandbox":
+            self._enclosed = True
+            self._forward({"kind": kind, "value": value})
+            if self._required and value["escape"] is not None:
+                self.ending, self.over = {"outcome": "refused", "reason": f"code could {value['escape']}"}, True
+        elif kind == "failed":
+            self.ending = {"outcome": "failed", "reason": str(value)}
+
+    def _go_on(self, value: Any) -> None:
+        """Go on to the next of several jobs, unless the one at hand ended otherwise than it should."""
+        fits = isinstance(value, list) and len(value) == 2 and isinstance(value[0], int) and 0 <= value[0] < 1 << 16
+        status, clean = value if fits else (1 << 8, False)
         self.ending = self.ending or _death(status)
-        self.over = bool(status) or not clean
+        self._left -= 1
+        self.over = bool(status) or clean is not True or self._left < 1
         if not self.over:
             self._forward({"end": self.ending, "more": True})
             self.began, self.ending = time.monotonic(), None
+            self._bytes = self._values = 0
 
 
 def _death(status: int) -> Message:

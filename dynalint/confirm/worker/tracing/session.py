@@ -99,6 +99,19 @@ class Session:
             time.sleep(_PAUSE)
         return None
 
+    def is_over(self) -> bool:
+        """Whether nobody is there any more to whom it matters: the folder is gone, or the process that has made it."""
+        try:
+            descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return not self.folder.is_dir()
+        except OSError:
+            return False
+        try:
+            return _locks(descriptor)
+        finally:
+            os.close(descriptor)
+
     def waiting(self) -> bool:
         """Whether any snapshot is at work or waits for its turn."""
         return any(True for _ in self._taken())

@@ -1,0 +1,45 @@
+"""How a command ends before its time: Ctrl-C and SIGTERM do the same, for every command."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from types import FrameType
+
+INTERRUPTED = 130
+
+# `timeout` and some shells send a signal to a process and to its group: that is one.
+_ONE_SIGNAL_SECONDS = 0.5
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """Meanwhile the first Ctrl-C or SIGTERM raises KeyboardInterrupt, and one that comes later ends the process.
+
+    Nothing is left behind then either: the workers notice that they are alone, and clean up. What the process was told
+    to ignore it ignores; in other threads than the main one nothing is changed.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    first: list[float] = []
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        now = time.monotonic()
+        if not first:
+            first.append(now)
+            raise KeyboardInterrupt
+        if now - first[0] > _ONE_SIGNAL_SECONDS:
+            os._exit(INTERRUPTED)
+
+    heard = [one for one in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(one) is not signal.SIG_IGN]
+    former = {number: signal.signal(number, interrupt) for number in heard}
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)

@@ -1,0 +1,50 @@
+"""What code under check says, made harmless: every text that comes from a worker, or goes into a report, goes through.
+
+Code under check can forge all that its process says. What it says is taken for data of its kind, never for characters
+that act on a terminal, and never for more than somebody would read.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Any
+
+# Of a text as it comes, which may be the code of a graph; of a sentence; of a name in one.
+MOST_TEXT = 1 << 16
+MOST_SENTENCE = 800
+MOST_NAME = 120
+
+# What names files: it is compared with paths, which may have any characters, and shown as they are shown.
+_PATHS = frozenset(("file", "files", "fail_file"))
+
+
+def tamed(value: Any) -> Any:
+    """Return what JSON can hold with all texts in it as `plain` has them, but for keys and paths."""
+    if isinstance(value, str):
+        return cut(plain(value), MOST_TEXT)
+    if isinstance(value, list):
+        return [tamed(item) for item in value]
+    if isinstance(value, dict):
+        return {name: item if name in _PATHS else tamed(item) for name, item in value.items()}
+    return value
+
+
+def plain(text: str) -> str:
+    """Return a text without characters that act on a terminal or reorder what is read; lines and tabs stay."""
+    if text.isprintable():
+        return text
+    return "".join(one if _is_plain(one) else "\N{REPLACEMENT CHARACTER}" for one in text)
+
+
+def _is_plain(character: str) -> bool:
+    return character.isprintable() or character in "\n\t" or unicodedata.category(character) == "Zs"
+
+
+def cut(text: str, most: int) -> str:
+    """Return a text of at most so many characters."""
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def sentence(text: str) -> str:
+    """Return a text as it may stand in a report: on one line, of a length that somebody reads."""
+    return cut(" ".join(plain(cut(text, MOST_TEXT)).split()), MOST_SENTENCE)

@@ -56,8 +56,10 @@ for _command in (check, fix, trace, explain, rule, config, server, clean, comple
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command line on `arguments` and return the exit code; whatever goes wrong is said in one sentence."""
-    with interruptible():
-        return _run(arguments)
+    with interruptible() as interrupted:
+        code = _run(arguments)
+    # What serves an editor ends in good order then.
+    return INTERRUPTED if interrupted else code
 
 
 def _run(arguments: Sequence[str]) -> int:

@@ -17,16 +17,17 @@ _ONE_SIGNAL_SECONDS = 0.5
 
 
 @contextlib.contextmanager
-def interruptible() -> Iterator[None]:
+def interruptible() -> Iterator[list[float]]:
     """Meanwhile the first Ctrl-C or SIGTERM raises KeyboardInterrupt, and one that comes later ends the process.
 
     Nothing is left behind then either: the workers notice that they are alone, and clean up. What the process was told
-    to ignore it ignores; in other threads than the main one nothing is changed.
+    to ignore it ignores; in other threads than the main one nothing is changed. Yields what holds the time of the first
+    signal, once it has come.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
     first: list[float] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield first
+        return
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         now = time.monotonic()
@@ -39,7 +40,7 @@ def interruptible() -> Iterator[None]:
     heard = [one for one in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(one) is not signal.SIG_IGN]
     former = {number: signal.signal(number, interrupt) for number in heard}
     try:
-        yield
+        yield first
     finally:
         for number, handler in former.items():
             signal.signal(number, handler)

@@ -73,7 +73,7 @@ def trace(
     stock.discard_stale()
     remove_abandoned()
     temporary = TemporaryFolder()
-    folder = temporary.path
+    folder, session = temporary.path, None
     try:
         settings = {
             "evidence": str(stock.folder),
@@ -95,19 +95,23 @@ def trace(
         end = time.monotonic() + (0.0 if interrupted else session.left + _GRACE_SECONDS)
         while session.waiting():
             if time.monotonic() > end:
-                session.abandon()
-                _wait_for_the_end(session)
+                _abandon(session)
                 break
             if progress is not None:
                 progress("confirming the last calls")
             time.sleep(_POLL)
         return _traced(code, list(session.notes()), stock, len(known), session.spent)
+    except BaseException:
+        if session is not None:
+            _abandon(session)
+        raise
     finally:
         temporary.remove()
 
 
-def _wait_for_the_end(session: Session) -> None:
-    """Wait until what was killed has let go of the folder."""
+def _abandon(session: Session) -> None:
+    """End what is still confirmed, and wait until it has let go of the folder."""
+    session.abandon()
     end = time.monotonic() + _ABANDON_SECONDS
     while session.waiting() and time.monotonic() < end:
         time.sleep(_POLL)

@@ -102,7 +102,8 @@ class Session:
     def is_over(self) -> bool:
         """Whether nobody is there any more to whom it matters: the folder is gone, or the process that has made it."""
         try:
-            descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CLOEXEC)
+            # Where a supervisor asks, nothing can be written.
+            descriptor = os.open(self.folder / "lock", os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return not self.folder.is_dir()
         except OSError:

@@ -16,6 +16,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from dynalint.reading import read_bounded
+
 _FORMAT = 2
 _FOLDER = "verdicts"
 
@@ -32,8 +34,8 @@ class FileHashes:
         if path not in self._known:
             text = self._texts.get(path)
             try:
-                content = Path(path).read_bytes() if text is None else text.encode()
-            except OSError:
+                content = read_bounded(Path(path)) if text is None else text.encode("utf-8", "surrogatepass")
+            except (OSError, ValueError):
                 self._known[path] = None
             else:
                 self._known[path] = hashlib.sha256(content).hexdigest()
@@ -56,13 +58,13 @@ class VerdictCache:
             if entry["format"] != _FORMAT or entry["question"] != question:
                 return None
             files = entry["files"]
-            if any(self._hashes.of(path) != known for path, known in files.items()):
+            if any(known is None or self._hashes.of(path) != known for path, known in files.items()):
                 return None
             known_spots = entry["spots"]
             for path, wanted in spots.items():
                 if path in files and any(spot not in known_spots.get(path, ()) for spot in wanted):
                     return None
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
         return {"answer": entry["answer"], "spots": known_spots}
 

@@ -6,13 +6,19 @@ that act on a terminal, and never for more than somebody would read.
 
 from __future__ import annotations
 
+import re
 import unicodedata
+from dataclasses import replace
 from typing import Any
+
+from dynalint.findings import Evidence, Finding
 
 # Of a text as it comes, which may be the code of a graph; of a sentence; of a name in one.
 MOST_TEXT = 1 << 16
 MOST_SENTENCE = 800
 MOST_NAME = 120
+
+_BREAK = re.compile(r"GB\d{1,6}")
 
 # What names files: it is compared with paths, which may have any characters, and shown as they are shown.
 _PATHS = frozenset(("file", "files", "fail_file"))
@@ -48,3 +54,27 @@ def cut(text: str, most: int) -> str:
 def sentence(text: str) -> str:
     """Return a text as it may stand in a report: on one line, of a length that somebody reads."""
     return cut(" ".join(plain(cut(text, MOST_TEXT)).split()), MOST_SENTENCE)
+
+
+def worded(finding: Finding) -> Finding:
+    """Return what only running showed with all texts as they may stand in a report."""
+    return replace(
+        finding,
+        message=sentence(finding.message),
+        help=sentence(finding.help),
+        function=_name(finding.function),
+        region=tuple(map(_name, finding.region)),
+        steps=tuple(replace(step, function=_name(step.function)) for step in finding.steps),
+        gb=tuple(filter(_BREAK.fullmatch, finding.gb)),
+        evidence=sober(finding.evidence),
+    )
+
+
+def sober(evidence: Evidence) -> Evidence:
+    """Return evidence with its words as they may stand in a report."""
+    gb = evidence.gb if evidence.gb is not None and _BREAK.fullmatch(evidence.gb) else None
+    return replace(evidence, detail=sentence(evidence.detail), gb=gb)
+
+
+def _name(text: str) -> str:
+    return cut(sentence(text), MOST_NAME)

@@ -52,7 +52,11 @@ class Court:
 
     def own_frame(self, stack: Iterable[Frame]) -> Frame | None:
         """Return the innermost frame in the user's own code."""
-        return next((frame for frame in reversed(tuple(stack)) if self.is_own(frame.file)), None)
+        return next((frame for frame in reversed(tuple(stack)) if self.is_place(frame.file, frame.line)), None)
+
+    def is_place(self, file: str, line: int) -> bool:
+        """Whether there is such a line in the user's own code; what a worker tells of may be made up."""
+        return self.is_own(file) and self.sources.has_line(file, line)
 
     def attributed(self, stack: Sequence[Frame], gb: str | None) -> list[Placed]:
         """Return the findings that a break there belongs to: by line, then by column, then by the kind of break."""

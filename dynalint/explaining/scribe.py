@@ -244,7 +244,9 @@ class Scribe:
                 count[path] = count.get(path, 0) + len(lines)
         for one in breaks:
             count.setdefault(one.place.path, 0)
-        return sorted(count, key=lambda path: (-count[path], path))
+        # The worker's word is not enough for a file to be shown whole.
+        own = [path for path in count if self._is_own(os.path.realpath(self._workspace.directory / path))]
+        return sorted(own, key=lambda path: (-count[path], path))
 
     def _source(self, shown: str) -> Source:
         path = os.path.realpath(self._workspace.directory / shown)

@@ -135,7 +135,8 @@ def _as_part(heard: Testimony) -> Testimony:
 
 def _placed(finding: Finding, options: ConfirmOptions, sources: Sources) -> Placed:
     path = os.path.realpath(options.directory / finding.path)
-    return Placed(finding, path, sources.spot(path, finding))
+    root = os.path.realpath(options.directory / finding.steps[0].path) if finding.steps else ""
+    return Placed(finding, path, sources.spot(path, finding), root)
 
 
 def _unconfirmed(finding: Finding, detail: str) -> Finding:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dynalint.confirm.worker import filters, sandbox, supervisor, syscalls
+from dynalint.confirm.worker import filters, sandbox, supervisor, syscalls, uses
 from dynalint.confirm.worker.readable import Reading
 from dynalint.confirm.worker.sandbox import Limits
 from dynalint.confirm.worker.wire import Reply, pack, unpack
@@ -243,9 +243,9 @@ def test_a_family_is_one_process_or_all_that_it_started() -> None:
             os.write(sink, str(grandchild).encode())
             os.read(more, 1)
             os._exit(0)
-        alone = supervisor._family(child)
+        alone = uses.family_of(child)
         os.write(end, b"x")
-        both = supervisor._family(child) if (grandchild := int(os.read(source, 32))) else {}
+        both = uses.family_of(child) if (grandchild := int(os.read(source, 32))) else {}
         os.write(end, b"xx")
         os.waitpid(child, 0)
         return [list(alone) == [child], sorted(both) == sorted([child, grandchild]), all(both.values())]

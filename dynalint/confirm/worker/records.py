@@ -204,6 +204,10 @@ def _plain(hint: Any, data: Any) -> Any:
     """Return a value that is no record, of the very type that is expected: `True` is no number."""
     if hint is float and type(data) is int:
         return float(data)
-    if hint is not Any and isinstance(hint, type) and (not isinstance(data, hint) or (hint is int and data is True)):
+    if (
+        hint is not Any
+        and isinstance(hint, type)
+        and (not isinstance(data, hint) or (hint is int and isinstance(data, bool)))
+    ):
         raise TypeError(f"expected {hint.__name__}, got {type(data).__name__}")
     return data

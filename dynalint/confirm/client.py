@@ -29,13 +29,15 @@ from typing import Any
 
 from dynalint.confirm.servers import Hello, Server, WorkerError, WorkerOptions, give_back, take_server
 from dynalint.confirm.shapes import fits
-from dynalint.confirm.untrusted import sentence, tamed
+from dynalint.confirm.untrusted import MOST_SENTENCE, MOST_TEXT, sentence, tamed
 from dynalint.reading import is_inside, project_root
 
 __all__ = ["Answer", "Hello", "Worker", "WorkerError", "WorkerOptions", "python_path"]
 
 _IMPORT_SECONDS = 180.0
 _GRACE_SECONDS = 15.0
+# What is said of a fix stands in a report as it is; Dynamo's own words on a break are taken apart first.
+_MOST_TEXT = {"verify:verify": MOST_SENTENCE, "hearing:hear": 1 << 12}
 
 
 @dataclass(frozen=True)
@@ -153,7 +155,7 @@ class Worker:
             return
         try:
             while more and left:
-                answer, more = self._next_answer(server, on_stage)
+                answer, more = self._next_answer(server, _MOST_TEXT.get(operation, MOST_TEXT), on_stage)
                 server.idle = not more
                 left -= 1
                 yield answer if fits(operation, answer.parts, done=answer.done) else _garbled(answer)
@@ -162,8 +164,11 @@ class Worker:
                 # Whoever asked does not want to hear the rest.
                 self._kill()
 
-    def _next_answer(self, server: Server, on_stage: Callable[[str], None] | None) -> tuple[Answer, bool]:
-        """Return what comes up to the next end, and whether more answers to the same message follow."""
+    def _next_answer(self, server: Server, most: int, on_stage: Callable[[str], None] | None) -> tuple[Answer, bool]:
+        """Return what comes up to the next end, and whether more answers to the same message follow.
+
+        Texts are cut to `most` characters.
+        """
         parts: dict[str, Any] = {}
         stage = "starting"
         wait = self.options.seconds + _GRACE_SECONDS + (0.0 if server.warm else _IMPORT_SECONDS)
@@ -175,9 +180,9 @@ class Worker:
                     continue
                 if "end" in reply:
                     server.warm = True
-                    ending = tamed(reply["end"])
+                    ending = tamed(reply["end"], most)
                     return Answer(ending["outcome"], parts, ending, stage, self._walls), bool(reply.get("more"))
-                kind, value = reply["kind"], tamed(reply["value"])
+                kind, value = reply["kind"], tamed(reply["value"], most)
                 if kind == "stage":
                     stage = sentence(value)
                     if on_stage is not None:

@@ -24,14 +24,14 @@ _BREAK = re.compile(r"GB\d{1,6}")
 _PATHS = frozenset(("file", "files", "fail_file"))
 
 
-def tamed(value: Any) -> Any:
-    """Return what JSON can hold with all texts in it as `plain` has them, but for keys and paths."""
+def tamed(value: Any, most: int = MOST_TEXT) -> Any:
+    """Return what JSON can hold with all texts in it as `plain` has them, cut, but for keys and paths."""
     if isinstance(value, str):
-        return cut(plain(value), MOST_TEXT)
+        return plain(cut(value, most))
     if isinstance(value, list):
-        return [tamed(item) for item in value]
+        return [tamed(item, most) for item in value]
     if isinstance(value, dict):
-        return {name: item if name in _PATHS else tamed(item) for name, item in value.items()}
+        return {name: item if name in _PATHS else tamed(item, most) for name, item in value.items()}
     return value
 
 

@@ -13,6 +13,7 @@ from dynalint.config import Configuration
 from dynalint.confirm import ConfirmOptions, Target
 from dynalint.confirm.discoveries import CONSEQUENCES
 from dynalint.confirm.sources import Sources, functions_of
+from dynalint.confirm.untrusted import sentence
 from dynalint.confirm.verdicts import Court, Placed
 from dynalint.confirm.wording import break_text
 from dynalint.confirm.worker import graph_records as told
@@ -256,7 +257,7 @@ class Scribe:
 
 
 def _failure(error: records.Failure) -> str:
-    return break_text(error) if error.gb_type else f"{error.type}: {error.message}"
+    return sentence(break_text(error) if error.gb_type else f"{error.type}: {error.message}")
 
 
 def _steps(flow: told.Flow, ended: Mapping[str, int]) -> Iterator[Step]:

@@ -99,8 +99,7 @@ def enclose(
         with contextlib.suppress(OSError):
             show_only(outside.with_name("view"), [*open_for_reading, *writable])
             hidden = True
-    with contextlib.suppress(OSError):
-        syscalls.drop_capabilities(keep=_CAP_DAC_READ_SEARCH)
+    escape = _without_rights()
     with contextlib.suppress(OSError):
         held.append(f"Landlock {syscalls.landlock(open_for_reading, writable)}")
     with contextlib.suppress(OSError):
@@ -109,7 +108,16 @@ def enclose(
         program = filters.program(machine, apart=namespaces, own_signals=version < 6, local_sockets=local)
         syscalls.seccomp(program)
         held.append("seccomp")
-    return Enclosure(tuple(held), _way_out(scratch, outside, open_for_reading, hidden=hidden))
+    return Enclosure(tuple(held), escape or _way_out(scratch, outside, open_for_reading, hidden=hidden))
+
+
+def _without_rights() -> str | None:
+    """Give up the rights of an administrator, of namespaces too; return what could be done if that fails."""
+    try:
+        syscalls.drop_capabilities(keep=_CAP_DAC_READ_SEARCH)
+    except (OSError, AttributeError):
+        return "take the walls down with the rights of an administrator"
+    return None
 
 
 def set_out(outside: Path) -> socket.socket | None:

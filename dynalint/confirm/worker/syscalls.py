@@ -32,7 +32,6 @@ _AT_FDCWD, _AT_RECURSIVE, _MOUNT_ATTR_RDONLY = -100, 0x8000, 0x1
 # Numbers from 424 on are the same on every architecture.
 _LANDLOCK_CREATE, _LANDLOCK_ADD_RULE, _LANDLOCK_RESTRICT = 444, 445, 446
 _MOUNT_SETATTR = 442
-_CAPSET = {"x86_64": 126, "aarch64": 91}
 
 
 def _libc() -> ctypes.CDLL:
@@ -79,10 +78,7 @@ def drop_capabilities(keep: int = 0) -> None:
     keep_low, keep_high = keep & 0xFFFF_FFFF, keep >> 32
     header = struct.pack("=Ii", 0x2008_0522, 0)
     data = struct.pack("=6I", keep_low, keep_low, 0, keep_high, keep_high, 0)
-    machine = os.uname().machine
-    if machine not in _CAPSET:
-        raise OSError(errno.ENOSYS, f"no system call numbers known for {machine}")
-    _syscall(_CAPSET[machine], ctypes.c_char_p(header), ctypes.c_char_p(data))
+    _check(_libc().capset(ctypes.c_char_p(header), ctypes.c_char_p(data)), "capset")
 
 
 def unshare(flags: int) -> None:

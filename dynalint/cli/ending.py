@@ -20,9 +20,8 @@ _ONE_SIGNAL_SECONDS = 0.5
 def interruptible() -> Iterator[list[float]]:
     """Meanwhile the first Ctrl-C or SIGTERM raises KeyboardInterrupt, and one that comes later ends the process.
 
-    Nothing is left behind then either: the workers notice that they are alone, and clean up. What the process was told
-    to ignore it ignores; in other threads than the main one nothing is changed. Yields what holds the time of the first
-    signal, once it has come.
+    Nothing is left behind then either: the workers notice that they are alone, and clean up. In other threads than the
+    main one nothing is changed. Yields what holds the time of the first signal, once it has come.
     """
     first: list[float] = []
     if threading.current_thread() is not threading.main_thread():
@@ -37,7 +36,9 @@ def interruptible() -> Iterator[list[float]]:
         if now - first[0] > _ONE_SIGNAL_SECONDS:
             os._exit(INTERRUPTED)
 
-    heard = [one for one in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(one) is not signal.SIG_IGN]
+    # A shell that starts something in the background has it hear no Ctrl-C.
+    in_background = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    heard = [signal.SIGTERM, *([] if in_background else [signal.SIGINT])]
     former = {number: signal.signal(number, interrupt) for number in heard}
     try:
         yield first

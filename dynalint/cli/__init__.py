@@ -15,6 +15,7 @@ from dynalint.cli.check import check
 from dynalint.cli.clean import clean
 from dynalint.cli.completion import VARIABLE, completion
 from dynalint.cli.config import config
+from dynalint.cli.ending import INTERRUPTED, interruptible
 from dynalint.cli.explain import explain
 from dynalint.cli.fix import fix
 from dynalint.cli.rule import rule
@@ -24,7 +25,6 @@ from dynalint.cli.trust import trust
 from dynalint.errors import DynalintError
 
 FAILED = 2
-INTERRUPTED = 130
 CUT_OFF = 141
 
 _EPILOG = """\b
@@ -59,6 +59,13 @@ for _command in (check, fix, trace, explain, rule, config, trust, server, clean,
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command line on `arguments` and return the exit code; whatever goes wrong is said in one sentence."""
+    with interruptible() as interrupted:
+        code = _run(arguments)
+    # What serves an editor ends in good order then.
+    return INTERRUPTED if interrupted else code
+
+
+def _run(arguments: Sequence[str]) -> int:
     from dynalint.cli.console import fail, write
     from dynalint.report.style import visible_lines
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import signal
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,19 +90,6 @@ def check(**options: Any) -> int:
     return _check(options)
 
 
-@contextlib.contextmanager
-def _termination_interrupts() -> Iterator[None]:
-    """Have a request to end, as a time limit in CI sends it, do what Ctrl-C does: what is known by then is reported."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    former = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, former)
-
-
 def _check(options: dict[str, Any]) -> int:
     """Check once and return the exit code."""
     from dynalint import engine
@@ -119,7 +103,7 @@ def _check(options: dict[str, Any]) -> int:
         run.write(in_text("".join(f"{visible(run.workspace.shown(path))}\n" for path in run.workspace.files)))
         return run.exit_code(())
     changes = changes_since(options["since"], run.directory) if options["since"] else None
-    with run.activity() as progress, _termination_interrupts():
+    with run.activity() as progress:
         checked = engine.check(run.workspace, progress)
     run.add_failures(checked.failures)
     run.keep_verdicts(checked)

@@ -35,12 +35,20 @@ class FileHashes:
         if path not in self._known:
             text = self._texts.get(path)
             try:
-                content = read_bounded(Path(path), MOST_NOTEBOOK_BYTES) if text is None else text.encode()
-            except OSError:
+                content = (
+                    read_bounded(Path(path), MOST_NOTEBOOK_BYTES)
+                    if text is None
+                    else text.encode("utf-8", "surrogatepass")
+                )
+            except (OSError, ValueError):
                 self._known[path] = None
             else:
                 self._known[path] = hashlib.sha256(content).hexdigest()
         return self._known[path]
+
+    def still(self, path: str, known: str | None) -> bool:
+        """Whether a file holds what it held when its hash was `known`; not if nobody could tell then."""
+        return known is not None and self.of(path) == known
 
 
 class VerdictCache:
@@ -59,7 +67,7 @@ class VerdictCache:
             if entry["format"] != _FORMAT or entry["question"] != question:
                 return None
             files = entry["files"]
-            if any(self._hashes.of(path) != known for path, known in files.items()):
+            if any(known is None or self._hashes.of(path) != known for path, known in files.items()):
                 return None
             known_spots = entry["spots"]
             for path, wanted in spots.items():

@@ -21,18 +21,23 @@ from __future__ import annotations
 import os
 import queue
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from dynalint.confirm.servers import Hello, Server, WorkerError, WorkerOptions, give_back, take_server
+from dynalint.confirm.shapes import fits
+from dynalint.confirm.untrusted import MOST_SENTENCE, MOST_TEXT, sentence, tamed
+from dynalint.reading import is_inside, project_root
 
 __all__ = ["Answer", "Hello", "Worker", "WorkerError", "WorkerOptions", "python_path"]
 
 _IMPORT_SECONDS = 180.0
 _GRACE_SECONDS = 15.0
+# What is said of a fix stands in a report as it is; Dynamo's own words on a break are taken apart first.
+_MOST_TEXT = {"verify:verify": MOST_SENTENCE, "hearing:hear": 1 << 12}
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,8 @@ class Answer:
     """What came back: the parts in hand when the request ended, how it ended, and what was going on then.
 
     `outcome` is `done`, or what happened instead: `refused` (no sandbox holds), `failed` (an exception in the
-    operation itself), `exit`, `signal`, `killed`, `timeout`, `memory`, `processes`, `channel`, `supervisor`, `lost`.
+    operation itself), `exit`, `signal`, `killed`, `timeout`, `memory`, `processes`, `flood` (of messages), `channel`,
+    `supervisor`, `garbled` (what came is not what the operation tells), `lost`.
     `ending` holds the particulars (`reason`, `status`, `signal`, `seconds`, `bytes`, `count`).
     """
 
@@ -110,11 +116,15 @@ class Worker:
         on_stage: Callable[[str], None] | None,
     ) -> Iterator[Answer]:
         """Yield the answers to the first requests, up to one after which none of the others is looked at."""
-        if self._closed:
+        if self._is_closed():
             yield Answer("lost", {}, {"reason": "the worker was closed"}, "starting")
             return
         if self._server is None:
             self._server = Server(self.options)
+            if self._is_closed():  # meanwhile, by another thread
+                self._kill()
+                yield Answer("lost", {}, {"reason": "the worker was closed"}, "starting")
+                return
         server = self._server
         server.number += 1
         server.idle = False
@@ -129,11 +139,14 @@ class Worker:
             "limits": limits,
             "device": options.device,
             "required": options.required,
-            "search": list(options.search),
+            "search": _within(options.search, project_root(options.cwd.absolute())),
             "python_path": python_path(),
             "folders": list(options.folders),
+            "cwd": str(options.cwd),
+            "readable": _readable(options, requests),
+            "homes": homes(),
         }
-        more = True
+        more, left = True, len(requests)
         try:
             server.send(message)
         except (OSError, EOFError) as error:
@@ -141,17 +154,21 @@ class Worker:
             yield Answer("lost", {}, {"reason": str(error)}, "starting")
             return
         try:
-            while more:
-                answer, more = self._next_answer(server, on_stage)
+            while more and left:
+                answer, more = self._next_answer(server, _MOST_TEXT.get(operation, MOST_TEXT), on_stage)
                 server.idle = not more
-                yield answer
+                left -= 1
+                yield answer if fits(operation, answer.parts, done=answer.done) else _garbled(answer)
         finally:
             if more:
                 # Whoever asked does not want to hear the rest.
                 self._kill()
 
-    def _next_answer(self, server: Server, on_stage: Callable[[str], None] | None) -> tuple[Answer, bool]:
-        """Return what comes up to the next end, and whether more answers to the same message follow."""
+    def _next_answer(self, server: Server, most: int, on_stage: Callable[[str], None] | None) -> tuple[Answer, bool]:
+        """Return what comes up to the next end, and whether more answers to the same message follow.
+
+        Texts are cut to `most` characters.
+        """
         parts: dict[str, Any] = {}
         stage = "starting"
         wait = self.options.seconds + _GRACE_SECONDS + (0.0 if server.warm else _IMPORT_SECONDS)
@@ -163,20 +180,23 @@ class Worker:
                     continue
                 if "end" in reply:
                     server.warm = True
-                    ending = reply["end"]
+                    ending = tamed(reply["end"], most)
                     return Answer(ending["outcome"], parts, ending, stage, self._walls), bool(reply.get("more"))
-                kind, value = reply["kind"], reply["value"]
+                kind, value = reply["kind"], tamed(reply["value"], most)
                 if kind == "stage":
-                    stage = str(value)
+                    stage = sentence(value)
                     if on_stage is not None:
                         on_stage(stage)
                 elif kind == "part":
                     parts[value[0]] = value[1]
                 elif kind == "sandbox":
                     self._walls = tuple(value["layers"])
-        except (OSError, ValueError, KeyError, queue.Empty, EOFError) as error:
+        except (OSError, ValueError, TypeError, LookupError, queue.Empty, EOFError) as error:
             self._kill()
             return Answer("lost", parts, {"reason": str(error) or type(error).__name__}, stage, self._walls), False
+
+    def _is_closed(self) -> bool:
+        return self._closed
 
     def close(self) -> None:
         """End the server, or have it wait for another worker; a request in progress in another thread is lost."""
@@ -191,6 +211,31 @@ class Worker:
             server.end()
 
 
+def _garbled(answer: Answer) -> Answer:
+    return replace(answer, outcome="garbled", parts={}, ending={"outcome": "garbled"})
+
+
 def python_path() -> list[str]:
     """Return the folders of PYTHONPATH, as the user's own interpreter would search them."""
     return [str(Path(entry).absolute()) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+
+
+def homes() -> list[str]:
+    """Return the folders that the user's own things are in, which nobody's project opens by lying there."""
+    found = [os.environ.get("HOME", ""), os.environ.get("USERPROFILE", "")]
+    return [str(Path(home).absolute()) for home in found if home]
+
+
+def _readable(options: WorkerOptions, requests: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the folders of the project: the one that is worked in, and those of targets that lie elsewhere."""
+    found = {str(options.cwd): None, str(project_root(options.cwd.absolute())): None}
+    for request in requests:
+        target = request.get("target")
+        if isinstance(target, Mapping) and not any(is_inside(Path(target["path"]), Path(root)) for root in found):
+            found[str(project_root(Path(target["path"]).parent))] = None
+    return list(found)
+
+
+def _within(search: Iterable[str], project: Path) -> list[str]:
+    """Return the folders to import from without links that stand in the project and lead out of it."""
+    return [one for one in search if not Path(one).absolute().is_relative_to(project) or is_inside(Path(one), project)]

@@ -52,7 +52,7 @@ class _Scribe:
 
     def steps(self, stack: tuple[Frame, ...]) -> tuple[Step, ...]:
         """Return the chain of the user's own functions, outermost first."""
-        own = [frame for frame in stack if self.court.is_own(frame.file)]
+        own = [frame for frame in stack if self.court.is_place(frame.file, frame.line)]
         names = [self.court.sources.function_at(frame.file, frame.line) or frame.function for frame in own]
         found = {name: Step(name, self.path(frame.file), frame.line) for name, frame in zip(names, own, strict=True)}
         return tuple(found.values())
@@ -130,7 +130,7 @@ def _recompiles(scribe: _Scribe) -> list[Finding]:
             continue
         if any(is_about(again, placed, scribe.court.sources) for placed in scribe.court.placed):
             continue
-        found.append(_recompile_finding(scribe, again))
+        found += _recompile_findings(scribe, again)
     return found
 
 
@@ -138,6 +138,8 @@ def _differences(scribe: _Scribe) -> list[Finding]:
     """Report that compiled code differs, unless a finding that was compared as well may stand for it."""
     testimony, found = scribe.testimony, scribe.testimony.comparison
     if found is None or found.same or found.place is None:
+        return []
+    if not scribe.court.is_place(found.place.file, found.place.line):
         return []
     for placed in scribe.court.placed:
         if placed.finding.category == "miscompile" and coverage_of(placed, testimony).traced:
@@ -171,19 +173,22 @@ def _does(found: Comparison) -> str:
     return f"computes something else than uncompiled: {found.what} differs"
 
 
-def _recompile_finding(scribe: _Scribe, again: Compile) -> Finding:
+def _recompile_findings(scribe: _Scribe, again: Compile) -> list[Finding]:
+    """Return the finding on a compile, none where what it names is no place in the user's own code."""
     testimony = scribe.testimony
     own = [
         (file, line)
         for file, line in places(again)
-        if Path(file).is_absolute() and scribe.court.is_own(os.path.realpath(file))
+        if Path(file).is_absolute() and scribe.court.is_place(os.path.realpath(file), line)
     ]
     file, line = own[-1] if own else (again.file, again.line)
+    if not scribe.court.is_place(os.path.realpath(file), line):
+        return []
     frame = Frame(os.path.realpath(file), line, again.function)
     start, end = scribe.columns(frame)
     count = sum(other.file == again.file and other.line == again.line for other in testimony.recompiles)
     function = scribe.court.sources.function_at(frame.file, line) or again.function
-    return Finding(
+    finding = Finding(
         path=scribe.path(frame.file),
         line=line,
         column=start,
@@ -206,3 +211,4 @@ def _recompile_finding(scribe: _Scribe, again: Compile) -> Finding:
             count,
         ),
     )
+    return [finding]

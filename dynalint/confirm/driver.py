@@ -22,6 +22,7 @@ from dynalint.confirm.evidence import Stock
 from dynalint.confirm.options import ConfirmOptions, Target
 from dynalint.confirm.sources import Sources
 from dynalint.confirm.testimony import Testimony, record_of, testify
+from dynalint.confirm.untrusted import sober, worded
 from dynalint.confirm.verdicts import JUDGED, Court, Placed, judge, unheard
 from dynalint.confirm.worker.near import mentions, near_texts
 from dynalint.findings import Evidence, Finding
@@ -96,7 +97,9 @@ def examine(
     judged = judge(court)[: len(findings)]
     if obstacle is not None:
         judged = [_unconfirmed(one, obstacle) if one.evidence.status == "static" else one for one in judged]
-    found = sorted([*judged, *discoveries(court, options.directory)], key=lambda finding: finding.sort_key)
+    told = [worded(one) for one in discoveries(court, options.directory)]
+    judged = [replace(one, evidence=sober(one.evidence)) for one in judged]
+    found = sorted([*judged, *told], key=lambda finding: finding.sort_key)
     if hearing.interrupted:
         raise Interrupted(found)
     return found, testimonies
@@ -132,7 +135,8 @@ def _as_part(heard: Testimony) -> Testimony:
 
 def _placed(finding: Finding, options: ConfirmOptions, sources: Sources) -> Placed:
     path = os.path.realpath(options.directory / finding.path)
-    return Placed(finding, path, sources.spot(path, finding))
+    root = os.path.realpath(options.directory / finding.steps[0].path) if finding.steps else ""
+    return Placed(finding, path, sources.spot(path, finding), root)
 
 
 def _unconfirmed(finding: Finding, detail: str) -> Finding:
@@ -305,7 +309,7 @@ class _Hearing:
             return None
         try:
             return testify(target, worker.hello.torch or "", known["answer"], known["spots"])
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, ValueError):
             return None
 
     def _testimony(self, target: Target, worker: Worker, answer: Answer) -> Testimony:
@@ -313,17 +317,21 @@ class _Hearing:
         if answer.outcome == "refused":
             reason = answer.ending["reason"]
             self._obstacle = f"not run: no sandbox holds on this system ({reason}); --confirm runs code all the same."
-        record = record_of(answer)
-        if answer.done and answer.parts.get("problem", {}).get("phase") != "import":
+        record, torch = record_of(answer), worker.hello.torch or ""
+        try:
+            testimony = testify(target, torch, record, self._spots)
+        except ValueError:
+            return testify(target, torch, {**record, "outcome": "garbled", "parts": {}}, self._spots)
+        if answer.done and (testimony.problem is None or testimony.problem.phase != "import"):
             # What ended otherwise, by time or memory, may end well on a quieter machine. What could not be imported may
             # miss a package, which the next run has.
-            question = self._question(target, worker)
-            self._cache.put(question, self._spots, {str(target.path), *answer.parts.get("files", ())}, record)
-        torch = worker.hello.torch or ""
-        try:
-            return testify(target, torch, record, self._spots)
-        except (KeyError, TypeError, ValueError):
-            return testify(target, torch, {**record, "outcome": "garbled", "parts": {}}, self._spots)
+            files = {str(target.path), *filter(self._is_own_file, testimony.files)}
+            self._cache.put(self._question(target, worker), self._spots, files, record)
+        return testimony
+
+    def _is_own_file(self, path: str) -> bool:
+        """Whether a path that a worker has told of is one of the user's own files, with nothing of links in it."""
+        return self._options.is_own(path) and "\0" not in path and os.path.realpath(path) == path
 
     def _question(self, target: Target, worker: Worker) -> dict[str, Any]:
         options = self._options

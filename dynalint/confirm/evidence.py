@@ -86,7 +86,7 @@ class Stock:
                 yield file.stem, entry
 
     def _holds(self, entry: Mapping[str, Any]) -> bool:
-        return all(self._hashes.of(path) == known for path, known in entry["files"].items())
+        return all(known is not None and self._hashes.of(path) == known for path, known in entry["files"].items())
 
 
 def _target(entry: Mapping[str, Any]) -> Target:
@@ -98,7 +98,7 @@ def _read(file: Path) -> dict[str, Any] | None:
         entry = read_json(file)
         needed = ("target", "files", "torch", "spans", "record", "kind")
         return entry if entry["format"] == FORMAT and all(name in entry for name in needed) else None
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from dynalint.confirm.sources import Sources
 from dynalint.confirm.testimony import Testimony
+from dynalint.confirm.untrusted import cut
 from dynalint.confirm.worker.records import Compile
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _COMMENT = re.compile(r"# (\S+\.py):(\d+) in ")
 _CACHE_ENTRY = re.compile(r"^\d+/\d+: ")
+_LONGEST = 240
 _NOT_NAMES = frozenset("self L G len int str type id isinstance hasattr not in and or is None True False".split())
 
 
@@ -77,7 +79,7 @@ def _same(file: str, path: str) -> bool:
 def guard(again: Compile) -> str:
     """Return the guard that failed, in Dynamo's words, without the source that it adds."""
     line = next(iter((again.recompile or "").splitlines()), "")
-    return " ".join(_CACHE_ENTRY.sub("", line).split("  # ")[0].split())
+    return cut(" ".join(_CACHE_ENTRY.sub("", line).split("  # ")[0].split()), _LONGEST)
 
 
 def hint(again: Compile) -> str:

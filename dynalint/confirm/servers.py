@@ -6,8 +6,6 @@ import contextlib
 import json
 import os
 import queue
-import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -18,10 +16,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dynalint.confirm.temporary import TemporaryFolder, remove_abandoned
+from dynalint.confirm.worker.wire import LONGEST_LINE, MOST_BYTES, parse
 from dynalint.errors import DynalintError
 
 _PACKAGE = Path(__file__).with_name("worker")
 _START_SECONDS = 60.0
+_PARTING_SECONDS = 1.0
+_CHUNK = 1 << 16
+# What the server adds to a line of the process behind the walls.
+_ROOM = 1 << 10
+_MOST_WAITING = 16
+# Names that are searched in order: an empty or relative one would stand for the project's folder.
+_SEARCHED = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 # What a program needs of its surroundings to import torch and the user's packages; never a token or a password.
 _KEPT = frozenset(
     "PATH VIRTUAL_ENV CONDA_PREFIX CONDA_DEFAULT_ENV LD_LIBRARY_PATH DYLD_LIBRARY_PATH LANG LANGUAGE TZ "
@@ -72,8 +79,10 @@ class Server:
         self.kind = _kind(options)
         self.number = 0
         self.warm, self.idle = False, True
-        self._scratch = Path(tempfile.mkdtemp(prefix="dynalint-"))
-        self._lines: queue.Queue[bytes] = queue.Queue()
+        remove_abandoned()
+        self._folder = TemporaryFolder()
+        self._lines = _Lines()
+        self._heard = 0
         self._process: subprocess.Popen[bytes] | None = None
         try:
             self.hello = self._start(options)
@@ -91,53 +100,68 @@ class Server:
         stream = self._process.stdin if self._process is not None else None
         if stream is None:
             raise EOFError("the worker ended")
-        stream.write(json.dumps(message).encode() + b"\n")
-        stream.flush()
+        left = memoryview(json.dumps(message).encode() + b"\n")
+        try:
+            while left:
+                left = left[stream.write(left) or 0 :]
+        except ValueError:  # closed meanwhile
+            raise EOFError("the worker ended") from None
 
     def receive(self, deadline: float) -> dict[str, Any]:
-        """Return the next message; `queue.Empty` says that it is too late, EOFError that none comes any more."""
-        line = self._lines.get(timeout=max(deadline - time.monotonic(), 0.01))
+        """Return the next message.
+
+        `queue.Empty` says that it is too late, EOFError that none comes any more, ValueError that it makes no sense or
+        that more was said since the last `end` than one answer may hold.
+        """
+        line = self._lines.next(deadline)
         if not line:
             raise EOFError("the worker ended")
-        message = json.loads(line)
+        message = parse(line)
         if not isinstance(message, dict):
             raise ValueError("the worker sent something else than a message")  # noqa: TRY004 - as a broken line
+        self._heard = 0 if "end" in message else self._heard + len(line)
+        if self._heard > 2 * MOST_BYTES:
+            raise ValueError("the worker sent too much")
         return message
 
     def serve_again(self, options: WorkerOptions) -> bool:
         """Go over to another project; False if that cannot be done."""
         try:
-            self.send({"anew": {"cwd": str(options.cwd), "search": options.search}})
+            self.send({"hello": {"search": options.search}})
             self.hello = self._greeted()
-        except (OSError, ValueError, KeyError, EOFError, queue.Empty):
+        except (OSError, ValueError, KeyError, TypeError, EOFError, queue.Empty):
             return False
         return True
 
     def end(self) -> None:
-        """End the process; the kernel, or the supervisor when it notices, ends what it has started."""
+        """End the process and all that it has started, and remove what they have left."""
         process, self._process = self._process, None
         if process is not None:
             _end(process)
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        self._lines.close()
+        self._folder.remove()
 
     def _start(self, options: WorkerOptions) -> Hello:
         with tempfile.TemporaryFile() as complaints:
             try:
                 self._process = process = subprocess.Popen(
-                    [str(options.python), str(_PACKAGE), *options.search],
+                    [_program(options.python), str(_PACKAGE), str(self._folder.path), *options.search],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=complaints,
-                    cwd=options.cwd,
-                    env=_environment(self._scratch, options.device),
+                    # Without a buffer there is no lock of one, which a thread that waits would hold.
+                    bufsize=0,
+                    # Programs and libraries are looked for where one is, too: never in the project.
+                    cwd=self._folder.path,
+                    env=_environment(self._folder.path, options.device),
                     start_new_session=True,
                 )
             except OSError as error:
                 raise WorkerError(f"cannot run {options.python}: {error.strerror}") from error
-            threading.Thread(target=_pump, args=(process.stdout, self._lines), daemon=True).start()
+            threading.Thread(target=self._lines.pump, args=(process.stdout,), daemon=True).start()
             try:
                 return self._greeted()
-            except (ValueError, KeyError, EOFError, queue.Empty) as error:
+            except (ValueError, KeyError, TypeError, EOFError, queue.Empty) as error:
                 self.end()
                 complaints.seek(0)
                 last = complaints.read().decode(errors="replace").strip().splitlines()[-1:]
@@ -195,28 +219,72 @@ def _kind(options: WorkerOptions) -> _Kind:
     return str(options.python), options.device, tuple(sorted(_environment(Path(), options.device).items()))
 
 
-def _pump(stream: Any, lines: queue.Queue[bytes]) -> None:
-    """Move lines from the pipe to the queue, and an empty one at the end."""
-    with contextlib.suppress(OSError, ValueError):
-        for line in stream:
-            lines.put(line)
-    lines.put(b"")
+class _Lines:
+    """What comes through a pipe, line by line, and an empty one at the end; it is not read on before that is wanted."""
+
+    def __init__(self) -> None:
+        self._queue: queue.Queue[bytes] = queue.Queue(_MOST_WAITING)
+        self._closed = False
+
+    def next(self, deadline: float) -> bytes:
+        """Return the next line; raises `queue.Empty` at the deadline, by the monotonic clock."""
+        line = self._queue.get(timeout=max(deadline - time.monotonic(), 0.01))
+        if not line:
+            self.close()
+            self._put(b"")
+        return line
+
+    def close(self) -> None:
+        """Have the thread that pumps come to its end."""
+        self._closed = True
+
+    def pump(self, stream: Any) -> None:
+        """Read until the stream ends, and close it: nobody else may while this waits for it."""
+        with stream:
+            for line in _lines_of(stream.fileno()):
+                if not self._put(line):
+                    break
+        self._put(b"")
+
+    def _put(self, line: bytes) -> bool:
+        while True:
+            with contextlib.suppress(queue.Full):
+                self._queue.put(line, timeout=0.1)
+                return True
+            if self._closed:
+                return False
+
+
+def _lines_of(descriptor: int) -> Iterator[bytes]:
+    """Yield lines as they come, up to one that is longer than any may be."""
+    begun = b""
+    while len(begun) <= LONGEST_LINE + _ROOM:
+        try:
+            chunk = os.read(descriptor, _CHUNK)
+        except OSError:
+            return
+        if not chunk:
+            return
+        *lines, begun = (begun + chunk).split(b"\n")
+        yield from filter(None, lines)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    for stream in (process.stdin, process.stdout):
-        if stream is not None:
-            with contextlib.suppress(OSError):
-                stream.close()
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(timeout=1)
-        return
+    """End a server: it does so by itself, with all that it has started, when nobody is there to ask it any more."""
+    assert process.stdin is not None
     with contextlib.suppress(OSError):
-        if hasattr(os, "killpg"):
-            os.killpg(process.pid, signal.SIGKILL)
-        else:
-            process.kill()
+        process.stdin.close()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=_PARTING_SECONDS)
+        return
+    # The supervisor notices, and ends what there is behind the walls.
+    process.kill()
     process.wait()
+
+
+def _program(python: Path) -> str:
+    """Return what to start: a path from anywhere, or a name to be looked for."""
+    return str(python) if python.name == str(python) else str(python.absolute())
 
 
 def _environment(scratch: Path, device: str) -> dict[str, str]:
@@ -228,6 +296,9 @@ def _environment(scratch: Path, device: str) -> dict[str, str]:
     """
     hidden = dict.fromkeys(("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"), "") if device == "cpu" else {}
     kept = {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith("LC_")}
+    for name in _SEARCHED:
+        if name in kept:
+            kept[name] = os.pathsep.join(filter(os.path.isabs, kept[name].split(os.pathsep)))
     return {
         **kept,
         "HOME": str(scratch),

@@ -12,6 +12,7 @@ from dynalint.confirm.testimony import Spot
 from dynalint.findings import Finding
 from dynalint.reading import read_bounded
 
+_SUFFIXES = (".py", ".pyi", ".ipynb")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -30,8 +31,9 @@ class Sources:
             if text is None:
                 try:
                     text = read_bounded(Path(path)).decode("utf-8", "replace").removeprefix("\ufeff")
-                except OSError:
-                    text = ""
+                except (OSError, ValueError):
+                    self._lines[path] = []
+                    return []
             # As Python counts lines: a form feed or a separator of another script ends none.
             self._lines[path] = re.split(r"\r\n|\r|\n", text)
         return self._lines[path]
@@ -40,6 +42,12 @@ class Sources:
         """Return one line, counted from 1, empty if there is none."""
         lines = self.lines(path)
         return lines[number - 1] if 0 < number <= len(lines) else ""
+
+    def has_line(self, path: str, number: int) -> bool:
+        """Whether there is such a file of Python's, with so many lines."""
+        return (
+            path.endswith((".py", ".pyi", ".ipynb")) and 0 < number <= len(self.lines(path)) and bool(self.lines(path))
+        )
 
     def spot(self, path: str, finding: Finding) -> Spot:
         """Return the range of a finding with columns as bytecode counts them."""

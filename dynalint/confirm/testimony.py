@@ -10,6 +10,7 @@ from typing import Any
 
 from dynalint.confirm.client import Answer
 from dynalint.confirm.options import Target
+from dynalint.confirm.untrusted import sentence
 from dynalint.confirm.worker.records import (
     Break,
     Comparison,
@@ -27,6 +28,7 @@ Spot = tuple[int, int, int, int]
 
 
 _EVALUATION = "evaluation."
+_PHASES = ("import", "build", "inputs", "run")
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,13 @@ class Coverage:
     def whole(self) -> bool:
         """Whether Dynamo traced all there is."""
         return 0 < self.operations == self.traced
+
+
+@dataclass(frozen=True)
+class _Calls:
+    same: int
+    batch: int
+    all: int
 
 
 @dataclass(frozen=True)
@@ -101,23 +110,37 @@ class Testimony:
 
 
 def testify(target: Target, torch: str, answer: Mapping[str, Any], spots: Mapping[str, list[list[int]]]) -> Testimony:
-    """Build a testimony from what `record_of` returned; raises KeyError, TypeError or ValueError if it does not fit."""
+    """Build a testimony from what `record_of` returned; raises ValueError if it does not fit.
+
+    Code under check may have written every word of it.
+    """
+    try:
+        return _testimony(target, torch, answer, spots)
+    except (KeyError, TypeError, AttributeError, LookupError) as error:
+        raise ValueError(f"no testimony: {error}") from error
+
+
+def _testimony(
+    target: Target, torch: str, answer: Mapping[str, Any], spots: Mapping[str, list[list[int]]]
+) -> Testimony:
     parts = answer["parts"]
     told = parts.get("problem")
     problem = None
     if told is not None:
+        if told["phase"] not in _PHASES:
+            raise ValueError(f"no phase: {told['phase']}")
         problem = Problem(told["phase"], answer["stage"], "done", {}, decode(Failure, told["failure"]))
     elif answer["outcome"] != "done":
         problem = Problem("process", answer["stage"], answer["outcome"], answer["ending"], None)
     elif "default" not in parts:
         raise ValueError("an answer without a verdict and without a problem")
-    calls = parts.get("calls", {"same": 0, "batch": 0})
+    calls = decode(_Calls, {"same": 0, "batch": 0, "all": 0, **parts.get("calls", {})})
     return Testimony(
         target=target,
         torch=torch.partition("+")[0],
-        inputs=parts.get("inputs", ""),
-        same=calls["same"],
-        batch=calls["batch"],
+        inputs=sentence(decode(str, parts.get("inputs", ""))),
+        same=calls.same,
+        batch=calls.batch,
         problem=problem,
         eager=_decoded(EagerRun, parts, "eager"),
         default=_resolved(_decoded(Run, parts, "default")),
@@ -126,7 +149,7 @@ def testify(target: Target, torch: str, answer: Mapping[str, Any], spots: Mappin
         comparison=_compared(parts),
         coverage=_covered(parts.get("coverage", {}), spots),
         latent=_latent(parts.get("latent"), spots),
-        files=frozenset(parts.get("files", ())),
+        files=frozenset(decode(tuple[str, ...], parts.get("files", ()))),
         evaluation=_evaluation(target, torch, answer, spots),
     )
 
@@ -166,7 +189,7 @@ def _latent(told: Mapping[str, Any] | None, spots: Mapping[str, list[list[int]]]
 
 def _covered(told: Mapping[str, Any], spots: Mapping[str, list[list[int]]]) -> Covered:
     return {
-        path: {_spot(spot): Coverage(**counts) for spot, counts in zip(spots[path], found, strict=True)}
+        path: {_spot(spot): decode(Coverage, counts) for spot, counts in zip(spots[path], found, strict=True)}
         for path, found in told.items()
     }
 

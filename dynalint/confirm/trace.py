@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from dynalint.confirm.client import homes
 from dynalint.confirm.evidence import Stock
 from dynalint.confirm.options import ConfirmOptions, Target
+from dynalint.confirm.temporary import TemporaryFolder, remove_abandoned
 from dynalint.confirm.testimony import Testimony, testify
 from dynalint.confirm.wording import problem_text
 from dynalint.errors import DynalintError
 
+if TYPE_CHECKING:
+    from dynalint.confirm.worker.tracing.session import Session
+
 _HOOK = Path(__file__).with_name("hook")
 _POLL = 0.05
 _GRACE_SECONDS = 5.0
-_FORWARDED = ("SIGTERM", "SIGHUP")
+_ENDING = ("SIGINT", "SIGTERM", "SIGHUP")
+_ABANDON_SECONDS = 1.0
+# As two signals one of which follows from the other do.
+_ONE_SIGNAL_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -65,11 +71,14 @@ def trace(
     assert options.cache is not None
     stock = Stock(options.cache)
     stock.discard_stale()
-    folder = Path(tempfile.mkdtemp(prefix="dynalint-trace-"))
+    remove_abandoned()
+    temporary = TemporaryFolder()
+    folder, session = temporary.path, None
     try:
         settings = {
             "evidence": str(stock.folder),
             "roots": [str(root) for root in options.own_roots()],
+            "homes": homes(),
             "budget": budget,
             "seconds": options.timeout,
             "memory": options.memory,
@@ -82,43 +91,82 @@ def trace(
         for kind, key in known:
             session.claim(kind, key)
         search = os.pathsep.join(filter(None, (str(_HOOK), os.environ.get("PYTHONPATH"))))
-        code = _run(command, {**os.environ, "PYTHONPATH": search, VARIABLE: str(folder)})
-        end = time.monotonic() + session.left + _GRACE_SECONDS
+        code, interrupted = _run(command, {**os.environ, "PYTHONPATH": search, VARIABLE: str(folder)})
+        end = time.monotonic() + (0.0 if interrupted else session.left + _GRACE_SECONDS)
         while session.waiting():
             if time.monotonic() > end:
-                session.abandon()
+                _abandon(session)
                 break
             if progress is not None:
                 progress("confirming the last calls")
             time.sleep(_POLL)
         return _traced(code, list(session.notes()), stock, len(known), session.spent)
+    except BaseException:
+        if session is not None:
+            _abandon(session)
+        raise
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        temporary.remove()
 
 
-def _run(command: Sequence[str], environment: dict[str, str]) -> int:
-    """Run a command as though it had been started in place of this process, and return its exit code."""
+def _abandon(session: Session) -> None:
+    """End what is still confirmed, and wait until it has let go of the folder."""
+    session.abandon()
+    end = time.monotonic() + _ABANDON_SECONDS
+    while session.waiting() and time.monotonic() < end:
+        time.sleep(_POLL)
+
+
+def _run(command: Sequence[str], environment: dict[str, str]) -> tuple[int, bool]:
+    """Run a command as though it had been started in place of this process.
+
+    Returns its exit code, and whether a signal came that should end it.
+    """
     try:
         process = subprocess.Popen(command, env=environment)
     except OSError as error:
         raise DynalintError(f"cannot run {command[0]}: {error.strerror}.") from error
-    with _signals_left_to(process):
+    with _signals_left_to(process) as received:
         code = process.wait()
-    return code if code >= 0 else 128 - code
+    return (code if code >= 0 else 128 - code), bool(received)
 
 
 @contextlib.contextmanager
-def _signals_left_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Let the command decide on Ctrl-C, which reaches it as well, and hand on what is sent to this process alone."""
-    former = {signal.SIGINT: signal.signal(signal.SIGINT, signal.SIG_IGN)}
-    for name in _FORWARDED:
-        number = getattr(signal, name)
-        former[number] = signal.signal(number, lambda received, _: process.send_signal(received))
+def _signals_left_to(process: subprocess.Popen[bytes]) -> Iterator[list[float]]:
+    """Hand on what should end this process, for the command to decide on; a second time it has no choice.
+
+    Yields the times at which signals came. Ctrl-C at a terminal reaches the command by itself.
+    """
+    received: list[float] = []
+
+    def hand_on(number: int, _: object) -> None:
+        received.append(time.monotonic())
+        if received[-1] - received[0] > _ONE_SIGNAL_SECONDS:
+            process.kill()
+        elif number != signal.SIGINT or not _is_in_foreground():
+            process.send_signal(number)
+
+    numbers = [getattr(signal, name) for name in _ENDING if hasattr(signal, name)]
+    former = {number: signal.signal(number, hand_on) for number in numbers}
     try:
-        yield
+        yield received
     finally:
         for number, handler in former.items():
             signal.signal(number, handler)
+
+
+def _is_in_foreground() -> bool:
+    """Whether Ctrl-C at the terminal would reach this process and the command alike."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)
 
 
 def problems_of(notes: Iterable[Mapping[str, Any]]) -> tuple[tuple[str, str], ...]:

@@ -30,11 +30,12 @@ _NO_CALL = ("build", "inputs", "run")
 
 @dataclass(frozen=True)
 class Placed:
-    """A finding with its resolved path and its range as bytecode counts it."""
+    """A finding with its resolved path, its range as bytecode counts it, and the file of its compiled root if known."""
 
     finding: Finding
     path: str
     spot: Spot
+    root: str = ""
 
     def covers(self, file: str, line: int) -> bool:
         """Whether a line lies in the finding's range."""
@@ -52,7 +53,11 @@ class Court:
 
     def own_frame(self, stack: Iterable[Frame]) -> Frame | None:
         """Return the innermost frame in the user's own code."""
-        return next((frame for frame in reversed(tuple(stack)) if self.is_own(frame.file)), None)
+        return next((frame for frame in reversed(tuple(stack)) if self.is_place(frame.file, frame.line)), None)
+
+    def is_place(self, file: str, line: int) -> bool:
+        """Whether there is such a line in the user's own code; what a worker tells of may be made up."""
+        return self.is_own(file) and self.sources.has_line(file, line)
 
     def attributed(self, stack: Sequence[Frame], gb: str | None) -> list[Placed]:
         """Return the findings that a break there belongs to: by line, then by column, then by the kind of break."""
@@ -104,7 +109,10 @@ def _best(court: Court) -> list[Verdict | None]:
         for testimony, breaks in zip(court.testimonies, attributions, strict=True):
             verdict = _verdict(court, placed, testimony, breaks.get(id(placed), []))
             # Of a part that is called by itself only a break counts: its callers may pass something else.
-            if verdict is not None and (not testimony.part or verdict[0] >= _LATENT):
+            if verdict is None or (testimony.part and verdict[0] < _LATENT):
+                continue
+            # That nothing is wrong counts from code that is meant to come there: what runs may forge what it shows.
+            if verdict[0] != _REFUTED or str(testimony.target.path) == placed.path or _concerns(testimony, placed):
                 verdicts.append(verdict)
         found.append(max(verdicts, key=lambda verdict: verdict[0], default=None))
     return found
@@ -165,6 +173,8 @@ def _concerns(testimony: Testimony, placed: Placed) -> bool:
     """Whether the finding lies in what this target's code reaches, by the chain that the analysis found."""
     target, finding = testimony.target, placed.finding
     roots = {target.qualname, f"{target.qualname}.forward", f"{target.qualname}.__call__"}
+    if placed.root and placed.root != str(target.path):
+        return False
     if finding.region and finding.region[0] in roots:
         return len(finding.region) > 1 or str(target.path) == placed.path
     inside = finding.function == target.qualname or finding.function.startswith(f"{target.qualname}.")

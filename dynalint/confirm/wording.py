@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dynalint.confirm.options import Target
 from dynalint.confirm.testimony import Problem
+from dynalint.confirm.untrusted import MOST_NAME, cut
 from dynalint.confirm.worker.records import Break, Comparison, Failure
 
 # Hints that Dynamo gives with nearly every break and that help nobody who reads about one line.
@@ -59,7 +60,7 @@ def comparison_text(found: Comparison) -> str:
     mode = " in evaluation mode" if found.evaluation else "" if found.training else " without gradients"
     return (
         f"compiled with aot_eager, call {found.call + 1}{mode} differs from the same call uncompiled"
-        f" in {found.what}: {found.detail}"
+        f" in {_first_line(found.what)}: {_first_line(found.detail)}"
     )
 
 
@@ -85,7 +86,7 @@ def problem_text(problem: Problem, target: Target, torch: str) -> str:
     help_text = (
         "" if problem.phase == "import" else f"; an example for {target.name!r} under [tool.dynalint.examples] may help"
     )
-    return f"{what}: {problem.failure.type}: {reason}{where}{help_text}."
+    return f"{what}: {_first_line(problem.failure.type)}: {reason}{where}{help_text}."
 
 
 def _process_text(problem: Problem) -> str:
@@ -95,7 +96,7 @@ def _process_text(problem: Problem) -> str:
     if problem.outcome == "failed":
         return f"the worker failed while {stage}: {_first_line(str(ending['reason']))}."
     if problem.outcome == "lost":
-        return f"the worker was lost while {stage}: {ending['reason']}."
+        return f"the worker was lost while {stage}: {_first_line(str(ending['reason']))}."
     did = {
         "timeout": "did not end within {seconds:g} s",
         "memory": "used more than {size} of memory",
@@ -104,9 +105,10 @@ def _process_text(problem: Problem) -> str:
         "signal": "crashed with {signal}",
         "killed": "was ended by the system with {signal} (out of memory or processor time)",
         "channel": "closed file descriptors that it had not opened",
+        "flood": "told more than an answer may hold ({size})",
         "garbled": "changed Python or the worker so that what it showed cannot be read",
         "supervisor": "ended the process that watches it",
-    }[problem.outcome]
+    }.get(problem.outcome, "ended in a way that nobody knows")
     when = "" if problem.outcome == "garbled" else f" while {stage}"
     return f"the code {did.format(size=_size(ending.get('bytes', 0)), **ending)}{when}."
 
@@ -117,9 +119,9 @@ def _walls_text(failure: Failure) -> str:
     files = {Path(frame.file).name for frame in failure.stack}
     if failure.type in _NETWORK_TYPES or ("Operation not permitted" in message and "socket.py" in files):
         return f"it needs the network, which the sandbox does not give ({failure.type}{_place(failure)})"
-    refused = re.search(r"\[Errno (?:13|30)\] [^:]*: (.*)", message)
+    refused = re.search(r"\[Errno (?:13|30)\] [^:]*: (.*)", _first_line(message))
     if failure.type in ("PermissionError", "OSError") and refused:
-        return f"it writes outside the scratch folder, which the sandbox forbids: {refused[1]}{_place(failure)}"
+        return f"it reads or writes what the sandbox keeps shut: {refused[1]}{_place(failure)}"
     if failure.type == "MemoryError" or re.search(r"can't allocate memory|std::bad_alloc", message):
         return f"it needs more memory than it may use{_place(failure)}"
     if re.search(r"File too large|No space left", message):
@@ -130,7 +132,7 @@ def _walls_text(failure: Failure) -> str:
 def _place(failure: Failure) -> str:
     """Return where in the user's code, the innermost frame that is not torch's or Python's, empty if unknown."""
     frames = [frame for frame in failure.stack if "site-packages" not in frame.file and "/lib/python" not in frame.file]
-    return f" ({Path(frames[-1].file).name}:{frames[-1].line})" if frames else ""
+    return f" ({cut(Path(frames[-1].file).name, MOST_NAME)}:{frames[-1].line})" if frames else ""
 
 
 def _first_line(text: str) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -60,16 +61,29 @@ def explain(
             )
         request = {**request_for(target, options), "backend": backend, "export": export}
         answer = worker.ask("explaining:explain", request, on_stage)
-        broken = "run" in answer.parts and _may_be_helped(decode(records.Run, answer.parts["run"]))
-        advice = _advice(worker.ask("prescribing:prescribe", request, on_stage)) if advise and broken else None
+        with _making_sense(target):
+            broken = "run" in answer.parts and _may_be_helped(decode(records.Run, answer.parts["run"]))
+            advice = _advice(worker.ask("prescribing:prescribe", request, on_stage)) if advise and broken else None
         python = worker.hello.python
-    problem = _problem(answer)
+    with _making_sense(target):
+        problem = _problem(answer)
     if problem is not None and "flow" not in answer.parts:
         raise NotExplainedError(problem_text(problem, target, torch))
     notes = () if problem is None else (problem_text(problem, target, torch),)
-    scribe = Scribe(answer.parts, options, workspace)
-    found = scribe.explanation(target, backend)
+    with _making_sense(target):
+        scribe = Scribe(answer.parts, options, workspace)
+        found = scribe.explanation(target, backend)
     return replace(found, torch=torch.partition("+")[0], python=python, notes=(*found.notes, *notes), advice=advice)
+
+
+@contextlib.contextmanager
+def _making_sense(target: Target) -> Iterator[None]:
+    """Turn what comes of an answer that makes no sense, as code under check may forge one, into one sentence."""
+    try:
+        yield
+    except (TypeError, ValueError, LookupError, AttributeError) as error:
+        problem = Problem("process", "", "garbled", {}, None)
+        raise NotExplainedError(problem_text(problem, target, "?")) from error
 
 
 def _may_be_helped(run: records.Run) -> bool:

@@ -13,6 +13,7 @@ from dynalint.config import Configuration
 from dynalint.confirm import ConfirmOptions, Target
 from dynalint.confirm.discoveries import CONSEQUENCES
 from dynalint.confirm.sources import Sources, functions_of
+from dynalint.confirm.untrusted import sentence
 from dynalint.confirm.verdicts import Court, Placed
 from dynalint.confirm.wording import break_text
 from dynalint.confirm.worker import graph_records as told
@@ -244,7 +245,9 @@ class Scribe:
                 count[path] = count.get(path, 0) + len(lines)
         for one in breaks:
             count.setdefault(one.place.path, 0)
-        return sorted(count, key=lambda path: (-count[path], path))
+        # The worker's word is not enough for a file to be shown whole.
+        own = [path for path in count if self._is_own(os.path.realpath(self._workspace.directory / path))]
+        return sorted(own, key=lambda path: (-count[path], path))
 
     def _source(self, shown: str) -> Source:
         path = os.path.realpath(self._workspace.directory / shown)
@@ -254,7 +257,7 @@ class Scribe:
 
 
 def _failure(error: records.Failure) -> str:
-    return break_text(error) if error.gb_type else f"{error.type}: {error.message}"
+    return sentence(break_text(error) if error.gb_type else f"{error.type}: {error.message}")
 
 
 def _steps(flow: told.Flow, ended: Mapping[str, int]) -> Iterator[Step]:

@@ -5,8 +5,6 @@ As `dynalint trace`, on forks of the test's own process: see `dynalint/confirm/w
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import time
 from collections.abc import Collection
 from pathlib import Path
@@ -31,17 +29,21 @@ class Called:
 
         from dynalint.catalogue import known_codes
         from dynalint.config import Configuration, Overrides
+        from dynalint.confirm.client import homes
         from dynalint.confirm.evidence import Stock
+        from dynalint.confirm.temporary import TemporaryFolder
         from dynalint.confirm.worker.sandbox import usable_namespaces
         from dynalint.confirm.worker.tracing import agent
         from dynalint.confirm.worker.tracing.session import Session
 
         settings = Configuration(Overrides(), known_codes(), root).for_run([])
-        self._folder = Path(tempfile.mkdtemp(prefix="dynalint-called-"))
+        self._temporary = TemporaryFolder()
+        self._folder = self._temporary.path
         self._stock = Stock(self._folder)
         values = {
             "evidence": str(self._stock.folder),
             "roots": [str(root.resolve())],
+            "homes": homes(),
             "budget": _NO_LIMIT,
             "seconds": settings.timeout,
             "memory": settings.memory << 20,
@@ -85,4 +87,4 @@ class Called:
     def close(self) -> None:
         """Watch no longer, and remove what was kept."""
         self._watch.off = True
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._temporary.remove()

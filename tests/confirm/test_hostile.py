@@ -95,11 +95,11 @@ def judged(sandboxed: None, shared_project: Project) -> dict[str, Finding]:
         ),
         (
             "writes_outside",
-            "Model was run and failed: it writes outside the scratch folder, which the sandbox forbids:",
+            "Model was run and failed: it reads or writes what the sandbox keeps shut:",
         ),
         (
             "deletes_outside",
-            "Model was run and failed: it writes outside the scratch folder, which the sandbox forbids:",
+            "Model was run and failed: it reads or writes what the sandbox keeps shut:",
         ),
         (
             "opens_tcp",

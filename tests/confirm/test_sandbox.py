@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from dynalint.confirm.worker import sandbox, supervisor, syscalls
+from dynalint.confirm.worker import filters, sandbox, supervisor, syscalls, uses
+from dynalint.confirm.worker.readable import Reading
 from dynalint.confirm.worker.sandbox import Limits
 from dynalint.confirm.worker.wire import Reply, pack, unpack
 
@@ -22,6 +23,10 @@ pytestmark = [
 ]
 
 LIMITS = Limits(seconds=20, memory=1 << 30, cpu_seconds=30)
+
+
+def program(**settings: bool) -> bytes:
+    return filters.program(os.uname().machine, **settings)
 
 
 def missing(*_: object, **__: object) -> Any:
@@ -51,14 +56,13 @@ def run(tmp_path: Path, *, namespaces: bool, required: bool = True) -> tuple[dic
     """Run a job that writes outside behind the walls that this system and the patches leave."""
     scratch, outside = tmp_path / "scratch", tmp_path / "outside"
     scratch.mkdir()
-    outside.mkdir()
-    (outside / "witness").write_bytes(b"x")
 
     def act() -> Any:
         flags = sandbox.usable_namespaces(scratch) if namespaces else 0
         if namespaces and not flags:
             return None
-        cell = supervisor.Cell(scratch, outside, LIMITS, flags, "cpu", required)
+        listener = sandbox.set_out(outside)
+        cell = supervisor.Cell(scratch, outside, supervisor.Rules(LIMITS, Reading(), flags, "cpu", required))
         heard: list[Any] = []
 
         def job(reply: Reply) -> None:
@@ -67,7 +71,10 @@ def run(tmp_path: Path, *, namespaces: bool, required: bool = True) -> tuple[dic
             except OSError as error:
                 reply.part("refused", error.errno)
 
-        return supervisor.run_guarded(job, cell, heard.append), heard
+        ending = supervisor.run_guarded(job, cell, heard.append)
+        assert listener is not None
+        listener.close()
+        return ending, heard
 
     answer = in_a_fork(act)
     if answer is None:
@@ -106,17 +113,24 @@ def test_landlock_and_seccomp_hold_without_namespaces(tmp_path: Path) -> None:
 
 
 def test_namespaces_hold_without_landlock_and_seccomp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    without(monkeypatch, "landlock", "seccomp")
+    without(monkeypatch, "landlock_version", "landlock", "seccomp")
     ending, heard = run(tmp_path, namespaces=True)
     assert ending == {"outcome": "done"}
     assert walls(heard) == {"layers": ["namespaces"], "escape": None}
     assert heard[-1]["value"] == ["refused", 30]
 
 
+def test_namespaces_alone_leave_everything_to_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    without(monkeypatch, "landlock_version", "landlock")
+    monkeypatch.setattr(sandbox, "show_only", missing)
+    ending, _ = run(tmp_path, namespaces=True)
+    assert ending == {"outcome": "refused", "reason": "code could read files outside the project"}
+
+
 def test_without_any_wall_nothing_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     without(monkeypatch, "landlock", "seccomp")
     ending, heard = run(tmp_path, namespaces=False)
-    assert ending == {"outcome": "refused", "reason": "code could make files outside the scratch folder"}
+    assert ending == {"outcome": "refused", "reason": "code could read files outside the project"}
     assert walls(heard)["layers"] == []
     assert not (tmp_path / "written").exists()
 
@@ -128,8 +142,20 @@ def test_without_any_wall_code_runs_if_the_user_says_so(tmp_path: Path, monkeypa
     assert (tmp_path / "written").exists()
 
 
-def test_an_open_network_alone_is_an_escape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_filter_alone_is_an_escape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     need_landlock()
+    without(monkeypatch, "seccomp")
+    ending, _ = run(tmp_path, namespaces=False)
+    assert ending["outcome"] == "refused"
+    # Metadata and everything of the network but TCP are for the filter to close.
+    assert ending["reason"] == "code could change the mode of files outside the scratch folder"
+
+
+def test_a_network_that_is_open_is_an_escape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    need_landlock()
+    monkeypatch.setitem(sandbox.__dict__, "_change_mode", missing)
+    monkeypatch.setitem(sandbox.__dict__, "_change_times", missing)
+    monkeypatch.setattr(os, "setxattr", missing)
     without(monkeypatch, "seccomp")
     ending, _ = run(tmp_path, namespaces=False)
     assert ending["outcome"] == "refused"
@@ -141,7 +167,7 @@ def test_a_filter_for_this_machine_is_known() -> None:
         pytest.skip("another machine")
 
     def act() -> list[str]:
-        syscalls.seccomp(only_own_signals=True, local_sockets=False)
+        syscalls.seccomp(program(apart=False, own_signals=True, local_sockets=False))
         outcomes = []
         for attempt in (lambda: os.kill(os.getpid(), 0), lambda: os.kill(os.getppid(), 0), lambda: os.kill(-1, 0)):
             try:
@@ -160,7 +186,7 @@ def test_a_local_socket_made_for_a_driver_reaches_nobody(tmp_path: Path) -> None
     path = str(tmp_path / "socket")
 
     def act() -> list[str]:
-        syscalls.seccomp(only_own_signals=False, local_sockets=True)
+        syscalls.seccomp(program(apart=True, own_signals=False, local_sockets=True))
         outcomes = []
         with socket.socket(socket.AF_UNIX) as made:
             for attempt in (
@@ -217,9 +243,9 @@ def test_a_family_is_one_process_or_all_that_it_started() -> None:
             os.write(sink, str(grandchild).encode())
             os.read(more, 1)
             os._exit(0)
-        alone = supervisor._family(child)
+        alone = uses.family_of(child)
         os.write(end, b"x")
-        both = supervisor._family(child) if (grandchild := int(os.read(source, 32))) else {}
+        both = uses.family_of(child) if (grandchild := int(os.read(source, 32))) else {}
         os.write(end, b"xx")
         os.waitpid(child, 0)
         return [list(alone) == [child], sorted(both) == sorted([child, grandchild]), all(both.values())]

@@ -36,6 +36,8 @@ def prepare(search: Iterable[str], overrides: Mapping[str, str]) -> None:
     """
     first = list(dict.fromkeys(search))
     sys.path[:] = first + [entry for entry in sys.path if entry not in first]
+    if not any(isinstance(finder, _UnlistedFinder) for finder in sys.meta_path):
+        sys.meta_path.append(_UnlistedFinder())
     if overrides:
         texts = {real_path(path): text for path, text in overrides.items()}
         sys.meta_path.insert(0, _OverridingFinder(texts))
@@ -60,6 +62,30 @@ class _OverridingFinder(importlib.abc.MetaPathFinder):
             return None
         spec.loader = _TextLoader(spec.name, origin, text)
         return spec
+
+
+class _UnlistedFinder(importlib.abc.MetaPathFinder):
+    """Finds modules in folders that may not be listed, but whose Python files may be read: Python looks at a list."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        for folder in sys.path if path is None else ():
+            if not _is_listed(folder):
+                for file in (Path(folder, fullname, "__init__.py"), Path(folder, f"{fullname}.py")):
+                    if file.is_file():
+                        return importlib.util.spec_from_file_location(fullname, file)
+        return None
+
+
+def _is_listed(folder: str) -> bool:
+    try:
+        with os.scandir(folder or "."):
+            return True
+    except PermissionError:
+        return False
+    except OSError:
+        return True
 
 
 class _TextLoader(importlib.machinery.SourceFileLoader):

@@ -188,11 +188,26 @@ def _decode(hint: Any, data: Any) -> Any:
             return None
         return _decode(next(choice for choice in arguments if choice is not type(None)), data)
     if origin is tuple:
+        if not isinstance(data, (list, tuple)):
+            raise TypeError(f"expected a list, got {type(data).__name__}")
         if len(arguments) == 2 and arguments[1] is Ellipsis:
             return tuple(_decode(arguments[0], item) for item in data)
         return tuple(_decode(choice, item) for choice, item in zip(arguments, data, strict=True))
     if origin is dict:
+        if not isinstance(data, dict):
+            raise TypeError(f"expected a mapping, got {type(data).__name__}")
         return {key: _decode(arguments[1], value) for key, value in data.items()}
-    if hint is not Any and isinstance(hint, type) and not isinstance(data, hint):
+    return _plain(hint, data)
+
+
+def _plain(hint: Any, data: Any) -> Any:
+    """Return a value that is no record, of the very type that is expected: `True` is no number."""
+    if hint is float and type(data) is int:
+        return float(data)
+    if (
+        hint is not Any
+        and isinstance(hint, type)
+        and (not isinstance(data, hint) or (hint is int and isinstance(data, bool)))
+    ):
         raise TypeError(f"expected {hint.__name__}, got {type(data).__name__}")
     return data

@@ -5,8 +5,9 @@ the same work, since no system has all of them:
 
 - namespaces (set up by the supervisor, see `supervisor`): no network, no sight of other processes, every mount
   read-only but for a file system in memory on the scratch folder and on /dev/shm;
-- Landlock: writes only below the scratch folder, /dev/shm and a few devices, no TCP, no signals to outsiders;
-- seccomp: no sockets of any kind, no io_uring, and no signals to outsiders where nothing else stops them;
+- Landlock: reads of what `readable` names, writes below the scratch folder and to a few devices (and to /dev/shm where
+  it is our own), no TCP, no signals to outsiders; where the kernel has none, `views` hides what is not to be read;
+- seccomp: no sockets, nothing that outlives the process, see `filters`;
 - resource limits: memory, processor time, size of a file, no core dumps.
 
 `enclose` then tries to get out. Only what it tried and failed at counts as held.
@@ -21,16 +22,18 @@ import resource
 import socket
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import syscalls
+from . import filters, syscalls
+from .readable import Reading, devices, readable
+from .views import show_only
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
-_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 _CAP_DAC_READ_SEARCH = 1 << 2
 MOST_PROCESSES = 128
+_WITNESS, _SOCKET = "witness", "socket"
 _FILE_SIZE = 1 << 30
 
 
@@ -57,7 +60,7 @@ def usable_namespaces(folder: Path) -> int:
     Tried in a process that is thrown away, for half a success cannot be undone. With a user namespace, which needs no
     privilege where the system allows any; else, for root, without.
     """
-    apart = syscalls.CLONE_NEWNS | syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNET
+    apart = syscalls.CLONE_NEWNS | syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNET | syscalls.CLONE_NEWIPC
     for flags in (apart | syscalls.CLONE_NEWUSER, apart):
         child = os.fork()
         if child == 0:
@@ -72,29 +75,69 @@ def usable_namespaces(folder: Path) -> int:
     return 0
 
 
-def enclose(scratch: Path, outside: Path, limits: Limits, *, namespaces: bool, device: str) -> Enclosure:
+def enclose(
+    scratch: Path, outside: Path, limits: Limits, reading: Reading, *, namespaces: bool, device: str
+) -> Enclosure:
     """Shut this process in and try the walls.
 
-    `outside` is a folder beside the scratch folder with a file named `witness` in it: what must not be writable is
-    tried there. `namespaces` tells that the supervisor has put this process into namespaces of its own.
+    `outside` is a folder beside the scratch folder as `set_out` has made it: what must not be possible is tried there.
+    `namespaces` tells that the supervisor has put this process into namespaces of its own.
     """
     held = []
+    own_processes = False
     if namespaces:
         _shield_mounts([scratch, SHARED_MEMORY], max(limits.memory // 2, 1 << 26))
-        _show_processes(device)
+        own_processes = _show_processes(device)
         held.append("namespaces")
+    open_for_reading = readable(reading, device, own_processes=own_processes)
+    writable = list(_writable(scratch, device, namespaces=namespaces))
     _limit_resources(limits, device, own_users=namespaces)
+    version, hidden = 0, False
     with contextlib.suppress(OSError):
-        syscalls.drop_capabilities(keep=_CAP_DAC_READ_SEARCH)
-    version = 0
+        version = syscalls.landlock_version()
+    if namespaces and not version:
+        with contextlib.suppress(OSError):
+            show_only(outside.with_name("view"), [*open_for_reading, *writable])
+            hidden = True
+    escape = _without_rights()
     with contextlib.suppress(OSError):
-        version = syscalls.landlock(_writable(scratch, device))
-        held.append(f"Landlock {version}")
+        held.append(f"Landlock {syscalls.landlock(open_for_reading, writable)}")
     with contextlib.suppress(OSError):
         # Namespaces hide other processes; Landlock keeps signals in from version 6 on.
-        syscalls.seccomp(only_own_signals=not namespaces and version < 6, local_sockets=device != "cpu")
+        machine, local = os.uname().machine, device != "cpu"
+        program = filters.program(machine, apart=namespaces, own_signals=version < 6, local_sockets=local)
+        syscalls.seccomp(program)
         held.append("seccomp")
-    return Enclosure(tuple(held), _way_out(scratch, outside))
+    return Enclosure(tuple(held), escape or _way_out(scratch, outside, open_for_reading, hidden=hidden))
+
+
+def _without_rights() -> str | None:
+    """Give up the rights of an administrator, of namespaces too; return what could be done if that fails."""
+    try:
+        syscalls.drop_capabilities(keep=_CAP_DAC_READ_SEARCH)
+    except (OSError, AttributeError):
+        return "take the walls down with the rights of an administrator"
+    return None
+
+
+def set_out(outside: Path) -> socket.socket | None:
+    """Make the folder with what `enclose` must not reach: `witness`, a file, and `socket`, which the result listens on.
+
+    None where no socket can be made there. Beside it comes an empty folder, `view`, that `enclose` may use.
+    """
+    outside.mkdir()
+    outside.with_name("view").mkdir()
+    (outside / _WITNESS).write_bytes(b"dynalint")
+    try:
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    except OSError:
+        return None
+    try:
+        listener.bind(str(outside / _SOCKET))
+    except OSError:  # a path may be too long
+        listener.close()
+        return None
+    return listener
 
 
 def _shield_mounts(folders: list[Path], size: int) -> None:
@@ -104,8 +147,8 @@ def _shield_mounts(folders: list[Path], size: int) -> None:
             syscalls.mount_memory(folder, size)
 
 
-def _show_processes(device: str) -> None:
-    """Put a /proc of this namespace in place; some containers do not let it be mounted.
+def _show_processes(device: str) -> bool:
+    """Put a /proc of this namespace in place and return whether it is there; some containers do not let it be mounted.
 
     The driver of a GPU names its threads there. Where it may be written, Landlock keeps all but that from being so.
     """
@@ -117,6 +160,8 @@ def _show_processes(device: str) -> None:
         # Apart from the supervisor, which counts processes by the /proc of all.
         syscalls.unshare(syscalls.CLONE_NEWNS)
         syscalls.mount_processes(writable=writable)
+        return True
+    return False
 
 
 def set_environment(scratch: Path) -> None:
@@ -137,9 +182,11 @@ def set_environment(scratch: Path) -> None:
     tempfile.tempdir = None
 
 
-def _writable(scratch: Path, device: str) -> Iterator[Path]:
+def _writable(scratch: Path, device: str, *, namespaces: bool) -> Iterator[Path]:
     yield scratch
-    yield from (path for path in (SHARED_MEMORY, *map(Path, _DEVICES)) if path.exists())
+    yield from devices()
+    if namespaces:
+        yield SHARED_MEMORY
     if device != "cpu":
         yield from Path("/dev").glob("nvidia*")
         yield Path("/proc/self")
@@ -175,23 +222,35 @@ def _data_size() -> int:
     return 0
 
 
-def _way_out(scratch: Path, outside: Path) -> str | None:
-    """Try to write outside and to reach a network; return the first thing that worked, None if nothing did."""
-    witness = outside / "witness"
+def _way_out(scratch: Path, outside: Path, open_for_reading: Iterable[Path], *, hidden: bool) -> str | None:
+    """Try to read and write outside and to reach others; return the first thing that worked, None if nothing did.
+
+    `hidden` tells that what is outside is not even seen.
+    """
+    witness, address = outside / _WITNESS, str(outside / _SOCKET)
     attempts: list[tuple[str, Callable[[], object]]] = [
         ("make files outside the scratch folder", lambda: (outside / "made").write_bytes(b"")),
         ("change files outside the scratch folder", lambda: witness.open("r+b").close()),
         ("empty files outside the scratch folder", lambda: os.truncate(witness, 0)),
+        ("change the mode of files outside the scratch folder", lambda: _change_mode(witness)),
+        ("change the times of files outside the scratch folder", lambda: _change_times(witness)),
+        ("mark files outside the scratch folder", lambda: os.setxattr(witness, "user.dynalint", b"x")),
         ("delete files outside the scratch folder", witness.unlink),
         ("open a TCP connection", lambda: _connect(socket.SOCK_STREAM)),
         ("send over UDP", lambda: _connect(socket.SOCK_DGRAM)),
     ]
+    real = Path(os.path.realpath(outside))
+    if not any(real.is_relative_to(os.path.realpath(path)) for path in open_for_reading):
+        # Where temporary files are made within the project, reading them gives nothing away.
+        attempts.insert(0, ("read files outside the project", witness.read_bytes))
+    if hidden or os.path.lexists(address):
+        attempts.append(("send to programs outside", lambda: _send_to(address)))
     for what, attempt in attempts:
         try:
             attempt()
         except OSError as error:
-            # Refused by a peer is still reached; a missing witness proves nothing.
-            if error.errno not in (errno.ECONNREFUSED, errno.ENOENT):
+            # Refused by a peer is still reached; a witness that is missing, and not hidden, proves nothing.
+            if error.errno != errno.ECONNREFUSED and (hidden or error.errno != errno.ENOENT):
                 continue
         return what
     try:
@@ -200,6 +259,29 @@ def _way_out(scratch: Path, outside: Path) -> str | None:
     except OSError as error:
         return f"not even write to the scratch folder ({error.strerror})"
     return None
+
+
+def _change_mode(witness: Path) -> None:
+    before = witness.stat().st_mode
+    witness.chmod(before ^ 0o111)
+    _raise_if(witness.stat().st_mode == before)
+
+
+def _change_times(witness: Path) -> None:
+    os.utime(witness, (1, 1))
+    _raise_if(witness.stat().st_mtime != 1)
+
+
+def _raise_if(unchanged: bool) -> None:
+    """A call that does nothing may say that it has: only what came of it counts."""
+    if unchanged:
+        raise PermissionError(errno.EPERM, "nothing has changed")
+
+
+def _send_to(address: str) -> None:
+    one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with one, other:
+        one.sendto(b"", address)
 
 
 def _connect(kind: int) -> None:

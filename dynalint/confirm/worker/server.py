@@ -1,11 +1,14 @@
 """The server: one process of the user's interpreter that has torch imported, and forks for what it is asked.
 
-It speaks JSON lines with dynalint through the standard streams it was started with and never imports user code itself.
+It speaks JSON lines with dynalint through the standard streams it was started with. It stands outside of the walls, so
+it never imports, reads or runs anything of the project's, and stays in its own folder: `python worker FOLDER`, which
+dynalint has made, and which it removes if dynalint ends without doing so.
+
 It says `{"hello": {...}}` first; then, for each message `{"id", "operation", "prepare", "requests", "limits", "device",
-"required", "search", "python_path", "folders"}`, any number of `{"id", "kind", "value"}` and one
-`{"id", "end": {"outcome", ...}}` about the first of the requests. Where that has `"more": true`, the same follows for
-the next; else those that are left have not been looked at. `{"anew": {"cwd", "search"}}` has it go over to another
-project, and say hello again.
+"required", "search", "python_path", "folders", "cwd", "readable", "homes"}`, any number of `{"id", "kind", "value"}`
+and one `{"id", "end": {"outcome", ...}}` about the first of the requests. Where that has `"more": true`, the same
+follows for the next; else those that are left have not been looked at. `{"hello": {"search"}}` has it say hello again,
+for a project of which these are the folders to import from.
 
 An operation is `module:function` in this package or in one of the `folders`, which are added to the package's path
 (that is how verification of fixes brings its own); the function is called as `function(request, reply)`. `prepare`, if
@@ -18,12 +21,11 @@ import contextlib
 import gc
 import importlib
 import importlib.machinery
-import importlib.metadata
 import importlib.util
 import json
 import os
 import platform
-import shutil
+import re
 import sys
 import tempfile
 from collections.abc import Callable
@@ -31,31 +33,38 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
+from .leftovers import remove
+from .lifeline import ending_with, is_cut
 from .wire import Reply, pack
 
 Message = dict[str, Any]
 
+_METADATA = re.compile(r"torch-(\d[\w.+!]{0,80}?)(?:-py[\d.]+)?\.(?:dist|egg)-info")
+
 
 def serve() -> None:
     """Answer requests until the stream ends."""
+    folder = Path(sys.argv[1])
     requests, answers = _take_streams()
-    _say(answers, None, {"hello": _hello(sys.argv[1:])})
-    scratch = Path(tempfile.mkdtemp(prefix="dynalint-worker-"))
     try:
+        _say(answers, None, {"hello": _hello(sys.argv[2:])})
         namespaces: int | None = None
         for line in requests:
             message = json.loads(line)
-            if "anew" in message:
-                os.chdir(message["anew"]["cwd"])
-                _say(answers, None, {"hello": _hello(message["anew"]["search"])})
+            if "hello" in message:
+                _say(answers, None, {"hello": _hello(message["hello"]["search"])})
                 continue
-            if message.get("preload", True):
-                _preload(message["device"])
-            if namespaces is None:
-                namespaces = _namespaces(scratch)
-            _answer(message, scratch, namespaces, partial(_say, answers, message["id"]))
+            with ending_with(requests.fileno(), partial(remove, folder)):
+                if message.get("preload", True):
+                    _preload(message["device"])
+                if namespaces is None:
+                    namespaces = _namespaces(folder)
+            abandoned = partial(is_cut, requests.fileno())
+            _answer(message, folder, namespaces, abandoned, partial(_say, answers, message["id"]))
+    except BrokenPipeError:
+        pass  # nobody listens any more
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        remove(folder)
 
 
 def _take_streams() -> tuple[BinaryIO, BinaryIO]:
@@ -76,10 +85,17 @@ def _say(answers: BinaryIO, number: int | None, message: Message) -> None:
 
 def _hello(search: list[str]) -> Message:
     """Say who this is, without the seconds that importing torch takes."""
-    version = None
-    for distribution in importlib.metadata.distributions(name="torch", path=[*sys.path, *search]):
-        version = version or distribution.version
-    return {"python": platform.python_version(), "torch": version, "executable": sys.executable, "pid": os.getpid()}
+    torch = next(filter(None, map(_release_of_torch, (*sys.path, *search))), None)
+    return {"python": platform.python_version(), "torch": torch, "executable": sys.executable, "pid": os.getpid()}
+
+
+def _release_of_torch(folder: str) -> str | None:
+    """Return the release that is installed in a folder by the name of its metadata, which need not be opened for it."""
+    try:
+        names = [entry.name for entry in os.scandir(folder)]
+    except OSError:
+        return None
+    return next((match[1] for match in map(_METADATA.fullmatch, names) if match), None)
 
 
 def _preload(device: str) -> None:
@@ -108,7 +124,9 @@ def _namespaces(scratch: Path) -> int:
     return usable_namespaces(scratch)
 
 
-def _answer(message: Message, base: Path, namespaces: int, say: Callable[[Message], None]) -> None:
+def _answer(
+    message: Message, base: Path, namespaces: int, abandoned: Callable[[], bool], say: Callable[[Message], None]
+) -> None:
     """Run requests, in processes of their own where the system can fork, and say how they ended."""
     job = partial(_run, message)
     if not hasattr(os, "fork"):
@@ -118,25 +136,34 @@ def _answer(message: Message, base: Path, namespaces: int, say: Callable[[Messag
     try:
         supervisor = os.fork()
         if supervisor == 0:
-            _supervise(job, message, folder, namespaces, say)
+            _supervise(job, message, folder, namespaces, abandoned, say)
         status = os.waitpid(supervisor, 0)[1]
         if status:
             say({"end": {"outcome": "supervisor", "status": status}})
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove(folder)
 
 
 def _supervise(
-    job: Callable[[Reply], None], message: Message, folder: Path, namespaces: int, say: Callable[[Message], None]
+    job: Callable[[Reply], None],
+    message: Message,
+    folder: Path,
+    namespaces: int,
+    abandoned: Callable[[], bool],
+    say: Callable[[Message], None],
 ) -> NoReturn:
     """Be the supervisor of a message's requests: say how they ended and end, with status 0 if that could be said."""
+    from .readable import Reading
     from .sandbox import Limits
-    from .supervisor import guarded
+    from .supervisor import Rules, guarded
 
     status = 1
     try:
         limits, device = Limits(**message["limits"]), message["device"]
-        ending = guarded(job, folder, limits, namespaces, device, required=message["required"], forward=say)
+        folders = (*message["readable"], *message["search"], *message["python_path"], *message["folders"])
+        reading, jobs = Reading(folders, tuple(message["homes"])), len(message["requests"])
+        rules = Rules(limits, reading, namespaces, device, message["required"], jobs, abandoned)
+        ending = guarded(job, folder, rules, say)
         say({"end": ending})
         status = 0
     finally:
@@ -179,6 +206,7 @@ def _start_up(python_path: list[str]) -> None:
 
 def _run(message: Message, reply: Reply) -> None:
     """Find the operation and call it for each request; this is the first thing that happens behind the walls."""
+    os.chdir(message["cwd"])
     _start_up(message["python_path"])
     sys.path.extend(entry for entry in message["search"] if entry not in sys.path)
     package = sys.modules[__package__ or ""]

@@ -22,54 +22,55 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from . import syscalls
-from .sandbox import MOST_PROCESSES, Limits, enclose, set_environment
-from .wire import Reply, unpack
+from .readable import Reading
+from .sandbox import Limits, enclose, set_environment, set_out
+from .uses import Uses
+from .wire import LONGEST_LINE, MOST_BYTES, MOST_VALUES, Reply, unpack, values_in
 
 Message = dict[str, Any]
 Job = Callable[[Reply], None]
 
 _CHANNEL_CLOSED = 97
-_LONGEST_LINE = 1 << 26
 _CHUNK = 1 << 16
 _TICK = 0.05
-_MEMORY_TICK = 0.2
-_SHARES = 16
-# The kernel's own limit on processes does not hold for root, so the supervisor counts.
-_MOST_PROCESSES = 64
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What holds for one request, of `jobs` jobs.
+
+    `namespaces` are the flags of `unshare` that work here. With `required`, user code is not run where the walls do
+    not hold; the outcome is then `refused`. `abandoned` tells that nobody waits for an answer any more.
+    """
+
+    limits: Limits
+    reading: Reading
+    namespaces: int
+    device: str
+    required: bool
+    jobs: int = 1
+    abandoned: Callable[[], bool] = bool
 
 
 @dataclass(frozen=True)
 class Cell:
-    """Where and under which rules one request runs.
-
-    `namespaces` are the flags of `unshare` that work here. With `required`, user code is not run where the walls do
-    not hold; the outcome is then `refused`.
-    """
+    """Where one request runs, and under which rules."""
 
     scratch: Path
     outside: Path
-    limits: Limits
-    namespaces: int
-    device: str
-    required: bool
+    rules: Rules
 
 
-def guarded(
-    job: Job,
-    folder: Path,
-    limits: Limits,
-    namespaces: int,
-    device: str,
-    *,
-    required: bool,
-    forward: Callable[[Message], None],
-) -> Message:
+def guarded(job: Job, folder: Path, rules: Rules, forward: Callable[[Message], None]) -> Message:
     """Run `job` in a cell in an empty folder; see `Cell` and `run_guarded`."""
     scratch, outside = folder / "scratch", folder / "outside"
     scratch.mkdir()
-    outside.mkdir()
-    (outside / "witness").write_bytes(b"dynalint")
-    return run_guarded(job, Cell(scratch, outside, limits, namespaces, device, required), forward)
+    listener = set_out(outside)
+    try:
+        return run_guarded(job, Cell(scratch, outside, rules), forward)
+    finally:
+        if listener is not None:
+            listener.close()
 
 
 def run_guarded(job: Job, cell: Cell, forward: Callable[[Message], None]) -> Message:
@@ -84,10 +85,8 @@ def run_guarded(job: Job, cell: Cell, forward: Callable[[Message], None]) -> Mes
         # Root alone may do this, and for root alone the kernel does not limit the number of processes: the watch must
         # get its turn however many there are.
         os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))
-    if cell.namespaces:
-        syscalls.unshare(cell.namespaces)
-    with contextlib.suppress(OSError):
-        syscalls.die_with_parent(signal.SIGKILL)
+    if cell.rules.namespaces:
+        syscalls.unshare(cell.rules.namespaces)
     token = secrets.token_hex(16)
     source, sink = os.pipe()
     child = os.fork()
@@ -96,7 +95,7 @@ def run_guarded(job: Job, cell: Cell, forward: Callable[[Message], None]) -> Mes
         _child(job, cell, Reply(sink, token))
     os.close(sink)
     try:
-        return _watch(child, source, token, cell.limits, forward)
+        return _watch(child, source, cell.rules, _Course(token, cell.rules, forward))
     finally:
         _kill_all(child)
         os.close(source)
@@ -123,14 +122,13 @@ def _child(job: Job, cell: Cell, reply: Reply) -> NoReturn:
         with contextlib.suppress(OSError):
             syscalls.die_with_parent(signal.SIGKILL)
         leave_descriptors(reply.descriptor)
+        rules, apart = cell.rules, bool(cell.rules.namespaces)
         enclosure = enclose(
-            cell.scratch, cell.outside, cell.limits, namespaces=bool(cell.namespaces), device=cell.device
+            cell.scratch, cell.outside, rules.limits, rules.reading, namespaces=apart, device=rules.device
         )
         set_environment(cell.scratch)
         reply.send("sandbox", {"layers": list(enclosure.layers), "escape": enclosure.escape})
-        if cell.required and enclosure.escape is not None:
-            reply.send("refused", f"code could {enclosure.escape}")
-        else:
+        if enclosure.escape is None or not rules.required:
             job(reply)
 
     run_to_end(behind_walls, reply)
@@ -156,14 +154,10 @@ def leave_descriptors(keep: int) -> None:
     sys.stdout, sys.stderr = (os.fdopen(stream, "w", closefd=False) for stream in (1, 2))
 
 
-def _watch(child: int, source: int, token: str, limits: Limits, forward: Callable[[Message], None]) -> Message:
+def _watch(child: int, source: int, rules: Rules, course: _Course) -> Message:
     """Relay messages until the process ends, its time is up or its memory is too much."""
-    course = _Course(token, forward)
-    server = os.getppid()
-    # What the server had in memory already is no fault of this process.
-    allowed = limits.memory + _resident(child)
-    threads = _threads_of_all()
-    next_look = 0.0
+    server, limits = os.getppid(), rules.limits
+    uses = Uses(child, limits)
     buffer = b""
     while True:
         chunk = b""
@@ -173,64 +167,95 @@ def _watch(child: int, source: int, token: str, limits: Limits, forward: Callabl
             course.hear(lines)
             if course.over:
                 return course.ending or _death(0)
-            if len(buffer) > _LONGEST_LINE:
-                buffer = b""
+            if course.is_flooded(buffer):
+                return {"outcome": "flood", "bytes": MOST_BYTES}
             if not chunk:
                 time.sleep(_TICK / 10)
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
             break
         now = time.monotonic()
-        if now > course.began + limits.seconds or os.getppid() != server:
+        if now > course.began + limits.seconds or os.getppid() != server or rules.abandoned():
             return {"outcome": "timeout", "seconds": limits.seconds}
-        # One small file tells of a flood of processes long before the next look at all of them is due.
-        if now > next_look or _threads_of_all() > threads + MOST_PROCESSES:
-            next_look = now + _MEMORY_TICK
-            family = _family(child)
-            if len(family) > MOST_PROCESSES:
-                return {"outcome": "processes", "count": MOST_PROCESSES}
-            if _memory(family, allowed) > allowed:
-                return {"outcome": "memory", "bytes": limits.memory}
+        excess = uses.excess(now)
+        if excess is not None:
+            return excess
     # What it left behind may still write; only without it does the pipe come to an end.
     _kill_all(child)
-    while len(buffer) <= _LONGEST_LINE and (chunk := os.read(source, _CHUNK)):
-        buffer += chunk
-    course.hear(buffer.split(b"\n"))
+    while not course.is_flooded(buffer) and (chunk := os.read(source, _CHUNK)):
+        *lines, buffer = (buffer + chunk).split(b"\n")
+        course.hear(lines)
+    course.hear([buffer])
+    if course.is_flooded(b""):
+        return {"outcome": "flood", "bytes": MOST_BYTES}
     return course.ending or _death(status)
 
 
 class _Course:
-    """What is known of the job at hand: when it began, how it ended, and whether it was the last to be run here."""
+    """What is known of the job at hand: when it began, how it ended, and whether it was the last to be run here.
 
-    def __init__(self, token: str, forward: Callable[[Message], None]) -> None:
+    User code can find the token and send whatever it likes. The first message alone is certain to be none of its, and
+    tells of the walls.
+    """
+
+    def __init__(self, token: str, rules: Rules, forward: Callable[[Message], None]) -> None:
         self.began = time.monotonic()
         self.ending: Message | None = None
         self.over = False
         self._token = token
+        self._required = rules.required
         self._forward = forward
+        self._enclosed = False
+        self._left = rules.jobs
+        self._bytes = self._values = 0
+
+    def is_flooded(self, begun: bytes) -> bool:
+        """Whether more was said than an answer may hold; `begun` is a line that has not come to its end."""
+        return len(begun) > LONGEST_LINE or self._bytes > MOST_BYTES or self._values > MOST_VALUES
 
     def hear(self, lines: Iterable[bytes]) -> None:
         """Forward the genuine messages among `lines`, and note what they say of the end."""
         for line in lines:
+            if self.over or self.is_flooded(line):
+                return
             message = unpack(line, self._token)
-            if message is None or self.over:
+            if message is None:
                 continue
+            self._bytes += len(line)
+            self._values += values_in(line)
             kind, value = message
-            if kind == "done":
+            if not self._enclosed:
+                self._begin(kind, value)
+            elif kind == "done":
                 self.ending = self.ending or {"outcome": "done"}
-            elif kind in ("refused", "failed"):
-                self.ending = {"outcome": kind, "reason": str(value)}
+            elif kind == "failed":
+                self.ending = {"outcome": "failed", "reason": str(value)}
             elif kind == "ended":
-                self._go_on(*value)
-            else:
+                self._go_on(value)
+            elif kind in ("part", "stage"):
                 self._forward({"kind": kind, "value": value})
 
-    def _go_on(self, status: int, clean: bool) -> None:
+    def _begin(self, kind: str, value: Any) -> None:
+        """Take note of the walls, or of why they could not be put up."""
+        if kind == "sandbox":
+            self._enclosed = True
+            self._forward({"kind": kind, "value": value})
+            if self._required and value["escape"] is not None:
+                self.ending, self.over = {"outcome": "refused", "reason": f"code could {value['escape']}"}, True
+        elif kind == "failed":
+            self.ending = {"outcome": "failed", "reason": str(value)}
+
+    def _go_on(self, value: Any) -> None:
+        """Go on to the next of several jobs, unless the one at hand ended otherwise than it should."""
+        fits = isinstance(value, list) and len(value) == 2 and isinstance(value[0], int) and 0 <= value[0] < 1 << 16
+        status, clean = value if fits else (1 << 8, False)
         self.ending = self.ending or _death(status)
-        self.over = bool(status) or not clean
+        self._left -= 1
+        self.over = bool(status) or clean is not True or self._left < 1
         if not self.over:
             self._forward({"end": self.ending, "more": True})
             self.began, self.ending = time.monotonic(), None
+            self._bytes = self._values = 0
 
 
 def _death(status: int) -> Message:
@@ -243,84 +268,6 @@ def _death(status: int) -> Message:
         return {"outcome": "signal", "signal": name}
     code = os.WEXITSTATUS(status)
     return {"outcome": "channel"} if code == _CHANNEL_CLOSED else {"outcome": "exit", "status": code}
-
-
-def _threads_of_all() -> int:
-    """Return how many threads the whole machine has, 0 where the system does not tell."""
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        return int(Path("/proc/loadavg").read_bytes().split()[3].partition(b"/")[2])
-    return 0
-
-
-def _resident(process: int) -> int:
-    """Return the bytes that a process has in memory, 0 where it is gone or the system does not tell."""
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        pages = int(Path(f"/proc/{process}/statm").read_bytes().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE")
-    return 0
-
-
-def _family(root: int) -> dict[int, int]:
-    """Return the bytes resident in `root` and in each of its descendants, by process."""
-    line = _line_of(root)
-    if line:
-        return {process: _resident(process) for process in line}
-    parents: dict[int, list[int]] = {}
-    pages: dict[int, int] = {}
-    for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            fields = (entry / "stat").read_bytes().rpartition(b")")[2].split()
-            pages[int(entry.name)] = int(fields[21])
-            parents.setdefault(int(fields[1]), []).append(int(entry.name))
-    members = [root]
-    for process in members:
-        members += parents.pop(process, [])
-    unit = os.sysconf("SC_PAGE_SIZE")
-    return {process: pages.get(process, 0) * unit for process in members}
-
-
-def _line_of(process: int) -> list[int]:
-    """Return a child of this process, its child, and so on, where none has another; nothing where nobody tells.
-
-    Most have none. To look through all processes of the machine takes a good part of the time between two looks.
-    """
-    line: list[int] = []
-    try:
-        children = _children_told("self")
-        while len(children) == 1 and len(line) < MOST_PROCESSES:
-            line += children
-            children = _children_told(line[-1])
-    except (OSError, ValueError):
-        return []
-    return line if line[:1] == [process] and not children else []
-
-
-def _children_told(process: int | str) -> list[int]:
-    """Return the children of all threads of a process."""
-    threads = Path(f"/proc/{process}/task").iterdir()
-    return [int(child) for thread in threads for child in (thread / "children").read_bytes().split()]
-
-
-def _memory(family: dict[int, int], enough: int) -> int:
-    """Return the bytes of memory that processes hold together; exact only from `enough` bytes on.
-
-    Forked processes share most of what they hold: where the cheap sum, which counts shared pages in each, is too
-    much, the largest are counted again by their share. That takes a while for each, and many are a flood of their own.
-    """
-    total = sum(family.values())
-    if total < enough or len(family) == 1:
-        return total
-    largest = sorted(family, key=lambda process: family[process], reverse=True)
-    return sum(_share(process, family[process]) for process in largest[:_SHARES])
-
-
-def _share(process: int, resident: int) -> int:
-    """Return the memory of a process with shared pages divided among those that share them."""
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        for line in Path(f"/proc/{process}/smaps_rollup").read_bytes().splitlines():
-            if line.startswith(b"Pss:"):
-                return int(line.split()[1]) * 1024
-    return resident
 
 
 def _kill_all(child: int) -> None:

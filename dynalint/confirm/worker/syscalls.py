@@ -8,14 +8,14 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import socket
+import stat
 import struct
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 CLONE_NEWNS = 0x0002_0000
+CLONE_NEWIPC = 0x0800_0000
 CLONE_NEWUSER = 0x1000_0000
 CLONE_NEWPID = 0x2000_0000
 CLONE_NEWNET = 0x4000_0000
@@ -26,34 +26,12 @@ _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
 
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REC, _MS_PRIVATE = 0x1, 0x2, 0x4, 0x8, 0x4000, 0x40000
+_MS_REMOUNT, _MS_BIND = 0x20, 0x1000
 _AT_FDCWD, _AT_RECURSIVE, _MOUNT_ATTR_RDONLY = -100, 0x8000, 0x1
-
-# One step of a filter: code, jump if true, jump if false, operand. A jump counts the steps to skip, or names an end.
-_Step = tuple[int, int, int, int]
-_ALLOW, _REFUSE = -1, -2
-_EPERM = 0x0005_0000 | errno.EPERM
 
 # Numbers from 424 on are the same on every architecture.
 _LANDLOCK_CREATE, _LANDLOCK_ADD_RULE, _LANDLOCK_RESTRICT = 444, 445, 446
 _MOUNT_SETATTR = 442
-_IO_URING_SETUP = 425
-
-
-@dataclass(frozen=True)
-class _Numbers:
-    """An architecture in the terms of the audit system, and the numbers of its system calls."""
-
-    audit: int
-    socket: int
-    kill: int
-    capset: int
-    connecting: tuple[int, ...]  # connect, sendto, sendmsg, sendmmsg
-
-
-_ARCHITECTURES = {
-    "x86_64": _Numbers(0xC000_003E, 41, 62, 126, (42, 44, 46, 307)),
-    "aarch64": _Numbers(0xC000_00B7, 198, 129, 91, (203, 206, 211, 269)),
-}
 
 
 def _libc() -> ctypes.CDLL:
@@ -100,14 +78,7 @@ def drop_capabilities(keep: int = 0) -> None:
     keep_low, keep_high = keep & 0xFFFF_FFFF, keep >> 32
     header = struct.pack("=Ii", 0x2008_0522, 0)
     data = struct.pack("=6I", keep_low, keep_low, 0, keep_high, keep_high, 0)
-    _syscall(_architecture().capset, ctypes.c_char_p(header), ctypes.c_char_p(data))
-
-
-def _architecture() -> _Numbers:
-    machine = os.uname().machine
-    if machine not in _ARCHITECTURES:
-        raise OSError(errno.ENOSYS, f"no system call numbers known for {machine}")
-    return _ARCHITECTURES[machine]
+    _check(_libc().capset(ctypes.c_char_p(header), ctypes.c_char_p(data)), "capset")
 
 
 def unshare(flags: int) -> None:
@@ -150,6 +121,16 @@ def mount_memory(target: Path, size: int) -> None:
     _mount("tmpfs", str(target), "tmpfs", _MS_NOSUID | _MS_NODEV, f"size={size},mode=1777")
 
 
+def mount_read_only(target: Path) -> None:
+    """Let nothing more be written to what is mounted on a folder, whatever is mounted below it."""
+    _mount("none", str(target), None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY | _MS_NOSUID | _MS_NODEV, None)
+
+
+def mount_again(source: Path, target: Path) -> None:
+    """Show a file or folder, with all that is mounted below it, at another place too."""
+    _mount(str(source), str(target), None, _MS_BIND | _MS_REC, None)
+
+
 def mount_processes(*, writable: bool) -> None:
     """Have /proc show the processes of this process's own namespace."""
     flags = _MS_NOSUID | _MS_NODEV | _MS_NOEXEC | (0 if writable else _MS_RDONLY)
@@ -161,30 +142,29 @@ def landlock_version() -> int:
     return _syscall(_LANDLOCK_CREATE, ctypes.c_void_p(None), 0, 1)
 
 
-def landlock(writable: Iterable[Path]) -> int:
-    """Forbid writing below any path but `writable`, TCP, and signals to outsiders, as far as this kernel can.
+def landlock(readable: Iterable[Path], writable: Iterable[Path]) -> int:
+    """Forbid files, as far as this kernel can, but for reading and running below `readable`, anything below `writable`.
 
-    Returns the interface version. Reading and executing stay free.
+    Also TCP, signals to outsiders, and control of devices that are not `writable`. Paths that do not exist count for
+    nothing. Returns the interface version.
     """
     version = landlock_version()
-    write_file, truncate = 1 << 1, 1 << 14
-    handled = write_file | sum(1 << bit for bit in range(4, 13))
+    execute, write_file, read_file, read_folder, truncate, control = 1, 1 << 1, 1 << 2, 1 << 3, 1 << 14, 1 << 15
+    reading = execute | read_file | read_folder
+    handled = reading | write_file | sum(1 << bit for bit in range(4, 13))
     handled |= 1 << 13 if version >= 2 else 0
     handled |= truncate if version >= 3 else 0
+    handled |= control if version >= 5 else 0
     network = 0b11 if version >= 4 else 0
     scopes = 0b11 if version >= 6 else 0
     size = 24 if version >= 6 else 16 if version >= 4 else 8
     attributes = struct.pack("=3Q", handled, network, scopes)[:size]
     ruleset = _syscall(_LANDLOCK_CREATE, ctypes.c_char_p(attributes), size, 0)
+    of_files = handled & (execute | read_file | write_file | truncate | control)
     try:
-        for path in writable:
-            allowed = handled if path.is_dir() else handled & (write_file | truncate)
-            descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
-            try:
-                rule = struct.pack("=Qi", allowed, descriptor)
-                _syscall(_LANDLOCK_ADD_RULE, ruleset, 1, ctypes.c_char_p(rule), 0)
-            finally:
-                os.close(descriptor)
+        for allowed, paths in ((handled & reading, readable), (handled, writable)):
+            for path in paths:
+                _allow(ruleset, path, allowed, of_files)
         forbid_new_privileges()
         _syscall(_LANDLOCK_RESTRICT, ruleset, 0)
     finally:
@@ -192,37 +172,23 @@ def landlock(writable: Iterable[Path]) -> int:
     return version
 
 
-def seccomp(*, only_own_signals: bool, local_sockets: bool) -> None:
-    """Have `socket` and `io_uring_setup` fail with EPERM, and `kill` too where it aims at another process.
+def _allow(ruleset: int, path: Path, allowed: int, of_files: int) -> None:
+    """Add a rule for what is below a path, with only such rights as its kind can have."""
+    try:
+        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        allowed &= allowed if stat.S_ISDIR(os.fstat(descriptor).st_mode) else of_files
+        rule = struct.pack("=Qi", allowed, descriptor)
+        _syscall(_LANDLOCK_ADD_RULE, ruleset, 1, ctypes.c_char_p(rule), 0)
+    finally:
+        os.close(descriptor)
 
-    Landlock says nothing about UDP and Unix sockets; this closes them. `socketpair` and pipes stay. With
-    `local_sockets` Unix sockets can be made, which the driver of a GPU insists on, and reach nobody.
-    """
-    numbers = _architecture()
-    load, equal, at_least, give = 0x20, 0x15, 0x35, 0x06
-    program: list[_Step] = [
-        (load, 0, 0, 4),
-        (equal, 0, _REFUSE, numbers.audit),
-        (load, 0, 0, 0),
-        # 32-bit pointers on a 64-bit kernel: the same calls under other numbers.
-        (at_least, _REFUSE, 0, 0x4000_0000),
-        (equal, _REFUSE, 0, _IO_URING_SETUP),
-    ]
-    if only_own_signals:
-        own = (equal, _ALLOW, 0, os.getpid())
-        program += [(equal, 0, 4, numbers.kill), (load, 0, 0, 16), (equal, _ALLOW, 0, 0), own, (give, 0, 0, _EPERM)]
-    if local_sockets:
-        program += [(equal, _REFUSE, 0, number) for number in numbers.connecting]
-        program += [(equal, 0, 2, numbers.socket), (load, 0, 0, 16), (equal, _ALLOW, _REFUSE, socket.AF_UNIX)]
-    else:
-        program.append((equal, _REFUSE, 0, numbers.socket))
-    program += [(give, 0, 0, 0x7FFF_0000), (give, 0, 0, _EPERM)]
-    ends = {_ALLOW: len(program) - 2, _REFUSE: len(program) - 1}
-    code = b"".join(
-        struct.pack("=HBBI", op, *(ends[jump] - at - 1 if jump in ends else jump for jump in (true, false)), operand)
-        for at, (op, true, false, operand) in enumerate(program)
-    )
+
+def seccomp(code: bytes) -> None:
+    """Have the kernel filter the calls of this process and all that it starts; see `filters`."""
     buffer = ctypes.create_string_buffer(code)
-    filter_program = struct.pack("@HP", len(program), ctypes.addressof(buffer))
+    filter_program = struct.pack("@HP", len(code) // 8, ctypes.addressof(buffer))
     forbid_new_privileges()
     _prctl(_PR_SET_SECCOMP, 2, ctypes.c_char_p(filter_program))

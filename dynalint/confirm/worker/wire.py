@@ -1,10 +1,23 @@
-"""Lines of JSON: how messages travel between the processes. Standard library only."""
+"""Lines of JSON: how messages travel between the processes. Standard library only.
+
+Code under check can find the token that its process writes with, and write anything: what comes from there is bounded
+in size, in depth and in kind before anybody looks at it.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 import os
-from typing import Any
+from typing import Any, NoReturn
+
+# Of one line, and of all that is said of one job. An explanation of a model of thousands of operators takes a tenth.
+LONGEST_LINE = 8 << 20
+MOST_BYTES = 16 << 20
+# A value takes some seventy bytes of memory, and may have been written with two.
+MOST_VALUES = 1 << 20
+_DEEPEST = 48
+_MOST_DIGITS = 19
 
 
 def pack(message: Any) -> bytes:
@@ -12,16 +25,68 @@ def pack(message: Any) -> bytes:
     return json.dumps(message, separators=(",", ":"), default=str).encode() + b"\n"
 
 
+def values_in(line: bytes) -> int:
+    """Return how many values a line of JSON has at most, without reading it."""
+    return 1 + line.count(b",") + line.count(b"[") + line.count(b"{")
+
+
+def parse(line: bytes) -> Any:
+    """Return what a line of JSON says.
+
+    Raises ValueError where it is none, is too long, nests too deep, or has numbers in it that nobody counts to.
+    """
+    if len(line) > LONGEST_LINE or values_in(line) > MOST_VALUES:
+        raise ValueError("the line is too long")
+    try:
+        value = json.loads(line, parse_constant=_refuse, parse_int=_integer, parse_float=_number)
+    except RecursionError:
+        raise ValueError("the line nests too deep") from None
+    _check_depth(value, _DEEPEST)
+    return value
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no number")
+
+
+def _integer(digits: str) -> int:
+    # Of millions of digits, it would take minutes to read.
+    if len(digits) > _MOST_DIGITS:
+        raise ValueError("a number is too large")
+    return int(digits)
+
+
+def _number(digits: str) -> float:
+    value = float(digits)
+    return value if math.isfinite(value) else _refuse(digits[:_MOST_DIGITS])
+
+
+def _check_depth(value: Any, depth: int) -> None:
+    if isinstance(value, (list, dict)):
+        if not depth:
+            raise ValueError("the line nests too deep")
+        for item in value.values() if isinstance(value, dict) else value:
+            _check_depth(item, depth - 1)
+
+
 def unpack(line: bytes, token: str) -> tuple[str, Any] | None:
-    """Return kind and value of a line from the process under watch, None where it does not bear the token."""
+    """Return kind and value of a line from the process under watch, None where it does not bear the token or is wrong.
+
+    A `stage` is a text and a `part` a pair of a name and anything.
+    """
     prefix = token.encode() + b" "
     if not line.startswith(prefix):
         return None
     try:
-        kind, value = json.loads(line[len(prefix) :])
+        kind, value = parse(line[len(prefix) :])
     except (ValueError, TypeError):
         return None
-    return str(kind), value
+    if kind == "stage":
+        return (kind, value) if isinstance(value, str) else None
+    if kind == "part":
+        fits = isinstance(value, list) and len(value) == 2 and isinstance(value[0], str)
+        return (kind, value) if fits else None
+    return (kind, value) if isinstance(kind, str) else None
 
 
 class Reply:

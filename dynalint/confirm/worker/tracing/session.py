@@ -35,6 +35,7 @@ class Session:
         settings = json.loads((self.folder / _SETTINGS).read_bytes())
         self.evidence = Path(settings["evidence"])
         self.roots: list[str] = settings["roots"]
+        self.homes: tuple[str, ...] = tuple(settings["homes"])
         self.budget: float = settings["budget"]
         self.seconds: float = settings["seconds"]
         self.memory: int = settings["memory"]
@@ -97,6 +98,20 @@ class Session:
                 os.close(descriptor)
             time.sleep(_PAUSE)
         return None
+
+    def is_over(self) -> bool:
+        """Whether nobody is there any more to whom it matters: the folder is gone, or the process that has made it."""
+        try:
+            # Where a supervisor asks, nothing can be written.
+            descriptor = os.open(self.folder / "lock", os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return not self.folder.is_dir()
+        except OSError:
+            return False
+        try:
+            return _locks(descriptor)
+        finally:
+            os.close(descriptor)
 
     def waiting(self) -> bool:
         """Whether any snapshot is at work or waits for its turn."""

@@ -31,8 +31,9 @@ from typing import Any, NoReturn
 
 import torch
 
+from ..readable import Reading
 from ..sandbox import Limits
-from ..supervisor import guarded, leave_descriptors
+from ..supervisor import Rules, guarded, leave_descriptors
 from ..wire import Reply, pack
 from .session import Session, content_hash
 
@@ -229,7 +230,9 @@ def _supervise(snapshot: Snapshot, folder: Path, seconds: float, sink: int) -> N
 
             limits = Limits(seconds, session.memory, int(4 * seconds) + 1)
             job, walls = partial(_testify, snapshot, seconds), session.namespaces
-            say({"end": guarded(job, folder, limits, walls, "cpu", required=session.required, forward=say)})
+            reading = Reading((*session.roots, str(Path.cwd())), session.homes)
+            rules = Rules(limits, reading, walls, "cpu", session.required, abandoned=session.is_over)
+            say({"end": guarded(job, folder, rules, say)})
     finally:
         os._exit(0)
 

@@ -1,0 +1,107 @@
+"""What the parts of a worker's answer look like, where they are not records: an answer that does not fit is none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dynalint.confirm.worker.records import decode
+
+
+@dataclass(frozen=True)
+class _Problem:
+    version: str
+    phase: str
+    message: str
+
+
+@dataclass(frozen=True)
+class _Ran:
+    inputs: int
+    returned: int
+    error: str
+    rounded: bool
+    stride: int
+    passed: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Difference:
+    what: str
+    where: str
+    raises: bool
+    spilled: bool
+    passes: bool
+    stable: bool
+
+
+@dataclass(frozen=True)
+class _Place:
+    file: str
+    line: int
+
+
+@dataclass(frozen=True)
+class _Break:
+    frames: tuple[_Place, ...]
+    gb: str | None
+    effect: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class _Failure:
+    frames: tuple[_Place, ...]
+    gb: str | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class _Compiled:
+    breaks: tuple[_Break, ...]
+    breaks_before: tuple[_Break, ...]
+    failure: _Failure | None
+    recompiles: int
+    recompiled_before: int | None
+    reason: str
+    differs: str | None
+    differed_before: str | None
+
+
+@dataclass(frozen=True)
+class _NotCompiled:
+    problem: str
+
+
+_VERIFIED: Mapping[str, Any] = {
+    "text": str,
+    "trying": str | None,
+    "problem": _Problem,
+    "ran": _Ran,
+    "seen": tuple[tuple[int, bool | None], ...],
+    "drawn": tuple[tuple[int, bool | None], ...],
+    "forced": tuple[tuple[int, bool | None], ...],
+    "failed": tuple[tuple[int, bool | None], ...],
+    "difference": _Difference | None,
+    "passed": tuple[str, ...],
+}
+
+
+def fits(operation: str, parts: Mapping[str, Any], *, done: bool) -> bool:
+    """Whether the parts of an answer to an operation are of their kinds, and all there if it ran to its end."""
+    return operation != "verify:verify" or _verified(parts, done=done)
+
+
+def _verified(parts: Mapping[str, Any], *, done: bool) -> bool:
+    try:
+        for name, kind in _VERIFIED.items():
+            if name in parts:
+                decode(kind, parts[name])
+        if "compiled" in parts:
+            decode(_NotCompiled if "problem" in parts["compiled"] else _Compiled, parts["compiled"])
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return False
+    if "ran" not in parts:
+        return "problem" in parts or not (done or "compiled" in parts or parts.get("difference"))
+    return not done or bool(parts.get("difference")) or not parts["ran"]["returned"] or "compiled" in parts

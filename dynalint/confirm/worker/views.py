@@ -1,0 +1,72 @@
+"""A view of the file system with nothing in it but what may be read. Standard library only.
+
+For kernels that have namespaces and no Landlock, or have it switched off: what is not named is not there at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from . import syscalls
+
+_SIZE = 1 << 20
+# As many links as the kernel follows in one path.
+_MOST_LINKS = 40
+
+
+def show_only(root: Path, paths: Iterable[Path]) -> None:
+    """Have this process, in a mount namespace of its own, see nothing but `paths`, at their places and by their links.
+
+    `root` is an empty folder of our own. Raises OSError where that cannot be done.
+    """
+    here = os.getcwd()  # noqa: PTH109 - a text, which may have no meaning afterwards
+    syscalls.mount_memory(root, _SIZE)
+    # What is above first: then what is below is there already.
+    for path in sorted(dict.fromkeys(paths), key=lambda path: len(path.parts)):
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            _show(root, path)
+    syscalls.mount_read_only(root)
+    os.chroot(root)
+    try:
+        os.chdir(here)
+    except OSError:
+        os.chdir("/")
+
+
+def _show(root: Path, path: Path) -> None:
+    """Put one file or folder at its place below `root`, with the folders and links that lead there."""
+    at, left, links = Path("/"), list(path.parts[1:]), 0
+    while left:
+        step = at / left.pop(0)
+        if step.name == "..":
+            at = at.parent
+        elif step.is_symlink():
+            leads_to = step.readlink()
+            place = _below(root, step)
+            if not os.path.lexists(place):
+                place.symlink_to(leads_to)
+            at = Path("/") if leads_to.is_absolute() else at
+            left = [part for part in leads_to.parts if part != "/"] + left
+            links += 1
+            if links > _MOST_LINKS:
+                return
+        else:
+            at = step
+            if left and not _below(root, at).exists():
+                _below(root, at).mkdir()
+    place = _below(root, at)
+    if place.exists() and place.samefile(at):
+        return
+    if at.is_dir():
+        place.mkdir(exist_ok=True)
+    else:
+        at.stat()
+        place.touch()
+    syscalls.mount_again(at, place)
+
+
+def _below(root: Path, path: Path) -> Path:
+    return root / path.relative_to("/")

@@ -9,7 +9,7 @@ import sys
 
 if (
     sys.argv[:1] == ["-m"]
-    and "dynalint" in sys.orig_argv
+    and ("-m dynalint" in " ".join(sys.orig_argv) or "-mdynalint" in sys.orig_argv)
     and not sys.flags.isolated
     and not getattr(sys.flags, "safe_path", False)
 ):

@@ -15,6 +15,7 @@ from pathlib import Path
 from dynalint.errors import DynalintError, UsageError
 from dynalint.findings import Finding
 from dynalint.fingerprints import Identity, identify
+from dynalint.reading import read_json
 
 _VERSION = 1
 _FIELDS = ("path", "code", "function", "text")
@@ -55,7 +56,7 @@ class Baseline:
             UsageError: there is no such file, or it is no baseline.
         """
         try:
-            record = json.loads(path.read_bytes())
+            record = read_json(path)
             if record["version"] != _VERSION:
                 raise UsageError(
                     f"{shown}: a baseline of version {record['version']}, which this dynalint cannot read."

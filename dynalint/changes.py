@@ -1,37 +1,107 @@
-"""Which lines git says have changed since a revision."""
+"""Which lines have changed since a revision: git says what was there, the comparison is made here (see `git.py`)."""
 
 from __future__ import annotations
 
-import codecs
+import difflib
+import hashlib
 import os
-import re
-import subprocess
-from collections.abc import Mapping
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 
 from dynalint.errors import UsageError
 from dynalint.findings import Finding
+from dynalint.git import GitError, GitExitError, Repository
+from dynalint.reading import MOST_NOTEBOOK_BYTES, read_bounded
 
-_HUNK = re.compile(r"@@ -\d+(?:,\d+)? \+(\d+)(?:,(\d+))? @@")
+_AT_ONCE = 200  # names that are asked for together: a command line holds only so much
+_MOST_RENAMES = 1000  # files on each side between which git looks for renames, as it does unless told otherwise
+_MOST_STEPS = 20_000_000  # of comparing two texts line by line, about two seconds
+
+Ranges = tuple[range, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Changes:
-    """Changed lines by the real path of a file; None for one that is new as a whole."""
+    """What is different from the tree of the commit `base`, worked out for the files that are asked about.
+
+    A file that the tree lacks is compared with the one that it is renamed from, as the index has it; without one it is
+    new as a whole. So is what cannot be compared, because it is too large or git lacks what was there. A file that
+    belongs to another repository, a submodule's for one, has not changed: its history is told there.
+    """
 
     directory: Path
-    files: Mapping[str, tuple[range, ...] | None]
+    repository: Repository
+    base: str
+    _ranges: dict[Path, Ranges | None] = field(default_factory=dict)
+
+    def among(self, findings: Sequence[Finding]) -> tuple[Finding, ...]:
+        """Return the findings that stand on a changed line, or anywhere in a notebook that has changed."""
+        paths = {finding.path: Path(os.path.realpath(self.directory / finding.path)) for finding in findings}
+        self._compare({path for path in paths.values() if path not in self._ranges})
+        return tuple(finding for finding in findings if _touches(finding, self._ranges[paths[finding.path]]))
 
     def touch(self, finding: Finding) -> bool:
-        """Tell whether a finding stands on a changed line, or anywhere in a notebook that has changed."""
-        path = os.path.realpath(self.directory / finding.path)
-        if path not in self.files:
-            return False
-        ranges = self.files[path]
-        if ranges is None or finding.cell is not None:
-            return True
-        return any(lines.start <= finding.end_line and finding.line < lines.stop for lines in ranges)
+        """Tell whether a finding is among them; many are better asked about together."""
+        return bool(self.among([finding]))
+
+    def _compare(self, paths: Collection[Path]) -> None:
+        own = {path: path.relative_to(self.repository.top).as_posix() for path in paths if self._is_own(path)}
+        self._ranges.update(dict.fromkeys(paths, ()))
+        held = self._held(own.values())
+        for path, name in own.items():
+            oid = held.get(name) or self._renamed.get(name)
+            self._ranges[path] = None if oid is None else self._changed(path, oid)
+
+    def _is_own(self, path: Path) -> bool:
+        nearest = next((folder for folder in path.parents if (folder / ".git").exists()), None)
+        return path.is_relative_to(self.repository.top) and (nearest is None or nearest == self.repository.top)
+
+    def _held(self, names: Iterable[str]) -> dict[str, str]:
+        """Return which object each of the names is in the tree, if it is a file there."""
+        found = {}
+        asked = sorted(names)
+        for start in range(0, len(asked), _AT_ONCE):
+            some = asked[start : start + _AT_ONCE]
+            try:
+                said = self.repository.ask(
+                    "--literal-pathspecs", "ls-tree", "-z", "--full-tree", self.base, "--", *some
+                )
+            except GitError as fault:
+                raise UsageError(f"--since asks git, which {fault}.") from fault
+            for line in said.split(b"\0")[:-1]:
+                head, _, name = line.partition(b"\t")
+                _, kind, oid = head.split()
+                if kind == b"blob":
+                    found[os.fsdecode(name)] = oid.decode()
+        return found
+
+    @cached_property
+    def _renamed(self) -> dict[str, str]:
+        """The object that a file was before it was renamed, by its new name."""
+        options = ("--cached", "-z", "--find-renames", f"-l{_MOST_RENAMES}", "--diff-filter=R")
+        try:
+            said = self.repository.ask("diff-index", *options, self.base, "--")
+        except GitError:  # it needs what is in files, which a partial clone may lack
+            return {}
+        fields = said.split(b"\0")[:-1]
+        heads, names = fields[::3], fields[2::3]
+        return {os.fsdecode(name): head.split()[2].decode() for head, name in zip(heads, names, strict=True)}
+
+    def _changed(self, path: Path, oid: str) -> Ranges | None:
+        """Return the lines of a file that are not in the object; None where that cannot be told."""
+        try:
+            after = read_bounded(path, MOST_NOTEBOOK_BYTES)
+            if _is_object(after, oid):
+                return ()
+            before = self.repository.ask("cat-file", "blob", oid, most=MOST_NOTEBOOK_BYTES)
+        except (OSError, GitError):
+            return None
+        return tuple(changed_lines(_lines(before), _lines(after)))
 
 
 def changes_since(revision: str, directory: Path) -> Changes:
@@ -42,62 +112,87 @@ def changes_since(revision: str, directory: Path) -> Changes:
     Raises:
         UsageError: git is missing, `directory` is in no repository, or there is no such revision.
     """
-    top = Path(os.path.realpath(os.fsdecode(_git(directory, "rev-parse", "--show-toplevel")).rstrip("\r\n")))
-    wanted = f"--since {revision}: no such revision"
-    commit = _git(
-        directory, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}", fault=wanted
-    )
-    start = os.fsdecode(commit).strip()
-    base = os.fsdecode(_git(directory, "merge-base", start, "HEAD", fault=f"--since {revision}: no common history"))
-    diff = _git(
-        top, "diff", "--unified=0", "--no-color", "--no-ext-diff", "--no-textconv", "--find-renames",
-        "--src-prefix=a/", "--dst-prefix=b/", base.strip(), "--",
-    )  # fmt: skip
-    files: dict[str, tuple[range, ...] | None] = {
-        str(top / name): tuple(ranges) for name, ranges in _parse(os.fsdecode(diff)).items()
-    }
-    untracked = _git(top, "ls-files", "-z", "--others", "--exclude-standard")
-    files.update({str(top / os.fsdecode(name)): None for name in untracked.split(b"\0") if name})
-    return Changes(directory, files)
-
-
-def _parse(diff: str) -> dict[str, list[range]]:
-    files: dict[str, list[range]] = {}
-    ranges: list[range] = []
-    added = 0  # lines of the hunk still to come, which may look like a header
-    removed = 0
-    for line in diff.split("\n"):
-        if added and line.startswith("+"):
-            added -= 1
-        elif removed and line.startswith("-"):
-            removed -= 1
-        elif line.startswith("+++ "):
-            ranges = files.setdefault(_unquoted(line[4:]).removeprefix("b/"), [])
-        elif match := _HUNK.match(line):
-            first, count = int(match[1]), int(match[2] or 1)
-            old = re.match(r"@@ -\d+(?:,(\d+))?", line)
-            added, removed = count, int((old and old[1]) or 1)
-            if count:
-                ranges.append(range(first, first + count))
-    return files
-
-
-def _unquoted(name: str) -> str:
-    """Return a name as it is; git writes odd ones in quotes, and a tab after one with spaces."""
-    name = name.rstrip("\t")
-    if name.startswith('"') and name.endswith('"'):
-        return os.fsdecode(codecs.escape_decode(os.fsencode(name[1:-1]))[0])
-    return name
-
-
-def _git(directory: Path, *arguments: str, fault: str = "") -> bytes:
     try:
-        ran = subprocess.run(
-            ["git", *arguments], cwd=directory, stdin=subprocess.DEVNULL, capture_output=True, check=False
-        )
-    except OSError as error:
-        raise UsageError(f"--since asks git, which cannot be started: {error.strerror or error}.") from error
-    if ran.returncode:
-        said = " ".join(ran.stderr.decode(errors="replace").split())
-        raise UsageError(f"{fault or f'--since asks git, which says: {said}'}.")
-    return ran.stdout
+        repository = Repository.around(directory)
+    except GitError as fault:
+        raise UsageError(f"--since asks git, which {fault}.") from fault
+    wanted = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+    start = _commit(repository, wanted, f"--since {revision}: no such revision.")
+    unrelated = f"--since {revision}: no common history with the current commit; a shallow clone has to fetch it."
+    return Changes(directory, repository, _commit(repository, ("merge-base", start, "HEAD"), unrelated))
+
+
+def _commit(repository: Repository, arguments: Sequence[str], fault: str) -> str:
+    try:
+        return repository.ask(*arguments).decode().strip()
+    except GitExitError as error:
+        raise UsageError(fault) from error
+    except GitError as error:
+        raise UsageError(f"--since asks git, which {error}.") from error
+
+
+def _touches(finding: Finding, ranges: Ranges | None) -> bool:
+    if ranges is None or (ranges and finding.cell is not None):
+        return True
+    return any(lines.start <= finding.end_line and finding.line < lines.stop for lines in ranges)
+
+
+def _is_object(data: bytes, oid: str) -> bool:
+    digest = hashlib.sha1(usedforsecurity=False) if len(oid) == 40 else hashlib.sha256()
+    digest.update(b"blob %d\0" % len(data))
+    digest.update(data)
+    return digest.hexdigest() == oid
+
+
+def _lines(data: bytes) -> list[bytes]:
+    """Return lines as Python counts them; how they end makes no difference, since git may write other endings."""
+    return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+
+
+def changed_lines(before: Sequence[bytes], after: Sequence[bytes]) -> Iterator[range]:
+    """Yield the 1-based numbers of the lines of `after` that were not in `before`, in order.
+
+    Lines that both hold once, in the same order, stay in place, as do equal ones next to them; what is between them is
+    compared in full as long as that takes less than some two seconds in all, and else counts as changed.
+    """
+    left = _MOST_STEPS
+    ends = [(-1, -1), *_anchors(before, after), (len(before), len(after))]
+    for (old_start, start), (old_stop, stop) in pairwise(ends):
+        old_low, low, old_high, high = old_start + 1, start + 1, old_stop, stop
+        while old_low < old_high and low < high and before[old_low] == after[low]:
+            old_low, low = old_low + 1, low + 1
+        while old_low < old_high and low < high and before[old_high - 1] == after[high - 1]:
+            old_high, high = old_high - 1, high - 1
+        if low == high:
+            continue
+        old, new = before[old_low:old_high], after[low:high]
+        left -= len(old) * len(new) * min(len(old), len(new))
+        if left < 0 or not old:
+            yield range(low + 1, high + 1)
+            continue
+        for kind, _, _, first, last in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+            if kind != "equal" and first < last:
+                yield range(low + first + 1, low + last + 1)
+
+
+def _anchors(before: Sequence[bytes], after: Sequence[bytes]) -> list[tuple[int, int]]:
+    """Return the places of the most lines that each side holds once and that stand in the same order on both."""
+    once = {line for line, count in Counter(before).items() if count == 1}
+    places = {line: index for index, line in enumerate(before) if line in once}
+    counts = Counter(after)
+    pairs = [(places[line], index) for index, line in enumerate(after) if line in places and counts[line] == 1]
+    # The longest rising sequence: `tops` are the least ends of those of each length, `links` what each comes after.
+    tops: list[int] = []
+    at: list[int] = []
+    links: list[int] = []
+    for number, (old, _) in enumerate(pairs):
+        length = bisect_left(tops, old)
+        links.append(at[length - 1] if length else -1)
+        tops[length : length + 1] = [old]
+        at[length : length + 1] = [number]
+    rising: list[tuple[int, int]] = []
+    number = at[-1] if at else -1
+    while number >= 0:
+        rising.append(pairs[number])
+        number = links[number]
+    return rising[::-1]

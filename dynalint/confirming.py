@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dynalint.analysis import Analysis
@@ -14,7 +14,7 @@ from dynalint.analysis.source import SourceFile, read_source
 from dynalint.catalogue import catalogue
 from dynalint.config import Settings
 from dynalint.confirm import ConfirmOptions, Interrupted, Target, WorkerError, confirm
-from dynalint.confirm.interpreter import find_interpreter
+from dynalint.confirm.interpreter import chosen_interpreter
 from dynalint.confirm.verdicts import JUDGED
 from dynalint.findings import Evidence, Finding
 from dynalint.fix import Linted
@@ -26,25 +26,32 @@ Progress = Callable[[int, int, str], None]
 _MEBIBYTE = 1 << 20
 
 
-def confirmed(
-    workspace: Workspace, result: LintResult, progress: Progress | None
-) -> tuple[tuple[Linted, ...], tuple[str, ...], bool]:
-    """Run what the findings are about, and return them with evidence, refuted ones among them.
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """Findings with evidence, refuted ones and what only running showed among them.
 
-    What only running showed is added. The second value are sentences about what could not be done at all, the third
-    tells that the user has interrupted it.
+    `failures` are sentences about what could not be done at all, `interrupted` tells that the user has cut it short,
+    `ran` that there was code to run.
     """
+
+    linted: tuple[Linted, ...]
+    failures: tuple[str, ...] = ()
+    interrupted: bool = False
+    ran: bool = False
+
+
+def confirmed(workspace: Workspace, result: LintResult, progress: Progress | None) -> Confirmed:
+    """Run what the findings are about, and return them with evidence."""
     notebooks = [one for one in result.linted if one.file.path.suffix == SUFFIX]
     before = {one.finding.sort_key: one for one in result.linted if one not in notebooks}
     asked, silenced = ([_asserted(one) for one in some] for some in (before.values(), result.silenced))
     options = confirm_options(workspace, result.analysis.project.roots)
+    roots = targets(workspace, result)
     interrupted = False
     try:
-        findings: Sequence[Finding] = confirm(
-            asked, targets(workspace, result), options, progress, silenced, parts(workspace, result)
-        )
+        findings: Sequence[Finding] = confirm(asked, roots, options, progress, silenced, parts(workspace, result))
     except WorkerError as fault:
-        return result.linted, (str(fault),), False
+        return Confirmed(result.linted, (str(fault),))
     except Interrupted as fault:
         findings, interrupted = fault.findings, True
     files = {workspace.shown(file.path): file for file in result.analysis.files}
@@ -55,7 +62,8 @@ def confirmed(
             linted.append(_judged(known, finding))
         else:
             linted.extend(_discovered(finding, files, workspace))
-    return tuple(sorted(linted, key=lambda one: one.finding.sort_key)), (), interrupted
+    in_order = tuple(sorted(linted, key=lambda one: one.finding.sort_key))
+    return Confirmed(in_order, interrupted=interrupted, ran=bool(roots))
 
 
 def _not_run(linted: Linted) -> Linted:
@@ -128,7 +136,7 @@ def confirm_options(workspace: Workspace, search: Iterable[Path]) -> ConfirmOpti
     settings = workspace.settings
     return ConfirmOptions(
         mode="always" if settings.confirm == "always" else "auto",
-        python=settings.python or find_interpreter(settings.root),
+        python=chosen_interpreter(settings).python,
         timeout=settings.timeout,
         memory=settings.memory * _MEBIBYTE,
         device=settings.device,

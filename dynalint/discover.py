@@ -1,7 +1,7 @@
 """Which files to check: paths, `.gitignore`, excludes.
 
 The files come in a fixed order whatever the order of the paths, and each once. Links to directories are not followed,
-so a link back up is no loop.
+so a link back up is no loop, and links to files as far as they stay in the project.
 """
 
 from __future__ import annotations
@@ -16,8 +16,14 @@ from pathspec import GitIgnoreSpec
 
 from dynalint.config import Settings, show_path
 from dynalint.errors import UsageError
+from dynalint.patterns import compile_patterns
+from dynalint.reading import is_inside, link_out, project_root, read_bounded
 
 _SUFFIXES = (".py", ".ipynb")
+# The largest that are in use have some hundred lines; each is held against every file.
+_MOST_GITIGNORE_BYTES = 512 << 10
+_MOST_PATTERNS = 5000
+_MOST_NOTES = 10
 
 SettingsFor = Callable[[Path], Settings]
 
@@ -46,14 +52,9 @@ def discover(paths: Sequence[Path], settings_for: SettingsFor, *, force_exclude:
     """
     walk = _Walk(settings_for)
     for path in sorted({Path(os.path.normpath(path)) for path in paths}):
-        if path.is_dir():
-            walk.directory(path)
-        elif path.exists():
-            walk.named_file(path, force_exclude=force_exclude)
-        else:
-            raise UsageError(f"{show_path(path, Path.cwd())}: no such file or directory.")
+        walk.named(path, force_exclude=force_exclude)
     files = sorted(_without_aliases(walk.files, walk.linked), key=lambda file: file.parts)
-    return Discovered(tuple(files), tuple(walk.notes), tuple(walk.failures))
+    return Discovered(tuple(files), (*walk.notes, *walk.notes_on_links()), tuple(walk.failures))
 
 
 def is_excluded(path: Path, settings_for: SettingsFor) -> bool:
@@ -82,37 +83,63 @@ class _Walk:
         self.settings_for = settings_for
         self.files: dict[Path, None] = {}
         self.linked: set[Path] = set()
-        self.notes: list[str] = []
+        self.links_out: list[Path] = []
+        self.notes: dict[str, None] = {}  # each once
         self.failures: list[str] = []
 
+    def named(self, path: Path, *, force_exclude: bool) -> None:
+        try:
+            is_directory, exists = path.is_dir(), path.exists()
+        except (OSError, ValueError) as fault:  # a name that is too long or holds a null byte
+            reason = getattr(fault, "strerror", None) or fault
+            raise UsageError(f"{show_path(path, Path.cwd())}: cannot be looked at: {reason}.") from fault
+        if not exists:
+            raise UsageError(f"{show_path(path, Path.cwd())}: no such file or directory.")
+        link = link_out(path)
+        if link is not None:
+            self.links_out.append(link)
+        elif is_directory:
+            self.directory(path)
+        else:
+            self.named_file(path, force_exclude=force_exclude)
+
+    def notes_on_links(self) -> Iterator[str]:
+        links = sorted({show_path(link, Path.cwd()) for link in self.links_out})
+        for link in links[:_MOST_NOTES]:
+            yield f"{link}: passed over, the link leads out of the project: name its target instead."
+        if len(links) > _MOST_NOTES:
+            yield f"{len(links) - _MOST_NOTES} more links passed over that lead out of the project."
+
     def named_file(self, path: Path, *, force_exclude: bool) -> None:
-        shown = show_path(path, Path.cwd())
         if path.suffix == ".pyi":
-            self.notes.append(f"{shown}: passed over, a stub holds no code that runs.")
+            self.note(path, "passed over, a stub holds no code that runs.")
         elif not force_exclude or not is_excluded(path, self.settings_for):
-            self.add(path, linked=path.resolve() != path)
+            self.add(path, linked=_real(path) != path)
 
     def directory(self, root: Path) -> None:
-        linked = root.resolve() != root
-        pending = [(root, _outer_gitignores(root))]
+        linked = _real(root) != root
+        project = project_root(_real(root))
+        pending = [(root, self.outer_gitignores(root))]
         while pending:
             directory, gitignores = pending.pop()
             settings = self.settings_for(directory)
             excludes = _excludes(settings, root)
             if settings.respect_gitignore:
-                gitignores = (*gitignores, *_gitignore(directory / ".gitignore", directory, None))
+                gitignores = (*gitignores, *self.gitignore(directory / ".gitignore", directory, None))
             for entry in self.entries(directory):
                 path = directory / entry.name
                 is_directory = entry.is_dir(follow_symlinks=False)
-                if not is_directory and not (entry.name.endswith(_SUFFIXES) and entry.is_file()):
+                if not is_directory and not (entry.name.endswith(_SUFFIXES) and _is_file(entry)):
                     continue
                 if _covers(excludes, path, directory=is_directory):
                     continue
                 if settings.respect_gitignore and _ignored(gitignores, path, directory=is_directory):
                     continue
-                if not is_directory:
+                if entry.is_symlink() and not is_inside(path, project):
+                    self.links_out.append(path)
+                elif not is_directory:
                     self.add(path, linked=linked or entry.is_symlink())
-                elif not (path / "pyvenv.cfg").exists():  # a virtual environment, whatever it is called
+                elif not _is_environment(path):
                     pending.append((path, gitignores))
 
     def entries(self, directory: Path) -> list[os.DirEntry[str]]:
@@ -123,6 +150,36 @@ class _Walk:
             shown = show_path(directory, Path.cwd())
             self.failures.append(f"{shown}: cannot read the directory: {fault.strerror or fault}.")
             return []
+
+    def outer_gitignores(self, root: Path) -> tuple[_Patterns, ...]:
+        """Return what the `.gitignore` files above `root`, up to the top of its repository, say about what is in it."""
+        top = next((parent for parent in (root, *root.parents) if (parent / ".git").exists()), None)
+        if top is None:
+            return ()
+        outer = self.gitignore(top / ".git" / "info" / "exclude", top, root)
+        for parent in reversed(root.parents):
+            if parent.is_relative_to(top):
+                outer += self.gitignore(parent / ".gitignore", parent, root)
+        return outer
+
+    def gitignore(self, file: Path, base: Path, root: Path | None) -> tuple[_Patterns, ...]:
+        try:
+            if file.name == ".gitignore" and file.is_symlink():
+                self.note(file, "passed over: it is a link, which git does not follow either.")
+                return ()
+            lines = tuple(read_bounded(file, _MOST_GITIGNORE_BYTES).decode(errors="replace").splitlines())
+        except (FileNotFoundError, NotADirectoryError):
+            return ()
+        except OSError as fault:
+            self.note(file, f"passed over: {fault.strerror or fault}.")
+            return ()
+        if len(lines) > _MOST_PATTERNS:
+            self.note(file, f"passed over: it has more than {_MOST_PATTERNS} lines.")
+            return ()
+        return (_Patterns(base, _compile(lines, None if root is None else root.relative_to(base).as_posix())),)
+
+    def note(self, path: Path, text: str) -> None:
+        self.notes[f"{show_path(path, Path.cwd())}: {text}"] = None
 
     def add(self, path: Path, *, linked: bool) -> None:
         self.files[path] = None
@@ -144,8 +201,8 @@ def _ignored(gitignores: Sequence[_Patterns], path: Path, *, directory: bool) ->
 def _compile(lines: tuple[str, ...], asked_for: str | None) -> GitIgnoreSpec:
     """Compile patterns, less those that cover the directory `asked_for` (relative to their base)."""
     if asked_for is not None:
-        lines = tuple(line for line in lines if not GitIgnoreSpec.from_lines([line]).match_file(f"{asked_for}/"))
-    return GitIgnoreSpec.from_lines(lines)
+        lines = tuple(line for line in lines if not compile_patterns([line]).match_file(f"{asked_for}/"))
+    return compile_patterns(lines)
 
 
 def _excludes(settings: Settings, root: Path, *, asked_for: bool = True) -> list[_Patterns]:
@@ -163,32 +220,31 @@ def _excludes(settings: Settings, root: Path, *, asked_for: bool = True) -> list
     ]
 
 
-def _outer_gitignores(root: Path) -> tuple[_Patterns, ...]:
-    """Return what the `.gitignore` files above `root`, up to the top of its repository, say about what is in it."""
-    top = next((parent for parent in (root, *root.parents) if (parent / ".git").exists()), None)
-    if top is None:
-        return ()
-    outer = _gitignore(top / ".git" / "info" / "exclude", top, root)
-    for parent in reversed(root.parents):
-        if parent.is_relative_to(top):
-            outer += _gitignore(parent / ".gitignore", parent, root)
-    return outer
-
-
-def _gitignore(file: Path, base: Path, root: Path | None) -> tuple[_Patterns, ...]:
-    try:
-        lines = tuple(file.read_text(encoding="utf-8", errors="replace").splitlines())
-    except OSError:
-        return ()
-    return (_Patterns(base, _compile(lines, None if root is None else root.relative_to(base).as_posix())),)
-
-
 def _without_aliases(files: Iterable[Path], linked: set[Path]) -> Iterator[Path]:
     """Yield the files, less those that are another name, by a link, of one that is yielded."""
     real = {file for file in files if file not in linked}
     yield from real
     for file in sorted(linked):
-        target = file.resolve()
+        target = _real(file)
         if target not in real:
             real.add(target)
             yield file
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))  # `resolve` fails on links in a circle
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_file()
+    except OSError:  # links in a circle
+        return False
+
+
+def _is_environment(folder: Path) -> bool:
+    """Whether a folder is a virtual environment, whatever it is called; one that is too deep to tell is none."""
+    try:
+        return (folder / "pyvenv.cfg").exists()
+    except OSError:
+        return False

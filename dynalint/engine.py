@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 
 from dynalint.analysis.importers import Importers
 from dynalint.analysis.source import parse_source
-from dynalint.config import Configuration
+from dynalint.config import Configuration, Settings, show_path
 from dynalint.discover import Discovered, discover, is_excluded
 from dynalint.findings import Finding
-from dynalint.fix import Decider, FixOptions, FixResult, Linted, View, Views, fix_findings
+from dynalint.fix import Decider, FixOptions, FixResult, Keeper, Linted, View, Views, fix_findings
 from dynalint.lint import Linter, LintResult, Workspace, unreadable
 from dynalint.placing import lines_by_place, placed
+from dynalint.reading import is_inside, project_root
 from dynalint.rules import all_rules
 
 Progress = Callable[[int, int, str], None]
@@ -26,7 +27,7 @@ class Checked:
     """What a run came to: findings in order, refuted ones among them, each with its file and its rewrite.
 
     `failures` are sentences about what dynalint itself could not cope with; each names a file. `interrupted` tells that
-    the user pressed Ctrl-C while findings were confirmed, so that some are not.
+    the user pressed Ctrl-C while findings were confirmed, so that some are not, `ran` that code was run.
     """
 
     linted: tuple[Linted, ...]
@@ -34,6 +35,7 @@ class Checked:
     lint: LintResult
     failures: tuple[str, ...] = ()
     interrupted: bool = False
+    ran: bool = False
 
     def reported(self, *, refuted: bool = False) -> tuple[Finding, ...]:
         """Return the findings to report; those that Dynamo refuted only if asked for."""
@@ -49,7 +51,7 @@ def absolute(path: Path, directory: Path) -> Path:
     """Return a path as the engine has it: absolute, and below `directory` if it is, by whatever links it is named."""
     path = Path(os.path.normpath(directory / path.expanduser()))
     if not path.is_relative_to(directory):
-        real = path.resolve()
+        real = Path(os.path.realpath(path))
         return real if real.is_relative_to(directory) else path
     return path
 
@@ -65,9 +67,27 @@ def open_workspace(
     """
     named = [absolute(path, directory) for path in paths]
     settings = configuration.for_run(named)
-    wanted = tuple(named) or settings.include or (directory,)
+    included, notes = _included(settings, directory)
+    wanted = tuple(named) or (included if settings.include else (directory,))
     found = discover(wanted, configuration.for_directory, force_exclude=settings.force_exclude)
+    if not named:
+        found = replace(found, notes=(*notes, *found.notes))
     return Workspace(found.files, configuration, settings, directory, wanted), found
+
+
+def _included(settings: Settings, directory: Path) -> tuple[tuple[Path, ...], tuple[str, ...]]:
+    """Return what the configuration includes, and a sentence about each path that leads out of the project.
+
+    To check, and to fix, what is none of a project's business is for its user to say.
+    """
+    root = project_root(Path(os.path.realpath(settings.root)))
+    inside = tuple(path for path in settings.include if is_inside(path, root))
+    notes = tuple(
+        f"{show_path(path, directory)}: passed over: `include` leads out of the project; name it on the command line."
+        for path in settings.include
+        if path not in inside
+    )
+    return inside, notes
 
 
 def text_workspace(path: Path, data: bytes, configuration: Configuration, directory: Path) -> Workspace:
@@ -93,13 +113,14 @@ def check(workspace: Workspace, progress: Progress | None = None) -> Checked:
     """
     linter = Linter(workspace, all_rules())
     result = linter.lint()
-    linted, failures, interrupted = result.linted, result.failures, False
-    if workspace.settings.confirm != "never":
-        from dynalint.confirming import confirmed
+    if workspace.settings.confirm == "never":
+        return Checked((*unreadable(workspace), *result.linted), linter, result, result.failures)
+    from dynalint.confirming import confirmed
 
-        linted, failed, interrupted = confirmed(workspace, result, progress)
-        failures += failed
-    return Checked((*unreadable(workspace), *linted), linter, result, failures, interrupted)
+    heard = confirmed(workspace, result, progress)
+    failures = (*result.failures, *heard.failures)
+    linted = (*unreadable(workspace), *heard.linted)
+    return Checked(linted, linter, result, failures, heard.interrupted, heard.ran)
 
 
 def fix(
@@ -109,13 +130,14 @@ def fix(
     verify: bool,
     progress: Progress | None = None,
     decide: Decider | None = None,
+    keep: Keeper | None = None,
 ) -> tuple[FixResult, tuple[str, ...]]:
     """Fix in memory what can be fixed of what was found, and say what could not be done at all.
 
     Fixes are run against the original if `verify` is set and the settings let code be run. `decide` is asked about each
-    fix that is about to be taken.
+    fix that is about to be taken, `keep` given the files as fixes are taken.
     """
-    options = FixOptions(unsafe=workspace.settings.unsafe_fixes, decide=decide)
+    options = FixOptions(unsafe=workspace.settings.unsafe_fixes, decide=decide, keep=keep)
     fixed = partial(fix_findings, checked.linted, checked.linter, options, views=views_of(workspace, checked))
     if not verify or workspace.settings.confirm == "never" or not any(one.rewrite for one in checked.linted):
         return fixed(), ()

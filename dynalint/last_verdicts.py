@@ -10,6 +10,7 @@ from typing import Any
 
 from dynalint.findings import Evidence, Finding
 from dynalint.fingerprints import repository_path
+from dynalint.reading import read_json
 
 _NAME = "findings.json"
 
@@ -28,7 +29,7 @@ class LastVerdicts:
         if self._file is None:
             return {}
         try:
-            held = json.loads(self._file.read_bytes())
+            held = read_json(self._file)
         except (OSError, ValueError):
             return {}
         return held if isinstance(held, dict) else {}

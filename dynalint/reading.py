@@ -7,11 +7,13 @@ Every file that the code under check may have put in place is read through here,
 from __future__ import annotations
 
 import errno
+import json
 import os
 import stat
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 # The longest modules that programs write have four MB or so, and a tree takes some fifty times the text.
 MOST_BYTES = 4 << 20
@@ -41,9 +43,30 @@ def read_bounded(path: Path, most: int = MOST_BYTES) -> bytes:
     return data
 
 
+def read_json(path: Path) -> Any:
+    """Return what a JSON file holds.
+
+    Raises:
+        OSError: it cannot be read, see `read_bounded`.
+        ValueError: it is not JSON, or nested too deeply.
+    """
+    try:
+        return json.loads(read_bounded(path, MOST_NOTEBOOK_BYTES))
+    except RecursionError as fault:
+        raise ValueError(f"{path} is nested too deeply") from fault
+
+
 def _check_regular(state: os.stat_result, path: Path) -> None:
     if not stat.S_ISREG(state.st_mode):
         raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+
+
+def hard_links(path: Path) -> int:
+    """Return how many names the file that a path leads to has; 0 where there is none that can be looked at."""
+    try:
+        return path.stat().st_nlink
+    except (OSError, ValueError):
+        return 0
 
 
 def is_inside(path: Path, root: Path) -> bool:
@@ -54,21 +77,49 @@ def is_inside(path: Path, root: Path) -> bool:
         return False
 
 
+def link_out(path: Path) -> Path | None:
+    """Return the first link on the way to an absolute path that leads out of the project it stands in, None without.
+
+    A folder that is linked from outside of any project, as the user's own links to projects are, leads out of none.
+    """
+    if os.path.realpath(path) == str(path):
+        return None
+    real = shown = Path(path.anchor)
+    for part in path.parts[1:]:
+        shown = shown / part
+        target = Path(os.path.realpath(real / part))
+        if target != real / part:
+            root = _marked_root(real) if target.is_dir() else project_root(real)
+            if root is not None and not target.is_relative_to(root):
+                return shown
+        real = target
+    return None
+
+
 @cache
 def project_root(folder: Path) -> Path:
     """Return the folder that holds the project which the absolute `folder` belongs to.
 
     That is the top of its git repository; where there is none, the nearest folder above with a file that marks a Python
     project; else the one that holds the outermost package, by `__init__.py`. Whatever stands in a project can make this
-    smaller, never larger: what is above is its user's.
+    smaller, never larger: what is above is its user's. The user's home, and what is above it, is no project of what
+    stands below, even if its settings are kept in git.
     """
-    return (
-        _nearest(folder, lambda one: (one / ".git").exists())
-        or _nearest(folder, lambda one: any((one / name).exists() for name in _MARKS_OF_A_PROJECT))
-        or _nearest(folder, lambda one: not (one / "__init__.py").exists())
-        or folder
+    return _marked_root(folder) or _nearest(folder, lambda one: not (one / "__init__.py").exists()) or folder
+
+
+@cache
+def _marked_root(folder: Path) -> Path | None:
+    return _nearest(folder, lambda one: (one / ".git").exists()) or _nearest(
+        folder, lambda one: any((one / name).exists() for name in _MARKS_OF_A_PROJECT)
     )
 
 
 def _nearest(folder: Path, has_mark: Callable[[Path], bool]) -> Path | None:
-    return next((one for one in (folder, *folder.parents) if has_mark(one)), None)
+    home = Path(os.path.realpath(os.path.expanduser("~")))  # noqa: PTH111 - which raises where there is no home
+    for one in (folder, *folder.parents):
+        if one != folder and home.is_relative_to(os.path.realpath(one)):
+            return None
+        if has_mark(one):
+            return one
+    return None

@@ -26,11 +26,11 @@ UNUSED_NAME = "unused-suppression"
 
 _HINTS = ("dynalint:", "noqa")
 # A noqa that is meant for dynalint by name, and one that may be meant for it: a list of others' codes is not.
-_OWN_NOQA = re.compile(r"noqa\s*:[^\n]*dyn")
-_SOME_NOQA = re.compile(r"noqa(?:(?!\s*:|\w)|\s*:[^\n]*dyn)")
+_CODED_NOQA = re.compile(r"noqa\s*:")
+_BARE_NOQA = re.compile(r"noqa(?!\s*:|\w)")
 # A further comment in the same comment, as in `# dynalint: ignore[DYN101]  # type: ignore`, ends the reason.
 _NATIVE = re.compile(
-    r"#\s*dynalint:\s*(?P<word>[\w-]*)\s*(?:\[(?P<codes>[^\]]*)\])?(?P<rest>(?:(?!\s+#(?:\s|noqa)).)*)"
+    r"#\s*dynalint:\s*(?P<word>[\w-]*)\s*(?:\[(?P<codes>[^\]]*)\])?(?P<rest>(?:[^#\n]+|(?<!\s)#|#(?!\s|noqa))*)"
 )
 _NOQA = re.compile(
     r"#\s*noqa(?:\s*:\s*(?P<codes>[A-Z]+[0-9]+(?:[\s,]+[A-Z]+[0-9]+)*)|(?!\s*:|\w))",
@@ -147,8 +147,7 @@ def read_suppressions(file: SourceFile, *, found: bool = True) -> Suppressions:
     Where nothing was found in the file, only those matter that name codes of dynalint's, as they may be unused.
     """
     lowered = file.text.lower()  # a pattern that ignores case takes ten times as long
-    noqa = _SOME_NOQA if found else _OWN_NOQA
-    if file.tree is None or not ("dynalint:" in lowered or noqa.search(lowered)):
+    if file.tree is None or not ("dynalint:" in lowered or _may_hold_noqa(lowered, bare=found)):
         return Suppressions()
     tokens = _tokens(file)
     layout = _lay_out(tokens, file)
@@ -163,6 +162,15 @@ def read_suppressions(file: SourceFile, *, found: bool = True) -> Suppressions:
                 _noqa(token.string, line, column, (line, line) if alone else layout.covered(line, alone=False))
             )
     return Suppressions(tuple(_with_ranges(entries, len(file.lines))), layout)
+
+
+def _may_hold_noqa(lowered: str, *, bare: bool) -> bool:
+    """Whether a text spells a `noqa` with codes like dynalint's, or `bare` ones if these count."""
+    for line in lowered.split("\n") if "noqa" in lowered else ():
+        coded = _CODED_NOQA.search(line)
+        if (coded is not None and line.rfind("dyn") >= coded.end()) or (bare and _BARE_NOQA.search(line)):
+            return True
+    return False
 
 
 def _with_ranges(entries: Iterable[Suppression], last_line: int) -> list[Suppression]:

@@ -79,16 +79,15 @@ def with_output(text: str) -> str:
         raise ValueError("there is no block of Python to run the commands on")
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "model.py").write_text(model[1], encoding="utf-8")
-        # What is shown is what a machine with a sandbox shows, wherever this runs.
-        (Path(folder) / "dynalint.toml").write_text('confirm = "always"\n', encoding="utf-8")
         return SHOWN_OUTPUT.sub(lambda shown: shown[1] + output(shown[2], folder) + shown[3], text)
 
 
 def output(command: str, folder: str) -> str:
-    """What a command of dynalint's prints; the build of torch is left out."""
+    """What a command of dynalint's prints; the build of torch is left out, and where its environment is."""
     variables = {**os.environ, "NO_COLOR": "1", "COLUMNS": "120"}
     ran = subprocess.run(
-        [sys.executable, "-m", *command.split()],
+        # What is shown is what a machine with a sandbox shows, wherever this runs.
+        [sys.executable, "-m", *command.split(), "--confirm"],
         cwd=folder,
         env=variables,
         stdin=subprocess.DEVNULL,
@@ -98,7 +97,8 @@ def output(command: str, folder: str) -> str:
     )
     if ran.returncode not in (0, 1):
         raise RuntimeError(f"`{command}` ended with {ran.returncode}: {ran.stderr}")
-    return re.sub(r"(torch \d+(?:\.\d+)*)\+\w+", r"\1", ran.stdout)
+    shown = ran.stdout.replace(Path(sys.executable).as_posix(), ".venv/bin/python")
+    return re.sub(r"(torch \d+(?:\.\d+)*)\+\w+", r"\1", shown)
 
 
 def page(entry: Entry) -> str:

@@ -19,6 +19,15 @@ import pytest
 from dynalint.confirm.servers import keeping_a_server
 
 
+@pytest.fixture(autouse=True, scope="session")
+def folders_of_nobody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Have no settings, trust or verdicts of whoever runs the tests count, and leave none."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("CONFIG", "STATE", "CACHE"):
+            patch.setenv(f"XDG_{name}_HOME", str(tmp_path_factory.mktemp(name.lower())))
+        yield
+
+
 @pytest.fixture(autouse=True, scope="module")
 def kept_server() -> Iterator[None]:
     """Keep a server of the worker from one test of a module to the next: it never runs the code of either."""

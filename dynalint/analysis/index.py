@@ -18,7 +18,7 @@ from dynalint.analysis.steps import remembered, step
 
 # `self.name = value`, `self.name: int = value`, `self.name += value`, and tuple targets, which look like arguments;
 # never a comparison. No `\b` before it: a pattern that starts with plain text is found six times as fast.
-_STORE = re.compile(r"self\.(\w+)\s*(?:,|\)|:[^=\n]+=|[-+*/%&|^@]?=(?!=)|//=|\*\*=|<<=|>>=)")
+_STORE = re.compile(r"self\.(\w+)\s*(?:,|\)|:[^=\n]{1,200}=|[-+*/%&|^@]?=(?!=)|//=|\*\*=|<<=|>>=)")
 
 # Fields that hold strings and numbers, and those with operators and contexts, of which a tree holds one of each sort.
 _NO_NODES = frozenset({"arg", "attr", "conversion", "ctx", "id", "is_async", "kind", "level", "module", "op", "ops"})

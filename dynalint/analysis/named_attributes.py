@@ -45,4 +45,12 @@ def fits(name: str, pattern: str) -> bool:
     """Whether a name comes of a pattern by filling in its holes."""
     if HOLE not in pattern or HOLE in name:
         return False
-    return re.fullmatch(".+".join(map(re.escape, pattern.split(HOLE))), name) is not None
+    first, *pieces, last = pattern.split(HOLE)
+    if not name.startswith(first):
+        return False
+    place = len(first)
+    for piece in pieces:  # each at its first place, since a hole that follows takes up the rest
+        place = name.find(piece, place + 1) + len(piece)
+        if place < len(piece):
+            return False
+    return name.endswith(last) and len(name) - len(last) > place

@@ -12,6 +12,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 from typing import Any
 
 from dynalint.errors import DynalintError
@@ -21,7 +22,10 @@ SUFFIX = ".ipynb"
 _MARK = "# %% cell {} of the notebook"
 _MARKS = re.compile(r"^# %% cell (\d+) of the notebook\n", re.MULTILINE)
 _HIDDEN = re.compile(r"^[ \t]*pass  # IPython: (.*)$", re.MULTILINE)
-_MAGIC = re.compile(r"\s*[%!?]|\s*[\w.,* \t]+=\s*[%!]|.*\?\s*$")
+_MAGIC = re.compile(r"\s*[%!?]|[\w.,*\s]+=\s*[%!]|.*\?\s*$")
+_MOST_CODE = 4 << 20  # characters in all cells, as much as in any other file
+_MOST_PARSED = 4 << 20  # characters of one cell, over again for each line in it that is not Python
+_LONGEST_NUMBER = 1000
 # Cell magics that run the rest of the cell as Python, here and now.
 _PYTHON_MAGICS = frozenset({"capture", "debug", "prun", "python", "python3", "time", "timeit"})
 
@@ -39,9 +43,10 @@ class Cells:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        places = [(text.count("\n", 0, mark.start()) + 1, int(mark[1])) for mark in _MARKS.finditer(text)]
-        self._lines = [line for line, _ in places]
-        self.numbers = [number for _, number in places]
+        marks = list(_MARKS.finditer(text))
+        starts = [0, *(mark.start() for mark in marks)]
+        self._lines = [1 + line for line in accumulate(text.count("\n", *between) for between in pairwise(starts))]
+        self.numbers = [int(mark[1]) for mark in marks]
 
     def place(self, line: int) -> tuple[int, int]:
         """Return the number of the cell, and the line in it, of a line of the text."""
@@ -123,7 +128,7 @@ def read_notebook(source: str) -> Notebook:
         NotebookError: it is no notebook, or one of a format before version 4.
     """
     try:
-        document = json.loads(source)
+        document = json.loads(source, parse_int=_integer, object_pairs_hook=_table)
     except json.JSONDecodeError as fault:
         raise NotebookError(f"the notebook is not JSON: {fault.msg}", fault.lineno) from fault
     except RecursionError as fault:
@@ -133,7 +138,22 @@ def read_notebook(source: str) -> Notebook:
     if _language(document) not in ("python", "ipython"):
         return Notebook(document, source)
     cells = {number: code for number, cell in enumerate(document["cells"], 1) if (code := _code(cell)) is not None}
+    if sum(map(len, cells.values())) > _MOST_CODE:
+        raise NotebookError(f"the code of the notebook is longer than {_MOST_CODE >> 20} million characters")
     return Notebook(document, source, cells)
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > _LONGEST_NUMBER:  # takes long to read, and Python may refuse it
+        raise NotebookError("the notebook holds a number that is too long")
+    return int(digits)
+
+
+def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) != len(pairs):  # a rewrite would lose what one of them holds
+        raise NotebookError("the notebook has a key twice in the same table")
+    return table
 
 
 def _language(document: Mapping[str, Any]) -> str:
@@ -170,7 +190,7 @@ def _ended(code: str) -> str:
 def _hide(code: str) -> str:
     """Return code in which `pass` stands for each line that only IPython understands."""
     lines = code.split("\n")
-    for _ in lines:
+    for _ in lines[: _MOST_PARSED // max(len(code), 1) + 1]:
         try:
             ast.parse("\n".join(lines))
         except SyntaxError as fault:

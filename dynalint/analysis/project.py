@@ -17,6 +17,7 @@ from dynalint.analysis.build import build_module
 from dynalint.analysis.index import ClassInfo, FunctionInfo, ModuleInfo, children
 from dynalint.analysis.kinds import NOTHING, Class, External, Kind, join_all
 from dynalint.analysis.source import SourceFile, Sources
+from dynalint.reading import is_inside, project_root, read_bounded
 
 if TYPE_CHECKING:
     from dynalint.analysis.interpreter import Interpreter
@@ -127,9 +128,18 @@ class Project:
             if root.name in _SHARED_FOLDERS and parts[0] not in self._packages:
                 continue
             path = self._locate(root, parts)
-            if path is not None:
+            if path is not None and self._is_own(path):
                 return path
         return None
+
+    def _is_own(self, path: Path) -> bool:
+        """Whether a file lies, links followed, in the project of a checked one: no other is read for an import."""
+        return path in self.modules or any(is_inside(path, folder) for folder in self._bounds)
+
+    @cached_property
+    def _bounds(self) -> frozenset[Path]:
+        folders = {os.path.realpath(file.path.parent) for file in self.checked}
+        return frozenset(project_root(Path(folder)) for folder in folders)
 
     def may_bind(self, module: str, name: str) -> bool:
         """Whether a module can give out `name` by a star import: it must spell it, or have a star import itself.
@@ -144,7 +154,11 @@ class Project:
             return False
         text = self._texts.get(path)
         if text is None:
-            text = self._texts[path] = path.read_bytes()
+            try:
+                text = read_bounded(path)
+            except OSError:
+                text = b""
+            self._texts[path] = text
         return name.encode() in text or b"import *" in text
 
     def _locate(self, root: Path, parts: list[str]) -> Path | None:

@@ -13,11 +13,14 @@ from itertools import accumulate
 from pathlib import Path
 
 from dynalint.analysis.notebook import SUFFIX, Cells, Notebook, NotebookError, read_notebook
+from dynalint.reading import MOST_BYTES, MOST_NOTEBOOK_BYTES, read_bounded
 
 # What Python's own tokenizer takes for the end of a line; `str.splitlines` knows more (form feed, U+2028) and would
 # count lines that no traceback counts.
 _NEWLINE = re.compile(r"\r\n|\n|\r")
 _LONGEST_QUOTE = 60
+_LONGEST_REASON = 200
+_PLAIN = rb"""abc-def + "\x41\u0041\n" +AEE- ~{ xn--a ~ """
 _GENERATED = "@generated"
 _TOP = 20
 
@@ -119,11 +122,7 @@ class SourceFile:
 
 def read_source(path: Path) -> SourceFile:
     """Read and parse a file. What is wrong with it (unreadable, binary, not Python) is told in `error`."""
-    try:
-        data = path.read_bytes()
-    except OSError as fault:
-        return SourceFile(path, error=SourceError(1, 1, f"cannot read the file: {fault.strerror or fault}"))
-    return parse_source(path, data)
+    return Sources().read(path)
 
 
 class Sources:
@@ -136,9 +135,10 @@ class Sources:
     def read(self, path: Path) -> SourceFile:
         """Read a file."""
         try:
-            data = path.read_bytes()
-        except OSError:
-            return read_source(path)
+            data = read_bounded(path, MOST_NOTEBOOK_BYTES if path.suffix == SUFFIX else MOST_BYTES)
+        except (OSError, ValueError) as fault:  # ValueError: a null byte in the name
+            reason = getattr(fault, "strerror", None) or fault
+            return SourceFile(path, error=SourceError(1, 1, f"cannot read the file: {reason}"))
         known = self._read.get(path)
         if known is None or known.data != data:
             known = self._read[path] = parse_source(path, data)
@@ -160,11 +160,11 @@ def parse_source(path: Path, data: bytes) -> SourceFile:
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
         encoding = "utf-8" if bom else encoding
+        _check_plain(encoding)
         text = (data[3:] if bom else data).decode(encoding)
-    except SyntaxError as fault:
-        return SourceFile(path, data=data, error=SourceError(1, 1, _decoding_fault(data, str(fault.msg))))
-    except (UnicodeDecodeError, LookupError) as fault:
-        return SourceFile(path, data=data, error=SourceError(1, 1, _decoding_fault(data, str(fault))))
+    except Exception as fault:  # noqa: BLE001 - codecs raise what they like
+        reason = str(fault.msg if isinstance(fault, SyntaxError) else fault) or type(fault).__name__
+        return SourceFile(path, data=data, error=SourceError(1, 1, _decoding_fault(data, reason)))
     return parse_text(path, text, encoding=encoding, bom=bom, data=data)
 
 
@@ -199,10 +199,23 @@ def parse_text(
     return file
 
 
+def _check_plain(encoding: str) -> None:
+    """Refuse an encoding in which ASCII is not itself, as escapes, `punycode` and `utf-7` are.
+
+    Python runs such a file: what it says is not what it shows, no place in it can be named by a column, and some of
+    these take time without end.
+
+    Raises:
+        LookupError: it is such an encoding, or none that is known.
+    """
+    if encoding != "utf-8" and _PLAIN.decode(encoding, "replace") != _PLAIN.decode():
+        raise LookupError(f"{encoding} is an encoding in which code does not read as it is written")
+
+
 def _decoding_fault(data: bytes, reason: str) -> str:
     if b"\0" in data:
         return "the file holds null bytes: it is binary, not Python source"
-    return f"cannot decode the file: {reason}"
+    return f"cannot decode the file: {reason[:_LONGEST_REASON]}"
 
 
 def quote(file: SourceFile, node: ast.expr | ast.stmt) -> str:

@@ -20,6 +20,7 @@ from dynalint.cli.fix import fix
 from dynalint.cli.rule import rule
 from dynalint.cli.server import server
 from dynalint.cli.trace import trace
+from dynalint.cli.trust import trust
 from dynalint.errors import DynalintError
 
 FAILED = 2
@@ -52,7 +53,7 @@ def cli() -> None:
     """
 
 
-for _command in (check, fix, trace, explain, rule, config, server, clean, completion):
+for _command in (check, fix, trace, explain, rule, config, trust, server, clean, completion):
     cli.add_command(_command)
 
 

@@ -133,12 +133,12 @@ def _check(options: dict[str, Any]) -> int:
     findings = run.new(found, lines)
     if changes is not None:
         unchanged = len(findings)
-        findings = tuple(finding for finding in findings if changes.touch(finding))
+        findings = changes.among(findings)
         run.verbose(f"{unchanged - len(findings)} findings stand on lines that have not changed.")
     if options["add_ignore"] is not None:
         return _silence(run, checked, findings, options["add_ignore"])
     run.verbose(f"{len(findings)} findings, {refuted} refuted.")
-    run.report(findings, lines, refuted=refuted, statistics=options["statistics"])
+    run.report(findings, lines, refuted=refuted, statistics=options["statistics"], ran=checked.ran)
     if checked.interrupted:
         # Told by the report as far as it is known; the command line says that it was cut short, and how it ends.
         raise KeyboardInterrupt

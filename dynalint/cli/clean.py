@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dynalint.cli.options import configuration_options
+from dynalint.cli.options import configuration_options, note_ignored
 from dynalint.errors import DynalintError
 
 if TYPE_CHECKING:
@@ -37,7 +37,10 @@ def clean(**options: Any) -> None:
 
     directory = Path.cwd()
     settings = read_configuration(options).for_directory(directory)
+    note_ignored(settings, options)
     folder = settings.cache_location
+    if folder is None:
+        raise DynalintError("there is no cache: this user has no home folder, and no cache-dir is set.")
     removed = _remove(folder)
     if not options["quiet"]:
         shown = show_path(folder, directory)

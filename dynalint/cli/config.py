@@ -9,6 +9,7 @@ import click
 
 from dynalint.cli.options import configuration_options
 from dynalint.errors import UsageError
+from dynalint.trust import UNTRUSTED
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,19 +78,27 @@ def schema() -> None:
 
 def _record(settings: Settings, shown: str, file: str | None, enabled: frozenset[str]) -> dict[str, Any]:
     from dynalint.config import OPTIONS
+    from dynalint.confirm.interpreter import chosen_interpreter, installed_torch
 
+    found = chosen_interpreter(settings)
     return {
         "path": shown,
         "config_file": file,
+        "trusted": settings.trusted,
+        "interpreter": {"python": str(found.python), "torch": installed_torch(found.python)},
         "settings": {
             key: {"value": _value(settings, key), "origin": settings.origins.get(key, "default")} for key in OPTIONS
         },
+        "ignored": {one.key: {"value": str(one.value), "origin": one.place} for one in settings.ignored},
         "rules": sorted(enabled),
     }
 
 
 def _text(settings: Settings, shown: str, file: str | None, enabled: frozenset[str]) -> str:
+    from pathlib import Path
+
     from dynalint.config import OPTIONS
+    from dynalint.confirm.interpreter import chosen_interpreter, installed_torch
     from dynalint.report.style import visible
 
     head = f"# Settings for {visible(shown)}, {f'from {visible(file)}' if file else 'without a configuration file'}.\n"
@@ -100,7 +109,13 @@ def _text(settings: Settings, shown: str, file: str | None, enabled: frozenset[s
         lines.append((f"# {key} is not set" if value is None else f"{key} = {_toml(value)}", settings.origins.get(key)))
     width = min(max((len(text) for text, origin in lines if origin), default=0), 60)
     body = "".join(f"{text:<{width}}  # {visible(origin)}\n" if origin else f"{text}\n" for text, origin in lines)
-    return f"{head}{body}\n# Rules that are on: {', '.join(sorted(enabled))}\n"
+    found = chosen_interpreter(settings)
+    release = installed_torch(found.python)
+    remarks = [f"{one.described} in {one.place} does not count, {UNTRUSTED}." for one in settings.ignored]
+    remarks.append(f"Code is run by {found.python}, {f'with torch {release}' if release else 'which has no torch'}.")
+    remarks += found.notes(Path.cwd())
+    said = "".join(f"# {visible(remark)}\n" for remark in remarks)
+    return f"{head}{body}\n{said}# Rules that are on: {', '.join(sorted(enabled))}\n"
 
 
 def _value(settings: Settings, key: str) -> Any:

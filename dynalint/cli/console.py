@@ -9,12 +9,11 @@ from collections.abc import Mapping
 from typing import Literal, TextIO
 
 from dynalint.errors import DynalintError
-from dynalint.findings import shortened
 from dynalint.report import runners
 from dynalint.report.style import Style, visible, visible_lines
 
-# A name may have a megabyte, and a sentence names it.
-_LONGEST = 4000
+# A name may have a megabyte, and a sentence names it before it says what is wrong.
+_LONGEST, _END = 4000, 1000
 
 ColorChoice = Literal["auto", "always", "never"]
 
@@ -57,13 +56,17 @@ def write(text: str, stream: TextIO | None = None) -> None:
 def fail(message: str, color: ColorChoice = "auto") -> None:
     """Say in one line on standard error what went wrong."""
     style = style_for(sys.stderr, color)
-    write(f"{style.paint('error:', 'red', 'bold')} {visible(shortened(message, _LONGEST))}\n", sys.stderr)
+    write(f"{style.paint('error:', 'red', 'bold')} {visible(_short(message))}\n", sys.stderr)
 
 
 def note(message: str, color: ColorChoice = "auto") -> None:
     """Say something in one line on standard error that nobody has to act on."""
     style = style_for(sys.stderr, color)
-    write(f"{style.paint('note:', 'cyan', 'bold')} {visible(shortened(message, _LONGEST))}\n", sys.stderr)
+    write(f"{style.paint('note:', 'cyan', 'bold')} {visible(_short(message))}\n", sys.stderr)
+
+
+def _short(message: str) -> str:
+    return message if len(message) <= _LONGEST else f"{message[: _LONGEST - _END]} ... {message[-_END:]}"
 
 
 def write_diff(diff: str, style: Style, color: ColorChoice = "auto") -> None:

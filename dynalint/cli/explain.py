@@ -49,13 +49,14 @@ def explain(target: str, form: str, output_file: Path | None, backend: str, **op
     """
     from dynalint.cli.activity import Activity
     from dynalint.cli.console import style_for, write
-    from dynalint.cli.options import read_configuration
+    from dynalint.cli.options import note_ignored, read_configuration
     from dynalint.explaining import explain, find_target
     from dynalint.report import Style
 
     configuration = read_configuration(options)
     directory = Path.cwd()
     found, settings, workspace = find_target(target, configuration, directory)
+    note_ignored(workspace.settings, options)
     if workspace.settings.confirm == "never":
         raise UsageError(
             'explain runs code, which `confirm = "never"` in the configuration forbids; --confirm allows it.'

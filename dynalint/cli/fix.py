@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,11 +12,11 @@ from dynalint.cli.options import STDIN, linting_options
 from dynalint.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from dynalint.cli.session import Run
     from dynalint.findings import Finding
-    from dynalint.fix import FixResult
+    from dynalint.fix import FixResult, Writer
 
 _EPILOG = """\b
 Examples:
@@ -49,40 +51,57 @@ def fix(**options: Any) -> int:
     from dynalint import engine
     from dynalint.cli.session import Run
     from dynalint.confirm.servers import keeping_a_server
+    from dynalint.fix import Writer
 
     asking, verify = bool(options["interactive"]), not options["no_verify"]
+    writing = options["apply"] or asking
     if asking and STDIN in options["paths"]:
         raise UsageError('"-" reads the file from standard input, where --interactive reads the answers.')
     run = Run(options)
-    _finish_interrupted(run, write=options["apply"] or asking)
-    with keeping_a_server():
+    _finish_interrupted(run, write=writing)
+    writer = Writer(lambda source: run.workspace.shown(source.path))
+    keep = writer.keep if writing and run.stdin is None else None
+    fixing = partial(engine.fix, run.workspace, verify=verify, keep=keep)
+    with keeping_a_server(), _telling_what_is_done(run, writer):
         with run.activity() as progress:
             checked = engine.check(run.workspace, progress)
             if checked.interrupted:
                 raise KeyboardInterrupt
             if not asking:
-                result, failures = engine.fix(run.workspace, checked, verify=verify, progress=progress)
+                result, failures = fixing(checked, progress=progress)
         if asking:
             from dynalint.cli.asking import Asking
 
-            result, failures = engine.fix(run.workspace, checked, verify=verify, decide=Asking(run))
+            result, failures = fixing(checked, decide=Asking(run))
     run.add_failures(dict.fromkeys([*checked.failures, *failures]))
-    if not (options["apply"] or asking):
+    if not writing:
         return _show(run, result)
-    return _apply(run, result, options)
+    return _apply(run, result, writer, options, ran=checked.ran)
+
+
+@contextlib.contextmanager
+def _telling_what_is_done(run: Run, writer: Writer) -> Iterator[None]:
+    """Say, where fixing is cut short, which files have been written until then."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if writer.written:
+            run.note(f"what was fixed until then is written: {', '.join(writer.written)}.")
+        raise
 
 
 def _finish_interrupted(run: Run, *, write: bool) -> None:
     """See to what an earlier run was killed in the middle of."""
     from dynalint.fix.journal import finish_interrupted, interrupted
+    from dynalint.reading import project_root
 
-    folders = {path.parent for path in run.workspace.files}
+    roots = {project_root(path.parent) for path in run.workspace.files}
     if write:
-        notes, failures = finish_interrupted(folders)
+        notes, failures = finish_interrupted(roots)
         for text in notes:
             run.note(f"{text}.")
         run.add_failures(failures)
-    elif interrupted(folders):
+    elif interrupted(roots):
         run.add_failures(["an earlier fix of several files was interrupted; `dynalint fix --apply` finishes it"])
 
 
@@ -119,10 +138,8 @@ def _suggestions(run: Run, result: FixResult) -> str:
     )
 
 
-def _apply(run: Run, result: FixResult, options: Mapping[str, Any]) -> int:
-    """Write the files, then report what is left."""
-    from dynalint.fix import write_result
-
+def _apply(run: Run, result: FixResult, writer: Writer, options: Mapping[str, Any], *, ran: bool) -> int:
+    """See to it that the files are written, then report what is left; `ran` tells that code was run."""
     if run.stdin is not None:
         run.write_stdin(next((file.text for file in result.files), None))
         _explain(run, result)
@@ -132,7 +149,7 @@ def _apply(run: Run, result: FixResult, options: Mapping[str, Any]) -> int:
                 *(fixed.finding for fixed in result.fixed if options["exit_non_zero_on_fix"]),
             ]
         )
-    result = write_result(result, lambda source: run.workspace.shown(source.path))
+    result = writer.finish(result)
     run.add_failures(result.failures)
     if result.fixed:
         run.note(f"fixed {_counted(result)}.")
@@ -140,7 +157,7 @@ def _apply(run: Run, result: FixResult, options: Mapping[str, Any]) -> int:
     remaining = [run.placed(finding) for finding in _reported(result.remaining)]
     lines = run.lines_now(remaining)
     left = run.new(remaining, lines)
-    run.report(left, lines, refuted=len(result.remaining) - len(remaining))
+    run.report(left, lines, refuted=len(result.remaining) - len(remaining), ran=ran)
     return run.exit_code([*left, *_counting(result, options)])
 
 

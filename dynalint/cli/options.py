@@ -11,9 +11,10 @@ import click
 
 from dynalint.errors import UsageError
 from dynalint.report import FORMATS
+from dynalint.trust import UNTRUSTED
 
 if TYPE_CHECKING:
-    from dynalint.config import Configuration, Layer
+    from dynalint.config import Configuration, Layer, Settings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -137,6 +138,20 @@ def linting_options(command: Command) -> Command:
 def configuration_options(command: Command) -> Command:
     """Add what every command takes that only reads the configuration."""
     return _added(command, (*_CONFIGURATION, *_TALK))
+
+
+def talking_options(command: Command) -> Command:
+    """Add what every command takes that says something."""
+    return _added(command, _TALK)
+
+
+def note_ignored(settings: Settings, options: Mapping[str, Any]) -> None:
+    """Say which settings of the project are not in force, for nobody has trusted it; all are about running code."""
+    from dynalint.cli.console import note
+
+    if settings.ignored and settings.confirm != "never" and not options["quiet"]:
+        listed = ", ".join(f"{one.described} ({one.place})" for one in settings.ignored)
+        note(f"{listed} {'does' if len(settings.ignored) == 1 else 'do'} not count, {UNTRUSTED}.", options["color"])
 
 
 def read_configuration(options: Mapping[str, Any]) -> Configuration:

@@ -17,7 +17,7 @@ from dynalint.baseline import Baseline
 from dynalint.catalogue import catalogue
 from dynalint.cli.activity import Activity
 from dynalint.cli.console import ColorChoice, fail, note, style_for, write, write_diff
-from dynalint.cli.options import STDIN, read_configuration
+from dynalint.cli.options import STDIN, note_ignored, read_configuration
 from dynalint.config import Settings
 from dynalint.engine import Checked, open_workspace, text_workspace
 from dynalint.errors import DynalintError, UsageError
@@ -49,6 +49,7 @@ class Run:
         self.stdin: bytes | None = None
         self.workspace = replace(self._open(), ignore_suppressions=bool(options["ignore_suppressions"]))
         self._known = 0
+        note_ignored(self.settings, options)
         file = self.settings.config_file
         self.verbose(f"settings are {'the defaults' if file is None else f'from {self.workspace.shown(file)}'}.")
 
@@ -75,10 +76,26 @@ class Run:
             self.note("no Python files found under the given paths.")
         return workspace
 
+    @cached_property
+    def ran_by(self) -> str:
+        """The interpreter that runs code and its torch, in words; nothing where no code is run."""
+        if self.settings.confirm == "never":
+            return ""
+        from dynalint.confirm.interpreter import chosen_interpreter, installed_torch
+
+        choice = chosen_interpreter(self.settings)
+        for text in choice.notes(self.directory):
+            self.note(text)
+        python, release = choice.python, installed_torch(choice.python)
+        shown = self.workspace.shown(python) if python.is_relative_to(self.directory) else python.as_posix()
+        return f"{shown} with torch {release}" if release is not None else ""
+
     def activity(self) -> Activity:
         """Show on the terminal what is going on while a context lasts, if that takes a while."""
         files = len(self.workspace.files)
         self.verbose(f"reading {files} file{'s' if files != 1 else ''}.")
+        if self.ran_by:
+            self.verbose(f"code is run by {self.ran_by}.")
         return Activity("reading", enabled=not self.quiet and sys.stderr is not None and sys.stderr.isatty())
 
     def note(self, text: str) -> None:
@@ -165,8 +182,9 @@ class Run:
         *,
         refuted: int = 0,
         statistics: bool = False,
+        ran: bool = False,
     ) -> None:
-        """Write findings in the format asked for.
+        """Write findings in the format asked for; `ran` tells that code was run.
 
         Raises:
             DynalintError: the output file cannot be written.
@@ -181,6 +199,7 @@ class Run:
             folder=self.folder,
             entries=catalogue(),
             failures=tuple(self._failures),
+            ran_by=self.ran_by if ran else "",
         )
         form = self.settings.output_format
         self.write(render_statistics(form, report, self.style) if statistics else render(form, report, self.style))

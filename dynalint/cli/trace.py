@@ -46,11 +46,12 @@ def trace(command: tuple[str, ...], budget: float, **options: Any) -> int:
     unchanged.
     """
     from dynalint.cli.console import note
-    from dynalint.cli.options import read_configuration
+    from dynalint.cli.options import note_ignored, read_configuration
     from dynalint.confirm.options import ConfirmOptions
     from dynalint.confirm.trace import trace as run
 
     settings = read_configuration(options).for_run([])
+    note_ignored(settings, options)
     if settings.cache_directory is None:
         raise UsageError(
             "the configuration keeps no cache, so there is nowhere to leave evidence; --cache-dir names a place."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dynalint.config.load import Configuration, Overrides, environment_layer, inline_layer, parse_layer, show_path
 from dynalint.config.selection import Selection, matches
-from dynalint.config.settings import OPTIONS, Layer, Settings
+from dynalint.config.settings import OPTIONS, Layer, Settings, split_reserved
 from dynalint.config.values import Glob, Selector, nearest
 
 __all__ = [
@@ -22,4 +22,5 @@ __all__ = [
     "nearest",
     "parse_layer",
     "show_path",
+    "split_reserved",
 ]

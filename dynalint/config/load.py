@@ -1,17 +1,25 @@
-"""Finding and reading the configuration: files, `extend`, the environment, the command line."""
+"""Finding and reading the configuration: files, `extend`, the environment, the command line.
+
+The files of a project are as much to be trusted as its code. What they say about the user's machine, and would start
+programs or lower walls, is set aside unless the user has trusted the project (`trust`); the command line, the
+environment and the user's own file, `dynalint/dynalint.toml` in the folder for settings, say what they like.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dynalint.config.settings import OPTIONS, Layer, Settings, resolve
+from dynalint.config.settings import OPTIONS, Layer, Settings, about_machine, resolve, split_reserved
 from dynalint.config.toml import KeyPath, parse_toml, read_toml
 from dynalint.config.values import Raw, nearest, string
 from dynalint.errors import ConfigError
+from dynalint.reading import read_bounded
+from dynalint.trust import Asked, Trust
+from dynalint.user_folders import config_folder
 
 FILE_NAMES = ("dynalint.toml", "pyproject.toml")
 
@@ -48,6 +56,8 @@ class Configuration:
         self._known = known
         self._directory = directory or Path.cwd()
         self._by_directory: dict[Path, Settings] = {}
+        self._trust = Trust()
+        self._user = () if overrides.isolated else self._read_user()
         self._fixed = self._settings(overrides.file) if overrides.file or overrides.isolated else None
 
     def for_directory(self, directory: Path) -> Settings:
@@ -58,14 +68,17 @@ class Configuration:
         """
         if self._fixed is not None:
             return self._fixed
-        if directory not in self._by_directory:
-            candidates = (directory / name for name in FILE_NAMES)
+        inheriting = []
+        for folder in (directory, *directory.parents):
+            if folder in self._by_directory:
+                break
+            inheriting.append(folder)
+            candidates = (folder / name for name in FILE_NAMES)
             found = next((path for path in candidates if is_configuration(path, self._directory)), None)
-            if found is not None or directory.parent == directory:
-                settings = self._settings(found)
-            else:
-                settings = self.for_directory(directory.parent)
-            self._by_directory[directory] = settings
+            if found is not None or folder.parent == folder:
+                self._by_directory[folder] = self._settings(found)
+                break
+        self._by_directory.update(dict.fromkeys(inheriting, self._by_directory[folder]))
         return self._by_directory[directory]
 
     def for_file(self, path: Path) -> Settings:
@@ -88,7 +101,29 @@ class Configuration:
     def _settings(self, file: Path | None) -> Settings:
         layers = read_layers(file, self._directory) if file else []
         root = file.parent if file else self._directory
-        return resolve([*layers, *self._overrides.layers], self._known, root, file)
+        harmless, asked = (layers, []) if file == self._overrides.file else _all_split(layers)
+        trusted = self._trust.covers(root, asked)
+        user = [about_machine(layer) for layer in self._user] if file else self._user
+        own = layers if trusted else harmless
+        settings = resolve([*user, *own, *self._overrides.layers], self._known, root, file)
+        return replace(settings, asked=tuple(asked), trusted=trusted)
+
+    def _read_user(self) -> tuple[Layer, ...]:
+        """Return the user's own settings, the least important first.
+
+        In a project that has a configuration only what they say about the machine holds: else the same project would
+        be judged differently on each.
+        """
+        folder = config_folder()
+        if folder is None or not (folder / FILE_NAMES[0]).is_file():
+            return ()
+        return tuple(read_layers(folder / FILE_NAMES[0], self._directory))
+
+
+def _all_split(layers: Sequence[Layer]) -> tuple[list[Layer], list[Asked]]:
+    """Return layers without what only the user may set, and that."""
+    parts = [split_reserved(layer) for layer in layers]
+    return [layer for layer, _ in parts], [one for _, asked in parts for one in asked]
 
 
 def is_configuration(path: Path, directory: Path) -> bool:
@@ -99,12 +134,12 @@ def is_configuration(path: Path, directory: Path) -> bool:
     Raises:
         ConfigError: a file that may hold one cannot be read.
     """
-    if not path.is_file():
+    if not os.path.isfile(path):  # noqa: PTH113 - `is_file` fails where the path is too long
         return False
     if path.name != "pyproject.toml":
         return True
     try:
-        if b"dynalint" not in path.read_bytes():  # most files, and what is wrong with those is not ours to say
+        if b"dynalint" not in read_bounded(path):  # most files, and what is wrong with those is not ours to say
             return False
     except OSError as fault:
         text = f"{show_path(path, directory)}: cannot read the configuration: {fault.strerror or fault}."

@@ -8,10 +8,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pathspec
+from pathspec import GitIgnoreSpec
 
 from dynalint.config.values import Glob, Selector, nearest
 from dynalint.errors import ConfigError
+from dynalint.patterns import compile_patterns
 
 # A file that Python cannot parse is always told, whatever is selected; only ignoring it by name silences it.
 ALWAYS_SELECTED = frozenset({"DYN901"})
@@ -86,8 +87,8 @@ def matches(glob: Glob, path: Path) -> bool:
 
 
 @cache
-def _compiled(pattern: str) -> pathspec.GitIgnoreSpec:
-    return pathspec.GitIgnoreSpec.from_lines([pattern])
+def _compiled(pattern: str) -> GitIgnoreSpec:
+    return compile_patterns([pattern])
 
 
 def _apply(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -13,6 +14,8 @@ from dynalint.config import values as v
 from dynalint.config.selection import Selection, select
 from dynalint.config.values import Glob, Selector, Type
 from dynalint.report import FORMATS
+from dynalint.trust import Asked
+from dynalint.user_folders import cache_folder
 
 # Directories that hold no code of the project. As ruff has them, and dynalint's own cache.
 DEFAULT_EXCLUDE = (
@@ -22,18 +25,34 @@ DEFAULT_EXCLUDE = (
 )  # fmt: skip
 
 
+Test = Callable[[Any], bool]
+
+
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A key of `[tool.dynalint]`. Values of several layers are joined if it `joins`, else the last one holds."""
+    """A key of `[tool.dynalint]`. Values of several layers are joined if it `joins`, else the last one holds.
+
+    `reserved`, where a key is about the user's machine rather than the project, tells which values start programs,
+    lower walls or name folders to write to: in the files of a project, those count only if the user trusts it.
+    """
 
     key: str
     parse: Type[Any]
     doc: str
     joins: bool = False
+    reserved: Test | None = None
 
 
-def _about(parse: Type[Any], doc: str, *, joins: bool = False) -> Mapping[str, Any]:
-    return {"parse": parse, "doc": doc, "joins": joins}
+def _about(parse: Type[Any], doc: str, *, joins: bool = False, reserved: Test | None = None) -> Mapping[str, Any]:
+    return {"parse": parse, "doc": doc, "joins": joins, "reserved": reserved}
+
+
+def _always(_: object) -> bool:
+    return True
+
+
+# What code may use up at most before its project must be trusted: seconds, and MiB.
+_MOST_SECONDS, _MOST_MEMORY = 600.0, 4096
 
 
 def _available_processors() -> int:
@@ -48,13 +67,16 @@ class Settings:
 
     `root` is the directory of the configuration file, or the working directory where there is none; `config_file` the
     file itself. Paths are absolute. `origins` tells for each key that is not at its default where its value was
-    written. `selection` is what the keys about codes come to, for the rules there are.
+    written. `selection` is what the keys about codes come to, for the rules there are. `asked` are the reserved
+    settings that the project's own files have; they are in force if it is `trusted`.
     """
 
     root: Path
     config_file: Path | None = None
     selection: Selection = field(default_factory=Selection)
     origins: Mapping[str, str] = field(default_factory=dict)
+    asked: tuple[Asked, ...] = ()
+    trusted: bool = False
 
     include: tuple[Path, ...] = field(
         default=(), metadata=_about(v.array(v.path), "The paths to check when none are given.")
@@ -124,6 +146,7 @@ class Settings:
         metadata=_about(
             v.choice("auto", "always", "never"),
             "Whether findings are confirmed by running: where a sandbox holds, always, or never.",
+            reserved=lambda value: value == "always",
         ),
     )
     python: Path | None = field(
@@ -131,16 +154,26 @@ class Settings:
         metadata=_about(
             v.interpreter,
             "The interpreter, with torch, that runs code; by default that of the activated environment, the one that "
-            "runs dynalint, or that of .venv beside the configuration or above: the first that has torch.",
+            "runs dynalint, or that of a .venv in the project which git does not track: the first that has torch.",
+            reserved=_always,
         ),
     )
     device: Literal["cpu", "cuda"] = field(
-        default="cpu", metadata=_about(v.choice("cpu", "cuda"), "Where code is run.")
+        default="cpu",
+        metadata=_about(v.choice("cpu", "cuda"), "Where code is run.", reserved=lambda value: value != "cpu"),
     )
     timeout: float = field(
-        default=60.0, metadata=_about(v.seconds, "How many seconds the code of one model or function may run.")
+        default=60.0,
+        metadata=_about(
+            v.seconds,
+            "How many seconds the code of one model or function may run.",
+            reserved=lambda value: value > _MOST_SECONDS,
+        ),
     )
-    memory: int = field(default=4096, metadata=_about(v.positive, "How many MiB of memory it may use."))
+    memory: int = field(
+        default=4096,
+        metadata=_about(v.positive, "How many MiB of memory it may use.", reserved=lambda value: value > _MOST_MEMORY),
+    )
     examples: Mapping[str, str] = field(
         default_factory=dict,
         metadata=_about(
@@ -169,12 +202,19 @@ class Settings:
     cache_dir: Path | None = field(
         default=None,
         metadata=_about(
-            v.path, "Where verdicts and indexes are kept; by default .dynalint_cache beside the configuration."
+            v.path,
+            "Where verdicts and evidence are kept; by default a folder for the project in the user's own cache folder.",
+            reserved=_always,
         ),
     )
     cache: bool = field(default=True, metadata=_about(v.boolean, "Whether anything is kept between runs."))
     jobs: int = field(
-        default_factory=_available_processors, metadata=_about(v.positive, "How many processes may work at once.")
+        default_factory=_available_processors,
+        metadata=_about(
+            v.positive,
+            "How many processes may work at once.",
+            reserved=lambda value: value > _available_processors(),
+        ),
     )
 
     def value(self, key: str) -> Any:
@@ -182,20 +222,28 @@ class Settings:
         return getattr(self, key.replace("-", "_"))
 
     @property
+    def ignored(self) -> tuple[Asked, ...]:
+        """The reserved settings of the project that are not in force, for nobody has trusted it."""
+        return () if self.trusted else self.asked
+
+    @property
     def cache_directory(self) -> Path | None:
         """The directory for the cache; None where nothing may be kept."""
         return self.cache_location if self.cache else None
 
     @property
-    def cache_location(self) -> Path:
-        """Where the cache is, if there is one."""
-        return self.cache_dir or self.root / ".dynalint_cache"
+    def cache_location(self) -> Path | None:
+        """Where the cache is, if there is one; None where the user has no home."""
+        folder = cache_folder()
+        if self.cache_dir is not None or folder is None:
+            return self.cache_dir
+        # By its whole path, since many a project has the name of another; by links followed, since it has one cache.
+        real = os.path.realpath(self.root)
+        return folder / f"{self.root.name or 'root'}-{hashlib.sha256(os.fsencode(real)).hexdigest()[:12]}"
 
 
 OPTIONS: Mapping[str, Option] = {
-    held.name.replace("_", "-"): Option(
-        held.name.replace("_", "-"), held.metadata["parse"], held.metadata["doc"], held.metadata["joins"]
-    )
+    held.name.replace("_", "-"): Option(held.name.replace("_", "-"), **held.metadata)
     for held in dataclasses.fields(Settings)
     if "parse" in held.metadata
 }
@@ -213,6 +261,22 @@ class Layer:
 
     values: Mapping[str, Any]
     places: Mapping[str, str]
+
+
+def split_reserved(layer: Layer) -> tuple[Layer, list[Asked]]:
+    """Return a layer without what only the user may set, and that."""
+    asked = [
+        Asked(key, value, layer.places[key])
+        for key, value in layer.values.items()
+        if (reserved := OPTIONS[key].reserved) is not None and reserved(value)
+    ]
+    left = {key: value for key, value in layer.values.items() if key not in {one.key for one in asked}}
+    return Layer(left, layer.places), asked
+
+
+def about_machine(layer: Layer) -> Layer:
+    """Return what a layer says about the user's machine, whatever the project."""
+    return Layer({key: value for key, value in layer.values.items() if OPTIONS[key].reserved}, layer.places)
 
 
 def resolve(layers: Sequence[Layer], known: Collection[str], root: Path, config_file: Path | None) -> Settings:

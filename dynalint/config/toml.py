@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dynalint.errors import ConfigError
+from dynalint.reading import read_bounded
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -22,6 +23,9 @@ _FAULT_PLACE = re.compile(r"\s*\(at (?:line (\d+), column \d+|end of document)\)
 _BLANK = re.compile(r"(?:[ \t\n]|#[^\n]*)*")
 _KEY_PART = r"""(?:[\w-]+|"(?:\\.|[^"\\])*"|'[^']*')"""
 _KEY = re.compile(rf"{_KEY_PART}(?:[ \t]*\.[ \t]*{_KEY_PART})*")
+# What takes `tomllib` time that grows with its square, and nobody writes. It starts where a part of a key starts.
+_ENDLESS_KEY = re.compile(r"""(?<![\w"'.-])(?:[\w"'-]+[ \t]*\.[ \t]*){100}""")
+_MOST_BYTES = 1 << 20
 _STRING = re.compile(
     r'"""(?:\\.|[^\\])*?"{3,5}(?!")'
     r"|'''.*?'{3,5}(?!')"
@@ -54,7 +58,7 @@ def read_toml(path: Path, shown: str) -> Document:
         ConfigError: the file cannot be read or is not TOML.
     """
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = read_bounded(path, _MOST_BYTES).decode("utf-8-sig")
     except OSError as fault:
         raise ConfigError(f"{shown}: cannot read the configuration: {fault.strerror or fault}.") from fault
     except UnicodeDecodeError as fault:
@@ -69,6 +73,9 @@ def parse_toml(text: str, shown: str) -> Document:
         ConfigError: it is not TOML; names `shown` and the line.
     """
     text = text.replace("\r\n", "\n")
+    if endless := _ENDLESS_KEY.search(text):
+        line = text.count("\n", 0, endless.start()) + 1
+        raise ConfigError(f"{shown}:{line}: a key of more than 100 parts is more than dynalint reads.")
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as fault:
@@ -76,7 +83,12 @@ def parse_toml(text: str, shown: str) -> Document:
         place = _FAULT_PLACE.search(message)
         line = int(place[1]) if place and place[1] else len(text.splitlines())
         raise ConfigError(f"{shown}:{line}: not valid TOML: {_FAULT_PLACE.sub('', message)}.") from fault
-    return Document(text, values, _Scanner(text).document())
+    except (RecursionError, ValueError) as fault:  # ValueError: a number of thousands of digits
+        raise ConfigError(f"{shown}: it is nested too deeply, or holds a number that is too long.") from fault
+    try:
+        return Document(text, values, _Scanner(text).document())
+    except RecursionError as fault:
+        raise ConfigError(f"{shown}: it is nested too deeply.") from fault
 
 
 class _Scanner:

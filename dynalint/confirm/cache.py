@@ -8,6 +8,7 @@ or does not fit, counts as missing: nothing here can fail a run.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -15,6 +16,8 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+
+from dynalint.reading import MOST_NOTEBOOK_BYTES, read_bounded, read_json
 
 _FORMAT = 2
 _FOLDER = "verdicts"
@@ -32,7 +35,7 @@ class FileHashes:
         if path not in self._known:
             text = self._texts.get(path)
             try:
-                content = Path(path).read_bytes() if text is None else text.encode()
+                content = read_bounded(Path(path), MOST_NOTEBOOK_BYTES) if text is None else text.encode()
             except OSError:
                 self._known[path] = None
             else:
@@ -52,7 +55,7 @@ class VerdictCache:
         if self._folder is None:
             return None
         try:
-            entry = json.loads(self._file(question).read_bytes())
+            entry = read_json(self._file(question))
             if entry["format"] != _FORMAT or entry["question"] != question:
                 return None
             files = entry["files"]
@@ -62,7 +65,7 @@ class VerdictCache:
             for path, wanted in spots.items():
                 if path in files and any(spot not in known_spots.get(path, ()) for spot in wanted):
                     return None
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
         return {"answer": entry["answer"], "spots": known_spots}
 
@@ -93,7 +96,13 @@ class VerdictCache:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder of the cache, which git is to ignore."""
+    """Make a folder of the cache, which git is to ignore.
+
+    Raises:
+        OSError: it cannot be made, or a link stands in its place: what is kept would go wherever that leads.
+    """
+    if folder.is_symlink():
+        raise OSError(errno.ELOOP, "a link stands in its place", str(folder))
     folder.mkdir(parents=True, exist_ok=True)
     marker = folder.parent / ".gitignore"
     if not marker.exists():

@@ -6,7 +6,6 @@ A file that cannot be read, or does not fit, counts as missing: nothing here can
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from dynalint.confirm.cache import FileHashes
 from dynalint.confirm.options import Target
 from dynalint.confirm.testimony import Testimony, testify
 from dynalint.confirm.worker.spans import count
+from dynalint.reading import read_json
 
 FORMAT = 1
 _FOLDER = "evidence"
@@ -95,7 +95,7 @@ def _target(entry: Mapping[str, Any]) -> Target:
 
 def _read(file: Path) -> dict[str, Any] | None:
     try:
-        entry = json.loads(file.read_bytes())
+        entry = read_json(file)
         needed = ("target", "files", "torch", "spans", "record", "kind")
         return entry if entry["format"] == FORMAT and all(name in entry for name in needed) else None
     except (OSError, ValueError, KeyError, TypeError):

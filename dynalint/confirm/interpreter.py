@@ -1,30 +1,84 @@
 """Find the interpreter that has the user's torch, where none is named.
 
 The first of these whose environment holds torch: the activated virtual or conda environment (`VIRTUAL_ENV`,
-`CONDA_PREFIX`), the one that runs dynalint, and a `.venv` or `venv` beside the configuration or above it, as uv, poetry
-and most people make them. Nothing is started to find out.
+`CONDA_PREFIX`), the one that runs dynalint, and a `.venv` or `venv` in the project, as uv, poetry and most people make
+them, beside the configuration or above it. Nothing is started to find out.
+
+What stands in a project may have come with it, to be started by whoever looks at it. So an environment there counts
+only if git does not track it, or, where git cannot tell, if the user trusts the project.
 """
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import os
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
+from dynalint.config import Settings, show_path
+from dynalint.git import is_tracked
+from dynalint.reading import project_root
+
 _FOLDERS = (".venv", "venv")
+_PACKAGES = ("Lib/site-packages", "lib/python3.*/site-packages", "lib64/python3.*/site-packages")
 
 
-def find_interpreter(project: Path, environment: Mapping[str, str] = os.environ) -> Path:
-    """Return the interpreter to run the code of `project` with; dynalint's own where no environment has torch."""
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The interpreter to run code with, and the environments with torch that nobody vouches for, which are not it."""
+
+    python: Path
+    passed_over: tuple[Path, ...] = ()
+
+    def notes(self, directory: Path) -> list[str]:
+        """Return a sentence for each environment that is not it, named as seen from `directory`."""
+        return [
+            f"{show_path(prefix, directory)} has torch and is not used, as it may have come with the project: activate "
+            "it, give it as --python, or, where git does not track it, run `dynalint trust`."
+            for prefix in self.passed_over
+        ]
+
+
+def find_interpreter(project: Path, *, trusted: bool = False, environment: Mapping[str, str] = os.environ) -> Choice:
+    """Choose the interpreter to run the code of `project` with; dynalint's own where no environment has torch.
+
+    `project` is the folder of its configuration, `trusted` whether the user trusts it.
+    """
     own = Path(sys.executable)
     for prefix in _active(environment):
         if _has_torch(prefix):
-            return _python(prefix)
+            return Choice(_python(prefix))
     if importlib.util.find_spec("torch") is not None:
-        return own
-    return next((_python(prefix) for prefix in _beside(project) if _has_torch(prefix)), own)
+        return Choice(own)
+    passed_over: list[Path] = []
+    for prefix in filter(_has_torch, _inside(project)):
+        tracked = is_tracked(prefix)
+        if tracked is False or (tracked is None and trusted):
+            return Choice(_python(prefix), tuple(passed_over))
+        passed_over.append(prefix)
+    return Choice(own, tuple(passed_over))
+
+
+def chosen_interpreter(settings: Settings) -> Choice:
+    """Return the interpreter that runs code by the settings: the one they name, or the one that is found."""
+    if settings.python is not None:
+        return Choice(settings.python)
+    return find_interpreter(settings.root, trusted=settings.trusted)
+
+
+def installed_torch(python: Path) -> str | None:
+    """Return the release of torch that is installed for an interpreter, by its metadata; None where none is found."""
+    if python == Path(sys.executable):
+        try:
+            return importlib.metadata.version("torch")
+        except importlib.metadata.PackageNotFoundError:
+            return None
+    prefix = python.parent if os.name == "nt" and python.parent.name != "Scripts" else python.parent.parent
+    found = (match for place in _PACKAGES for match in prefix.glob(f"{place}/torch-*.dist-info"))
+    return next((match.name.removesuffix(".dist-info").partition("-")[2] for match in found), None)
 
 
 def _active(environment: Mapping[str, str]) -> Iterator[Path]:
@@ -33,15 +87,18 @@ def _active(environment: Mapping[str, str]) -> Iterator[Path]:
             yield Path(environment[name])
 
 
-def _beside(project: Path) -> Iterator[Path]:
+def _inside(project: Path) -> Iterator[Path]:
+    """Yield where an environment of the project may stand, up to its root: what is above is none of its business."""
+    root = project_root(project)
     for folder in (project, *project.parents):
+        if not folder.is_relative_to(root):
+            return
         for name in _FOLDERS:
             yield folder / name
 
 
 def _has_torch(prefix: Path) -> bool:
-    places = ("Lib/site-packages", "lib/python3.*/site-packages", "lib64/python3.*/site-packages")
-    found = (match for place in places for match in prefix.glob(f"{place}/torch/version.py"))
+    found = (match for place in _PACKAGES for match in prefix.glob(f"{place}/torch/version.py"))
     return _python(prefix).exists() and next(found, None) is not None
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from dynalint.confirm.testimony import Spot
 from dynalint.findings import Finding
+from dynalint.reading import read_bounded
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
@@ -28,7 +29,7 @@ class Sources:
             text = self._overrides.get(path)
             if text is None:
                 try:
-                    text = Path(path).read_bytes().decode("utf-8", "replace").removeprefix("\ufeff")
+                    text = read_bounded(Path(path)).decode("utf-8", "replace").removeprefix("\ufeff")
                 except OSError:
                     text = ""
             # As Python counts lines: a form feed or a separator of another script ends none.

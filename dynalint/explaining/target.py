@@ -27,7 +27,9 @@ def find_target(text: str, configuration: Configuration, directory: Path) -> tup
     """
     where, qualname = _split(text)
     path = _file(where, configuration, directory)
-    workspace, _ = open_workspace([path], configuration, directory)
+    workspace, found = open_workspace([path], configuration, directory)
+    if found.notes and path not in workspace.files:
+        raise UsageError(found.notes[0])
     result = Linter(workspace, all_rules()).lint()
     options = confirm_options(workspace, result.analysis.project.roots)
     module = result.analysis.project.modules.get(path)

@@ -26,6 +26,7 @@ from dynalint.fix.model import (
     Decider,
     Fixed,
     FixResult,
+    Keeper,
     Linted,
     Linter,
     Proof,
@@ -46,11 +47,15 @@ MOST_FORMS = 5
 
 @dataclass(frozen=True, slots=True)
 class FixOptions:
-    """What may be fixed: `fixable` says so by code, `unsafe` lets unsafe fixes in, `decide` has the last word."""
+    """What may be fixed: `fixable` says so by code, `unsafe` lets unsafe fixes in, `decide` has the last word.
+
+    `keep` gets the files as fixes are taken.
+    """
 
     unsafe: bool = False
     fixable: Callable[[str], bool] = field(default=lambda _code: True)
     decide: Decider | None = None
+    keep: Keeper | None = None
 
 
 def fix_findings(
@@ -397,6 +402,9 @@ class _Rounds:
         on_way = set().union(*(way(linted.finding) for unit in accepted for linted in unit.linted))
         self._changed |= on_way
         self._chains.forget(changes, on_way)
+        if self._options.keep is not None:
+            files = [file for file in self._changed_files() if file.source.path in changes]
+            self._options.keep(files, _together(accepted, {file.source.path for file in files}))
 
     def _note_gone(self, left: Sequence[Item], units: Sequence[Unit], proofs: Mapping[Unit, Proof]) -> None:
         """Note down what went along with units that were for other findings."""
@@ -421,7 +429,7 @@ class _Rounds:
         files = self._changed_files()
         return FixResult(
             files=files,
-            groups=self._written_together({file.source.path for file in files}),
+            groups=_together([unit for unit, *_ in self._fixed], {file.source.path for file in files}),
             fixed=tuple(sorted(fixed, key=lambda fixed: fixed.finding.sort_key)),
             refused=tuple(sorted(refused, key=lambda refused: refused.finding.sort_key)),
             remaining=tuple(sorted(remaining, key=lambda finding: finding.sort_key)),
@@ -439,15 +447,6 @@ class _Rounds:
             if text != self._sources[path].text
         )
 
-    def _written_together(self, changed: set[Path]) -> tuple[tuple[Path, ...], ...]:
-        """Return the changed files, those together that one fix changes."""
-        groups: list[set[Path]] = []
-        for unit, *_ in self._fixed:
-            touching = [group for group in groups if group & unit.plan.keys()]
-            groups = [group for group in groups if group not in touching]
-            groups.append(set(unit.plan).union(*touching))
-        return tuple(sorted(tuple(sorted(group & changed)) for group in groups if group & changed))
-
     def _only_source(self, unit: Unit) -> SourceFile | None:
         """Return the file that a unit changes, as it was first read; None if there are several."""
         path, *others = unit.plan
@@ -460,3 +459,13 @@ class _Rounds:
             return finding
         verified = False if refused.refuted else finding.fix.verified
         return replace(finding, fix=replace(finding.fix, verified=verified, declined=refused.reason))
+
+
+def _together(units: Sequence[Unit], changed: set[Path]) -> tuple[tuple[Path, ...], ...]:
+    """Return the changed files, those together that one fix changes."""
+    groups: list[set[Path]] = []
+    for unit in units:
+        touching = [group for group in groups if group & unit.plan.keys()]
+        groups = [group for group in groups if group not in touching]
+        groups.append(set(unit.plan).union(*touching))
+    return tuple(sorted(tuple(sorted(group & changed)) for group in groups if group & changed))

@@ -158,6 +158,10 @@ class ChangedFile:
         return unified_diff(self.source.text, self.text, name, context)
 
 
+Keeper = Callable[[Sequence[ChangedFile], Sequence[Sequence[Path]]], None]
+"""Is given files as fixes that were just taken have changed them, and the paths of those that belong together."""
+
+
 @dataclass(frozen=True, slots=True)
 class FixResult:
     """What the rounds came to.

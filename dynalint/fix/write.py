@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from dynalint.errors import DynalintError
 from dynalint.fix import journal
+from dynalint.reading import is_inside, project_root
 
 
 class WriteError(DynalintError):
@@ -41,15 +41,14 @@ def write_together(writes: Sequence[Write]) -> None:
     Raises:
         WriteError: nothing was written; the text says which file was in the way and why.
     """
-    staged: list[tuple[Write, Path, Path]] = []
+    targets = [_target(write) for write in writes]
+    record = _begin(writes, targets)
+    staged = [journal.beside(target) if record is None else record.staged(target) for target in targets]
     done: list[Write] = []
-    record: Path | None = None
     try:
-        for write in writes:
-            target = _target(write)
-            staged.append((write, target, _stage(write, target, write.after)))
-        record = _begin(staged)
-        for write, target, temporary in staged:
+        for write, target, temporary in zip(writes, targets, staged, strict=True):
+            _stage(write, target, write.after, temporary)
+        for write, target, temporary in zip(writes, targets, staged, strict=True):
             _check_unchanged(write, target)
             _replace(write, temporary, target)
             done.append(write)
@@ -58,25 +57,28 @@ def write_together(writes: Sequence[Write]) -> None:
             _put_back(write)
         raise
     finally:
-        for temporary in [*(one for *_, one in staged), *([record] if record is not None else [])]:
+        for temporary in staged:
             with contextlib.suppress(OSError):
                 temporary.unlink(missing_ok=True)
+        if record is not None:
+            record.end()
 
 
-def _begin(staged: Sequence[tuple[Write, Path, Path]]) -> Path | None:
-    """Leave a record of what is about to be replaced, where that takes more than one step."""
-    if len(staged) < 2:
-        return None
+def _begin(writes: Sequence[Write], targets: Sequence[Path]) -> journal.Record | None:
+    """Leave a record of what is about to be replaced; None where none can be, and one file does without."""
     entries = [
-        journal.Entry(
-            str(target), write.name, str(temporary), journal.digest(write.before), journal.digest(write.after)
-        )
-        for write, target, temporary in staged
+        journal.Entry(str(target), write.name, journal.digest(write.before), journal.digest(write.after))
+        for write, target in zip(writes, targets, strict=True)
     ]
     try:
         return journal.begin(entries)
     except OSError as fault:
-        raise WriteError(f"{staged[0][0].name}: not fixed: cannot write beside it: {_reason(fault)}") from None
+        if len(writes) == 1:
+            return None
+        raise WriteError(
+            f"{writes[0].name}: not fixed: what changes several files together is recorded first, and that cannot be "
+            f"written: {_reason(fault)}; set XDG_STATE_HOME to a folder that can"
+        ) from None
 
 
 def write_groups(groups: Sequence[Sequence[Path]], writes: Mapping[Path, Write]) -> tuple[set[Path], list[str]]:
@@ -100,10 +102,13 @@ def _target(write: Write) -> Path:
     try:
         target = write.path.resolve(strict=True)
         state = target.stat()
+        inside = is_inside(target, project_root(write.path.parent))
     except FileNotFoundError:
         raise WriteError(f"{write.name}: not fixed: the file is gone") from None
     except (OSError, RuntimeError) as fault:
         raise WriteError(f"{write.name}: not fixed: {_reason(fault)}") from None
+    if not inside:
+        raise WriteError(f"{write.name}: not fixed: it is a link to a file outside of the project")
     if not stat.S_ISREG(state.st_mode):
         raise WriteError(f"{write.name}: not fixed: it is not a regular file")
     # Replacing needs no right to write to the file itself, so ask: read-only is meant to be a protection.
@@ -124,14 +129,12 @@ def _check_unchanged(write: Write, target: Path) -> None:
         raise WriteError(f"{write.name}: not fixed: the file was changed while dynalint ran; run it again")
 
 
-def _stage(write: Write, target: Path, data: bytes) -> Path:
-    """Write `data` to a new file beside `target`, with its mode and owner."""
-    temporary: Path | None = None
+def _stage(write: Write, target: Path, data: bytes, temporary: Path) -> None:
+    """Write `data` to the new file `temporary` beside `target`, with its mode and owner."""
     try:
         state = target.stat()
-        descriptor, name = tempfile.mkstemp(prefix=".dynalint-", suffix=".tmp", dir=target.parent)
-        temporary = Path(name)
-        with os.fdopen(descriptor, "wb") as file:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+        with os.fdopen(os.open(temporary, flags, 0o600), "wb") as file:
             file.write(data)
             file.flush()
             if hasattr(os, "fchown") and (state.st_uid, state.st_gid) != _owner(file.fileno()):
@@ -140,14 +143,7 @@ def _stage(write: Write, target: Path, data: bytes) -> Path:
                 os.fchmod(file.fileno(), stat.S_IMODE(state.st_mode))
             os.fsync(file.fileno())
     except OSError as fault:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
         raise WriteError(f"{write.name}: not fixed: cannot write beside it: {_reason(fault)}") from None
-    except BaseException:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
-        raise
-    return temporary
 
 
 def _owner(descriptor: int) -> tuple[int, int]:
@@ -173,9 +169,11 @@ def _replace(write: Write, temporary: Path, target: Path) -> None:
 def _put_back(write: Write) -> None:
     """Undo one replacement; where even that fails, say so, since half of a fix is on the disk."""
     target = write.path.resolve()
+    temporary = journal.beside(target)
     try:
         if target.read_bytes() == write.after:
-            _replace(write, _stage(write, target, write.before), target)
+            _stage(write, target, write.before, temporary)
+            _replace(write, temporary, target)
     except (OSError, WriteError) as fault:
         raise WriteError(
             f"{write.name}: half of a fix of several files is written and cannot be undone: {fault}"

@@ -19,7 +19,8 @@ class Report:
     `lines` are the lines of the files with findings, by the place of the finding. `refuted` counts findings that Dynamo
     refuted and that are not among `findings`, `known` those that a baseline holds. `unsafe_fixes` tells whether unsafe
     fixes count as applicable. `folder` is the working directory relative to the top of the repository. `entries` are
-    what is known of codes, `failures` sentences about what dynalint could not cope with.
+    what is known of codes, `failures` sentences about what dynalint could not cope with. `ran_by` names the interpreter
+    that ran the code and its torch; it is empty where nothing was run.
     """
 
     findings: Sequence[Finding]
@@ -31,6 +32,7 @@ class Report:
     folder: str = ""
     entries: Mapping[str, Entry] = field(default_factory=dict)
     failures: Sequence[str] = ()
+    ran_by: str = ""
 
     def applies(self, finding: Finding) -> bool:
         """Tell whether `dynalint fix --apply` would try the fix of a finding with the options as they are."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dynalint.report.model import Report
-from dynalint.report.style import Style
+from dynalint.report.style import Style, visible
 
 
 def summary(report: Report, style: Style) -> str:
@@ -31,6 +31,7 @@ def summary(report: Report, style: Style) -> str:
         fixes.append(f"{unsafe} {'more ' if fixable else ''}with `--unsafe-fixes`")
     said = "; ".join(part for part in (", ".join(counts), ", ".join(fixes)) if part)
     details = f" ({said})" if said else ""
+    ran = f" Code was run by {visible(report.ran_by)}." if report.ran_by else ""
     if not total:
-        return f"{style.paint('All checks passed!', 'green')}{details}\n"
-    return f"Found {total} finding{'s' if total > 1 else ''}{details}.\n"
+        return f"{style.paint('All checks passed!', 'green')}{details}{ran}\n"
+    return f"Found {total} finding{'s' if total > 1 else ''}{details}.{ran}\n"

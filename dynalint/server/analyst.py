@@ -12,7 +12,7 @@ from typing import Any
 
 from dynalint.analysis.source import SourceFile
 from dynalint.catalogue import known_codes
-from dynalint.config import Configuration, Overrides, environment_layer, parse_layer
+from dynalint.config import Configuration, Overrides, environment_layer, parse_layer, split_reserved
 from dynalint.discover import is_excluded
 from dynalint.engine import check, open_workspace
 from dynalint.errors import DynalintError
@@ -24,6 +24,7 @@ from dynalint.lint import Linter, Workspace
 from dynalint.placing import lines_by_place, placed, unplaced
 from dynalint.rules import all_rules
 from dynalint.silence import NOT_SILENCED, silence
+from dynalint.trust import Asked
 
 # A larger project is read as far as the open files import it.
 MOST_FILES = 300
@@ -42,8 +43,12 @@ class Analyst:
     """Looks at the open files of one folder. Looks come one after the other, whichever thread asks."""
 
     def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
-        """Take settings as `[tool.dynalint]` has them, which hold over those of the configuration files."""
+        """Take settings as `[tool.dynalint]` has them, which hold over those of the configuration files.
+
+        An editor may have them from a file in the project: those that only the user may set are `ignored` like there.
+        """
         self.folder = folder
+        self.ignored: tuple[Asked, ...] = ()
         self._settings = settings
         self._lock = threading.Lock()
 
@@ -109,11 +114,15 @@ class Analyst:
             return sum(one.evidence.status == "confirmed" for one in found)
 
     def _configuration(self, more: Mapping[str, Any]) -> Configuration:
-        layers = (
-            environment_layer(os.environ, self.folder),
-            parse_layer({**self._settings, **more}, self.folder, lambda path: f"the editor's setting {path[0]}"),
-        )
-        return Configuration(Overrides(layers), known_codes(), self.folder)
+        known = known_codes()
+        variables = environment_layer(os.environ, self.folder)
+        edited = parse_layer(self._settings, self.folder, lambda path: f"the editor's setting {path[0]}")
+        own = parse_layer(more, self.folder, lambda path: str(path[0]))
+        project = Configuration(Overrides((variables,)), known, self.folder).for_directory(self.folder)
+        harmless, asked = split_reserved(edited)
+        self.ignored = (*project.ignored, *(() if project.trusted else asked))
+        layers = (variables, edited if project.trusted else harmless, own)
+        return Configuration(Overrides(layers), known, self.folder)
 
     def _workspace(self, texts: Mapping[Path, str]) -> Workspace:
         """Return a workspace of the open files and of the project around them, as far as that is small."""

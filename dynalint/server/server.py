@@ -19,6 +19,7 @@ from dynalint.server import translate
 from dynalint.server.actions import CONFIRM, FIX_ALL, code_actions, fix_all
 from dynalint.server.analyst import Analyst, Seen, fix_diff
 from dynalint.server.documents import Opened, in_document, lines_of, opened, place_of
+from dynalint.trust import UNTRUSTED
 
 # What tells that documents are not what they were.
 Changed = (
@@ -54,6 +55,7 @@ class Server(LanguageServer):
         self.seen: dict[Path, Seen] = {}
         self._waiting: asyncio.Task[None] | None = None
         self._published: set[str] = set()
+        self._told: set[str] = set()
 
     def start_in(self, parameters: types.InitializeParams) -> None:
         """Take the folder and the settings that the client names."""
@@ -94,9 +96,18 @@ class Server(LanguageServer):
         except Exception:  # noqa: BLE001 - the server outlives it
             _log.exception("dynalint failed on the open files")
             return
+        self._tell_ignored()
         if texts == {file.path: file.text for file in self.files()}:
             self.seen = seen
             self._publish(files)
+
+    def _tell_ignored(self) -> None:
+        """Say once of each setting that is not in force that it is not, for nobody has trusted the project."""
+        for asked in self.analyst.ignored:
+            text = f"dynalint: {asked.described} ({asked.place}) does not count, {UNTRUSTED}."
+            if text not in self._told:
+                self._told.add(text)
+                self.window_show_message(types.ShowMessageParams(types.MessageType.Info, text))
 
     async def current(self, uri: str) -> tuple[Opened, Seen] | None:
         """Return an open file and what is seen in its present text."""

@@ -64,14 +64,14 @@ class Victim:
         return {**kept, "HOME": str(self.home), "USERPROFILE": str(self.home), **more}
 
     def dynalint(
-        self, *arguments: str, timeout: float = 120.0, environment: Mapping[str, str] | None = None
+        self, *arguments: str, timeout: float = 120.0, environment: Mapping[str, str] | None = None, given: str = ""
     ) -> subprocess.CompletedProcess[str]:
-        """Run the command in the repository; to take longer than `timeout` seconds is to hang."""
+        """Run the command in the repository, with `given` to read; to take longer than `timeout` seconds is to hang."""
         return subprocess.run(
             [sys.executable, "-m", "dynalint", *arguments],
             cwd=self.repository,
             env=self.environment(environment or {}),
-            stdin=subprocess.DEVNULL,
+            input=given,
             capture_output=True,
             text=True,
             timeout=timeout,

@@ -242,6 +242,126 @@ def test_since_what_is_not_there(check: Run, model: Path, repository: bool, revi
     assert words in ran.err
 
 
+def commit(message: str = "one") -> None:
+    git("add", ".")
+    git("commit", "-qm", message)
+
+
+@pytest.fixture
+def repository(model: Path) -> Path:
+    """A repository with the model in its only commit, in which `model.py` lies on the disk with other line endings."""
+    git("init", "-q", "-b", "main")
+    git("config", "core.autocrlf", "false")
+    commit()
+    return model
+
+
+@pytest.mark.parametrize("ending", ["\r\n", "\r"])
+def test_since_line_endings_make_no_difference(check: Run, repository: Path, ending: str) -> None:
+    repository.write_bytes(MODEL.replace("print(x)", "print(-x)").replace("\n", ending).encode())
+    assert check("--since", "HEAD").places == ["model.py:9 DYN401"]
+
+
+@pytest.mark.parametrize("committed", [True, False], ids=["committed", "staged"])
+def test_since_a_renamed_file_is_compared_with_its_old_name(check: Run, repository: Path, committed: bool) -> None:
+    Path("pkg").mkdir()
+    git("mv", "model.py", "pkg/net.py")
+    Path("pkg/net.py").write_text(MODEL.replace("print(x)", "print(-x)"))
+    if committed:
+        commit("two")
+    base = "HEAD~1" if committed else "HEAD"
+    assert check("--since", base).places == ["pkg/net.py:9 DYN401"]
+
+
+@pytest.mark.parametrize("name", ["a b.py", 'a"b.py', "a\nb.py", ":(top)a.py", "-a.py", "a*.py", "\udcff.py", "é.py"])
+def test_since_names_are_taken_as_they_are(check: Run, repository: Path, name: str) -> None:
+    Path("axx.py").write_text(MODEL)
+    try:
+        Path(name).write_text(MODEL)
+    except OSError:
+        pytest.skip("the file system has no such names")
+    commit("two")
+    assert check("--since", "HEAD").json == []
+    Path(name).write_text(MODEL.replace("print(x)", "print(-x)"))
+    assert [(one["line"], one["code"]) for one in check("--since", "HEAD").json] == [(9, "DYN401")]
+
+
+def test_since_in_another_work_tree(
+    check: Run, repository: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    other = tmp_path_factory.mktemp("other") / "tree"
+    git("worktree", "add", "-q", str(other))
+    monkeypatch.chdir(other)
+    assert Path(".git").is_file()
+    Path("model.py").write_text(MODEL.replace("print(x)", "print(-x)"))
+    assert check("--since", "main").places == ["model.py:9 DYN401"]
+
+
+def test_since_in_a_hook(check: Run, repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    repository.write_text(MODEL.replace("print(x)", "print(-x)"))
+    Path("pkg").mkdir()
+    for name, value in {"GIT_DIR": ".git", "GIT_INDEX_FILE": ".git/index.lock", "GIT_PREFIX": "pkg/"}.items():
+        monkeypatch.setenv(name, value)
+    assert check("--since", "HEAD").places == ["model.py:9 DYN401"]
+    monkeypatch.chdir("pkg")
+    assert check("--since", "HEAD", "..").json[0]["path"] == "../model.py"
+
+
+def test_since_leaves_out_what_another_repository_holds(check: Run, repository: Path) -> None:
+    Path("part").mkdir()
+    Path("part/more.py").write_text(MODEL)
+    git("init", "-q", "part")
+    assert check("--since", "HEAD").json == []
+
+
+def test_since_what_git_ignores_is_new(check: Run, repository: Path) -> None:
+    Path(".gitignore").write_text("made.py\n")
+    Path("made.py").write_text(MODEL)
+    assert check("--since", "HEAD").json == []
+    assert check("--since", "HEAD", "made.py").places == ["made.py:7 DYN101", "made.py:9 DYN401"]
+
+
+def test_since_in_a_shallow_clone(
+    check: Run, repository: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    git("checkout", "-qb", "other")
+    repository.write_text(MODEL + "x = 1\n")
+    commit("two")
+    git("checkout", "-q", "main")
+    Path("b.py").write_text("")
+    commit("three")
+    clone = tmp_path_factory.mktemp("clone")
+    address = f"file://{Path.cwd()}"
+    git("clone", "-q", "--depth=1", "--no-single-branch", address, str(clone))
+    monkeypatch.chdir(clone)
+    ran = check("--since", "origin/other")
+    assert (ran.code, ran.out) == (2, "")
+    assert "--since origin/other: no common history with the current commit; a shallow clone" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        (["init", "-q"], "--since HEAD: no such revision"),
+        (["init", "-q", "--bare", "."], "--since asks git, which says"),
+    ],
+)
+def test_since_where_nothing_is_committed(check: Run, model: Path, how: list[str], words: str) -> None:
+    git(*how)
+    ran = check("--since", "HEAD")
+    assert (ran.code, ran.out) == (2, "")
+    assert words in ran.err
+
+
+def test_since_in_a_repository_of_somebody_else(check: Run, repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    ran = check("--since", "HEAD")
+    assert (ran.code, ran.out) == (2, "")
+    assert "dubious ownership" in ran.err
+    assert "safe.directory" in ran.err
+    assert len(ran.err.splitlines()) == 1
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

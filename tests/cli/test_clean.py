@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from dynalint.config import Settings
+
 Run = Callable[..., Any]
 
 
@@ -17,28 +19,39 @@ def fill(folder: Path) -> None:
         (folder / name).write_text("*")
 
 
-def test_the_cache_is_removed(dynalint: Run, place: Path) -> None:
-    fill(place / ".dynalint_cache")
+@pytest.fixture
+def cache(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder for this project in the user's own cache folder."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(place.parent / "caches"))
+    folder = Settings(root=place).cache_location
+    assert folder is not None
+    assert folder.parent == place.parent / "caches" / "dynalint"
+    return folder
+
+
+def test_the_cache_is_removed(dynalint: Run, place: Path, cache: Path) -> None:
+    fill(cache)
     ran = dynalint("clean")
-    assert (ran.code, ran.out, ran.err) == (0, "", "note: removed 2 files from .dynalint_cache.\n")
-    assert not list(place.iterdir())
-    assert dynalint("clean").err == "note: nothing in .dynalint_cache.\n"
+    shown = f"../caches/dynalint/{cache.name}"
+    assert (ran.code, ran.out, ran.err) == (0, "", f"note: removed 2 files from {shown}.\n")
+    assert not cache.exists()
+    assert dynalint("clean").err == f"note: nothing in {shown}.\n"
     assert dynalint("clean", "-q").err == ""
 
 
 def test_what_is_not_ours_stays(dynalint: Run, place: Path) -> None:
-    (place / "dynalint.toml").write_text('cache-dir = "there"\ncache = false\n')
+    (place / "dynalint.toml").write_text("cache = false\n")
     fill(place / "there")
     (place / "there/mine.txt").write_text("")
-    assert dynalint("clean").code == 0
+    assert dynalint("clean", "--config", 'cache-dir = "there"').code == 0
     assert sorted(path.name for path in (place / "there").iterdir()) == [".gitignore", "mine.txt"]
 
 
-def test_what_cannot_be_removed_is_said(dynalint: Run, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_removed_is_said(dynalint: Run, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(path: Path) -> None:
         raise PermissionError(13, "Permission denied")
 
-    fill(place / ".dynalint_cache")
+    fill(cache)
     monkeypatch.setattr("shutil.rmtree", refuse)
     ran = dynalint("clean")
     assert ran.code == 2

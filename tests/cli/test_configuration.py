@@ -155,6 +155,7 @@ def test_config_show(dynalint: Run, model: Path) -> None:
         'ignore = ["DYN4"]\nextend-exclude = ["old"]\npython = ".venv/bin/python"\n'
         '[tool.dynalint.per-file-ignores]\n"*.py" = ["DYN1"]\n[tool.dynalint.examples]\n"a:B" = "c:d"\n'
     )
+    assert dynalint("trust").code == 0
     ran = dynalint("config", "show", "model.py", "--config", 'ignore = ["DYN902"]')
     lines = ran.out.splitlines()
     assert lines[0] == "# Settings for model.py, from pyproject.toml."
@@ -214,8 +215,9 @@ def test_an_example_wants_two_targets(tmp_path: Path) -> None:
 def test_paths_start_from_the_file_they_stand_in(tmp_path: Path) -> None:
     (tmp_path / "base").mkdir()
     (tmp_path / "base" / "dynalint.toml").write_text('include = ["src"]\nexclude = ["gen"]\npython = "bin/python"')
-    (tmp_path / "dynalint.toml").write_text('extend = "base/dynalint.toml"\nextend-exclude = ["old"]')
-    settings = Configuration(Overrides(), KNOWN, tmp_path).for_directory(tmp_path)
+    own = tmp_path / "dynalint.toml"
+    own.write_text('extend = "base/dynalint.toml"\nextend-exclude = ["old"]')
+    settings = Configuration(Overrides(file=own), KNOWN, tmp_path).for_directory(tmp_path)
     assert settings.include == (tmp_path / "base" / "src",)
     assert settings.python == tmp_path / "base" / "bin" / "python"
     assert [(glob.base, glob.pattern) for glob in (*settings.exclude, *settings.extend_exclude)] == [
@@ -223,18 +225,17 @@ def test_paths_start_from_the_file_they_stand_in(tmp_path: Path) -> None:
         (tmp_path, "old"),
     ]
     assert settings.root == tmp_path
-    assert settings.cache_directory == tmp_path / ".dynalint_cache"
 
 
 def test_settings_of_a_run_are_those_of_what_holds_all_paths(tmp_path: Path) -> None:
-    for folder, jobs in ((".", 1), ("a", 2), ("b", 3)):
+    for folder, seconds in ((".", 1), ("a", 2), ("b", 3)):
         (tmp_path / folder).mkdir(exist_ok=True)
-        (tmp_path / folder / "dynalint.toml").write_text(f"jobs = {jobs}")
+        (tmp_path / folder / "dynalint.toml").write_text(f"timeout = {seconds}")
     (tmp_path / "a" / "x.py").write_text("")
     configuration = Configuration(Overrides((Layer({}, {}),)), KNOWN, tmp_path)
-    assert configuration.for_run([]).jobs == 1
-    assert configuration.for_run([tmp_path / "a" / "x.py"]).jobs == 2
-    assert configuration.for_run([tmp_path / "a", tmp_path / "b"]).jobs == 1
+    assert configuration.for_run([]).timeout == 1
+    assert configuration.for_run([tmp_path / "a" / "x.py"]).timeout == 2
+    assert configuration.for_run([tmp_path / "a", tmp_path / "b"]).timeout == 1
 
 
 def test_lines_of_toml() -> None:

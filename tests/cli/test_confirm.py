@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from dynalint import confirming
+from dynalint.config import Settings
 from dynalint.confirm import ConfirmOptions, Interrupted, Target, WorkerError
 from dynalint.findings import Evidence, Finding
 
@@ -79,11 +81,15 @@ def test_refuted_findings_are_dropped_unless_asked_for(
     assert ran.json[0]["evidence"] == CONFIRMED.to_json()
     assert check("--show-refuted").places == ["model.py:7 DYN101", "model.py:9 DYN401"]
     assert check("--static").places == ["model.py:7 DYN101", "model.py:9 DYN401"]
-    assert dynalint("check").out.endswith("Found 1 finding (1 confirmed, 1 refuted hidden).\n")
+    *_, last = dynalint("check").out.splitlines()
+    assert last.startswith(
+        f"Found 1 finding (1 confirmed, 1 refuted hidden). Code was run by {sys.executable} with torch "
+    )
     confirm.evidence = {"DYN101": REFUTED, "DYN401": REFUTED}
     ran = check("--show-refuted")
     assert (len(ran.json), ran.code) == (2, 0)
-    assert dynalint("check").out == "All checks passed! (2 refuted hidden)\n"
+    assert dynalint("check").out.startswith("All checks passed! (2 refuted hidden) Code was run by ")
+    assert "run by" not in dynalint("check", "--static").out
 
 
 def test_a_refuted_finding_is_not_fixed(dynalint: Run, model: Path, confirm: Confirm) -> None:
@@ -145,7 +151,7 @@ def test_a_worker_that_cannot_start_costs_the_verdicts_only(check: Run, model: P
     assert (ran.code, ran.err) == (2, "error: cannot run /no/python: it does not exist.\n")
 
 
-def test_what_is_run_and_how(check: Run, place: Path, confirm: Confirm) -> None:
+def test_what_is_run_and_how(check: Run, dynalint: Run, place: Path, confirm: Confirm) -> None:
     (place / "pkg").mkdir()
     (place / "pkg" / "__init__.py").write_text("")
     (place / "pkg" / "m.py").write_text(
@@ -158,6 +164,7 @@ def test_what_is_run_and_how(check: Run, place: Path, confirm: Confirm) -> None:
         'confirm = "always"\npython = "bin/python"\ntimeout = 5\nmemory = 100\njobs = 3\n'
         '[examples]\n"pkg.m:plain" = "ex:plain"\n"other:thing" = "ex:thing"\n'
     )
+    assert dynalint("trust").code == 0
     check("pkg")
     assert {(one.path, one.module, one.qualname) for one in confirm.targets} == {
         (place / "pkg" / "m.py", "pkg.m", name) for name in ("Outer.Model", "step", "plain")
@@ -167,7 +174,7 @@ def test_what_is_run_and_how(check: Run, place: Path, confirm: Confirm) -> None:
     assert (options.python, options.project, options.directory) == (place / "bin" / "python", place, place)
     assert options.search == (place,)
     assert options.roots == (place / "pkg",)
-    assert options.cache == place / ".dynalint_cache"
+    assert options.cache == Settings(root=place).cache_location
     assert options.examples["pkg.m:plain"] == "ex:plain"
     check("--no-cache", "--config", 'confirm = "auto"')
     assert (confirm.options.cache, confirm.options.mode) == (None, "auto")
@@ -205,7 +212,9 @@ def test_an_interrupt_reports_what_is_known(check: Run, dynalint: Run, model: Pa
 
 
 def test_verdicts_are_kept_for_the_editor(check: Run, dynalint: Run, model: Path, confirm: Confirm) -> None:
-    kept = Path(".dynalint_cache/last/findings.json")
+    cache = Settings(root=Path.cwd()).cache_location
+    assert cache is not None
+    kept = cache / "last" / "findings.json"
     confirm.evidence = {"DYN101": CONFIRMED, "DYN401": REFUTED}
     check("--static")
     check("--no-cache")

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from dynalint.config import Settings
+
 pytestmark = [pytest.mark.slow, pytest.mark.may_skip, pytest.mark.usefixtures("sandboxed"), pytest.mark.timeout(600)]
 
 MODEL = """
@@ -93,12 +95,14 @@ class Folder:
         return {
             str(file.relative_to(self.path)): file.read_bytes()
             for file in sorted(self.path.rglob("*"))
-            if file.is_file() and not {".dynalint_cache", "__pycache__", ".pytest_cache"} & set(file.parts)
+            if file.is_file() and not {"__pycache__", ".pytest_cache"} & set(file.parts)
         }
 
     def evidence(self) -> list[str]:
         """The names of what there is evidence of."""
-        entries = (json.loads(file.read_bytes()) for file in (self.path / ".dynalint_cache/evidence").glob("*.json"))
+        cache = Settings(root=self.path).cache_location
+        assert cache is not None
+        entries = (json.loads(file.read_bytes()) for file in (cache / "evidence").glob("*.json"))
         return sorted(entry["target"]["qualname"] for entry in entries)
 
     def verdicts(self, *paths: str) -> dict[str, str]:

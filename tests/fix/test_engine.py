@@ -15,7 +15,7 @@ import pytest
 
 from dynalint.analysis.source import parse_source, read_source
 from dynalint.findings import Evidence, Finding, Fix, Safety
-from dynalint.fix import FixOptions, FixResult, Linted, Proof, Proposal, Unit, fix_findings, write_result
+from dynalint.fix import FixOptions, FixResult, Linted, Proof, Proposal, Unit, Writer, fix_findings
 from dynalint.rules import Replacement, Rewrite
 
 
@@ -515,7 +515,7 @@ def test_only_fixable_codes_are_fixed(path: Path) -> None:
 def test_fixing_twice_is_fixing_once(path: Path) -> None:
     path.write_text("x = bad(A)\ny = bad(C)\n")
     toy = Toy([path], {"A": "a", "C": "("})
-    result = write_result(toy.fix(), lambda source: source.path.name)
+    result = Writer(lambda source: source.path.name).finish(toy.fix())
     assert [file.source.path for file in result.files] == [path]
     assert path.read_text() == "x = a\ny = bad(C)\n"
     assert not toy.fix().files
@@ -527,7 +527,7 @@ def test_a_failed_write_puts_the_findings_back(path: Path, tmp_path: Path) -> No
     other.write_text("y = bad(A)\n")
     result = Toy([path, other], {"A": "a"}).fix()
     path.write_text("x = bad(A)  # edited\n")
-    result = write_result(result, lambda source: source.path.name)
+    result = Writer(lambda source: source.path.name).finish(result)
     assert [file.source.path for file in result.files] == [other]
     assert [finding.path for finding in result.remaining] == ["m.py"]
     assert [fixed.finding.path for fixed in result.fixed] == ["other.py"]

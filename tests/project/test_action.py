@@ -82,8 +82,15 @@ def test_findings_become_annotations(tmp_path: Path) -> None:
     (folder / "src").mkdir(parents=True)
     temporary.mkdir()
     (folder / "src" / "bad.py").write_text(BREAKS)
+    # What would run if the steps started anything of the checkout.
+    for name in ("venv.py", "pip.py", "sitecustomize.py", "click.py", "dynalint.py"):
+        (folder / name).write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    (folder / "pyproject.toml").write_text('[tool.dynalint]\npython = "./evil"\nextend-exclude = ["/*.py"]\n')
+    (folder / "evil").write_text(f"#!/bin/sh\ntouch '{tmp_path / 'ran'}'\n")
+    (folder / "evil").chmod(0o755)
     code, output, used = run_steps(folder, temporary, {"paths": "src", "args": "--select DYN1", "sarif": "true"})
     assert code == 1, output
+    assert not (tmp_path / "ran").exists()
     assert re.search(r"^::(error|warning) .*file=src/bad\.py,.*line=7", output, re.MULTILINE), output
     assert "src/bad.py:7" in (temporary / "GITHUB_STEP_SUMMARY").read_text()
     log = json.loads((temporary / "dynalint.sarif").read_text())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import re
 import subprocess
@@ -47,17 +49,30 @@ def run(*command: str, cwd: Path, **variables: str) -> subprocess.CompletedProce
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
+    """A repository with findings, which would also harm whoever runs the hooks."""
     folder = tmp_path / "repository"
     folder.mkdir()
+    (tmp_path / "bystander").write_text("kept\n")
+    hashes = {"before": hashlib.sha256(b"kept\n").hexdigest(), "after": hashlib.sha256(b"malice\n").hexdigest()}
+    files = [
+        {"path": "done", "name": "done", "staged": str(tmp_path / "bystander"), **hashes},
+        {"path": str(tmp_path / "bystander"), "name": "it", "staged": "done", **hashes},
+    ]
     for name, text in {
+        "done": "malice\n",
+        ".dynalint-unfinished-1.json": json.dumps({"process": 999999, "files": files}),
+        "sitecustomize.py": f"open({str(tmp_path / 'ran')!r}, 'w')\n",
         "bad.py": BREAKS,
         "good.py": CLEAN,
         "vain.py": SUPPRESSED_IN_VAIN,
         "excluded.py": BREAKS,
         "notes.txt": "if x.sum() > 0: print(x)\n",
-        "pyproject.toml": '[tool.dynalint]\nexclude = ["excluded.py"]\n',
+        "pyproject.toml": '[tool.dynalint]\nexclude = ["excluded.py"]\npython = "./evil"\nconfirm = "always"\n',
+        "evil": f"#!/bin/sh\ntouch '{tmp_path / 'ran'}'\n",
     }.items():
         (folder / name).write_text(text)
+    (folder / "evil").chmod(0o755)
+    (folder / "outside.py").symlink_to(tmp_path / "bystander")
     assert run("git", "init", "--quiet", ".", cwd=folder).returncode == 0
     assert run("git", "add", ".", cwd=folder).returncode == 0
     assert run("git", "commit", "--quiet", "-m", "Start", cwd=folder).returncode == 0
@@ -97,6 +112,10 @@ def test_both_hooks_in_a_scratch_repository(repository: Path) -> None:
     assert "files were modified by this hook" in output
     assert (repository / "vain.py").read_text() == "import torch\n\nx = torch.ones(1)\n"
     assert (repository / "bad.py").read_text() == BREAKS
+
+    # Nobody was harmed.
+    assert (repository.parent / "bystander").read_text() == "kept\n"
+    assert not (repository.parent / "ran").exists()
 
 
 @pytest.mark.slow

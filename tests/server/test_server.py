@@ -13,6 +13,8 @@ import pytest
 from lsprotocol import types
 from pygls.lsp.client import LanguageClient
 
+from dynalint.config import Settings
+
 MODEL = """\
 import torch
 from torch import nn
@@ -253,9 +255,39 @@ def test_verdicts_of_the_last_confirmation(tmp_path: Path) -> None:
         editor.change("model.py", MODEL.replace("x.sum() > 0", "x.mean() > 0"))
         assert ["confirmed" in one.message for one in await editor.diagnostics(uri)] == [True, False]
 
-    drive(tmp_path, session, settings={"confirm": "always"})
-    held = json.loads((tmp_path / ".dynalint_cache/last/findings.json").read_text())
+    drive(tmp_path, session)
+    cache = Settings(root=tmp_path).cache_location
+    assert cache is not None
+    held = json.loads((cache / "last/findings.json").read_text())
     assert [one["status"] for one in held["model.py"].values()] == ["confirmed", "confirmed"]
+
+
+@pytest.mark.slow
+def test_the_settings_of_an_editor_start_nothing_in_a_project_that_nobody_trusts(tmp_path: Path) -> None:
+    # Some editors take them from a file in the project.
+    mark = tmp_path / "ran"
+    evil = tmp_path / "evil"
+    evil.write_text(f"#!/bin/sh\ntouch '{mark}'\n")
+    evil.chmod(0o755)
+    (tmp_path / "model.py").write_text(MODEL)
+    (tmp_path / "dynalint.toml").write_text('confirm = "always"\ncache-dir = "kept"\n')
+
+    async def session(editor: Editor) -> None:
+        uri = editor.uri("model.py")
+        editor.open("model.py", MODEL)
+        await editor.diagnostics(uri)
+        await editor.client.workspace_execute_command_async(types.ExecuteCommandParams("dynalint.confirm", [uri]))
+        told = editor.messages
+        for setting in (
+            f'`python = "{evil}"` (the editor\'s setting python)',
+            '`confirm = "always"` (',
+            "`cache-dir = ",
+        ):
+            assert any(setting in text and "not trusted" in text for text in told), told
+
+    drive(tmp_path, session, settings={"python": str(evil)})
+    assert not mark.exists()
+    assert not (tmp_path / "kept").exists()
 
 
 def test_without_pygls_it_says_what_is_missing(

@@ -1,0 +1,58 @@
+"""`dynalint trust`: let a project's own configuration start programs, lower walls and name folders to write to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from dynalint.cli.options import talking_options
+from dynalint.errors import UsageError
+
+_EPILOG = """\b
+Examples:
+  dynalint trust                                 the project in the working directory
+  dynalint trust ../other
+  dynalint trust --revoke
+
+\b
+What asks for trust: `python`, `cache-dir`, `confirm = "always"`, `device = "cuda"`, a `timeout` of more than 600 s,
+more `memory` or `jobs` than by default; and a .venv in a project that is in no git repository.
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("path", required=False)
+@click.option("--revoke", is_flag=True, help="Trust the project no longer.")
+@talking_options
+def trust(path: str | None, *, revoke: bool, **options: Any) -> None:
+    """Let a project's own configuration name the interpreter and lower walls.
+
+    PATH is in the project, by default the working directory. Look at its configuration first: what it names is started
+    outside the sandbox. Trust is remembered for the project at this place, and for what it asks for now: when those
+    settings change, or the project moves, they do not count until it is trusted again.
+    """
+    from pathlib import Path
+
+    from dynalint.catalogue import known_codes
+    from dynalint.cli.console import note
+    from dynalint.config import Configuration, Overrides
+    from dynalint.engine import absolute
+    from dynalint.trust import Trust
+
+    directory = Path.cwd()
+    place = absolute(Path(path), directory) if path else directory
+    if not place.exists():
+        raise UsageError(f"{path}: no such file or directory.")
+    settings = Configuration(Overrides(), known_codes(), directory).for_run([place])
+    said = []
+    if revoke:
+        was = Trust().revoke(settings.root)
+        said.append(f"{settings.root} is trusted no longer." if was else f"{settings.root} was not trusted.")
+    else:
+        Trust().grant(settings.root, settings.asked)
+        said += [f"{one.place}: {one.described} counts from now on." for one in settings.asked]
+        said.append(f"{settings.root} is trusted; `dynalint trust --revoke` takes that back.")
+    if not options["quiet"]:
+        for text in said:
+            note(text, options["color"])

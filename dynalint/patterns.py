@@ -1,0 +1,65 @@
+"""Patterns as `.gitignore` has them, which whoever wrote the project chose: no pattern can make matching take long.
+
+`pathspec` turns a pattern into a regular expression in which each wildcard is tried at every length, so that a few of
+them in a row take years. Where another wildcard of the same kind follows, only the first match of what is between them
+has to be tried: whatever the rest matches after a later one, it matches after the first. This is written down here.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import warnings
+from collections.abc import Iterable, Iterator
+from itertools import count
+from typing import Any
+
+from pathspec import GitIgnoreSpec
+
+_WILDCARD = re.compile(r"(\[\^/\][*+]|\(\?:\.\+/\)\?|\(\?:/\.\+\)\?)")
+# Other engines than Python's have no references to groups.
+_OPTIONS: dict[str, Any] = {"backend": "simple"} if "backend" in inspect.signature(GitIgnoreSpec).parameters else {}
+
+
+def compile_patterns(lines: Iterable[str]) -> GitIgnoreSpec:
+    """Compile patterns; as in git, one that is malformed matches nothing."""
+    return GitIgnoreSpec((pattern for line in lines for pattern in _compiled(line)), **_OPTIONS)
+
+
+def _compiled(line: str) -> Iterator[Any]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what looks odd in a set of characters is somebody else's
+            for pattern in GitIgnoreSpec.from_lines([line], **_OPTIONS).patterns:
+                regex = pattern.regex
+                if regex is not None and len(_WILDCARD.findall(regex.pattern)) > 1:
+                    pattern.regex = re.compile(_tamed(regex.pattern))
+                yield pattern
+    except (ValueError, OverflowError, RecursionError, re.error):
+        return
+
+
+def _tamed(regex: str) -> str:
+    """Return a regular expression that matches the same paths, and tries one match for all wildcards but the last."""
+    numbers = count(1)
+
+    def first(wildcard: str, rest: str) -> str:
+        lazy = wildcard.replace("+", "+?").replace("*", "*?") + ("?" if wildcard.endswith("?") else "")
+        number = next(numbers)
+        return f"(?=(?P<first{number}>{lazy}{rest}))(?P=first{number})"
+
+    parts = _WILDCARD.split(regex)
+    sections = [["", parts[0]]]  # each with the wildcard over folders that it begins with, and what follows it
+    for wildcard, literal in zip(parts[1::2], parts[2::2], strict=True):
+        if wildcard.startswith("("):
+            sections.append([wildcard, literal])
+        else:
+            sections[-1] += [wildcard, literal]
+    done = ""
+    for index, (across, body, *names) in enumerate(sections):
+        pairs = list(zip(names[::2], names[1::2], strict=True))
+        name = "".join([body, *(first(*pair) for pair in pairs[:-1]), *(pairs[-1] if pairs else ())])
+        following = sections[index + 1][0] if index + 1 < len(sections) else ""
+        end = "(?=/)" if following == "(?:/.+)?" else ""
+        done += first(across, name + end) if across and following else across + name
+    return done

@@ -203,6 +203,11 @@ class Interpreter:
             context.outdated = True  # it has called itself with something more
         if context.running or context.runs >= _MOST_RUNS:
             return
+        if self.budgets.of(context.function.file).exhausted:
+            if not context.runs:
+                context.returns = UNKNOWN
+                self.budgets.leave_out(context.function)
+            return  # what an earlier run has come to is the best that is known
         if self._depth >= _DEEPEST_CALL:
             context.outdated = True
             self.enqueue(context)

@@ -22,7 +22,7 @@ T = TypeVar("T")
 MOST_STEPS = 6_000_000
 """How many steps the analysis of one file may take."""
 
-MOST_REWRITE_STEPS = 8_000_000
+MOST_REWRITE_STEPS = 10_000_000
 """How many steps the rewrites for all findings in one file may take together."""
 
 

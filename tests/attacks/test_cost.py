@@ -76,7 +76,7 @@ def test_the_analysis_says_what_it_left_out(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("few_steps")
 def test_what_was_found_before_stays(tmp_path: Path) -> None:
-    result = lint(tmp_path, m=BRANCH + LOOPS.partition("from torch import nn")[2].replace("Model", "Other"))
+    result = lint(tmp_path, m=LOOPS.replace("Model", "Other") + BRANCH)
     assert len(result.failures) == 1
     assert [one.finding.function for one in result.linted] == ["Model.forward"]
 

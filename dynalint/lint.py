@@ -256,19 +256,9 @@ class _Pass:
             flags[flag.event.function.file.path].append(flag)
         linted = [one for file in self._analysis.files for one in self._file(file, flags[file.path])]
         linted.sort(key=lambda one: one.finding.sort_key)
-        failures = tuple(dict.fromkeys([*self._failures, *self._left_out()]))
+        failures = tuple(dict.fromkeys([*self._failures, *self._analysis.budgets.failures(self._workspace.shown)]))
         silenced = tuple(self._silenced)
         return LintResult(tuple(linted), silenced, self._analysis, self._suppressions, failures, self._rewriting)
-
-    def _left_out(self) -> Iterator[str]:
-        """Yield a sentence for each file that took more steps than there are for one."""
-        budgets = self._analysis.budgets
-        for file, functions in budgets.left_out.items():
-            many = f"{len(functions)} function{' was' if len(functions) == 1 else 's were'}"
-            yield (
-                f"{self._workspace.shown(file.path)}: the analysis stopped after {budgets.most} steps, and {many} not "
-                "looked at; split the file, or exclude it"
-            )
 
     def _file(self, file: SourceFile, flags: Sequence[Flag]) -> Iterator[Linted]:
         shown, enabled = self._workspace.shown(file.path), self._enabled[file.path]

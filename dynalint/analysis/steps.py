@@ -14,6 +14,8 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from dynalint.analysis.index import FunctionInfo
     from dynalint.analysis.source import SourceFile
 
@@ -96,6 +98,15 @@ class Budgets:
         if known is None:
             known = self._known[file] = Budget(self.most)
         return known
+
+    def failures(self, shown: Callable[[Path], str]) -> Iterator[str]:
+        """Yield a sentence for each file that did not get through; `shown` tells how a path is written."""
+        for file, functions in self.left_out.items():
+            many = f"{len(functions)} function{' was' if len(functions) == 1 else 's were'}"
+            yield (
+                f"{shown(file.path)}: the analysis stopped after {self.most} steps, and {many} not looked at; "
+                "split the file, or exclude it"
+            )
 
     def leave_out(self, function: FunctionInfo) -> None:
         """Take note that a function was not got through, as the budget of its file is used up."""

@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 
 from dynalint.confirm.worker.leftovers import remove
+from dynalint.locks import lock
 
 _PREFIX = "dynalint-"
 _LOCK = "lock"
@@ -32,17 +33,17 @@ class TemporaryFolder:
     def remove(self) -> None:
         """Remove it with all that is in it."""
         remove(self.path)
-        lock, self._lock = self._lock, None
-        if lock is not None:
-            os.close(lock)
+        held, self._lock = self._lock, None
+        if held is not None:
+            os.close(held)
 
 
 def is_owned(folder: Path) -> bool:
     """Whether the process that has made a temporary folder is still there; True where that cannot be told."""
-    lock = _locked(folder / _LOCK)
-    if lock is None:
+    held = _locked(folder / _LOCK)
+    if held is None:
         return True
-    os.close(lock)
+    os.close(held)
     return False
 
 
@@ -65,14 +66,10 @@ def remove_abandoned() -> None:
 def _locked(file: Path, flags: int = 0) -> int | None:
     """Lock a file for this process and return its descriptor, None where another has it or it cannot be done."""
     try:
-        import fcntl
-
         descriptor = os.open(file, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | flags, 0o600)
-    except (ImportError, OSError, AttributeError):
+    except (OSError, AttributeError):  # on Windows nobody else may enter a user's folder for temporary files
         return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        return None
-    return descriptor
+    if lock(descriptor):
+        return descriptor
+    os.close(descriptor)
+    return None

@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from dynalint.locks import lock
+from dynalint.reading import MOST_NOTEBOOK_BYTES, read_bounded
 from dynalint.user_folders import state_folder
 
 _FOLDER = "unfinished"
@@ -195,9 +196,7 @@ def _staged(target: Path, token: str) -> Path:
 def _digest_of(path: Path) -> str | None:
     """Return the digest of a regular file, None for anything else."""
     try:
-        if not stat.S_ISREG(path.lstat().st_mode):
-            return None
-        return digest(path.read_bytes())
+        return None if path.is_symlink() else digest(read_bounded(path, MOST_NOTEBOOK_BYTES))
     except OSError:
         return None
 

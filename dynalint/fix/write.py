@@ -15,7 +15,7 @@ from pathlib import Path
 
 from dynalint.errors import DynalintError
 from dynalint.fix import journal
-from dynalint.reading import is_inside, project_root
+from dynalint.reading import MOST_NOTEBOOK_BYTES, is_inside, project_root, read_bounded
 
 
 class WriteError(DynalintError):
@@ -120,7 +120,7 @@ def _target(write: Write) -> Path:
 
 def _check_unchanged(write: Write, target: Path) -> None:
     try:
-        current = target.read_bytes()
+        current = read_bounded(target, MOST_NOTEBOOK_BYTES)
     except FileNotFoundError:
         raise WriteError(f"{write.name}: not fixed: the file is gone") from None
     except OSError as fault:
@@ -171,7 +171,7 @@ def _put_back(write: Write) -> None:
     target = write.path.resolve()
     temporary = journal.beside(target)
     try:
-        if target.read_bytes() == write.after:
+        if read_bounded(target, MOST_NOTEBOOK_BYTES) == write.after:
             _stage(write, target, write.before, temporary)
             _replace(write, temporary, target)
     except (OSError, WriteError) as fault:

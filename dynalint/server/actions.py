@@ -12,6 +12,7 @@ from dynalint.analysis.notebook import Cells
 from dynalint.analysis.source import SourceFile, parse_text, read_source
 from dynalint.errors import DynalintError
 from dynalint.findings import Finding
+from dynalint.reading import is_inside
 from dynalint.report.style import visible
 from dynalint.server import translate
 from dynalint.server.analyst import Seen, silenced
@@ -58,6 +59,8 @@ def _fix_action(server: Server, finding: Finding, file: Opened, seen: Seen) -> t
     for edit in fix.edits:
         if edit.path is None:
             where = server.range_of(edit, seen)
+        elif not is_inside(server.analyst.folder / edit.path, server.analyst.folder):
+            return None  # a click changes nothing that is none of the project's
         else:
             other = _present(server, (server.analyst.folder / edit.path).absolute())
             where = translate.span(server.workspace.position_codec, other.lines, edit)
@@ -94,6 +97,8 @@ async def fix_all(server: Server, file: Opened, seen: Seen) -> list[types.CodeAc
         return []
     changes: Changes = {}
     for path, text in fixed.items():
+        if path != file.path and not is_inside(path, server.analyst.folder):
+            return []
         other = files.get(path) or Opened(translate.uri_of(path), path, "", {})
         changes.update(_changes(server, other, _present(server, path), text))
     if not changes:

@@ -2,7 +2,7 @@
 
     ./dev demo      make the environment and show dynalint on examples/: what it finds, confirms and would fix
     ./dev test      make the environment and run everything that CI runs; arguments go to pytest
-    ./dev attacks   make the environment and run what tries to do harm; `test` runs it too
+    ./dev attacks   make the environment and run what tries to do harm; `test` runs most of it too
     ./dev long      make the environment and run what takes too long for every change: deriving the data on torch again
     ./dev lint      make the environment and run the linters and the type checker only
     ./dev setup     make the environment only
@@ -143,8 +143,8 @@ def test(arguments: Sequence[str]) -> int:
 
 
 def attacks(arguments: Sequence[str]) -> int:
-    """Run the tests in which hostile code, files and settings try to do harm; arguments go to pytest."""
-    return side_by_side("tests/attacks", *arguments)
+    """Run the tests in which hostile code, files and settings try to do harm, the long ones too."""
+    return side_by_side("tests/attacks", "-m", "long or not long", *arguments)
 
 
 def side_by_side(*arguments: str) -> int:

@@ -409,6 +409,8 @@ REVIEWED = {
     "fix/journal.py": "reads and writes in the user's own folder",
     "confirm/cache.py": "writes into the cache",
     "confirm/driver.py": "dynalint's own worker",
+    "confirm/temporary.py": "locks a folder of dynalint's own",
+    "confirm/trace.py": "opens no file of the project",
 }
 READING = {"read_bytes", "read_text", "open", "open_code", "fdopen", "getline", "getlines", "checkcache"}
 """Calls by which a file is read."""

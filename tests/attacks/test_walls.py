@@ -352,7 +352,7 @@ reply.part("root", f(9.0))
     assert place.run(code).parts == {"root": 3.0}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_inductor_works(place: Place) -> None:
     code = """
 import torch

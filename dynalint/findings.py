@@ -22,6 +22,16 @@ def shortened(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 4]} ..."
 
 
+def as_sentence(text: str) -> str:
+    """Return a message as findings have it, however long the names in it are."""
+    return shortened(text, 1000)
+
+
+def as_name(text: str) -> str:
+    """Return the name of a function as findings have it."""
+    return shortened(text, 500)
+
+
 @dataclass(frozen=True, slots=True)
 class Edit:
     """Replace the text from (`line`, `column`) up to (`end_line`, `end_column`) by `content`.

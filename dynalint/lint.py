@@ -19,7 +19,7 @@ from dynalint.analysis.source import SourceFile, Sources
 from dynalint.analysis.steps import Budgets, Exhausted
 from dynalint.catalogue import catalogue
 from dynalint.config import OPTIONS, Configuration, Settings, show_path
-from dynalint.findings import Category, Finding, Fix, Step, shortened
+from dynalint.findings import Category, Finding, Fix, Step, as_name, as_sentence
 from dynalint.fix import EditError, Linted, to_edits
 from dynalint.provisos import provisos
 from dynalint.releases import holds
@@ -27,8 +27,6 @@ from dynalint.rules import Declined, Rewrite, Rule, Violation
 from dynalint.suppress import UNUSED_CODE, Suppression, Suppressions, read_suppressions, unused
 
 SYNTAX_CODE = "DYN901"
-_LONGEST_SENTENCE = 1000
-_LONGEST_NAME = 500
 _GENERATED = "the file says that it is generated: change what it is generated from"
 
 _OTHER_CALLERS = "other callers of the compiled code pass a plain number for the tensor"
@@ -294,16 +292,16 @@ class _Pass:
             name=rule.name,
             category="advice" if flag.proviso else flag.category,
             severity="info" if flag.proviso else violation.severity or rule.severity,
-            message=_said(f"{violation.message}; {flag.proviso}" if flag.proviso else violation.message),
-            help=_said(violation.help),
-            function=_name(event.function.qualname),
-            region=tuple(map(_name, event.function.chain)),
+            message=as_sentence(f"{violation.message}; {flag.proviso}" if flag.proviso else violation.message),
+            help=as_sentence(violation.help),
+            function=as_name(event.function.qualname),
+            region=tuple(map(as_name, event.function.chain)),
             steps=tuple(self._step(function) for function in event.function.callers),
             gb=violation.gb or rule.gb,
         )
 
     def _step(self, function: FunctionInfo) -> Step:
-        return Step(_name(function.qualname), self._workspace.shown(function.file.path), function.node.lineno)
+        return Step(as_name(function.qualname), self._workspace.shown(function.file.path), function.node.lineno)
 
     def _offering(self, finding: Finding, file: SourceFile, answer: Rewrite | Declined | None) -> Linted:
         """Return a finding with its URL and the fix that a rewrite comes to, unless its code may not be fixed."""
@@ -318,7 +316,9 @@ class _Pass:
             edits = to_edits(answer, file, lambda other: self._workspace.shown(other.path))
         except EditError as fault:
             return Linted(replace(finding, fix=_declined(str(fault))), file)
-        fix = Fix(_said(answer.title), answer.safety, conditions=tuple(map(_said, answer.conditions)), edits=edits)
+        fix = Fix(
+            as_sentence(answer.title), answer.safety, conditions=tuple(map(as_sentence, answer.conditions)), edits=edits
+        )
         return Linted(replace(finding, fix=fix), file, answer)
 
     def _answer(self, flag: Flag) -> Rewrite | Declined | None:
@@ -375,23 +375,14 @@ def _syntax_error(file: SourceFile, shown: str, enabled: Collection[str]) -> Ite
         name=entry.name,
         category=entry.category,
         severity=entry.severity,
-        message=_said(" ".join(fault.message.split())),
+        message=as_sentence(" ".join(fault.message.split())),
         url=entry.url,
     )
     yield Linted(finding, file)
 
 
 def _declined(reason: str) -> Fix:
-    return Fix("No fix is offered", "suggestion", declined=_said(reason))
-
-
-def _said(text: str) -> str:
-    """Return a sentence as findings have it: names of a megabyte may stand in it."""
-    return shortened(text, _LONGEST_SENTENCE)
-
-
-def _name(text: str) -> str:
-    return shortened(text, _LONGEST_NAME)
+    return Fix("No fix is offered", "suggestion", declined=as_sentence(reason))
 
 
 def _search_folders(settings: Settings) -> tuple[Path, ...]:

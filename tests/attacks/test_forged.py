@@ -111,8 +111,10 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[dict[str, An
     # Measured by itself: what the workers take does not count.
     program = victim.write(
         "measured.py",
-        "import resource, sys\nfrom dynalint.cli import run\ncode = run(sys.argv[1:])\n"
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)\nsys.stdout.flush()\nsys.exit(code)\n",
+        # Not `ru_maxrss`, which counts what the process that this one was forked from had in memory.
+        "import sys\nfrom dynalint.cli import run\ncode = run(sys.argv[1:])\n"
+        "peak = next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM'))\n"
+        "print(peak, file=sys.stderr)\nsys.stdout.flush()\nsys.exit(code)\n",
     )
     import subprocess
 

@@ -183,7 +183,7 @@ READS = {
 
 @pytest.mark.parametrize("name", READS)
 def test_nothing_of_others_is_read(place: Place, name: str) -> None:
-    word = "dynalint-walls"
+    word = f"dynalint-walls-{os.getpid()}"
     marks = [Path("/dev/shm", word), Path("/tmp", word)]
     for mark in marks:
         mark.write_text(SECRET)

@@ -59,8 +59,9 @@ def call_function(
             frame.env[f"{frame.self_name}.{name}"] = kind
     if context.running and context.returns is NOTHING:
         return UNKNOWN if _is_constructor(function) else NOTHING
-    if isinstance(callee.receiver, k.Class) and _makes_instance(function):
-        return k.Instance(callee.receiver.cls)
+    made_of = callee.receiver.members if callee.receiver is not None else ()
+    if made_of and all(isinstance(one, k.Class) for one in made_of) and _makes_instance(function):
+        return k.join_all([k.Instance(one.cls) for one in made_of if isinstance(one, k.Class)])
     declared = getattr(function.node, "returns", None)
     if declared is not None and isinstance(context.returns, k.Unknown):
         return declared_kind(interpreter, declared, function.module)
@@ -150,7 +151,8 @@ def _bind(
     for index, argument in enumerate([*positional, *arguments.kwonlyargs]):
         name = argument.arg
         if index == 0 and own is not None and index < len(positional):
-            env[name] = receiver if isinstance(receiver, (k.Class, k.Instance)) else own
+            known = receiver is not None and all(isinstance(one, (k.Class, k.Instance)) for one in receiver.members)
+            env[name] = receiver if receiver is not None and known else own
             continue
         kind = given[index] if index < len(given) and index < len(positional) else rest.pop(name, None)
         keeps = small or (kind is None and not _is_constructor(function))

@@ -32,7 +32,7 @@ from dynalint.analysis.steps import Budgets, Exhausted, spent_now
 # How many combinations of argument kinds a small function is interpreted for; the rest share one context.
 _MOST_CONTEXTS = 6
 # How often a context is interpreted again before its summaries are taken as they are.
-_MOST_RUNS = 5
+_MOST_RUNS = 30
 # After so many runs, a context that is called with more waits for the callers that are still to come.
 _RUNS_AT_ONCE = 2
 # How many calls are followed into each other before the rest is put off.
@@ -172,9 +172,7 @@ class Interpreter:
         joined = [context for context in own if context.key is None]
         shared = next((context for context in joined if context.agrees(params)), None)
         if shared is None:
-            if not joined or len(own) < _MOST_CONTEXTS:
-                return self._context(function, self._and_from_outside(function, params), None)
-            shared = joined[0]
+            return self._context(function, self._and_from_outside(function, params), None)
         if widen(shared, params):
             self._rerun(shared)
         return shared
@@ -439,7 +437,6 @@ class Interpreter:
             if asked is not None:
                 raise
             self.budgets.leave_out(context.function)
-        self._queue.clear()
         return frame.record
 
 

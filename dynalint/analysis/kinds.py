@@ -360,7 +360,8 @@ def join_all(kinds: list[Kind] | tuple[Kind, ...]) -> Kind:
 def _union(members: list[Kind]) -> Kind:
     if len(members) == 1:
         return members[0]
-    if len(members) > _MOST_MEMBERS or sum(member.size for member in members) >= MOST_PARTS:
+    others = sum(not isinstance(member, (Instance, Class, Function)) for member in members)
+    if others > _MOST_MEMBERS or sum(member.size for member in members) >= MOST_PARTS:
         return UNKNOWN
     return Union(tuple(members))
 
@@ -383,11 +384,22 @@ def _merge(left: Kind, right: Kind) -> Kind | None:
         source = left.source if SOURCE_RANK[left.source] >= SOURCE_RANK[right.source] else right.source
         constant = left.constant if _is_same_constant(left.constant, right.constant) else MISSING
         return left if constant is left.constant and source is left.source else Value(left.type, constant, source)
+    if isinstance(left, Function) and isinstance(right, Function):
+        return _merge_functions(left, right)
     if isinstance(left, Sequence) and isinstance(right, Sequence) and left.type == right.type:
         return _merge_sequences(left, right)
     if isinstance(left, Dictionary) and isinstance(right, Dictionary) and left.type == right.type:
         return _merge_dictionaries(left, right)
     return None
+
+
+def _merge_functions(left: Function, right: Function) -> Function | None:
+    """One method of several objects is called once, on all of them."""
+    if left.function is not right.function or left.receiver is None or right.receiver is None:
+        return None
+    if left.args != right.args or left.keywords != right.keywords:
+        return None
+    return replace(left, receiver=join(left.receiver, right.receiver))
 
 
 def _merge_tensors(left: Tensor, right: Tensor) -> Tensor:
@@ -436,6 +448,9 @@ def shallow(kind: Kind, depth: int = _DEEPEST) -> Kind:
             return UNKNOWN
         pairs = tuple((key, shallow(item, depth - 1)) for key, item in kind.items)
         return replace(kind, value=shallow(kind.value, depth - 1), items=pairs)
+    if isinstance(kind, Union):
+        members = [shallow(member, depth) for member in kind.alternatives]
+        return kind if all(map(operator.is_, members, kind.alternatives)) else join_all(members)
     if isinstance(kind, (Function, Partial, Method)) and depth == 0:
         return UNKNOWN
     return kind

@@ -324,7 +324,7 @@ class Project:
     def join_subclasses(self, cls: ClassInfo, name: str) -> Kind:
         """Return the join of what the subclasses of `cls` hold under `name`."""
         _ = self.all_classes
-        return join_all([one.attribute(name) for one in cls.subclasses[:20]])
+        return join_all([one.attribute(name) for one in cls.subclasses])
 
 
 # Never first-party, whatever folder is checked: knowledge of these comes from elsewhere.

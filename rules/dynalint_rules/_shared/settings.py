@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from weakref import WeakKeyDictionary
 
 from dynalint.analysis.project import Project
+
+_BESIDE = frozenset({"tests", "test", "testing", "examples", "example", "benchmarks", "benchmark", "docs"})
 
 _answers: WeakKeyDictionary[Project, dict[str, bool]] = WeakKeyDictionary()
 
@@ -21,10 +24,19 @@ def captures_shapes(project: Project) -> bool:
 
 
 def _switched_on(project: Project, setting: str) -> bool:
+    """Whether a statement sets it for the whole program; `config.patch(...)` does so for a part that rules do not know.
+
+    What tests, examples and benchmarks set holds while they run, and for nobody else who uses the project.
+    """
     answers = _answers.setdefault(project, {})
     known = answers.get(setting)
     if known is None:
-        pattern = re.compile(rf"^[^#\n]*\b{setting}\s*=\s*True\b", re.MULTILINE)
-        texts = (module.file.text for module in project.modules.values())
-        known = answers[setting] = any(setting in text and pattern.search(text) for text in texts)
+        pattern = re.compile(rf"^[^#\n]*\.{setting}\s*=\s*True\b", re.MULTILINE)
+        files = (module.file for module in project.modules.values() if setting in module.file.text)
+        known = answers[setting] = any(pattern.search(file.text) for file in files if not _is_beside(file.path))
     return known
+
+
+def _is_beside(path: Path) -> bool:
+    """Whether a file is of the project's tests, examples or benchmarks, by where it stands or its name."""
+    return not _BESIDE.isdisjoint(path.parts[:-1]) or path.name.startswith(("test_", "conftest", "benchmark"))

@@ -17,6 +17,8 @@ def either_caller(old: Kind, new: Kind) -> Kind:
         return old if new == k.NONE else new
     if old is new:
         return old
+    if isinstance(old, (k.Sequence, k.Dictionary)) and type(old) is type(new):
+        return _either_container(old, new)
     joined = join(old, new)
     if not isinstance(joined, (k.Tensor, k.Union)):
         return joined
@@ -24,6 +26,16 @@ def either_caller(old: Kind, new: Kind) -> Kind:
     if one is not None and other is not None and either is not None and None in (one.dtype, other.dtype):
         tensor = replace(either, dtype=one.dtype or other.dtype)
         return join(tensor, k.NONE) if k.NONE in joined.members else tensor
+    return joined
+
+
+def _either_container(old: k.Sequence | k.Dictionary, new: Kind) -> Kind:
+    """Join what two callers pass as containers: elements that one of them knows nothing of say no more than None."""
+    joined = join(old, new)
+    if isinstance(joined, k.Sequence) and isinstance(old, k.Sequence) and isinstance(new, k.Sequence):
+        return replace(joined, element=either_caller(old.element, new.element))
+    if isinstance(joined, k.Dictionary) and isinstance(old, k.Dictionary) and isinstance(new, k.Dictionary):
+        return replace(joined, value=either_caller(old.value, new.value))
     return joined
 
 

@@ -3,40 +3,51 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from weakref import WeakKeyDictionary
 
+from dynalint.analysis.index import FunctionInfo, ModuleInfo
 from dynalint.analysis.project import Project
+from dynalint.analysis.source import SourceFile
 
+_SCALARS, _SHAPES = "capture_scalar_outputs", "capture_dynamic_output_shape_ops"
 _BESIDE = frozenset({"tests", "test", "testing", "examples", "example", "benchmarks", "benchmark", "docs"})
 
-_answers: WeakKeyDictionary[Project, dict[str, bool]] = WeakKeyDictionary()
+_answers: WeakKeyDictionary[Project, dict[str, frozenset[SourceFile] | None]] = WeakKeyDictionary()
 
 
-def captures_scalars(project: Project) -> bool:
-    """Whether the code switches `torch._dynamo.config.capture_scalar_outputs` on: then `.item()` is traced."""
-    return _switched_on(project, "capture_scalar_outputs")
+def captures_scalars(project: Project, function: FunctionInfo) -> bool:
+    """Whether a function runs with Dynamo's `capture_scalar_outputs` on, by the code: then `.item()` is traced."""
+    return _is_on(project, function, _SCALARS)
 
 
-def captures_shapes(project: Project) -> bool:
-    """Whether the code switches `capture_dynamic_output_shape_ops` of Dynamo on: then `x[mask]` is traced."""
-    return _switched_on(project, "capture_dynamic_output_shape_ops")
+def captures_shapes(project: Project, function: FunctionInfo) -> bool:
+    """Whether a function runs with Dynamo's `capture_dynamic_output_shape_ops` on: then `x[mask]` is traced."""
+    return _is_on(project, function, _SHAPES)
 
 
-def _switched_on(project: Project, setting: str) -> bool:
-    """Whether a statement sets it for the whole program; `config.patch(...)` does so for a part that rules do not know.
+def _is_on(project: Project, function: FunctionInfo, setting: str) -> bool:
+    """Whether the whole program sets it, or a module patches it that the calls come through on their way here."""
+    answers = _answers.setdefault(project, {})
+    if setting not in answers:
+        answers[setting] = _switched(project, setting)
+    patching = answers[setting]
+    return patching is None or any(one.file in patching for one in function.callers)
+
+
+def _switched(project: Project, setting: str) -> frozenset[SourceFile] | None:
+    """Return None where a statement sets it for the whole program, else the files that patch it for a while.
 
     What tests, examples and benchmarks set holds while they run, and for nobody else who uses the project.
     """
-    answers = _answers.setdefault(project, {})
-    known = answers.get(setting)
-    if known is None:
-        pattern = re.compile(rf"^[^#\n]*\.{setting}\s*=\s*True\b", re.MULTILINE)
-        files = (module.file for module in project.modules.values() if setting in module.file.text)
-        known = answers[setting] = any(pattern.search(file.text) for file in files if not _is_beside(file.path))
-    return known
+    assigned = re.compile(rf"^[^#\n]*\.{setting}\s*=\s*True\b", re.MULTILINE)
+    patched = re.compile(rf"\bpatch\(\s*(?:[^()#]*\W)??{setting}\W{{1,4}}True\b")
+    modules = [module for module in project.modules.values() if setting in module.file.text]
+    if any(assigned.search(module.file.text) for module in modules if not _is_beside(module)):
+        return None
+    return frozenset(module.file for module in modules if patched.search(module.file.text))
 
 
-def _is_beside(path: Path) -> bool:
-    """Whether a file is of the project's tests, examples or benchmarks, by where it stands or its name."""
-    return not _BESIDE.isdisjoint(path.parts[:-1]) or path.name.startswith(("test_", "conftest", "benchmark"))
+def _is_beside(module: ModuleInfo) -> bool:
+    """Whether a module is of the project's tests, examples or benchmarks, by its package, its folder or its name."""
+    folders = {*module.name.split(".")[:-1], module.file.path.parent.name}
+    return not _BESIDE.isdisjoint(folders) or module.file.path.name.startswith(("test_", "conftest", "benchmark"))

@@ -86,7 +86,7 @@ class NumberAfterBreak(Rule):
         """Flag numbers that differ from call to call and meet a tensor."""
         assert isinstance(event, Call)
         tensor = _tensor_read(event)
-        if tensor is None or captures_scalars(project) or not _is_number(event.result):
+        if tensor is None or captures_scalars(project, event.function) or not _is_number(event.result):
             return
         reading = _Reading(event.function, project)
         if not reading.is_captured(event) or not reading.is_input(tensor):

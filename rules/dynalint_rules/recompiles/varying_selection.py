@@ -105,7 +105,12 @@ class VaryingSelection(Rule):
     def check(self, event: Event, project: Project) -> Iterable[Violation]:
         """Flag reads by a mask that the function draws, or that takes a tensor apart together with another read."""
         assert isinstance(event, Subscript)
-        if not reads_by_mask(event) or event.position.loop or event.position.try_ or captures_shapes(project):
+        if (
+            not reads_by_mask(event)
+            or event.position.loop
+            or event.position.try_
+            or captures_shapes(project, event.function)
+        ):
             return
         if _is_drawn(event, project):
             yield Violation(

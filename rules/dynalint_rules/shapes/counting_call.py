@@ -121,7 +121,7 @@ class CountingCall(Rule):
 
     def check(self, event: Event, project: Project) -> Iterable[Violation]:
         """Flag the call if every way to understand it gives a shape that depends on data."""
-        if not isinstance(event, Call) or captures_shapes(project) or not _counts(event):
+        if not isinstance(event, Call) or captures_shapes(project, event.function) or not _counts(event):
             return
         owner, _, last = event.callee.rpartition(".")
         last = owner.rpartition(".")[2] if last == "__call__" else last

@@ -112,7 +112,7 @@ class MaskRead(Rule):
 
     def check(self, event: Event, project: Project) -> Iterable[Violation]:
         """Flag each read by a mask, unless its statement stores by the same mask."""
-        if captures_shapes(project):
+        if captures_shapes(project, event.function):
             return
         if isinstance(event, Subscript):
             if not reads_by_mask(event) or target_of(event) is not None:

@@ -78,7 +78,7 @@ class MaskedStore(Rule):
 
     def check(self, event: Event, project: Project) -> Iterable[Violation]:
         """Flag the statement that reads and stores by the same mask."""
-        if not isinstance(event, Subscript) or not reads_by_mask(event) or captures_shapes(project):
+        if not isinstance(event, Subscript) or not reads_by_mask(event) or captures_shapes(project, event.function):
             return
         target = target_of(event)
         if target is not None:

@@ -98,7 +98,7 @@ class ItemOfTensor(Rule):
         if not isinstance(event, Call) or event.receiver is None or event.node.args:
             return
         tensor = k.only_tensor(event.receiver)
-        if tensor is None or captures_scalars(project) or leads_to_raise(event, project):
+        if tensor is None or captures_scalars(project, event.function) or leads_to_raise(event, project):
             return
         if is_folded(tensor):
             return

@@ -97,7 +97,7 @@ class NumberOfTensor(Rule):
         tensor = k.only_tensor(subject) if subject is not None else None
         if tensor is None or leads_to_raise(event, project) or (is_folded(tensor)):
             return
-        if event.callee not in _UNTRACED and captures_scalars(project):
+        if event.callee not in _UNTRACED and captures_scalars(project, event.function):
             return
         name = event.callee.rpartition(".")[2]
         yield Violation(

@@ -74,7 +74,7 @@ class TensorSliceBound(Rule):
     def check(self, event: Event, project: Project) -> Iterable[Violation]:
         """Flag each bound that is certainly a tensor."""
         bounds = list(_bounds(event))
-        if not bounds or captures_scalars(project):
+        if not bounds or captures_scalars(project, event.function):
             return
         tensors = _tensors(event, project)
         # Dynamo breaks at the line on which the whole expression begins.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dynalint.analysis.events import Event, Position
 from dynalint.analysis.index import ClassInfo, FunctionInfo, ModuleInfo
-from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, Unknown, tensor_and_number
+from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, Unknown, tensor_and_other
 from dynalint.analysis.steps import Budget
 
 if TYPE_CHECKING:
@@ -51,9 +51,9 @@ class Context:
     outdated: bool = False
 
     def agrees(self, params: Environment) -> bool:
-        """Whether no parameter is a tensor here and a number among `params`, or the other way round."""
+        """Whether no parameter is a tensor here and something else among `params`, or the other way round."""
         own = self.params
-        return not any(tensor_and_number(kind, own.get(name, NOTHING)) for name, kind in params.items())
+        return not any(tensor_and_other(kind, own.get(name, NOTHING)) for name, kind in params.items())
 
 
 @dataclass(eq=False)

@@ -31,7 +31,7 @@ from dynalint.analysis.steps import Budgets, Exhausted, spent_now
 
 # How many combinations of argument kinds a small function is interpreted for; the rest share one context.
 _MOST_CONTEXTS = 6
-# How often a context is interpreted again before its summaries are taken as they are.
+# How often a context is interpreted: the lattice of kinds ends long before, and it is said of what does not settle.
 _MOST_RUNS = 30
 # After so many runs, a context that is called with more waits for the callers that are still to come.
 _RUNS_AT_ONCE = 2
@@ -134,6 +134,13 @@ class Interpreter:
             ):
                 self.interpret(context)
 
+    def note_unsettled(self) -> None:
+        """Take note of the functions that were not followed to the end: what they were called with last is not seen."""
+        for function, contexts in self.contexts.items():
+            if any(context.outdated and context.runs >= _MOST_RUNS for context in contexts):
+                text = f"it was called in new ways still after {_MOST_RUNS} runs"
+                self.failures.append(Failure(function.file.path, function.qualname, text))
+
     def default_context(self, function: FunctionInfo) -> Context:
         """Interpret a function as called by code that is not there to see: parameters by annotation and default."""
         known = self.contexts.get(function)
@@ -197,9 +204,8 @@ class Interpreter:
 
     def interpret(self, context: Context) -> None:
         """Run a context once and pass on what changed; too deep or too often, it is put off or left as it is."""
-        if context.running:
-            context.outdated = True  # it has called itself with something more
         if context.running or context.runs >= _MOST_RUNS:
+            context.outdated = True  # it has called itself with something more, or is not followed to the end
             return
         if self.budgets.of(context.function.file).exhausted:
             if not context.runs:
@@ -281,7 +287,7 @@ class Interpreter:
             frame.self_name = arguments[0].arg if arguments else None
             frame.receiver = receiver
             if frame.self_name is not None and frame.env[frame.self_name] == UNKNOWN:
-                frame.env[frame.self_name] = receiver  # called on more classes than a union holds
+                frame.env[frame.self_name] = receiver  # called on what nothing is known of
         return frame
 
     def enqueue(self, context: Context) -> None:

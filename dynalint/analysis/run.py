@@ -91,6 +91,7 @@ def _analyze(
     interpreter.run(compiled)
     roots += compiled
     interpreter.pass_masks()
+    interpreter.note_unsettled()
     contexts = mark_region(interpreter, roots)
     note_others(interpreter, contexts, roots)
     functions = list(dict.fromkeys(context.function for context in contexts))

@@ -336,7 +336,14 @@ def join(left: Kind, right: Kind) -> Kind:
         merged = _merge(left, right)
         return _union([left, right]) if merged is None else merged
     members, before = list(left.members), left.members
+    # Of classes there may be thousands.
+    classes = {member.cls for member in members if isinstance(member, Instance)}
     for kind in right.members:
+        if isinstance(kind, Instance):
+            if kind.cls not in classes:
+                classes.add(kind.cls)
+                members.append(kind)
+            continue
         for position, member in enumerate(members):
             merged = _merge(member, kind)
             if merged is not None:
@@ -352,9 +359,13 @@ def join(left: Kind, right: Kind) -> Kind:
 def join_all(kinds: list[Kind] | tuple[Kind, ...]) -> Kind:
     """Return the join of any number of kinds; `NOTHING` for none."""
     result: Kind = NOTHING
+    instances: dict[ClassInfo, Instance] = {}
     for kind in kinds:
-        result = join(result, kind)
-    return result
+        if isinstance(kind, Instance):
+            instances.setdefault(kind.cls, kind)  # of classes there may be thousands: they are joined at once
+        else:
+            result = join(result, kind)
+    return join(result, _union(list(instances.values()))) if instances else result
 
 
 def _union(members: list[Kind]) -> Kind:

@@ -19,14 +19,10 @@ from dynalint.analysis.signatures import declared_kind, has_decorator
 _CONTEXT = k.Object("torch.autograd.Function")
 
 
-def member(frame: Frame, owner: Kind, name: str) -> Kind:  # noqa: C901 - one case after the other
+def member(frame: Frame, owner: Kind, name: str) -> Kind:
     """Return the kind of an attribute; alternatives that do not have it (None) do not count."""
     if isinstance(owner, k.Union):
-        result: Kind = NOTHING
-        for one in owner.alternatives:
-            if one != k.NONE and not _is_left_to_others(frame, one, owner, name):
-                result = join(result, member(frame, one, name))
-        return result
+        return _of_union(frame, owner, name)
     if isinstance(owner, k.Instance):
         return _of_instance(frame, owner, name)
     if isinstance(owner, k.Tensor):
@@ -80,15 +76,33 @@ def _may_be_left(frame: Frame, owner: k.Instance, name: str) -> bool:
     return not any(function.name == "__init__" for cls in classes for function, _ in cls.stores.get(name, ()))
 
 
-def _is_left_to_others(frame: Frame, one: Kind, owner: k.Union, name: str) -> bool:
-    """Whether an alternative lacks what others have: a plain tuple a field, an abstract base class a method."""
+def _of_union(frame: Frame, owner: k.Union, name: str) -> Kind:
+    """An attribute of one of several; a method that many have is one, of all of them."""
     project = frame.interpreter.project
-    others = [other.cls for other in owner.alternatives if isinstance(other, k.Instance) and other is not one]
-    if isinstance(one, k.Sequence) and one.type == "tuple" and not hasattr(tuple, name):
-        return bool(others)
-    if not isinstance(one, k.Instance) or project.find_method(one.cls, name) is not None:
-        return False
-    return any(one.cls in project.mro(other) and project.find_method(other, name) is not None for other in others)
+    having: dict[FunctionInfo, list[Kind]] = {}
+    lacking: list[k.Instance] = []
+    others: list[Kind] = []
+    for one in owner.alternatives:
+        if not isinstance(one, k.Instance):
+            others.append(one)
+        elif (method := project.find_method(one.cls, name)) is not None:
+            having.setdefault(method, []).append(one)
+        else:
+            lacking.append(one)
+    found: list[Kind] = []
+    for one in others:
+        # A plain tuple lacks a field that others have.
+        is_left = isinstance(one, k.Sequence) and one.type == "tuple" and not hasattr(tuple, name)
+        if one != k.NONE and not (is_left and len(others) < len(owner.alternatives)):
+            found.append(member(frame, one, name))
+    for method, some in having.items():
+        found.append(bind(frame, method, some[0] if len(some) == 1 else k.Union(tuple(some))))
+    # An abstract base class leaves a method to those below it.
+    above = {
+        cls for some in having.values() for one in some if isinstance(one, k.Instance) for cls in project.mro(one.cls)
+    }
+    found += [_of_instance(frame, one, name) for one in lacking if one.cls not in above]
+    return join_all(found)
 
 
 def _of_instance(frame: Frame, owner: k.Instance, name: str) -> Kind:
@@ -169,7 +183,8 @@ def bind(frame: Frame, method: FunctionInfo, receiver: Kind) -> Kind:
     if has_decorator(method, "staticmethod"):
         return k.Function(method)
     if has_decorator(method, "classmethod"):
-        return k.Function(method, k.Class(receiver.cls) if isinstance(receiver, k.Instance) else receiver)
+        classes = [k.Class(one.cls) if isinstance(one, k.Instance) else one for one in receiver.members]
+        return k.Function(method, classes[0] if len(classes) == 1 else k.Union(tuple(classes)))
     return k.Function(method, receiver)
 
 

@@ -105,10 +105,13 @@ def compiled_by_calls(interpreter: Interpreter) -> list[FunctionInfo]:
 def run_inherited(project: Project, interpreter: Interpreter, roots: Sequence[FunctionInfo]) -> None:
     """Interpret the compiled methods on the classes that inherit them: what they call may be overridden there."""
     compiled = set(roots)
+    heirs: dict[FunctionInfo, list[k.Kind]] = {}
     for cls in project.all_classes:
         forward = project.find_method(cls, "forward") if "forward" not in cls.methods else None
-        if forward in compiled and project.is_checked(cls.file):
-            interpreter.call_from_outside(forward, k.Instance(cls))
+        if forward is not None and forward in compiled and project.is_checked(cls.file):
+            heirs.setdefault(forward, []).append(k.Instance(cls))
+    for forward, instances in heirs.items():
+        interpreter.call_from_outside(forward, k.join_all(instances))
     interpreter.settle()
 
 

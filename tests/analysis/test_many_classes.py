@@ -145,5 +145,4 @@ def test_a_cut_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interpreter, "_MOST_RUNS", 1)
     files = {f"heir{n}.py": HEIR.format(n=n) for n in range(12)}
     analysis = analysed(tmp_path, {"base.py": BASE, **files})
-    told = {(failure.function, failure.fault) for failure in analysis.failures}
-    assert ("Base.forward", "it was called in new ways still after 1 runs") in told
+    assert {failure.fault for failure in analysis.failures} == {"it was called in new ways still after 1 runs"}

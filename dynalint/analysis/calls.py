@@ -300,6 +300,8 @@ def _object_method(
     cls = api.torch_class(type_)
     entry = cls.method(name) if cls is not None else None
     result = UNKNOWN if entry is None else torch_call(entry, receiver, args, keywords, starred=starred)
+    if type_ == "random.Random":
+        result = external_call(f"random.{name}", args, keywords, starred=starred)
     dotted = f"{type_}.{name}"
     if entry is not None and frame.interpreter.watched(dotted) is None:
         dotted = entry.name  # by the class that it is inherited from

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event, Read
+from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
-from dynalint_rules._shared.exits import leads_to_raise
 from dynalint_rules._shared.grids import as_ranges
 from dynalint_rules._shared.scope import Refusal, Scope
 

@@ -328,14 +328,19 @@ def _holds_tensors(kind: k.Kind) -> bool:
     return isinstance(kind, k.Sequence) and k.only_tensor(kind.element) is not None
 
 
+def _is_text(kind: k.Kind) -> bool:
+    return isinstance(kind, k.Value) and kind.type == "str"
+
+
 def _check_membership(event: Branch, project: Project) -> Iterable[Violation]:
     node = event.node
-    if not isinstance(node, ast.Compare):
-        return
+    kinds = project.kinds(event.function)
+    if not isinstance(node, ast.Compare) or _is_text(kinds.get(node.left, k.UNKNOWN)):
+        return  # a text is looked for in a dict: no tensor could be asked for it
     shown = quote(event.function.file, node)
     decision: Decision = decision_of(project.parents(event.function), node)
     negated = any(isinstance(operator, ast.NotIn) for operator in node.ops)
-    in_tensor = k.may_be_tensor(project.kinds(event.function).get(node.comparators[-1], k.UNKNOWN))
+    in_tensor = k.may_be_tensor(kinds.get(node.comparators[-1], k.UNKNOWN))
     if in_tensor:
         message = f"{shown} reads out of a tensor whether it holds a value"
         yield Violation(node, message, help=f"Compare with `==`, reduce with `.any()`, {STAYS}.", gb=("GB0124",))

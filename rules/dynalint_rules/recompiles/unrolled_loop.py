@@ -176,7 +176,8 @@ def _is_held(event: Iteration) -> bool:
     """Whether a loop goes over what the module holds, or as often as that says: another module, another graph."""
     function = event.function.node
     names = {node.id for node in walk(event.node) if isinstance(node, ast.Name)} - {"range", "len", "reversed"}
-    own = function.args.args[0].arg if event.function.owner is not None and function.args.args else None
+    is_method = event.function.owner is not None and "staticmethod" not in event.function.decorators
+    own = function.args.args[0].arg if is_method and function.args.args else None
     return names == {own}
 
 

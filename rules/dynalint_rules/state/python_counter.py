@@ -138,6 +138,18 @@ class PythonCounter(Rule):
             ),
         ),
         Example(
+            name="on-the-way-to-an-exception",
+            code=forward(
+                """
+                if x.shape[0] > 64:
+                    self.refused += 1
+                    raise ValueError(f"{self.refused} batches were too large")
+                return self.fc(x)
+                """,
+                init="self.fc = nn.Linear(8, 8)\nself.refused = 0",
+            ),
+        ),
+        Example(
             name="scales-the-output",
             code=forward(
                 """

@@ -94,8 +94,9 @@ class LogCall(Rule):
             yield Violation(
                 event.node,
                 f"`{name}()` ends the graph, whatever the level of the logger",
-                help="make the logger where the module is made, and log only in eager code: "
-                "`if not torch.compiler.is_compiling():`",
+                help="make the logger at the top of the module"
+                if method == "getLogger"
+                else "log only in eager code: `if not torch.compiler.is_compiling():`",
                 gb=("GB0007",) if event.callee.startswith(_LOGURU) else (),
             )
 

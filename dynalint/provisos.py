@@ -43,7 +43,7 @@ def provisos(events: Sequence[Event], refused: Collection[Event], project: Proje
         for event, other, always in _hidden(own, _ending(function, own, refused, breaking, project), project):
             line = other.node.lineno
             found[event] = (
-                f"for now the whole function runs uncompiled because of line {line}; mended there, it breaks here"
+                f"for now the whole function runs uncompiled because of line {line}, and this comes next"
                 if always
                 else f"runs that come to line {line} leave the whole function uncompiled; the others break here"
             )

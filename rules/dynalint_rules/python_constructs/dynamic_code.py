@@ -223,7 +223,7 @@ class DynamicCode(Rule):
             torch=">=2.13",
             code=forward(
                 """
-                import math  # DYN010
+                import math
 
                 factor = eval("1 + 1")
                 h = getattr(torch, "re" + "lu")(self.fc(x))

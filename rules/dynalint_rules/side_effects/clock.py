@@ -113,7 +113,7 @@ class ClockCall(Rule):
                 """,
                 head="import time",
             ),
-            declined="measure around the call",
+            declined="measure around what is compiled",
         ),
         Example(
             name="waiting",

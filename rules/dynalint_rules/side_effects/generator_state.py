@@ -120,7 +120,7 @@ class GeneratorState(Rule):
                 torch.manual_seed(0)  # DYN409
                 return h + torch.rand(8)
             """),
-            declined="seed before the call",
+            declined="seed outside of the compiled code",
         ),
         Example(
             name="generator",
@@ -156,7 +156,7 @@ class GeneratorState(Rule):
                 state = torch.get_rng_state()  # DYN409
                 return h, state
             """),
-            declined="seed before the call",
+            declined="seed outside of the compiled code",
         ),
         Example(
             name="state-kept-for-the-next-call",

@@ -27,7 +27,6 @@ _PARAMETERS: Mapping[str, Mapping[str, int | None]] = {
     "torch.add": {"alpha": None},
     "torch.sub": {"alpha": None},
     "torch.addcmul": {"value": None},
-    "torch.addcdiv": {"value": None},
     "torch.cdist": {"p": 2},
     f"{_F}pad": {"value": 3},
     f"{_F}leaky_relu": {"negative_slope": 1},

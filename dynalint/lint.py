@@ -11,6 +11,7 @@ from pathlib import Path
 
 from dynalint.analysis import Analysis, AnalysisOptions, analyze, steps
 from dynalint.analysis.events import Call, Event, Read, Write
+from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.given_up import find_stranded, runs_always
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.project import Project
@@ -160,7 +161,10 @@ def find(
                 failed(rule, event, fault)
                 continue
             proviso = "" if always else _OTHER_CALLERS
-            yield from (Flag(rule, event, violation, proviso) for violation in violations)
+            flags = [Flag(rule, event, violation, proviso) for violation in violations]
+            if any(flag.category == "recompile" for flag in flags) and leads_to_raise(event, analysis.project):
+                continue  # a call that ends in an exception compiles nothing that a later call could find unfit
+            yield from flags
 
 
 def qualified(flags: Sequence[Flag], project: Project) -> Iterator[Flag]:

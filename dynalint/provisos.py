@@ -43,9 +43,9 @@ def provisos(events: Sequence[Event], refused: Collection[Event], project: Proje
         for event, other, always in _hidden(own, _ending(function, own, refused, breaking, project), project):
             line = other.node.lineno
             found[event] = (
-                f"it shows once line {line} no longer makes Dynamo give up the function"
+                f"for now the whole function runs uncompiled because of line {line}, and this comes next"
                 if always
-                else f"only runs that do not come to line {line}, where Dynamo gives up the function, trace it"
+                else f"runs that come to line {line} leave the whole function uncompiled; the others break here"
             )
     return found
 

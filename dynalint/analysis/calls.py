@@ -9,12 +9,13 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis import torch_api
 from dynalint.analysis.builtin_calls import builtin_call
 from dynalint.analysis.containers import container_method
+from dynalint.analysis.decorators import wrappers_of
 from dynalint.analysis.dispatch import evaluate, evaluates
 from dynalint.analysis.elements import element_of
 from dynalint.analysis.events import Call, InplaceChange, Ordering
 from dynalint.analysis.externals import certain_flags, external_call, torch_call
 from dynalint.analysis.frame import Frame
-from dynalint.analysis.functions import call_function
+from dynalint.analysis.functions import DISABLED, call_function, keeping_out
 from dynalint.analysis.hooks import hooks_of, note_hook
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join
 from dynalint.analysis.members import named_member, trace_backward
@@ -25,6 +26,7 @@ Arguments = tuple[list[Kind], dict[str, Kind], list[Kind]]
 
 _SEQUENTIAL = "torch.nn.Sequential"
 _COMPILING = ("torch.compile", "torch._dynamo.optimize")
+_DISABLING = ("torch.compiler.disable", "torch._dynamo.disable", "torch._disable_dynamo")
 _ORDERING = ("builtins.sorted", "builtins.min", "builtins.max")
 # They make a script of a module; a function they leave as it is for Dynamo, which sees through to the original.
 _SCRIPTING = ("torch.jit.script", "torch.jit.trace", "torch.jit.freeze", "torch.jit.optimize_for_inference")
@@ -89,6 +91,7 @@ def apply(
         return UNKNOWN
     if isinstance(callee, k.Function):
         merged = {**dict(callee.keywords), **keywords}
+        _run_wrappers(frame, callee, [*callee.args, *args], merged, starred=starred)
         return call_function(frame, callee, [*callee.args, *args], merged, starred=starred, node=node)
     if isinstance(callee, k.External):
         return _external(frame, callee.name, args, keywords, node, starred=starred)
@@ -109,6 +112,19 @@ def apply(
     if isinstance(callee, k.Union):
         return _any_of(frame, callee, args, keywords, node, starred=starred)
     return UNKNOWN
+
+
+def _run_wrappers(
+    frame: Frame, callee: k.Function, args: list[Kind], keywords: dict[str, Kind], *, starred: bool
+) -> None:
+    """Follow what decorators run around a function; what they hand on is taken for what the caller gives."""
+    for wrapper in wrappers_of(frame.interpreter, callee.function) if callee.function.decorators else ():
+        if wrapper is not frame.function and keeping_out(frame, callee.function) is None:
+            maker = wrapper.parent
+            if maker is not None and maker not in frame.interpreter.contexts:
+                frame.interpreter.default_context(maker)  # for the variables that the wrapper closes over
+            given = args if callee.receiver is None else [callee.receiver, *args]
+            call_function(frame, k.Function(wrapper), given, keywords, starred=starred)
 
 
 def _any_of(
@@ -244,6 +260,9 @@ def _called_back(frame: Frame, name: str, args: list[Kind], result: Kind) -> Kin
     """Calls that hand a function through: `torch.compile(f)` is f; checkpoints and transforms call their argument."""
     if name == "builtins.map" and len(args) > 1:
         return _mapped(frame, args)
+    if name in _DISABLING:
+        # Without a function it is the decorator, and with one it gives something that Dynamo calls but does not trace.
+        return k.External(DISABLED if args and isinstance(args[0], (k.Function, k.Partial)) else name)
     if not args or not isinstance(args[0], (k.Function, k.Partial, k.Instance, k.Object, k.Sequence)):
         return result
     if name in _SCRIPTING and not isinstance(args[0], (k.Function, k.Partial)):
@@ -300,6 +319,8 @@ def _object_method(
     cls = api.torch_class(type_)
     entry = cls.method(name) if cls is not None else None
     result = UNKNOWN if entry is None else torch_call(entry, receiver, args, keywords, starred=starred)
+    if type_ == "random.Random":
+        result = external_call(f"random.{name}", args, keywords, starred=starred)
     dotted = f"{type_}.{name}"
     if entry is not None and frame.interpreter.watched(dotted) is None:
         dotted = entry.name  # by the class that it is inherited from

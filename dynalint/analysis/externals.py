@@ -60,6 +60,7 @@ _OBJECTS = {
     "logging.getLogger": "logging.Logger",
     "builtins.open": "io.TextIOWrapper",
     "builtins.object": "builtins.object",
+    "random.Random": "random.Random",
     "ctypes.CDLL": "ctypes.CDLL",
     "ctypes.cdll.LoadLibrary": "ctypes.CDLL",
     "contextlib.nullcontext": "contextlib.nullcontext",

@@ -216,7 +216,8 @@ class ModuleInfo:
     @cached_property
     def may_disable(self) -> bool:
         """Whether the file spells what keeps Dynamo out: resolving each decorator may mean reading other files."""
-        return any(mark in self.file.text for mark in ("disable", "assume_constant", "disallow_in_graph", "custom_op"))
+        marks = ("disable", "compile", "assume_constant", "disallow_in_graph", "custom_op")
+        return any(mark in self.file.text for mark in marks)
 
     @cached_property
     def stores(self) -> list[tuple[int, str]]:

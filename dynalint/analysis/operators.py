@@ -52,6 +52,13 @@ def binary(op: ast.operator, left: Kind, right: Kind) -> Kind:
     return join_all(results) if results else UNKNOWN
 
 
+def _are_types(kind: Kind) -> bool:
+    """Whether this is a class, or a union of classes."""
+    if isinstance(kind, k.Sequence):
+        return kind.type == "tuple" and bool(kind.items) and all(map(_are_types, kind.items or ()))
+    return isinstance(kind, (k.Class, k.External))
+
+
 def _binary(op: ast.operator, left: Kind, right: Kind) -> Kind:
     if isinstance(left, k.Tensor) or isinstance(right, k.Tensor):
         several = repeated(op, left, right)
@@ -66,6 +73,9 @@ def _binary(op: ast.operator, left: Kind, right: Kind) -> Kind:
         if left.items is not None and right.items is not None:
             return k.sequence(left.type, [*left.items, *right.items])
         return k.Sequence(left.type, k.join(left.element, right.element))
+    if isinstance(op, ast.BitOr) and _are_types(left) and _are_types(right):
+        both = [item for one in (left, right) for item in (one.items or () if isinstance(one, k.Sequence) else (one,))]
+        return k.sequence("tuple", both)  # what `isinstance` takes for the same
     if isinstance(op, ast.Mult):
         for container, times in ((left, right), (right, left)):
             if isinstance(container, k.Sequence) and isinstance(times, k.Value):

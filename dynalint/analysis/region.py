@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 
 from dynalint.analysis import kinds as k
+from dynalint.analysis.decorators import wrappers_of
 from dynalint.analysis.frame import Context, Frame
 from dynalint.analysis.functions import is_disabled
 from dynalint.analysis.index import FunctionInfo, ModuleInfo
@@ -46,8 +47,9 @@ def find_roots(project: Project, interpreter: Interpreter, roots: str | Sequence
     _run_compiling(interpreter, modules)
     for function in compiled_by_calls(interpreter):
         found[function] = None
+    wrappers = [wrapper for function in found for wrapper in wrappers_of(interpreter, function)]
     # Models stand below the layers they are made of: from the end, callers come before what they call.
-    return list(reversed(list(found)))
+    return list(dict.fromkeys([*reversed(list(found)), *wrappers]))
 
 
 def _is_kept_out(interpreter: Interpreter, function: FunctionInfo) -> bool:

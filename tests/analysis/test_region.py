@@ -336,3 +336,75 @@ def test_the_static_side_never_imports_torch(tmp_path: Path) -> None:
         f"analyze([Path({str(tmp_path / 'model.py')!r})]); sys.exit('torch' in sys.modules or 'libcst' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_what_keeps_dynamo_out_may_be_bound_to_a_name(tmp_path: Path) -> None:
+    analysis = project(
+        tmp_path,
+        {
+            "model.py": """
+            import torch
+            from torch import nn
+
+            no_compile = torch.compiler.disable(recursive=False)
+
+            @no_compile
+            def shown(x: torch.Tensor):
+                print(x)
+
+            def _drawn(x: torch.Tensor):
+                print(x)
+
+            drawn = torch.compiler.disable(_drawn)
+
+            class Net(nn.Module):
+                def forward(self, x: torch.Tensor):
+                    shown(x)
+                    drawn(x)
+                    return x * 2
+            """
+        },
+    )
+    assert reached(analysis) == {"Net.forward"}
+
+
+@pytest.mark.parametrize("decorator", ["timed", "timed_by(1)"])
+@pytest.mark.parametrize("where", ["root", "called"])
+def test_wrappers_of_decorators_run_with_the_function(tmp_path: Path, decorator: str, where: str) -> None:
+    text = """
+        import functools
+        import torch
+        from torch import nn
+
+        def timed(function):
+            @functools.wraps(function)
+            def wrapper(*args, **kwargs):
+                return function(*args, **kwargs)
+            return wrapper
+
+        def timed_by(digits):
+            def decorate(function):
+                def wrapper(*args, **kwargs):
+                    return function(*args, **kwargs)
+                return wrapper
+            return decorate
+
+        def registered(function):
+            def listed(*args):
+                return args
+            return function
+
+        class Net(nn.Module):
+            ROOT
+            @registered
+            def forward(self, x: torch.Tensor):
+                return self.step(x)
+
+            CALLED
+            def step(self, x):
+                return x * 2
+        """
+    for name in ("root", "called"):
+        text = text.replace(name.upper(), f"@{decorator}" if name == where else "")
+    wrapper = "timed.<locals>.wrapper" if decorator == "timed" else "timed_by.<locals>.decorate.<locals>.wrapper"
+    assert reached(project(tmp_path, {"model.py": text})) == {"Net.forward", "Net.step", wrapper}

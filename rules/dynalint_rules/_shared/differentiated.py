@@ -22,7 +22,7 @@ from dynalint_rules._shared.names import last_assignment
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.text import held_together, indentation, indented
 
-_BY_HAND = "use `torch.func.grad` by hand, or take the gradient outside of the compiled function"
+_BY_HAND = "use `torch.func.grad` by hand, or take the gradient outside of the compiled code"
 _FLAGS = frozenset({"create_graph", "retain_graph", "only_inputs", "allow_unused"})
 
 

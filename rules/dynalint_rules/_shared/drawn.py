@@ -71,7 +71,7 @@ def drawn_by_torch(scope: Scope, event: Call) -> Rewrite:
         flow = flow_of(scope, event.node, dtype, wide=True, drawn=True)
     except Refusal as refusal:
         reason = str(refusal).partition("; ")[0]
-        raise Refusal(f"{reason}; draw it outside of the compiled function and pass it as an argument") from refusal
+        raise Refusal(f"{reason}; draw it outside of the compiled code and pass it as an argument") from refusal
     edit = Replacement(scope.file, *scope.file.span(event.node), f"{scope.torch}.{template.format(*texts)}")
     conditions = (OTHER_NUMBERS, *terms, *flow.clauses)
     imports = tuple(dict.fromkeys([*scope.imports, *flow.imports]))
@@ -122,7 +122,7 @@ def _positions_by_torch(scope: Scope, event: Call) -> Rewrite:
     """
     content, terms = _positions(scope, event)
     edits: dict[ast.expr, str] = {event.node: content}
-    kept = f"what {scope.quote(event.node)} draws is kept; draw it outside of the compiled function"
+    kept = f"what {scope.quote(event.node)} draws is kept; draw it outside of the compiled code"
     for use in reads(scope, event.node, kept):
         parent = scope.parents[use]
         if isinstance(parent, ast.Call) and _converts(scope, parent, use):
@@ -143,7 +143,7 @@ def _positions(scope: Scope, event: Call) -> tuple[str, list[str]]:
         Refusal: something else is drawn.
     """
     node, name = event.node, event.callee
-    refusal = Refusal(f"torch draws nothing like {scope.quote(node)}; draw it outside of the compiled function")
+    refusal = Refusal(f"torch draws nothing like {scope.quote(node)}; draw it outside of the compiled code")
     keywords = {one.arg: one.value for one in node.keywords}
     replace = keywords.pop("replace", None)
     if any(isinstance(one, ast.Starred) for one in node.args) or not node.args:

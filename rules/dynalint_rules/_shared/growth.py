@@ -18,6 +18,7 @@ from dynalint.analysis.steps import walk
 
 LIMIT = 8
 """Graphs that Dynamo compiles for one function before it gives up: `torch._dynamo.config.recompile_limit`."""
+UP_TO_LIMIT = f"{LIMIT} times by default, after which the function runs uncompiled"
 
 Change = StateChange | ContainerChange
 

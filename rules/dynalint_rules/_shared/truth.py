@@ -27,6 +27,9 @@ COMPARISONS: dict[type[ast.cmpop], str] = {
 # What binds looser than a comparison, and so needs parentheses as an operand of one.
 _LOOSE = (ast.BoolOp, ast.Compare, ast.IfExp, ast.Lambda, ast.NamedExpr)
 
+# What helps for a test in Python that is written with tensor operations instead.
+STAYS = "and choose by it with `torch.where`: an `if` on the tensor breaks as well"
+
 
 @dataclass(frozen=True)
 class Truth:

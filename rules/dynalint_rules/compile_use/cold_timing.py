@@ -15,6 +15,7 @@ from dynalint_rules._shared.compiling import calls_after, compilation, external_
 _CLOCKS = frozenset(
     {"time.time", "time.perf_counter", "time.monotonic", "timeit.default_timer", "time.perf_counter_ns"}
 )
+_TRAINING = frozenset({"backward", "step"})
 _WAITING = frozenset({"synchronize", "item", "cpu", "tolist", "numpy", "elapsed_time"})
 
 
@@ -38,8 +39,9 @@ class ColdTiming(Rule):
     A call of what `torch.compile` returned between two readings of a clock in the same function, where no call comes
     before the first reading; and, in code that speaks of CUDA, where nothing waits for the device before the second.
 
-    Not flagged are measurements after a call for warming up, in a loop around both readings, and with
-    `torch.utils.benchmark`, which does both by itself.
+    Not flagged are measurements after a call for warming up, in a loop that reads the clock in every round, of
+    training (what calls `backward()` or steps an optimizer is no benchmark), and with `torch.utils.benchmark`, which
+    does both by itself.
 
     ## Why
 
@@ -98,7 +100,7 @@ class ColdTiming(Rule):
         calls = [call for call in calls_after(found.call, event.function) if ast.unparse(call.func) == found.target]
         for call in calls[:1]:
             span = next((span for span in spans if span.holds(call)), None)
-            if span is not None and not loops_around(span.start, event, project):
+            if span is not None and not loops_around(span.end, event, project) and not _trains(span, event):
                 yield Violation(
                     call,
                     f"this is the first call of `{found.target}`: what is timed is the compilation",
@@ -209,6 +211,29 @@ class ColdTiming(Rule):
             target="torch.relu",
             inputs="[(torch.ones(4),)]",
         ),
+        Example(
+            name="each-step-and-all-of-training",
+            code="""
+                import time
+
+                import torch
+
+
+                def train(model, optimizer, batches):
+                    model = torch.compile(model)
+                    begin = end = time.time()
+                    for batch in batches:
+                        loaded = time.time() - end
+                        loss = model(batch).sum()
+                        loss.backward()
+                        optimizer.step()
+                        print(loaded, time.time() - end)
+                        end = time.time()
+                    print("all", time.time() - begin)
+            """,
+            target="torch.relu",
+            inputs="[(torch.ones(4),)]",
+        ),
     )
 
 
@@ -234,6 +259,15 @@ def _is_clock(node: ast.expr, event: Event, project: Project) -> bool:
 
 def _binds(statement: ast.Assign, name: str) -> bool:
     return any(isinstance(target, ast.Name) and target.id == name for target in statement.targets)
+
+
+def _trains(span: _Span, event: Event) -> bool:
+    """Whether weights are changed between the readings, which takes long whatever is compiled."""
+    return any(
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _TRAINING
+        for node in walk_function(event.function.node)
+        if span.holds(node)
+    )
 
 
 def _waits(span: _Span, event: Event) -> bool:

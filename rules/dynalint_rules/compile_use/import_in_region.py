@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterable
 
 from dynalint.analysis.events import Event, Importing
@@ -10,14 +11,17 @@ from dynalint.analysis.project import Project
 from dynalint.rules import Example, Rule, Violation
 from dynalint_rules._shared.examples import forward
 
+_CERTAIN = frozenset({"torch", "", *sys.stdlib_module_names})  # a relative import has a name that starts with a dot
+
 
 class ImportInRegion(Rule):
     """Import a module in code that is compiled.
 
     ## What it flags
 
-    `import` and `from ... import` in a function that Dynamo traces. In a `try` it is worth more attention: there the
-    module may be missing.
+    `import` and `from ... import` of another package in a function that Dynamo traces. In a `try` it is worth more
+    attention: there the package may be missing. Not flagged are torch, the standard library and the project's own
+    modules, which are there for certain: importing those costs nothing.
 
     ## Why
 
@@ -75,6 +79,9 @@ class ImportInRegion(Rule):
         """Flag the statement."""
         assert isinstance(event, Importing)
         name = _module(event.node)
+        root = name.partition(".")[0]
+        if root in _CERTAIN or project.locate(root) is not None:
+            return
         if event.position.try_:
             message = f"where `{name}` is missing, this import keeps the whole function from being compiled"
             yield Violation(event.node, message, help="Import it at the top of the file.", severity="warning")
@@ -100,12 +107,24 @@ class ImportInRegion(Rule):
             name="in-forward",
             code=forward(
                 """
-                import math  # DYN010
+                import numpy.polynomial  # DYN010
 
-                return self.fc(x) * math.pi
+                return self.fc(x) * len(numpy.polynomial.__name__)
                 """
             ),
             shows="clean",
+        ),
+        Example(
+            name="there-for-certain",
+            code=forward(
+                """
+                import math
+
+                from torch.nn import functional
+
+                return functional.relu(self.fc(x)) * math.pi
+                """
+            ),
         ),
         Example(
             name="at-the-top",

@@ -17,6 +17,7 @@ from dynalint_rules._shared.decision import Decision, asks_tensor, decision_of, 
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.known_numbers import is_whole
 from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
+from dynalint_rules._shared.truth import STAYS
 
 _VALUE = (
     "its result is a Python bool, which its readers may need; if a tensor will do, compare with `==` and reduce with "
@@ -315,7 +316,7 @@ def _check_call(event: Call) -> Iterable[Violation]:
         return
     if name in ("any", "all"):
         message = f"`{name}(...)` asks one tensor after the other whether it is true"
-        yield Violation(event.node, message, help=f"Use the tensor's own `.{name}()`.")
+        yield Violation(event.node, message, help=f"Use the tensor's own `.{name}()`, {STAYS}.")
     else:
         message = f"`{name}(...)` has to compare tensors with each other, and to know the outcome"
         yield Violation(event.node, message, help="Use `torch.sort`.")
@@ -327,20 +328,25 @@ def _holds_tensors(kind: k.Kind) -> bool:
     return isinstance(kind, k.Sequence) and k.only_tensor(kind.element) is not None
 
 
+def _is_text(kind: k.Kind) -> bool:
+    return isinstance(kind, k.Value) and kind.type == "str"
+
+
 def _check_membership(event: Branch, project: Project) -> Iterable[Violation]:
     node = event.node
-    if not isinstance(node, ast.Compare):
-        return
+    kinds = project.kinds(event.function)
+    if not isinstance(node, ast.Compare) or _is_text(kinds.get(node.left, k.UNKNOWN)):
+        return  # a text is looked for in a dict: no tensor could be asked for it
     shown = quote(event.function.file, node)
     decision: Decision = decision_of(project.parents(event.function), node)
     negated = any(isinstance(operator, ast.NotIn) for operator in node.ops)
-    in_tensor = k.may_be_tensor(project.kinds(event.function).get(node.comparators[-1], k.UNKNOWN))
+    in_tensor = k.may_be_tensor(kinds.get(node.comparators[-1], k.UNKNOWN))
     if in_tensor:
         message = f"{shown} reads out of a tensor whether it holds a value"
-        yield Violation(node, message, help="Use `(tensor == value).any()`.", gb=("GB0124",))
+        yield Violation(node, message, help=f"Compare with `==`, reduce with `.any()`, {STAYS}.", gb=("GB0124",))
     elif negated or not decision.asked or decision.form not in ("assert", "value"):
         message = f"{shown} compares a tensor with one member after the other, and has to know each outcome"
-        yield Violation(node, message, help="Join comparisons with `|`, or use `torch.isin`.")
+        yield Violation(node, message, help=f"Join comparisons with `|`, or use `torch.isin`, {STAYS}.")
     elif isinstance(decision.node, ast.Assert):
         if not is_constant_message(decision.node.msg):
             message = f"Dynamo keeps the `assert` of {shown} only with a constant message"

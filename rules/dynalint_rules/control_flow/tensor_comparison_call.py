@@ -15,7 +15,7 @@ from dynalint_rules._shared.examples import CARRIED_LOOP, forward
 from dynalint_rules._shared.handover import is_passed_up
 from dynalint_rules._shared.names import loads, only_value
 from dynalint_rules._shared.scope import Refusal, Scope
-from dynalint_rules._shared.truth import truth_of
+from dynalint_rules._shared.truth import STAYS, truth_of
 
 _INSTEAD = {
     "equal": "(a == b).all()",
@@ -310,7 +310,7 @@ class TensorComparisonCall(Rule):
         if isinstance(event, Call):
             name = event.callee.rpartition(".")[2]
             message = f"`{name}` reads a Python bool out of the data of tensors"
-            yield Violation(event.node, message, help=f"Use `{_INSTEAD[name]}`, which is a tensor.")
+            yield Violation(event.node, message, help=f"Use `{_INSTEAD[name]}`, {STAYS}.")
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Compare with tensor operations, together with what is decided by it."""

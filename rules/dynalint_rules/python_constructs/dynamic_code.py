@@ -8,12 +8,12 @@ from collections.abc import Iterable
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
+from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
-from dynalint_rules._shared.exits import leads_to_raise
 from dynalint_rules._shared.names import loads, only_value
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.text import indentation
@@ -223,7 +223,7 @@ class DynamicCode(Rule):
             torch=">=2.13",
             code=forward(
                 """
-                import math  # DYN010
+                import math
 
                 factor = eval("1 + 1")
                 h = getattr(torch, "re" + "lu")(self.fc(x))

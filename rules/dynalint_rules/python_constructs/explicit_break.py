@@ -80,7 +80,7 @@ class ExplicitBreak(Rule):
     def check(self, event: Event, project: Project) -> Iterable[Violation]:
         """Tell of the call."""
         if isinstance(event, Call):
-            by = "decorator of the called function wants it" if event.callee == DISABLED else "code asks for it"
+            by = "called function is kept from being compiled" if event.callee == DISABLED else "code asks for it"
             yield Violation(event.node, f"the graph ends here, as the {by}")
 
     examples = (

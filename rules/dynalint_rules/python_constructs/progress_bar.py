@@ -80,7 +80,7 @@ class ProgressBar(Rule):
             yield Violation(
                 event.node,
                 f"`{event.callee}()` is no part of a graph, which ends there",
-                help="show progress around the calls of the compiled function",
+                help="show progress around what is compiled",
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:

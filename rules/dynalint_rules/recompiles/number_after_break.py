@@ -93,11 +93,12 @@ class NumberAfterBreak(Rule):
             return
         if reading.meets_tensor(event.node):
             message = (
-                "the code after this break computes with the number read here, and is compiled again for the next one"
+                "the code after this break is compiled for the number read here, and once more when another one comes"
             )
         elif reading.outlives_break(event):
             message = (
-                "the number read here is kept over the next break, and the code in between is compiled again for it"
+                "the number read here is kept over the next break, and the code in between is compiled once more when "
+                "another one comes"
             )
         else:
             return

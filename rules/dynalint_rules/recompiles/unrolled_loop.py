@@ -21,7 +21,8 @@ class UnrolledLoop(Rule):
     ## What it flags
 
     `for row in x`, `for i in range(x.shape[0])`, `for t in range(len(x))` and comprehensions of these kinds, in code
-    that Dynamo traces. Not flagged are loops over the number of dimensions, and over `range` of a constant.
+    that Dynamo traces. Not flagged are loops over the number of dimensions, over `range` of a constant, and over
+    what the module itself holds.
 
     ## Why
 
@@ -74,6 +75,8 @@ class UnrolledLoop(Rule):
     def check(self, event: Event, project: Project) -> Iterable[Violation]:
         """Flag loops whose number of rounds is a size."""
         assert isinstance(event, Iteration)
+        if _is_held(event):
+            return
         if k.only_tensor(event.kind) is not None or _is_range_of_size(event):
             yield Violation(
                 event.node,
@@ -130,6 +133,23 @@ class UnrolledLoop(Rule):
             shows="recompile",
         ),
         Example(
+            name="as-often-as-the-module-says",
+            code=forward(
+                """
+                for row in self.scales:
+                    x = x * row
+                for i in range(self.number):
+                    x = self.fc(x) + self.scales[i]
+                return x
+                """,
+                init="""
+                self.fc = nn.Linear(8, 8)
+                self.register_buffer("scales", torch.ones(2, 8))
+                self.number = len(self.scales)
+                """,
+            ),
+        ),
+        Example(
             name="over-the-dimensions",
             code=forward(
                 """
@@ -150,6 +170,15 @@ class UnrolledLoop(Rule):
             ),
         ),
     )
+
+
+def _is_held(event: Iteration) -> bool:
+    """Whether a loop goes over what the module holds, or as often as that says: another module, another graph."""
+    function = event.function.node
+    names = {node.id for node in walk(event.node) if isinstance(node, ast.Name)} - {"range", "len", "reversed"}
+    is_method = event.function.owner is not None and "staticmethod" not in event.function.decorators
+    own = function.args.args[0].arg if is_method and function.args.args else None
+    return names == {own}
 
 
 def _is_range_of_size(event: Iteration) -> bool:

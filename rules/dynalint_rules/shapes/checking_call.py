@@ -183,7 +183,7 @@ class CheckingCall(Rule):
                     def require(condition):
                         if condition.dim() > 3:
                             return
-                        import torch  # DYN010
+                        import torch
 
                         torch._check_tensor_all(condition)  # DYN305
                 """,

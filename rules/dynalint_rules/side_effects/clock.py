@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dynalint.analysis.events import Call, Event
+from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.bystanders import guarded_bystanders
 from dynalint_rules._shared.examples import forward
-from dynalint_rules._shared.exits import leads_to_raise
 from dynalint_rules._shared.guard import guarded
 from dynalint_rules._shared.scope import Refusal, Scope
 
@@ -83,8 +83,7 @@ class ClockCall(Rule):
             yield Violation(
                 event.node,
                 f"`{event.callee}()` cannot be part of a graph, which ends there",
-                help="measure around the call of the compiled function, or mark the part with "
-                "`torch.profiler.record_function`",
+                help="measure around what is compiled, or mark the part with `torch.profiler.record_function`",
                 torch=">=2.13" if event.callee.startswith("datetime.") else "",
             )
 
@@ -101,7 +100,7 @@ class ClockCall(Rule):
         except Refusal as refusal:
             if waits:
                 return Declined(str(refusal))
-            return Declined(f"{refusal}; measure around the call of the compiled function")
+            return Declined(f"{refusal}; measure around what is compiled")
 
     examples = (
         Example(
@@ -114,7 +113,7 @@ class ClockCall(Rule):
                 """,
                 head="import time",
             ),
-            declined="measure around the call",
+            declined="measure around what is compiled",
         ),
         Example(
             name="waiting",

@@ -6,13 +6,13 @@ import ast
 from collections.abc import Iterable
 
 from dynalint.analysis.events import Call, Event
+from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.effects import effects_of
 from dynalint_rules._shared.examples import forward
-from dynalint_rules._shared.exits import leads_to_raise
 from dynalint_rules._shared.guard import guarded_all
 from dynalint_rules._shared.hoisted import asked_once, computed_once
 from dynalint_rules._shared.names import loads
@@ -121,7 +121,7 @@ class FileCall(Rule):
             yield Violation(
                 event.node,
                 f"`{event.callee.removeprefix('builtins.')}()` reaches outside of the graph, which ends there",
-                help="do it before or after the call of the compiled function",
+                help="do it outside of the compiled code",
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:

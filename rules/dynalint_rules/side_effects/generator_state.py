@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from dynalint.analysis.events import Call, Event
+from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.index import walk_function
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.bystanders import guarded_bystanders
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.examples import forward
-from dynalint_rules._shared.exits import leads_to_raise
 from dynalint_rules._shared.scope import Refusal, Scope
 
 _STATE = "manual_seed get_rng_state set_rng_state initial_seed".split()
@@ -94,7 +94,7 @@ class GeneratorState(Rule):
             yield Violation(
                 event.node,
                 f"`{event.callee}()` handles the state of a random generator, which ends the graph",
-                help="seed before the call of the compiled function, or keep fixed noise in a buffer",
+                help="seed outside of the compiled code, or keep fixed noise in a buffer",
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
@@ -108,7 +108,7 @@ class GeneratorState(Rule):
                     return Declined(_AGAIN)
                 return guarded_bystanders(scope, event, _SAVES.__contains__, title, effect=effect)
         return Declined(
-            "seeding elsewhere changes what is drawn; seed before the call of the compiled function, or draw fixed "
+            "seeding elsewhere changes what is drawn; seed outside of the compiled code, or draw fixed "
             "noise once in `__init__` and keep it in a buffer"
         )
 
@@ -120,7 +120,7 @@ class GeneratorState(Rule):
                 torch.manual_seed(0)  # DYN409
                 return h + torch.rand(8)
             """),
-            declined="seed before the call",
+            declined="seed outside of the compiled code",
         ),
         Example(
             name="generator",
@@ -156,7 +156,7 @@ class GeneratorState(Rule):
                 state = torch.get_rng_state()  # DYN409
                 return h, state
             """),
-            declined="seed before the call",
+            declined="seed outside of the compiled code",
         ),
         Example(
             name="state-kept-for-the-next-call",

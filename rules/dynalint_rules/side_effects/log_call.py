@@ -6,28 +6,31 @@ import ast
 from collections.abc import Iterable
 
 from dynalint.analysis.events import Call, Event
+from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.bystanders import guarded_bystanders
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.examples import forward
-from dynalint_rules._shared.exits import leads_to_raise
 from dynalint_rules._shared.guard import check_arguments, guarded, may_go_unasked
 from dynalint_rules._shared.scope import Refusal, Scope
 
 _LEVELS = "debug info warning warn error exception critical fatal log".split()
 _LOGGER = "logging.Logger."
+_ADAPTER = "logging.LoggerAdapter."
+_LOGURU = "loguru.logger."
+_LOGURU_LEVELS = "trace debug info success warning error critical exception log".split()
 
 
 class LogCall(Rule):
     """Log while a model runs.
 
     ## What it flags
-    Any method of a logger (`logger.info(...)`, `self.logger.isEnabledFor(...)`, `logger.warning_once(...)`), the
-    functions of `logging` (`logging.info(...)`, `logging.basicConfig(...)`) and `logging.getLogger(...)`, in code that
-    is compiled. A message below the logger's level counts too. Not flagged: `logger.name` and `logging.DEBUG`, logging
-    in code that is not compiled or behind `if not torch.compiler.is_compiling():`, and logging on the way to a
-    `raise`.
+    Any method of a logger or a `LoggerAdapter` (`logger.info(...)`, `self.logger.isEnabledFor(...)`,
+    `logger.warning_once(...)`), the loggers of `loguru` and `absl`, the functions of `logging` (`logging.info(...)`,
+    `logging.basicConfig(...)`) and `logging.getLogger(...)`, in code that is compiled. A message below the logger's
+    level counts too. Not flagged: `logger.name` and `logging.DEBUG`, logging in code that is not compiled or behind
+    `if not torch.compiler.is_compiling():`, and logging on the way to a `raise`.
 
     ## Why
     A log record cannot be part of a graph. Dynamo does not ask for the level: it ends the graph at `logger.debug(...)`
@@ -77,19 +80,24 @@ class LogCall(Rule):
     gb = ("GB0291", "GB4841", "GB6215", "GB0156", "GB0023")
     events = (Call,)
     calls = frozenset(
-        {f"{_LOGGER}*", "logging.getLogger", "logging.basicConfig", *(f"logging.{name}" for name in _LEVELS)}
+        {f"{_LOGGER}*", f"{_ADAPTER}*"}
+        | {f"logging.{name}" for name in ("getLogger", "basicConfig", *_LEVELS)}
+        | {f"{_LOGURU}{name}" for name in _LOGURU_LEVELS}
+        | {f"absl.logging.{name}" for name in ("vlog", "log_first_n", "log_every_n", *_LEVELS)}
     )
 
     def check(self, event: Event, project: Project) -> Iterable[Violation]:
         """Flag the call wherever it stands."""
         if isinstance(event, Call) and not leads_to_raise(event, project):
             method = event.callee.rpartition(".")[2]
-            name = f"logger.{method}" if event.callee.startswith(_LOGGER) else event.callee
+            name = f"logger.{method}" if event.callee.startswith((_LOGGER, _ADAPTER, _LOGURU)) else event.callee
             yield Violation(
                 event.node,
                 f"`{name}()` ends the graph, whatever the level of the logger",
-                help="make the logger where the module is made, and log only in eager code: "
-                "`if not torch.compiler.is_compiling():`",
+                help="make the logger at the top of the module"
+                if method == "getLogger"
+                else "log only in eager code: `if not torch.compiler.is_compiling():`",
+                gb=("GB0007",) if event.callee.startswith(_LOGURU) else (),
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:

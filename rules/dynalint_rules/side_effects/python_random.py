@@ -8,13 +8,13 @@ from contextlib import suppress
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
+from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.drawn import drawn_by_torch
 from dynalint_rules._shared.examples import forward
-from dynalint_rules._shared.exits import leads_to_raise
 from dynalint_rules._shared.joined_repeats import chosen_by_place
 from dynalint_rules._shared.numbers import flow_of
 from dynalint_rules._shared.order import always_before
@@ -28,6 +28,9 @@ _UNTRACED = (
     "randbytes binomialvariate"
 ).split()
 _TRACED = ("uniform", "randint", "randrange")
+# What Dynamo traces of a `random.Random` besides; what it does not know of one are the other ways to draw.
+_OF_OBJECTS = frozenset({"random", "seed", "getstate", "setstate"})
+_OBJECT = "random.Random."
 _CONVERSIONS = ("builtins.int", "builtins.float", "builtins.round")
 
 
@@ -36,10 +39,12 @@ class PythonRandom(Rule):
 
     ## What it flags
     `random.random`, `random.gauss`, `random.choice`, `random.sample`, `random.shuffle`, `random.seed` and the others
-    in code that is compiled. Of `random.uniform`, `random.randint` and `random.randrange`, which Dynamo traces, it
-    flags the uses that it does not: a test (`if random.uniform(0, 1) < p`), arithmetic with other numbers, an index, a
-    bound of a slice, a size (`x.repeat(1, n)`, `torch.zeros(n)`, `range(n)`), a conversion (`int(...)`). Not flagged:
-    drawing in code that is not compiled, and a number drawn by those three that only meets tensors.
+    in code that is compiled, and the same methods of a `random.Random`, save that its `random()` is traced like
+    `uniform` and its `seed`, `getstate` and `setstate` are traced. Of `random.uniform`, `random.randint` and
+    `random.randrange`, which Dynamo traces, it flags the uses that it does not: a test (`if random.uniform(0, 1) <
+    p`), arithmetic with other numbers, an index, a bound of a slice, a size (`x.repeat(1, n)`, `torch.zeros(n)`,
+    `range(n)`), a conversion (`int(...)`). Not flagged: drawing in code that is not compiled, and a number drawn by
+    those three that only meets tensors.
 
     ## Why
     The number must be another one in each call. Dynamo has handlers for three of the functions, which make the number
@@ -66,7 +71,7 @@ class PythonRandom(Rule):
     `torch.cat([a.unsqueeze(1).repeat(1, i, 1), b.unsqueeze(1).repeat(1, n - i, 1)], 1)`, with names for the parts, is a
     choice by place, `torch.where(torch.arange(n)[:, None] < i, a.unsqueeze(1), b.unsqueeze(1))`.
     `random.sample(range(n), k)` that indexes tensors becomes `torch.randperm(n)[:k]`. Declined where the number is a
-    size otherwise, and for the other functions: draw outside of the compiled function and pass the result as an
+    size otherwise, and for the other functions: draw outside of the compiled code and pass the result as an
     argument.
 
     ## When the rewrite is not exact
@@ -88,15 +93,19 @@ class PythonRandom(Rule):
     code = "DYN407"
     name = "python-random"
     summary = "random numbers of Python's `random` end the graph, or decide a branch"
-    gb = ("GB0007", "GB0170", "GB0213", "GB0033", "GB0124", "GB0178", "GB4841")
+    gb = ("GB0007", "GB0156", "GB0170", "GB0213", "GB0033", "GB0124", "GB0178", "GB4841")
     events = (Call,)
-    calls = frozenset(f"random.{name}" for name in (*_UNTRACED, *_TRACED))
+    calls = frozenset(
+        [f"random.{name}" for name in (*_UNTRACED, *_TRACED)]
+        + [f"{_OBJECT}{name}" for name in (*_UNTRACED, *_TRACED) if name not in _OF_OBJECTS or name == "random"]
+    )
 
     def check(self, event: Event, project: Project) -> Iterable[Violation]:
         """Flag the call, or for the traced functions the use of the number that is not traced."""
         if not isinstance(event, Call) or leads_to_raise(event, project):
             return
-        if event.callee.rpartition(".")[2] not in _TRACED:
+        name = event.callee.rpartition(".")[2]
+        if name not in _TRACED and not (name == "random" and event.callee.startswith(_OBJECT)):
             yield Violation(
                 event.node,
                 f"`{event.callee}()` ends the graph",
@@ -107,13 +116,15 @@ class PythonRandom(Rule):
             yield Violation(
                 node,
                 f"a number drawn by `{event.callee}()` decides something in Python here, which ends the graph",
-                help="draw outside of the compiled function, or select with `torch.where`",
+                help="draw outside of the compiled code, or select with `torch.where`",
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Draw with `random.uniform`, where that is traced, else with torch."""
         if not isinstance(event, Call):
             return None
+        if event.callee.startswith(_OBJECT):
+            return Declined("the numbers come from a generator of its own; draw outside and pass them as an argument")
         try:
             scope = Scope.of(event, project)
             with suppress(Refusal):
@@ -153,6 +164,28 @@ class PythonRandom(Rule):
                 """,
                 head="import random",
                 init="self.fc, self.n = nn.Linear(8, 8), 4",
+            ),
+        ),
+        Example(
+            name="generator-object",
+            code=forward(
+                """
+                h = self.fc(x) * self.draws.random()
+                if self.draws.random() < 0.5:  # DYN407
+                    h = h + 1
+                return h * self.draws.choice([1.0, 2.0])  # DYN407
+                """,
+                head="import random",
+                init="self.fc, self.draws = nn.Linear(8, 8), random.Random(0)",
+            ),
+            declined="a generator of its own",
+        ),
+        Example(
+            name="generator-object-in-the-graph",
+            code=forward(
+                "return self.fc(x) * self.draws.random() + self.draws.randint(0, 3)",
+                head="import random",
+                init="self.fc, self.draws = nn.Linear(8, 8), random.Random(0)",
             ),
         ),
         Example(

@@ -6,13 +6,13 @@ import ast
 from collections.abc import Iterable
 
 from dynalint.analysis.events import Call, Event, ItemWrite
+from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.bystanders import guarded_bystanders
 from dynalint_rules._shared.effects import effects_of
 from dynalint_rules._shared.examples import forward
-from dynalint_rules._shared.exits import leads_to_raise
 from dynalint_rules._shared.guard import guarded, guarded_all
 from dynalint_rules._shared.hoisted import asked_once
 from dynalint_rules._shared.names import within
@@ -123,7 +123,7 @@ class SystemCall(Rule):
             yield Violation(
                 event.node,
                 f"{what} reaches outside of the graph, which ends there",
-                help="do it before or after the call of the compiled function",
+                help="do it outside of the compiled code",
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
@@ -147,8 +147,8 @@ class SystemCall(Rule):
                     scope, event, _ASKS.__contains__, f"Call `{event.callee}()` only in eager code"
                 )
         except Refusal as refusal:
-            return Declined(f"{refusal}; do it before the call of the compiled function")
-        return Declined("code may depend on what this gives or does; do it before the call of the compiled function")
+            return Declined(f"{refusal}; do it outside of the compiled code")
+        return Declined("code may depend on what this gives or does; do it outside of the compiled code")
 
     examples = (
         Example(

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
+from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.examples import forward
-from dynalint_rules._shared.exits import leads_to_raise
 from dynalint_rules._shared.guard import guarded
 from dynalint_rules._shared.scope import Refusal, Scope
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dynalint.analysis.events import Event, StateChange
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
-from dynalint_rules._shared.growth import is_counter
+from dynalint_rules._shared.growth import UP_TO_LIMIT, is_counter
 from dynalint_rules._shared.scope import Refusal
 from dynalint_rules._shared.shared_numbers import shared_to_tensor
 
@@ -91,7 +91,8 @@ class GlobalCounter(Rule):
         if place is not None and is_counter(event, project):
             yield Violation(
                 event.statement,
-                f"`{event.home.name}`, {place}, is an int that differs on every call: Dynamo compiles anew for each",
+                f"`{event.home.name}`, {place}, is an int that differs on every call: each value is compiled anew, "
+                f"{UP_TO_LIMIT}",
                 help="Count outside the compiled code, or keep the count in a buffer of the module.",
             )
 

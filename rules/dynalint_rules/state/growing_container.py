@@ -15,7 +15,7 @@ from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.deques import deque_limits
 from dynalint_rules._shared.eager_record import recorded_in_eager
 from dynalint_rules._shared.examples import forward
-from dynalint_rules._shared.growth import LIMIT, is_there_before, mentions, same, settles, state_name
+from dynalint_rules._shared.growth import LIMIT, UP_TO_LIMIT, is_there_before, mentions, same, settles, state_name
 from dynalint_rules._shared.scope import Refusal
 
 _GROWING = frozenset({"append", "appendleft", "extend", "extendleft", "insert", "iadd"})
@@ -114,7 +114,7 @@ class GrowingContainer(Rule):
             shown = place.format(event.home.name)
             yield Violation(
                 event.statement,
-                f"{shown} outlives the call and grows with every call: Dynamo compiles anew for each length",
+                f"{shown} outlives the call and grows with every call: each length is compiled anew, {UP_TO_LIMIT}",
                 help="Return what is added and collect it outside of the compiled code.",
                 torch=">=2.13" if _is_numbered(event.statement) else "",
             )

@@ -86,7 +86,8 @@ class GrowingTensor(Rule):
         if _is_prolonged(event) and is_there_before(event, project) and not settles(event, project):
             yield Violation(
                 event.statement,
-                f"`{event.home.name}` gets longer with every call, and Dynamo compiles anew for its size",
+                f"`{event.home.name}` gets longer with every call: Dynamo compiles again, until it takes the "
+                "size for one that varies",
                 help="Write into a tensor of fixed size at a position, or let the caller keep what is joined.",
             )
 

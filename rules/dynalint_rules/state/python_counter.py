@@ -9,7 +9,7 @@ from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.buffers import number_to_buffer
 from dynalint_rules._shared.examples import forward
-from dynalint_rules._shared.growth import is_counter
+from dynalint_rules._shared.growth import UP_TO_LIMIT, is_counter
 from dynalint_rules._shared.scope import Refusal
 from dynalint_rules._shared.shared_numbers import shared_to_tensor
 
@@ -102,7 +102,8 @@ class PythonCounter(Rule):
         if event.home.type == "attribute" and is_counter(event, project):
             yield Violation(
                 event.statement,
-                f"`self.{event.home.name}` is an int that differs on every call: Dynamo compiles anew for each value",
+                f"`self.{event.home.name}` is an int that differs on every call: each value is compiled anew, "
+                f"{UP_TO_LIMIT}",
                 help="Keep the count in a buffer that the constructor registers, or count outside the compiled code.",
             )
 
@@ -134,6 +135,18 @@ class PythonCounter(Rule):
                 return self.fc(x)
                 """,
                 init=('self.fc = nn.Linear(8, 8)\nself.register_buffer("steps", torch.tensor(0), persistent=False)'),
+            ),
+        ),
+        Example(
+            name="on-the-way-to-an-exception",
+            code=forward(
+                """
+                if x.shape[0] > 64:
+                    self.refused += 1
+                    raise ValueError(f"{self.refused} batches were too large")
+                return self.fc(x)
+                """,
+                init="self.fc = nn.Linear(8, 8)\nself.refused = 0",
             ),
         ),
         Example(

@@ -8,13 +8,13 @@ from textwrap import dedent
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
+from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.carried_loop import rounds_counted
 from dynalint_rules._shared.detached import detached, is_folded, tail
 from dynalint_rules._shared.examples import CARRIED_LOOP, forward
-from dynalint_rules._shared.exits import leads_to_raise
 from dynalint_rules._shared.known_numbers import read_back
 from dynalint_rules._shared.numbers import flow_of, with_conditions
 from dynalint_rules._shared.numpy_numbers import computed_by_math
@@ -105,7 +105,7 @@ class ItemOfTensor(Rule):
         yield Violation(
             event.node,
             "`.item()` reads a number out of a tensor, which ends the graph",
-            help="keep the value as a 0-dim tensor (`.detach()`), or read it after the compiled function has returned",
+            help="keep the value as a 0-dim tensor (`.detach()`), and read it outside of the compiled code",
         )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:

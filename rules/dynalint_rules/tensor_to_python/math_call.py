@@ -7,12 +7,12 @@ from collections.abc import Iterable
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
+from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.detached import detached
 from dynalint_rules._shared.either import IN_TORCH, WHOLE
 from dynalint_rules._shared.examples import forward
-from dynalint_rules._shared.exits import leads_to_raise
 from dynalint_rules._shared.numbers import flow_of, with_conditions
 from dynalint_rules._shared.scope import Refusal, Scope
 

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
+from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.carried_loop import rounds_counted
 from dynalint_rules._shared.detached import detached, is_folded
 from dynalint_rules._shared.examples import COUNTED_ROUNDS, forward
-from dynalint_rules._shared.exits import leads_to_raise
 from dynalint_rules._shared.known_numbers import multiplied
 from dynalint_rules._shared.numbers import flow_of, with_conditions
 from dynalint_rules._shared.numpy_numbers import computed_by_math
@@ -103,7 +103,7 @@ class NumberOfTensor(Rule):
         yield Violation(
             event.node,
             f"`{name}()` reads the element of {'an array' if tensor.array else 'a tensor'}, which ends the graph",
-            help="keep the value as a 0-dim tensor, or read it after the compiled function has returned",
+            help="keep the value as a 0-dim tensor, and read it outside of the compiled code",
         )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event, Read
+from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
-from dynalint_rules._shared.exits import leads_to_raise
 from dynalint_rules._shared.grids import as_ranges
 from dynalint_rules._shared.scope import Refusal, Scope
 
@@ -23,7 +23,8 @@ _FUNCTIONS = (
     "nansum nanvar packbits partition piecewise place poly polyadd polyder polydiv polyfit polyint polymul polysub "
     "polyval putmask ravel_multi_index require roots select setdiff1d setxor1d shares_memory sort_complex spacing "
     "trapezoid trim_zeros typename union1d unique_all unique_counts unique_inverse unique_values unpackbits "
-    "unravel_index unwrap vecdot vecmat ndim size isscalar iscomplexobj isrealobj common_type"
+    "unravel_index unwrap vecdot vecmat ndim size isscalar iscomplexobj isrealobj common_type isfortran "
+    "matrix_transpose unstack"
 ).split()
 _LINALG = "cross diagonal matmul matrix_norm matrix_transpose outer svdvals tensordot trace vecdot vector_norm".split()
 _METHODS = ("tobytes",)

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event, Format
+from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
-from dynalint_rules._shared.exits import leads_to_raise
 from dynalint_rules._shared.text import atom
 
 _BUILTINS = ("builtins.str", "builtins.repr", "builtins.ascii")
@@ -74,7 +74,7 @@ class TensorToText(Rule):
             yield Violation(
                 event.node,
                 f"{way} of a tensor needs its numbers, which ends the graph",
-                help="use a plain f-string, or make the text after the compiled function has returned",
+                help="use a plain f-string, or make the text outside of the compiled code",
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:

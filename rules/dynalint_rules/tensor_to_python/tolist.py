@@ -7,12 +7,12 @@ from collections.abc import Iterable
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
+from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.detached import rows_of, tail
 from dynalint_rules._shared.examples import KEPT_INPUTS, KEPT_PIECES, forward
-from dynalint_rules._shared.exits import leads_to_raise
 from dynalint_rules._shared.folded_lists import folded
 from dynalint_rules._shared.handover import is_passed_up
 from dynalint_rules._shared.known_numbers import is_whole, read_back
@@ -103,7 +103,7 @@ class TolistOfTensor(Rule):
             yield Violation(
                 event.node,
                 "`.tolist()` reads the elements of a tensor into Python, which ends the graph",
-                help="work on the tensor itself, or read it after the compiled function has returned",
+                help="work on the tensor itself, and read it outside of the compiled code",
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:

@@ -6,20 +6,20 @@ import ast
 from collections.abc import Iterable
 
 from dynalint.analysis.events import Call, Event
+from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.differentiated import differentiated
 from dynalint_rules._shared.examples import forward
-from dynalint_rules._shared.exits import leads_to_raise
 from dynalint_rules._shared.guard import guarded
 from dynalint_rules._shared.scope import Refusal, Scope
 
 _INSTEAD = {
     "Tensor.retain_grad": "read the gradient with a hook, or return the tensor and ask for its gradient outside",
-    "torch.autograd.grad": "use `torch.func.grad`, or compute the gradient outside of the compiled function",
+    "torch.autograd.grad": "use `torch.func.grad`, or compute the gradient outside of the compiled code",
 }
-_OUTSIDE = "do this outside of the compiled function"
+_OUTSIDE = "do this outside of the compiled code"
 
 
 class AutogradCall(Rule):
@@ -114,7 +114,7 @@ class AutogradCall(Rule):
                 return Declined(str(refusal))
         return Declined(
             "`torch.func.grad` takes a function and not its result, so the code around has to change; or take the "
-            "gradient outside of the compiled function"
+            "gradient outside of the compiled code"
         )
 
     examples = (
@@ -261,6 +261,6 @@ def _kept_in_eager(scope: Scope, event: Call) -> Rewrite:
     owner = event.node.func.value if isinstance(event.node.func, ast.Attribute) else event.node
     reads = [one for one in walk(scope.function.node) if isinstance(one, ast.Attribute) and one.attr == "grad"]
     if any(ast.dump(one.value) == ast.dump(owner) for one in reads):
-        raise Refusal(f"{scope.quote(owner)}`.grad` is read here; take the gradient outside of the compiled function")
+        raise Refusal(f"{scope.quote(owner)}`.grad` is read here; take the gradient outside of the compiled code")
     condition = f"a compiled run does not keep the gradient of {scope.quote(owner)}"
     return guarded(scope, event, "Keep the gradient only in eager code", safety="unsafe", conditions=(condition,))

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from dynalint.analysis.events import Call, Event
+from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
-from dynalint_rules._shared.exits import leads_to_raise
 from dynalint_rules._shared.hoisted import asked_once, computed_once
 from dynalint_rules._shared.scope import Refusal, Scope
 
@@ -20,6 +20,7 @@ _CALLS = {
     "struct": "pack unpack calcsize",
     "base64": "b64encode b64decode",
     "binascii": "crc32 hexlify unhexlify",
+    "PIL.Image": "fromarray new",
     "scipy.fft": "dct dst fft fftn idct idst ifft ifftn irfft next_fast_len rfft",
     "scipy.fftpack": "dct fft idct ifft irfft next_fast_len rfft",
     "scipy.integrate": "simpson trapezoid",
@@ -49,7 +50,7 @@ class ForeignCall(Rule):
     """Call C code that is neither torch's nor NumPy's in code that is compiled.
 
     ## What it flags
-    Types and functions of `ctypes` and of libraries that it loads, functions of `cv2`, `zlib`, `struct`, `base64`
+    Types and functions of `ctypes` and of libraries that it loads, functions of `cv2`, PIL, `zlib`, `struct`, `base64`
     and `binascii`, and those of SciPy that come down to compiled code (`linear_sum_assignment`, `cdist`,
     `distance_transform_edt`, most of `scipy.special`), in code that is compiled. Not flagged: the same in `__init__`,
     and Python functions of other packages, which Dynamo follows.

@@ -9,12 +9,12 @@ from contextlib import suppress
 from dynalint.analysis import kinds as k
 from dynalint.analysis import torch_api
 from dynalint.analysis.events import Call, Event
+from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.examples import forward
-from dynalint_rules._shared.exits import leads_to_raise
 from dynalint_rules._shared.names import reads
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.text import atom

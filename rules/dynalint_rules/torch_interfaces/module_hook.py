@@ -10,13 +10,13 @@ from dataclasses import replace
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
+from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.hooks import HOOKED
 from dynalint.analysis.index import FunctionInfo, walk_function
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
-from dynalint_rules._shared.exits import leads_to_raise
 from dynalint_rules._shared.guard import taken_out
 from dynalint_rules._shared.scope import Refusal, Scope
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dynalint.analysis.events import Call, Event
+from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
-from dynalint_rules._shared.exits import leads_to_raise
 
 _SCALER = "scale step update unscale_ get_scale state_dict".split()
 _SCALERS = ("torch.GradScaler", "torch.amp.GradScaler", "torch.cuda.amp.GradScaler")
@@ -78,7 +78,7 @@ class OptimizerStep(Rule):
             yield Violation(
                 event.node,
                 f"`{event.callee.removeprefix('torch.')}()` belongs between graphs, and ends this one",
-                help="step outside of the compiled function, or compile the step by itself",
+                help="step outside of the compiled code, or compile the step by itself",
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:

@@ -62,7 +62,7 @@ class PlainTensorView(Rule):
             yield Violation(
                 event.node,
                 "Dynamo does not trace `as_subclass(torch.Tensor)`, so the graph ends there",
-                help="do the work on plain tensors, and make the subclass outside of the compiled function",
+                help="do the work on plain tensors, and make the subclass outside of the compiled code",
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:

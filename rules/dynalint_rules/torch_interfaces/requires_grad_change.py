@@ -8,12 +8,12 @@ from dataclasses import replace
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event, Write
+from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.examples import forward
-from dynalint_rules._shared.exits import leads_to_raise
 from dynalint_rules._shared.guard import taken_out
 from dynalint_rules._shared.memory import changed_in_place
 from dynalint_rules._shared.names import loads
@@ -25,6 +25,7 @@ _FACTORIES = (
     "linspace logspace ones ones_like rand rand_like randint randint_like randn randn_like randperm range tensor zeros "
     "zeros_like"
 ).split()
+_NEW = frozenset(f"torch.{name}" for name in _FACTORIES)
 _METHODS = ("Tensor.requires_grad_", "torch.nn.Module.requires_grad_")
 # Their results have no gradient, whatever they are given.
 _MAKING = frozenset(
@@ -42,9 +43,11 @@ class RequiresGradChange(Rule):
     """Change whether a tensor asks for gradients, or make one that does, in code that is compiled.
 
     ## What it flags
-    `t.requires_grad = ...`, whatever is assigned; `t.requires_grad_()` of a tensor that is no parameter, and
-    `requires_grad_(False)` of a parameter or a module; `requires_grad=True` given to a function that makes a tensor.
-    Not flagged: reading `t.requires_grad`, `t.detach()`, `requires_grad_(False)` of a tensor that has no history.
+    `t.requires_grad = ...`, whatever is assigned; `t.requires_grad_()` of a tensor that certainly asks for none before
+    (an argument of the compiled function, what `detach()` gives, or a new tensor), and `requires_grad_(False)` of a
+    parameter or a module; `requires_grad=True` given to a function that makes a tensor.
+    Not flagged: reading `t.requires_grad`, `t.detach()`, `requires_grad_(False)` of a tensor that has no history,
+    and `t.requires_grad_()` of what is computed with parameters, which changes nothing.
 
     ## Why
     A new leaf inside of a graph is nothing that the backward pass of the graph could hand a gradient to. Dynamo ends
@@ -104,7 +107,7 @@ class RequiresGradChange(Rule):
         elif not isinstance(event, Call):
             return
         elif event.callee in _METHODS:
-            if not _changes(event):
+            if not _changes(event, project):
                 return
             message = "`requires_grad_()` changes what the backward pass is for, which ends the graph"
         elif not _is_true(event.node, "requires_grad"):
@@ -112,7 +115,7 @@ class RequiresGradChange(Rule):
         else:
             message = f"`{event.callee}(requires_grad=True)` makes a leaf for gradients, which ends the graph"
         if not leads_to_raise(event, project):
-            yield Violation(event.node, message, help="ask for gradients before the call of the compiled function")
+            yield Violation(event.node, message, help="ask for gradients outside of the compiled code")
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Take out what changes nothing; decline where the gradient may be read elsewhere."""
@@ -238,6 +241,29 @@ class RequiresGradChange(Rule):
             """),
         ),
         Example(
+            name="new-leaf-by-name",
+            code=forward("""
+                anchor = torch.zeros_like(x)
+                anchor.requires_grad_(True)  # DYN608
+                return self.fc(anchor + x)
+            """),
+        ),
+        Example(
+            name="input",
+            code=forward("""
+                x.requires_grad_()  # DYN608
+                return self.fc(x)
+            """),
+        ),
+        Example(
+            name="asked-for-before",
+            code=forward("""
+                h = self.fc(x)
+                h.requires_grad_()
+                return h * 2
+            """),
+        ),
+        Example(
             name="freezing",
             code=forward("""
                 self.fc.requires_grad_(False)  # DYN608
@@ -274,13 +300,37 @@ class RequiresGradChange(Rule):
     )
 
 
-def _changes(event: Call) -> bool:
+def _changes(event: Call, project: Project) -> bool:
     """Whether `requires_grad_` makes a difference that a graph cannot hold."""
     mode = event.args[0] if event.args else event.keywords.get("requires_grad", event.keywords.get("mode"))
     asks = True if mode is None else mode.constant if isinstance(mode, k.Value) else k.MISSING
     tensor = k.only_tensor(event.receiver) if event.receiver is not None else None
     is_owned = tensor is None or tensor.origin == "parameter"
-    return asks is False if is_owned else asks is True
+    if is_owned:
+        return asks is False
+    owner = event.node.func.value if isinstance(event.node.func, ast.Attribute) else None
+    return asks is True and owner is not None and _is_leaf(owner, event, project)
+
+
+def _is_leaf(node: ast.expr, event: Call, project: Project) -> bool:
+    """Whether a tensor certainly asks for no gradient: it is detached, new, or an argument of the compiled function."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        made = project.kinds(event.function).get(node.func)
+        if node.func.attr == "detach" or (isinstance(made, k.External) and made.name in _NEW):
+            return True
+        is_method = isinstance(made, k.Method) and isinstance(made.receiver, k.Tensor)
+        return is_method and _is_leaf(node.func.value, event, project)
+    if isinstance(node, ast.Attribute):
+        return node.attr == "data"
+    if not isinstance(node, ast.Name):
+        return False
+    inside = list(walk(event.function.node))
+    named = [one for one in inside if isinstance(one, ast.Name) and one.id == node.id and one.lineno < node.lineno]
+    stores = [one for one in named if isinstance(one.ctx, ast.Store)]
+    if stores:
+        parent = project.parents(event.function).get(max(stores, key=lambda one: one.lineno))
+        return isinstance(parent, ast.Assign) and _is_leaf(parent.value, event, project)
+    return event.function.caller is None and any(isinstance(one, ast.arg) and one.arg == node.id for one in inside)
 
 
 def _is_true(node: ast.Call, name: str) -> bool:

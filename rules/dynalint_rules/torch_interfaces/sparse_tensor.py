@@ -8,12 +8,12 @@ from contextlib import suppress
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
+from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.dense import kept_dense
 from dynalint_rules._shared.examples import forward
-from dynalint_rules._shared.exits import leads_to_raise
 from dynalint_rules._shared.scope import Refusal, Scope
 
 _LAYOUTS = ("coo", "csr", "csc", "bsr", "bsc", "compressed")

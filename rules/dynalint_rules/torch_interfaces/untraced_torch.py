@@ -8,12 +8,12 @@ from functools import cache
 
 from dynalint.analysis import torch_api
 from dynalint.analysis.events import Call, Event
+from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.findings import Safety
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation, all_rules
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.examples import forward
-from dynalint_rules._shared.exits import leads_to_raise
 from dynalint_rules._shared.guard import guarded
 from dynalint_rules._shared.hoisted import asked_once, hoisted
 from dynalint_rules._shared.memory import makes_tensor
@@ -53,14 +53,14 @@ _FOUND = frozenset(
     "torch.xpu.device_count torch.xpu.is_bf16_supported".split()
 )
 
-_OUTSIDE = "do it outside of the compiled function, and pass the tensor"
+_OUTSIDE = "do it outside of the compiled code, and pass the tensor"
 # What does something, where the others tell something: what to do instead.
 _DOES = {
     "Tensor.apply_": "write what it computes with operations on whole tensors",
     "Tensor.map_": "write what it computes with operations on whole tensors",
     "Tensor.random_": "draw with `torch.randint`",
-    "Tensor.share_memory_": "share memory outside of the compiled function",
-    "torch.backends.mha.set_fastpath_enabled": "set it outside of the compiled function",
+    "Tensor.share_memory_": "share memory outside of the compiled code",
+    "torch.backends.mha.set_fastpath_enabled": "set it outside of the compiled code",
     "torch.nn.init.normal": "use `torch.nn.init.normal_`",
     "torch.nn.init.uniform": "use `torch.nn.init.uniform_`",
     **dict.fromkeys(("Tensor.to_mkldnn", "torch.from_dlpack", "torch.frombuffer"), _OUTSIDE),
@@ -152,9 +152,7 @@ class UntracedTorch(Rule):
         if isinstance(event, Call) and event.callee in _DOES:
             return Declined(f"it does more than tell something; {_DOES[event.callee]}")
         if isinstance(event, Call) and event.callee.startswith("Tensor."):
-            return Declined(
-                "the answer depends on the tensor; ask outside of the compiled function, and pass the answer"
-            )
+            return Declined("the answer depends on the tensor; ask outside of the compiled code, and pass the answer")
         return Declined(
             "whether its answer changes is not to be seen from here; ask once, in `__init__`, if it does not"
         )
@@ -324,7 +322,7 @@ class UntracedTorch(Rule):
                 h = self.fc(x.to_mkldnn().to_dense())  # DYN610
                 return h * 2
             """),
-            declined="outside of the compiled function, and pass the tensor",
+            declined="outside of the compiled code, and pass the tensor",
         ),
         Example(
             name="answered-by-dynamo",

@@ -1,0 +1,59 @@
+"""What decorators of the project put around a function: code that each call of it runs first."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.index import FunctionInfo, walk_function
+
+if TYPE_CHECKING:
+    from dynalint.analysis.interpreter import Interpreter
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_known: WeakKeyDictionary[FunctionInfo, tuple[FunctionInfo, ...]] = WeakKeyDictionary()
+
+
+def wrappers_of(interpreter: Interpreter, function: FunctionInfo) -> tuple[FunctionInfo, ...]:
+    """Return the functions that decorators of the project put in the place of a function, which call it in turn.
+
+    What a decorator returns on some ways only is left out.
+    """
+    if not getattr(function.node, "decorator_list", ()):
+        return ()
+    known = _known.get(function)
+    if known is None:
+        known = _known[function] = tuple(_wrappers(interpreter, function))
+    return known
+
+
+def _wrappers(interpreter: Interpreter, function: FunctionInfo) -> Iterator[FunctionInfo]:
+    for decorator in getattr(function.node, "decorator_list", ()):
+        target = decorator.func if isinstance(decorator, ast.Call) else decorator
+        if isinstance(target, (ast.Name, ast.Attribute)):
+            kind = interpreter.scopes.in_scope(target, function.module, function.parent)
+            if isinstance(kind, k.Function) and kind.function is not function:
+                outer = kind.function
+                maker = _made(interpreter, outer) if isinstance(decorator, ast.Call) else outer
+                wrapper = _made(interpreter, maker) if maker is not None else None
+                if maker is not None and wrapper is not None and _calls_parameter(wrapper, maker):
+                    yield wrapper
+
+
+def _made(interpreter: Interpreter, maker: FunctionInfo) -> FunctionInfo | None:
+    """The function defined within another that this returns whichever way it goes."""
+    inside = list(walk_function(maker.node))
+    returned = [node.value for node in inside if isinstance(node, ast.Return)]
+    names = {one.id if isinstance(one, ast.Name) else "" for one in returned}
+    made = [node for node in inside if isinstance(node, _FUNCTIONS) and {node.name} == names]
+    return interpreter.function_of(made[0], maker.module, maker) if len(made) == 1 else None
+
+
+def _calls_parameter(wrapper: FunctionInfo, maker: FunctionInfo) -> bool:
+    """Whether a function calls what the function around it is given first."""
+    given = [argument.arg for argument in maker.node.args.args[:1]]
+    called = (node.func for node in walk_function(wrapper.node) if isinstance(node, ast.Call))
+    return any(isinstance(one, ast.Name) and one.id in given for one in called)

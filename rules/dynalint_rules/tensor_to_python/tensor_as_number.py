@@ -1,0 +1,168 @@
+"""DYN212: a tensor given where torch takes a Python number."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Mapping
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.events import Call, Event
+from dynalint.analysis.exits import leads_to_raise
+from dynalint.analysis.project import Project
+from dynalint.analysis.source import quote
+from dynalint.rules import Example, Rule, Violation
+from dynalint_rules._shared.examples import forward
+from dynalint_rules._shared.settings import captures_scalars
+
+_F = "torch.nn.functional."
+# The parameters that are read, by the place of each among the arguments, None for what is given by name alone.
+_PARAMETERS: Mapping[str, Mapping[str, int | None]] = {
+    "torch.full_like": {"fill_value": 1},
+    "Tensor.new_full": {"fill_value": 1},
+    "Tensor.fill_diagonal_": {"fill_value": 0},
+    "Tensor.uniform_": {"from": 0, "to": 1},
+    "Tensor.normal_": {"mean": 0, "std": 1},
+    "torch.nan_to_num": {"nan": 1, "posinf": 2, "neginf": 3},
+    "Tensor.nan_to_num": {"nan": 0, "posinf": 1, "neginf": 2},
+    "torch.add": {"alpha": None},
+    "torch.sub": {"alpha": None},
+    "torch.addcmul": {"value": None},
+    "torch.cdist": {"p": 2},
+    f"{_F}pad": {"value": 3},
+    f"{_F}leaky_relu": {"negative_slope": 1},
+    f"{_F}elu": {"alpha": 1},
+    f"{_F}softplus": {"beta": 1, "threshold": 2},
+    f"{_F}threshold": {"threshold": 1, "value": 2},
+    f"{_F}dropout": {"p": 1},
+    f"{_F}layer_norm": {"eps": 4},
+    f"{_F}huber_loss": {"delta": None},
+    f"{_F}cross_entropy": {"label_smoothing": None},
+    f"{_F}margin_ranking_loss": {"margin": 3},
+    f"{_F}triplet_margin_loss": {"margin": 3},
+    f"{_F}scaled_dot_product_attention": {"scale": None},
+}
+# Bounds may be tensors, if both are.
+_BOUNDS = {
+    f"{owner}.{name}{end}": {"min": first, "max": first + 1}
+    for owner, first, ends in (("torch", 1, ("",)), ("Tensor", 0, ("", "_")))
+    for name in ("clamp", "clip")
+    for end in ends
+}
+_INSTEAD = {
+    "full_like": "fill an empty tensor: `torch.empty_like(x).fill_(value)`",
+    "new_full": "fill an empty tensor: `x.new_empty(size).fill_(value)`",
+}
+
+
+class TensorAsNumber(Rule):
+    """Give a tensor where a function of torch takes a Python number.
+
+    ## What it flags
+    A tensor as the value of `torch.full_like` and `x.new_full`, as the `alpha` of `torch.add`, the `value` of `F.pad`,
+    the slope, margin, `eps` or probability of a function, and one bound of `torch.clamp` where the other is a number,
+    in code that is compiled. Not flagged: `torch.full`, `x.fill_`, `x.masked_fill` and others that take a tensor for a
+    value, tensors made of Python numbers alone, and sizes, which DYN204 is about.
+
+    ## Why
+    The function is written for a number. torch reads the tensor on the way in, which ends the graph.
+
+    ## Example
+    ```python
+    def forward(self, x):
+        return torch.full_like(x, x.max())
+    ```
+
+    Use instead:
+    ```python
+    def forward(self, x):
+        return torch.empty_like(x).fill_(x.max())
+    ```
+
+    ## How it is rewritten
+    It is not: where gradients flow through the value that is computed with instead is for a person to say.
+
+    ## When the rewrite is not exact
+    There is no rewrite. A value that is filled in hands its gradient on, and one that is read does not.
+
+    ## How Dynamo words it
+    GB0033: `Data dependent operator`, "Operator `aten._local_scalar_dense.default` has a non-Tensor output whose value
+    is dependent on the data of Tensor inputs".
+
+    ## References
+    - https://docs.pytorch.org/docs/stable/compile/programming_model.graph_breaks_index.html
+    """
+
+    code = "DYN212"
+    name = "tensor-as-number"
+    summary = "a tensor where torch takes a Python number is read and ends the graph"
+    gb = ("GB0033",)
+    events = (Call,)
+    calls = frozenset({*_PARAMETERS, *_BOUNDS})
+
+    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+        """Flag the call if such an argument is certainly a tensor with a value that only the data tells."""
+        if not isinstance(event, Call) or captures_scalars(project) or leads_to_raise(event, project):
+            return
+        given = _given(event, _PARAMETERS.get(event.callee) or _BOUNDS[event.callee])
+        tensors = [node for node, kind in given if _is_read(kind)]
+        if event.callee in _BOUNDS and not any(k.is_number(kind) for _, kind in given):
+            return
+        if tensors:
+            name = event.callee.rpartition(".")[2]
+            bounds = "give both bounds as tensors, or use `torch.maximum` and `torch.minimum`"
+            yield Violation(
+                event.node,
+                f"`{name}()` takes a number and reads the tensor {quote(event.function.file, tensors[0])}, which ends "
+                "the graph",
+                help=_INSTEAD.get(name, bounds if event.callee in _BOUNDS else "write it with operations on tensors"),
+            )
+
+    examples = (
+        Example(
+            name="filled-with-a-tensor",
+            code=forward("""
+                h = self.fc(x)
+                low = torch.full_like(h, h.detach().min())  # DYN212
+                return torch.maximum(h, low) + h.new_full((8,), x.max())  # DYN212
+            """),
+        ),
+        Example(
+            name="given-by-name",
+            code=forward("""
+                h = self.fc(x)
+                return torch.nn.functional.pad(h, (0, 1), value=x.mean())  # DYN212
+            """),
+        ),
+        Example(
+            name="slope",
+            code=forward("return torch.nn.functional.leaky_relu(self.fc(x), x.detach().std())  # DYN212"),
+        ),
+        Example(
+            name="one-bound-of-two",
+            code=forward("return torch.clamp(self.fc(x), 0.0, x.max())  # DYN212"),
+        ),
+        Example(
+            name="takes-tensors",
+            code=forward("""
+                h = self.fc(x)
+                h = h.masked_fill(h > 0, x.min()).clamp(min=x.min()).clamp(x.min(), x.max())
+                h = h + torch.full((8,), x.max()) + torch.empty_like(h).fill_(x.max())
+                return h + torch.full_like(h, 2.0) + torch.full_like(h, torch.tensor(2.0)) + h.new_full((8,), len(x))
+            """),
+        ),
+    )
+
+
+def _given(event: Call, places: Mapping[str, int | None]) -> list[tuple[ast.expr, k.Kind]]:
+    """What a call gives for parameters, by place or by name, each with its kind."""
+    if any(isinstance(one, ast.Starred) for one in event.node.args):
+        return []
+    nodes = {keyword.arg: keyword.value for keyword in event.node.keywords}
+    found = [(nodes[name], event.keywords[name]) for name in places if name in nodes and name in event.keywords]
+    by_place = [place for place in places.values() if place is not None and place < len(event.args)]
+    return found + [(event.node.args[place], event.args[place]) for place in by_place if place < len(event.node.args)]
+
+
+def _is_read(kind: k.Kind) -> bool:
+    tensor = k.only_tensor(kind)
+    return tensor is not None and not tensor.array and not tensor.foreseen

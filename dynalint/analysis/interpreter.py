@@ -404,6 +404,7 @@ class Interpreter:
         new = join(old, k.shallow(kind))
         if new != old:
             cls.attributes[name] = new
+            self.project.holders.setdefault(name, {})[cls] = None
             for reader in list(self._readers.get((cls, name), ())):
                 reader.outdated = reader.outdated or reader.running
                 self.enqueue(reader)

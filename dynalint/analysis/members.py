@@ -17,6 +17,8 @@ from dynalint.analysis.named_attributes import HOLE, fits
 from dynalint.analysis.signatures import declared_kind, has_decorator
 
 _CONTEXT = k.Object("torch.autograd.Function")
+# So many classes are asked one by one for what their instances hold.
+_MANY = 48
 
 
 def member(frame: Frame, owner: Kind, name: str) -> Kind:
@@ -101,8 +103,18 @@ def _of_union(frame: Frame, owner: k.Union, name: str) -> Kind:
     above = {
         cls for some in having.values() for one in some if isinstance(one, k.Instance) for cls in project.mro(one.cls)
     }
-    found += [_of_instance(frame, one, name) for one in lacking if one.cls not in above]
-    return join_all(found)
+    lacking = [one for one in lacking if one.cls not in above]
+    if len(lacking) <= _MANY:
+        return join_all([*found, *(_of_instance(frame, one, name) for one in lacking)])
+    bases = dict.fromkeys(project.mro(one.cls)[-1] for one in lacking)
+    return join_all([*found, *(_of_any_below(frame, base, name) for base in bases)])
+
+
+def _of_any_below(frame: Frame, base: ClassInfo, name: str) -> Kind:
+    """What an instance of a class, or of any below it, holds: of hundreds of classes, each is not asked by itself."""
+    own = _of_instance(frame, k.Instance(base), name)
+    below = frame.interpreter.project.join_subclasses(base, name)
+    return own if below is NOTHING else below if isinstance(own, k.Unknown) else join(own, below)
 
 
 def _of_instance(frame: Frame, owner: k.Instance, name: str) -> Kind:

@@ -31,7 +31,7 @@ class Project:
     """All the code that belongs together: the checked files, and the first-party modules that these import.
 
     `overrides` gives the text of files as they would be after an edit. `options` are the settings that rules read.
-    `sources` reads the files.
+    `sources` reads the files. `holders` are the classes that store an attribute, by its name.
     """
 
     checked: list[SourceFile] = field(default_factory=list)
@@ -43,6 +43,8 @@ class Project:
     interpreter: Interpreter | None = None
     _by_name: dict[str, ModuleInfo | None] = field(default_factory=dict)
     _folders: dict[str, frozenset[str]] = field(default_factory=dict)
+    holders: dict[str, dict[ClassInfo, None]] = field(default_factory=dict)
+    _below: dict[ClassInfo, frozenset[ClassInfo]] = field(default_factory=dict)
     _mro: dict[ClassInfo, tuple[list[ClassInfo], list[str]]] = field(default_factory=dict)
     _module_classes: dict[ClassInfo, bool] = field(default_factory=dict)
     _methods: dict[tuple[ClassInfo, str, ClassInfo | None], FunctionInfo | None] = field(default_factory=dict)
@@ -323,8 +325,14 @@ class Project:
 
     def join_subclasses(self, cls: ClassInfo, name: str) -> Kind:
         """Return the join of what the subclasses of `cls` hold under `name`."""
-        _ = self.all_classes
-        return join_all([one.attribute(name) for one in cls.subclasses])
+        holders = self.holders.get(name)
+        if not holders:
+            return NOTHING
+        below = self._below.get(cls)
+        if below is None:
+            _ = self.all_classes
+            below = self._below[cls] = frozenset(cls.subclasses)
+        return join_all([one.attribute(name) for one in holders if one in below])
 
 
 # Never first-party, whatever folder is checked: knowledge of these comes from elsewhere.

@@ -101,7 +101,7 @@ class TensorAsNumber(Rule):
 
     def check(self, event: Event, project: Project) -> Iterable[Violation]:
         """Flag the call if such an argument is certainly a tensor with a value that only the data tells."""
-        if not isinstance(event, Call) or captures_scalars(project) or leads_to_raise(event, project):
+        if not isinstance(event, Call) or captures_scalars(project, event.function) or leads_to_raise(event, project):
             return
         given = _given(event, _PARAMETERS.get(event.callee) or _BOUNDS[event.callee])
         tensors = [node for node, kind in given if _is_read(kind)]

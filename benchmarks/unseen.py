@@ -44,6 +44,8 @@ _CALLS = 3
 _MODES = {True: "train", False: "eval", None: "function"}
 _OF_A_KIND = 2  # calls of one class in one mode
 _OF_A_TEST = 4  # sets of parameters of one test
+# What Dynamo says of a comprehension or a constructor that it meets alone, after it gave up the frame around it.
+_AFTER = frozenset({"Missing tp_iternext", "Read uninitialized cell", "Uninitialized nn.Module"})
 Place = tuple[str, int]
 _COMMENT = re.compile(r"# (\S+\.py):(\d+) in ")
 _TESTS = re.compile(r"/tests?/|/test_[^/]*$|_test\.py$|/conftest\.py$")
@@ -235,7 +237,8 @@ class Watch:
                 file = stack[-1].file
                 frames = [[frame.line, frame.function] for frame in stack if frame.file == file]
                 said = {"gb": one.gb_type, "id": one.gb, "reason": one.reason[:600], "frames": frames}
-                breaks[file].setdefault(f"{one.gb_type}{frames[-1]}", {**said, "effect": one.effect})
+                said |= {"effect": one.effect, **({"verdict": "cascade"} if one.gb_type in _AFTER else {})}
+                breaks[file].setdefault(f"{one.gb_type}{frames[-1]}", said)
         recompiles: dict[str, list[dict[str, Any]]] = defaultdict(list)
         for again in run.recompiles:
             text = str(again.recompile)
@@ -292,8 +295,10 @@ class Statements:
     def at(self, file: str, line: int) -> Place:
         """Return the statement that a line belongs to."""
         if file not in self._first:
-            self._first[file] = {}
-            for node in ast.walk(ast.parse((self._root / file).read_text(encoding="utf-8"))):
+            self._first[file], nodes = {}, []
+            with contextlib.suppress(SyntaxError):
+                nodes = list(ast.walk(ast.parse((self._root / file).read_text(encoding="utf-8"))))
+            for node in nodes:
                 if isinstance(node, ast.stmt):
                     body = getattr(node, "body", None)
                     end = max(node.lineno, body[0].lineno - 1) if body else node.end_lineno or node.lineno
@@ -321,10 +326,15 @@ def score(options: argparse.Namespace) -> None:
     sites: dict[Place, str] = {}
     again: dict[Place, dict[str, Any]] = {}
     traced: set[Place] = set()
+    vanishing: set[Place] = set()
     for record in records:
         traced |= {statements.at(record["file"], line) for line in record["traced"]}
         for one in record["breaks"]:
-            sites.setdefault(statements.at(record["file"], one["frames"][-1][0]), f"{one['gb']} in {record['root']}")
+            place = statements.at(record["file"], one["frames"][-1][0])
+            if one.get("verdict") == "cascade":
+                vanishing.add(place)
+            else:
+                sites.setdefault(place, f"{one['gb']} in {record['root']}")
         for one in record["recompiles"]:
             # In the first call a frame is met again only because the one around it broke.
             if one["call"] and not one["function"].startswith("torch_dynamo_resume_in_"):
@@ -342,7 +352,7 @@ def score(options: argparse.Namespace) -> None:
         recompiled |= hits
         if hits or (category == "graph-break" and places & sites.keys()):
             right.append(finding)
-        elif category in ("graph-break", "recompile") and places & traced and not places & sites.keys():
+        elif category in ("graph-break", "recompile") and places & traced and not places & (sites.keys() | vanishing):
             wrong.append(finding)
     found, advised = covered["graph-break"], set[Place]().union(*covered.values())
     missed = sorted(sites.keys() - found)

@@ -47,9 +47,8 @@ _OF_A_TEST = 4  # sets of parameters of one test
 # What Dynamo says of a comprehension or a constructor that it meets alone, after it gave up the frame around it.
 _AFTER = frozenset({"Missing tp_iternext", "Read uninitialized cell", "Uninitialized nn.Module"})
 Place = tuple[str, int]
-_COMMENT = re.compile(r"# (\S+\.py):(\d+) in ")
+_PLACE = re.compile(r'(?:# |File ")(\S+\.py)(?::|", line )(\d+)')
 _TESTS = re.compile(r"/tests?/|/test_[^/]*$|_test\.py$|/conftest\.py$")
-_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
 
 def measure(options: argparse.Namespace) -> None:
@@ -110,8 +109,7 @@ class Watch:
         import torch
 
         self.torch: Any = torch
-        self.call = torch.nn.Module.__call__
-        self.compile = torch.compile
+        self.call, self.compile = torch.nn.Module.__call__, torch.compile
 
     def begin(self) -> None:
         """Put the watch into torch, and load the compiler once for all forks."""
@@ -221,12 +219,7 @@ class Watch:
 
     def maker(self, subject: Any, mode: bool | None) -> Callable[[], Any]:
         """Return what makes copies of a subject; one that cannot be copied is used again."""
-
-        def make() -> Any:
-            made = _copied(subject)
-            return made.train(mode) if isinstance(made, self.torch.nn.Module) and mode is False else made
-
-        return make
+        return lambda: _copied(subject).eval() if mode is False else _copied(subject)
 
     def tell(self, name: str, mode: bool | None, own: str, lines: Mapping[str, Sequence[int]], run: Any) -> None:
         """Write a record for each file of the package that ran."""
@@ -242,15 +235,14 @@ class Watch:
         recompiles: dict[str, list[dict[str, Any]]] = defaultdict(list)
         for again in run.recompiles:
             text = str(again.recompile)
-            found = [*_FRAME.findall(text), *_COMMENT.findall(text)]
-            places = [(self.whole(file), int(line)) for file, line in found if self.whole(file)]
+            places = [(self.whole(file), int(line)) for file, line in _PLACE.findall(text) if self.whole(file)]
             if again.file in self.files:
                 said = {"function": again.function, "line": again.line, "call": again.call, "guard": text[:400]}
                 recompiles[again.file].append({**said, "places": places})
         status = "ok" if run.error is None else "compile-fail"
         for file in sorted({file for file, ran in lines.items() if ran} | breaks.keys() | recompiles.keys()):
-            spans = run.traced.get(file, ())
-            record: dict[str, Any] = {"lines": list(lines.get(file, ())), "traced": sorted({one[0] for one in spans})}
+            traced = sorted({span[0] for span in run.traced.get(file, ())})
+            record: dict[str, Any] = {"lines": list(lines.get(file, ())), "traced": traced}
             record |= {"breaks": list(breaks[file].values()), "recompiles": recompiles[file]}
             record |= {"graphs": list(run.graphs)} if file == own else {}
             record |= {"reason": run.error.message[:300]} if run.error is not None else {}
@@ -280,9 +272,6 @@ def _file_of(cls: type) -> str:
         return str(Path(inspect.getfile(cls)).resolve())
     except (TypeError, OSError):
         return ""
-
-
-# The score: nothing below imports torch.
 
 
 class Statements:
@@ -325,8 +314,7 @@ def score(options: argparse.Namespace) -> None:
     records = [record for record in told if record["status"] in RAN]
     sites: dict[Place, str] = {}
     again: dict[Place, dict[str, Any]] = {}
-    traced: set[Place] = set()
-    vanishing: set[Place] = set()
+    traced, vanishing, recompiled = set[Place](), set[Place](), set[Place]()
     for record in records:
         traced |= {statements.at(record["file"], line) for line in record["traced"]}
         for one in record["breaks"]:
@@ -342,9 +330,7 @@ def score(options: argparse.Namespace) -> None:
     findings = check(options.root, [options.package])
     seconds = sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
     covered: dict[str, set[Place]] = defaultdict(set)
-    right: list[dict[str, Any]] = []
-    wrong: list[dict[str, Any]] = []
-    recompiled: set[Place] = set()
+    right, wrong = list[dict[str, Any]](), list[dict[str, Any]]()
     for finding in findings:
         category, places = finding["category"], statements.of(finding)
         covered[category] |= places & sites.keys()
@@ -361,8 +347,8 @@ def score(options: argparse.Namespace) -> None:
     print(f"{options.package}: {classes} classes, {len(findings)} findings in {seconds:.0f} s of processor time")
     print(f"  recall       {share(len(found), len(sites))}, with advice {share(len(advised), len(sites))}")
     print(f"  precision    {share(len(right), len(right) + len(wrong))}")
-    false = sum(one["category"] == "recompile" for one in wrong)
-    print(f"  recompiles   {share(len(recompiled), len(again))} found, {false} false")
+    false = [one for one in wrong if one["category"] == "recompile"]
+    print(f"  recompiles   {share(len(recompiled), len(again))} found, {len(false)} false")
     print(f"  sites found only where their directory alone is given: {len(alone)}")
     for place in missed if options.list else ():
         mark = "advice" if place in advised else "directory" if place in alone else ""

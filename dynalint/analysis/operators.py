@@ -32,7 +32,9 @@ def unary(op: ast.unaryop, operand: Kind) -> Kind:
     results: list[Kind] = []
     for one in k.present(operand).members:
         if isinstance(one, k.Tensor):
-            results.append(k.Tensor(one.dtype, one.rank, array=one.array, foreseen=one.foreseen))
+            # Hardly anybody flips the bits of whole numbers: what `~` is asked of is a mask.
+            dtype = "bool" if isinstance(op, ast.Invert) and one.dtype is None else one.dtype
+            results.append(k.Tensor(dtype, one.rank, array=one.array, foreseen=one.foreseen))
         elif isinstance(one, k.Unknown):
             results.append(one)
         elif isinstance(one, k.Value) and one.type in _NUMBERS:

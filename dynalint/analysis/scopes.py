@@ -103,7 +103,8 @@ class Scopes:
                 return k.Module(module)
             return k.External(target.module)
         source = self._interpreter.project.find_module(target.module)
-        if source is not None and target.attribute in source.bindings:
+        # `from . import name` in a package binds what it names: its own submodule.
+        if source is not None and source.bindings.get(target.attribute, target) != target:
             return self.global_kind(source, target.attribute)
         submodule = self._interpreter.project.find_module(f"{target.module}.{target.attribute}")
         if submodule is not None:

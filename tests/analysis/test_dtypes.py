@@ -46,6 +46,7 @@ class Model(nn.Module):
 BOOL = (
     "x > 0",
     "~flags & (x < 1)",
+    "~x",
     "mask != 0",
     "mask | flags",
     "mask[..., None]",

@@ -86,6 +86,23 @@ def test_imports_are_followed(tmp_path: Path, imports: str, call: str) -> None:
     assert [event.function.chain for event in in_region(analysis)] == [("run", "clip")]
 
 
+def test_a_package_that_imports_its_own_module_hands_it_on(tmp_path: Path) -> None:
+    files = {
+        "pkg/__init__.py": "",
+        "pkg/utils/__init__.py": "from . import helpers\n",
+        "pkg/utils/helpers.py": f"def clip(x):\n    {TENSOR_TEST}",
+        "pkg/model.py": """
+            import torch
+            from .utils import helpers
+
+            @torch.compile
+            def step(x):
+                return helpers.clip(x)
+            """,
+    }
+    assert reached(project(tmp_path, files)) == {"step", "clip"}
+
+
 def test_namespace_packages_are_followed(tmp_path: Path) -> None:
     analysis = project(
         tmp_path,

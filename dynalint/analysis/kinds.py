@@ -23,6 +23,9 @@ Source = Literal["python", "shape", "data"]
 HomeType = Literal["attribute", "class", "global", "closure", "default", "argument"]
 
 _MOST_MEMBERS = 6
+# Of classes and functions, a union holds far more: nothing that may be called is to be lost. The base class of all
+# models of a large library, with thousands below it, is still more than can be told apart.
+_MOST_CLASSES = 400
 _MOST_ITEMS = 24
 _DEEPEST = 5
 _LARGE = 16
@@ -371,8 +374,11 @@ def join_all(kinds: list[Kind] | tuple[Kind, ...]) -> Kind:
 def _union(members: list[Kind]) -> Kind:
     if len(members) == 1:
         return members[0]
-    others = sum(not isinstance(member, (Instance, Class, Function)) for member in members)
-    if others > _MOST_MEMBERS or sum(member.size for member in members) >= MOST_PARTS:
+    if len(members) > _MOST_MEMBERS:
+        others = sum(not isinstance(member, (Instance, Class, Function)) for member in members)
+        if others > _MOST_MEMBERS or len(members) > _MOST_CLASSES:
+            return UNKNOWN
+    if sum(member.size for member in members) >= MOST_PARTS:
         return UNKNOWN
     return Union(tuple(members))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dynalint.analysis import kinds as k
-from dynalint.analysis.frame import Context, Environment
+from dynalint.analysis.frame import Context, Environment, is_fact
 from dynalint.analysis.kinds import NOTHING, Kind, Unknown, join
 
 
@@ -27,10 +27,20 @@ def either_caller(old: Kind, new: Kind) -> Kind:
     return joined
 
 
+def _drop_facts(context: Context, params: Environment) -> bool:
+    """Drop the facts that one more caller does not know to hold; return whether there was one."""
+    dropped = [name for name in context.params if is_fact(name) and context.params[name] != params.get(name)]
+    for name in dropped:
+        del context.params[name]
+    return bool(dropped)
+
+
 def widen(context: Context, params: Environment) -> bool:
     """Join the parameters of one more call into those of a context; return whether any has grown."""
-    grown = False
+    grown = _drop_facts(context, params)
     for name, kind in params.items():
+        if is_fact(name) and name not in context.params:
+            continue  # some caller cannot tell
         old = context.params.get(name, NOTHING)
         if name in context.crowded or kind is old:
             continue

@@ -12,7 +12,7 @@ from dynalint.analysis.dispatch import evaluate
 from dynalint.analysis.elements import element_of
 from dynalint.analysis.events import ClassDefinition, Entry, Importing, Raising
 from dynalint.analysis.expressions import note_iteration, test
-from dynalint.analysis.frame import Environment, Frame
+from dynalint.analysis.frame import Environment, Frame, is_fact
 from dynalint.analysis.functions import call_function
 from dynalint.analysis.kinds import UNKNOWN, Kind, join
 from dynalint.analysis.narrowing import narrow, truth
@@ -40,7 +40,8 @@ def join_environments(left: Environment, right: Environment) -> Environment:
     """Return what is known where two paths meet.
 
     A local that only one path binds has that path's kind (reading it on the other would raise); an attribute of
-    `self` that only one path sets is forgotten, for on the other it still holds what it held before the call.
+    `self` that only one path sets is forgotten, for on the other it still holds what it held before the call. So is a
+    fact that only one path knows.
     """
     if left is right:
         return left
@@ -50,10 +51,10 @@ def join_environments(left: Environment, right: Environment) -> Environment:
         other = right.get(name)
         if other is not None:
             joined[name] = kind if kind is other else join(kind, other)
-        elif "." not in name:
+        elif "." not in name and not is_fact(name):
             joined[name] = kind
     for name, kind in right.items():
-        if name not in left and "." not in name:
+        if name not in left and "." not in name and not is_fact(name):
             joined[name] = kind
     return joined
 

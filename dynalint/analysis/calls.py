@@ -49,7 +49,7 @@ def _call(frame: Frame, node: ast.Call) -> Kind:
     if starred and isinstance(callee, k.External) and torch_api.canonical(callee.name) == _SEQUENTIAL:
         return k.Sequence(_SEQUENTIAL, k.shallow(k.join_all([*args, *unpacked])))
     result = apply(frame, callee, args, keywords, node, starred=starred)
-    if frame.facts:
+    if frame.facts_of_self:
         forget_by_call(frame, node, callee)
     if frame.interpreter.hooks:
         for hook, given in hooks_of(frame, node, args, result):

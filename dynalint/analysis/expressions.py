@@ -46,7 +46,7 @@ def _attribute(frame: Frame, node: ast.Attribute) -> Kind:
         known = frame.env.get(f"{value.id}.{node.attr}")
         if known is not None:
             return known
-        known = narrowed(frame, node.attr) if frame.facts else None
+        known = narrowed(frame, node.attr) if frame.facts_of_self else None
         if known is not None:
             return known
     owner = evaluate(frame, value)

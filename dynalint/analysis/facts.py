@@ -25,6 +25,8 @@ from dynalint.analysis.kinds import Kind
 from dynalint.analysis.reach import ANYTHING, changes_of, read_by, receiver_name, returned_value
 from dynalint.analysis.subjects import Subject, subject, tested_subjects
 
+_TRUE = k.Value("bool", True)
+_FALSE = k.Value("bool", False)
 _OPPOSITE = {"bool": "none", "none": "bool"}
 
 
@@ -62,8 +64,8 @@ def _is_plain(kind: Kind | None) -> bool:
 
 
 def _note(frame: Frame, key: str, holds: bool) -> None:
-    frame.env[key] = k.Value("bool", holds)
-    frame.facts.add(key)
+    frame.env[key] = _TRUE if holds else _FALSE
+    frame.note_fact(key)
 
 
 def _same(frame: Frame, found: Subject) -> Iterator[Subject]:
@@ -108,7 +110,7 @@ def note_narrowed(frame: Frame, attribute: str, kind: Kind) -> None:
     """Take note of the kind that a test leaves of an attribute."""
     key = f"kind({frame.self_name}.{attribute})"
     frame.env[key] = kind
-    frame.facts.add(key)
+    frame.note_fact(key)
 
 
 # The end of facts.
@@ -116,7 +118,7 @@ def note_narrowed(frame: Frame, attribute: str, kind: Kind) -> None:
 
 def forget_attribute(frame: Frame, attribute: str) -> None:
     """End the facts that hang on an attribute of `self`."""
-    if frame.facts:
+    if frame.facts_of_self:
         _forget(frame, frozenset({attribute}))
 
 
@@ -128,7 +130,7 @@ def forget_name(frame: Frame, name: str) -> None:
 
 def _forget(frame: Frame, attributes: frozenset[str]) -> None:
     prefix = f"({frame.self_name}."
-    for key in frame.facts:
+    for key in frame.facts_of_self:
         _, dot, rest = key.partition(prefix)
         if dot and key in frame.env and (attributes is ANYTHING or _hangs_on(frame, rest[:-1], attributes)):
             del frame.env[key]
@@ -142,7 +144,7 @@ def _hangs_on(frame: Frame, attribute: str, attributes: frozenset[str]) -> bool:
 def forget_by_call(frame: Frame, node: ast.Call, callee: Kind) -> None:
     """End the facts that a call may have made untrue."""
     cls = receiver_class(frame)
-    if frame.facts and cls is not None and frame.self_name is not None:
+    if cls is not None and frame.self_name is not None:
         changed = changes_of(frame.interpreter.project, cls, node, frame.self_name, frame.function, callee)
         if changed:
             _forget(frame, changed)
@@ -157,7 +159,9 @@ def passed_on(frame: Frame, callee: k.Function, node: ast.Call | None) -> Enviro
         return {}
     function = callee.function
     on_self = callee.receiver is not None and _is_on_self(frame, node)
-    names = {} if callee.args else _arguments(function, node, callee.receiver is not None)
+    names = {} if callee.args else _arguments(frame, function, node, callee.receiver is not None)
+    if not names and not (on_self and frame.facts_of_self):
+        return {}
     own = receiver_name(function)
     found: Environment = {}
     for one in tested_subjects(function, own):
@@ -181,11 +185,12 @@ def _is_on_self(frame: Frame, node: ast.Call) -> bool:
     return isinstance(owner, ast.Name) and owner.id == frame.self_name
 
 
-def _arguments(function: FunctionInfo, node: ast.Call, bound: bool) -> dict[str, str]:
-    """The parameters of a function that a call passes variables to, with their names."""
+def _arguments(frame: Frame, function: FunctionInfo, node: ast.Call, bound: bool) -> dict[str, str]:
+    """The parameters of a function that a call passes variables to of which there are facts, with their names."""
     if any(isinstance(argument, ast.Starred) for argument in node.args):
         return {}
     arguments = function.node.args
     names = [argument.arg for argument in [*arguments.posonlyargs, *arguments.args]][1 if bound else 0 :]
     pairs = [*zip(names, node.args, strict=False), *((one.arg, one.value) for one in node.keywords if one.arg)]
-    return {name: value.id for name, value in pairs if isinstance(value, ast.Name)}
+    passed = {name: value.id for name, value in pairs if isinstance(value, ast.Name)}
+    return {name: own for name, own in passed.items() if f"bool({own})" in frame.facts or f"none({own})" in frame.facts}

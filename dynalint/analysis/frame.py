@@ -72,9 +72,9 @@ class Frame:
 
     `env` maps local names, and "self.name" for attributes set in this very call, to kinds; it is replaced at branches.
     `loop`, `try_` and `with_` count the statements of that sort around the current one, `walrus` the names that `:=`
-    has bound so far. `facts` are the keys of all facts of this run, whether they still hold or not. `condition` is what
-    decides, within a statement, whether the expression at hand is evaluated. `budget` is what each of them takes a step
-    from.
+    has bound so far. `facts` are the keys of all facts of this run, whether they still hold or not, `facts_of_self`
+    those that are about attributes. `condition` is what decides, within a statement, whether the expression at hand is
+    evaluated. `budget` is what each of them takes a step from.
     """
 
     interpreter: Interpreter
@@ -96,6 +96,7 @@ class Frame:
     globals: dict[str, str] = field(default_factory=dict)
     record: dict[ast.AST, Kind] | None = None
     facts: set[str] = field(default_factory=set)
+    facts_of_self: set[str] = field(default_factory=set)
     walrus: int = 0
     condition: ast.expr | None = None
     budget: Budget = field(init=False)
@@ -103,7 +104,14 @@ class Frame:
     def __post_init__(self) -> None:
         self.budget = self.interpreter.budgets.of(self.module.file)
         if self.context is not None:
-            self.facts.update(filter(is_fact, self.context.params))
+            for name in filter(is_fact, self.context.params):
+                self.note_fact(name)
+
+    def note_fact(self, name: str) -> None:
+        """Take note that the environment has had this fact."""
+        self.facts.add(name)
+        if "." in name:
+            self.facts_of_self.add(name)
 
     def emit(self, event_type: type[Event], node: ast.AST, *, extra: object = None, **fields: Any) -> None:
         """Note an event of this run; the last of several runs over the same node wins."""

@@ -39,7 +39,7 @@ def widen(context: Context, params: Environment) -> bool:
     """Join the parameters of one more call into those of a context; return whether any has grown."""
     grown = _drop_facts(context, params)
     for name, kind in params.items():
-        if is_fact(name) and name not in context.params:
+        if name not in context.params and is_fact(name):
             continue  # some caller cannot tell
         old = context.params.get(name, NOTHING)
         if name in context.crowded or kind is old:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.index import ClassInfo, FunctionInfo, children
-from dynalint.analysis.steps import remembered, step, walk
+from dynalint.analysis.steps import remembered, step
 
 if TYPE_CHECKING:
     from dynalint.analysis.kinds import Kind
@@ -97,9 +97,7 @@ def _changed_by_call(
 ) -> frozenset[str]:
     """What one call changes, the calls among its arguments apart."""
     func = call.func
-    given = [*call.args, *(keyword.value for keyword in call.keywords)]
-    looks = isinstance(func, ast.Name) and func.id in _LOOKING
-    if not looks and any(_is_named(one.value if isinstance(one, ast.Starred) else one, own) for one in given):
+    if _is_given(call, own) and not (isinstance(func, ast.Name) and func.id in _LOOKING):
         return ANYTHING
     if not isinstance(func, ast.Attribute):
         return _NOTHING
@@ -109,6 +107,14 @@ def _changed_by_call(
         return _changed_by_method(project, cls, func.attr, None, seen)
     held = func.value
     return frozenset({held.attr}) if isinstance(held, ast.Attribute) and _is_named(held.value, own) else _NOTHING
+
+
+def _is_given(call: ast.Call, name: str) -> bool:
+    """Whether a variable is an argument of a call."""
+    for argument in call.args:
+        if isinstance(argument, ast.Name) and argument.id == name:
+            return True
+    return any(_is_named(keyword.value, name) for keyword in call.keywords) if call.keywords else False
 
 
 def _changed_by_method(
@@ -133,7 +139,9 @@ def _changed_by_body(project: Project, cls: ClassInfo, method: FunctionInfo, see
     own = receiver_name(method)
     if own is None or "staticmethod" in method.decorators or "classmethod" in method.decorators:
         return _NOTHING
-    stored, calls, escapes = remembered((_changed_by_body, method), lambda: _read_body(method, own))
+    if _read_body not in method.known:
+        method.known[_read_body] = _read_body(method, own)
+    stored, calls, escapes = method.known[_read_body]
     if escapes:
         return ANYTHING
     found = set(stored)
@@ -149,7 +157,11 @@ def _read_body(method: FunctionInfo, own: str) -> tuple[frozenset[str], tuple[as
     stored: set[str] = set()
     calls: list[ast.Call] = []
     escapes = False
-    for node in walk(method.node):
+    pending: list[ast.AST] = [*method.statements]
+    while pending:
+        node = pending.pop()
+        pending += children(node)
+        step()
         if isinstance(node, ast.Call):
             calls.append(node)
         elif isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from dynalint.analysis.index import FunctionInfo, walk_function
-from dynalint.analysis.steps import remembered
 
 _HOLDING: dict[tuple[type[ast.cmpop], int], bool] = {
     (ast.Gt, 0): True,
@@ -19,8 +17,10 @@ _HOLDING: dict[tuple[type[ast.cmpop], int], bool] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+_ASKING = frozenset({ast.If, ast.While, ast.IfExp, ast.Assert, ast.BoolOp, ast.UnaryOp})
+
+
+class Subject(NamedTuple):
     """What a test asks ("bool" or "none") of a variable, or of an attribute of the variable `self` and `name`d so.
 
     `positive` is false where the test is true if the answer is no: `not self.merged`, `len(self.parts) == 0`.
@@ -33,7 +33,7 @@ class Subject:
 
     def negated(self) -> Subject:
         """Return the same for the opposite test."""
-        return replace(self, positive=not self.positive)
+        return self._replace(positive=not self.positive)
 
     def key(self, self_name: str | None) -> str:
         """Return the key of the fact in an environment where the receiver goes by this name."""
@@ -61,7 +61,7 @@ def subject(node: ast.expr, self_name: str | None) -> Subject | None:
 def _of_comparison(left: ast.expr, op: ast.cmpop, value: object, self_name: str | None) -> Subject | None:
     if value is None and isinstance(op, (ast.Is, ast.IsNot)):
         inner = subject(left, self_name) if isinstance(left, (ast.Name, ast.Attribute)) else None
-        return None if inner is None else replace(inner, asks="none", positive=isinstance(op, ast.Is))
+        return None if inner is None else inner._replace(asks="none", positive=isinstance(op, ast.Is))
     if type(value) is int and isinstance(left, ast.Call) and _is_call_of(left, "len"):
         holds = _HOLDING.get((type(op), value))
         inner = None if holds is None else subject(left, self_name)
@@ -75,22 +75,28 @@ def _is_call_of(node: ast.Call, *names: str) -> bool:
 
 def tested_subjects(function: FunctionInfo, self_name: str | None) -> tuple[Subject, ...]:
     """Return what a function's own tests ask for, each once and as if asked straight."""
-    return remembered((tested_subjects, function), lambda: _tested(function, self_name))
+    if tested_subjects not in function.known:
+        function.known[tested_subjects] = _tested(function, self_name)
+    found: tuple[Subject, ...] = function.known[tested_subjects]
+    return found
+
+
+def _asked_by(node: ast.AST) -> list[ast.expr]:
+    if isinstance(node, ast.BoolOp):
+        return node.values
+    if isinstance(node, ast.UnaryOp):
+        return [node.operand] if isinstance(node.op, ast.Not) else []
+    assert isinstance(node, (ast.If, ast.While, ast.IfExp, ast.Assert))
+    return [node.test]
 
 
 def _tested(function: FunctionInfo, self_name: str | None) -> tuple[Subject, ...]:
     found: dict[Subject, None] = {}
     for node in walk_function(function.node):
-        if isinstance(node, (ast.If, ast.While, ast.IfExp, ast.Assert)):
-            tests = [node.test]
-        elif isinstance(node, ast.BoolOp):
-            tests = node.values
-        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-            tests = [node.operand]
-        else:
+        if type(node) not in _ASKING:
             continue
-        for test in tests:
+        for test in _asked_by(node):
             one = subject(test, self_name)
             if one is not None:
-                found[replace(one, positive=True)] = None
+                found[one._replace(positive=True)] = None
     return tuple(found)

@@ -13,7 +13,7 @@ from dynalint.analysis.frame import Frame
 from dynalint.analysis.kinds import UNKNOWN, Home, Kind, join, widened
 from dynalint.analysis.signatures import has_decorator
 from dynalint.analysis.steps import walk
-from dynalint.analysis.subscripts import note_index
+from dynalint.analysis.subscripts import note_index, taken_apart
 
 _OPERATORS = {
     ast.Add: "iadd",
@@ -269,8 +269,7 @@ def _augmented_item(frame: Frame, target: ast.Subscript, old: Kind, new: Kind) -
 
 def _store_item(frame: Frame, target: ast.Subscript, kind: Kind) -> None:
     """Store to `base[index]`."""
-    base = evaluate(frame, target.value)
-    index = evaluate(frame, target.slice)
+    base, index = taken_apart(frame, target)
     note_index(frame, target, base, index, "store")
     note_item(frame, target, base)
     tensor = k.only_tensor(base)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dynalint.analysis import kinds as k
@@ -40,27 +42,90 @@ _TENSORS: dict[str, k.Tensor] = {
 }
 _TORCH_VALUES = {"torch.dtype": "dtype", "torch.device": "device"}
 # jaxtyping writes the shape into the annotation: Float[Tensor, "batch dim"].
-_JAXTYPING = {"Float": "float", "Int": "int", "Integer": "int", "Bool": "bool", "Complex": "complex"}
+_JAXTYPING = re.compile(r"(?:B?(Float)|U?(Int)(?:eger)?|(Bool)|(Complex)|Shaped|Num|Inexact|Real)\d*")
 
 
-def annotation_kind(interpreter: Interpreter, node: ast.expr, module: ModuleInfo) -> Kind:
-    """Return the kind that an annotation names; `UNKNOWN` for everything it does not pin down."""
+# So many aliases of aliases are followed; one may well name itself.
+_DEEPEST_ALIAS = 8
+
+
+def annotation_kind(interpreter: Interpreter, node: ast.expr, module: ModuleInfo, depth: int = 0) -> Kind:
+    """Return the kind that an annotation names; `UNKNOWN` for everything it does not pin down.
+
+    `depth` is the number of aliases that led to it.
+    """
     if isinstance(node, ast.Constant):
         if node.value is None:
             return k.NONE
         if isinstance(node.value, str):
             try:
-                return annotation_kind(interpreter, ast.parse(node.value, mode="eval").body, module)
+                return annotation_kind(interpreter, ast.parse(node.value, mode="eval").body, module, depth)
             except SyntaxError:
                 return UNKNOWN
         return UNKNOWN
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
-        return _either([annotation_kind(interpreter, side, module) for side in (node.left, node.right)])
+        return _either([annotation_kind(interpreter, side, module, depth) for side in (node.left, node.right)])
     if isinstance(node, ast.Subscript):
-        return _subscript(interpreter, node, module)
+        return _subscript(interpreter, node, module, depth)
     if isinstance(node, (ast.Name, ast.Attribute)):
-        return _named(interpreter, interpreter.scopes.in_scope(node, module, None))
+        kind = _named(interpreter, interpreter.scopes.in_scope(node, module, None))
+        return _aliased(interpreter, node, module, depth) if kind == UNKNOWN and depth < _DEEPEST_ALIAS else kind
     return UNKNOWN
+
+
+def as_declared(kind: Kind, declared: Kind) -> Kind:
+    """Return what `x: Tensor = f()` binds: of several things that `f` may give, those that the annotation names."""
+    if isinstance(kind, k.Unknown):
+        return declared
+    kept = [one for one in kind.members if any(_is_like(one, other) for other in declared.members)]
+    return join_all(kept) if kept else kind
+
+
+def _is_like(kind: Kind, declared: Kind) -> bool:
+    if isinstance(kind, k.Value) and isinstance(declared, k.Value):
+        return kind.type == declared.type
+    if isinstance(kind, k.Sequence) and isinstance(declared, k.Sequence):
+        return kind.type == declared.type
+    return type(kind) is type(declared)
+
+
+def _aliased(interpreter: Interpreter, node: ast.Name | ast.Attribute, module: ModuleInfo, depth: int) -> Kind:
+    """Return the kind that a name stands for which a module gives to an annotation: `OptTensor = Optional[Tensor]`."""
+    found = _definition(interpreter, node, module)
+    if found is None:
+        return UNKNOWN
+    values, source = found
+    return join_all([annotation_kind(interpreter, _bound(value), source, depth + 1) for value in values])
+
+
+def _definition(
+    interpreter: Interpreter, node: ast.Name | ast.Attribute, module: ModuleInfo
+) -> tuple[list[ast.expr], ModuleInfo] | None:
+    """Return what a module assigns to a name that an annotation uses, and that module."""
+    if isinstance(node, ast.Name):
+        return interpreter.scopes.definition(module, node.id)
+    owner = interpreter.scopes.in_scope(node.value, module, None)
+    return interpreter.scopes.definition(owner.module, node.attr) if isinstance(owner, k.Module) else None
+
+
+def _bound(value: ast.expr) -> ast.expr:
+    """The type that a `TypeVar` is bound to or a `NewType` is made of; an alias as it is."""
+    if isinstance(value, ast.Call):
+        name = value.func.attr if isinstance(value.func, ast.Attribute) else getattr(value.func, "id", "")
+        if name == "TypeVar":
+            bounds = [keyword.value for keyword in value.keywords if keyword.arg == "bound"]
+            return bounds[0] if bounds else _either_of(value.args[1:])
+        if name == "NewType" and len(value.args) == 2:
+            return value.args[1]
+    return value
+
+
+def _either_of(values: list[ast.expr]) -> ast.expr:
+    """The union of annotations, as one annotation."""
+    found: ast.expr = values[0] if values else ast.Constant(...)
+    for value in values[1:]:
+        found = ast.BinOp(found, ast.BitOr(), value)
+    return found
 
 
 def _either(kinds: list[Kind]) -> Kind:
@@ -99,28 +164,33 @@ def _worth_following(interpreter: Interpreter, target: k.Class) -> bool:
     return not interpreter.project.is_module_class(target.cls) or not target.cls.subclasses
 
 
-def _subscript(interpreter: Interpreter, node: ast.Subscript, module: ModuleInfo) -> Kind:
+def _subscript(interpreter: Interpreter, node: ast.Subscript, module: ModuleInfo, depth: int) -> Kind:
     target = interpreter.scopes.in_scope(node.value, module, None)
     name = target.name if isinstance(target, k.External) else ""
     arguments = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
     last = name.rpartition(".")[2]
     if last == "Optional":
-        return _either([annotation_kind(interpreter, arguments[0], module), k.NONE])
+        return _either([annotation_kind(interpreter, arguments[0], module, depth), k.NONE])
     if last == "Union":
-        return _either([annotation_kind(interpreter, argument, module) for argument in arguments])
+        return _either([annotation_kind(interpreter, argument, module, depth) for argument in arguments])
     if last == "Annotated":
-        return annotation_kind(interpreter, arguments[0], module)
-    if name.startswith("jaxtyping.") and last in _JAXTYPING:
-        return k.Tensor(_JAXTYPING[last])  # type: ignore[arg-type]
+        return annotation_kind(interpreter, arguments[0], module, depth)
+    of_jaxtyping = _JAXTYPING.fullmatch(last) if name.startswith("jaxtyping.") else None
+    if of_jaxtyping is not None:
+        array = annotation_kind(interpreter, arguments[0], module, depth)
+        dtype = next((group.lower() for group in of_jaxtyping.groups() if group), None)
+        return replace(array, dtype=dtype) if isinstance(array, k.Tensor) else UNKNOWN  # type: ignore[arg-type]
     if name in _DICTS:
-        return k.Dictionary("dict", annotation_kind(interpreter, arguments[-1], module))
+        return k.Dictionary("dict", annotation_kind(interpreter, arguments[-1], module, depth))
     if name in _LISTS:
-        return _container(interpreter, _LISTS[name], arguments, module)
+        return _container(interpreter, _LISTS[name], arguments, module, depth)
     return UNKNOWN
 
 
-def _container(interpreter: Interpreter, type_: str, arguments: list[ast.expr], module: ModuleInfo) -> Kind:
-    kinds = [annotation_kind(interpreter, argument, module) for argument in arguments if not _is_ellipsis(argument)]
+def _container(interpreter: Interpreter, type_: str, arguments: list[ast.expr], module: ModuleInfo, depth: int) -> Kind:
+    kinds = [
+        annotation_kind(interpreter, argument, module, depth) for argument in arguments if not _is_ellipsis(argument)
+    ]
     if type_ == "tuple" and not any(_is_ellipsis(argument) for argument in arguments):
         return k.sequence("tuple", kinds)
     return k.Sequence(type_, join_all(kinds) if kinds else UNKNOWN)

@@ -127,6 +127,8 @@ class _Builder:
             targets, value = [node.target], node.value
         elif isinstance(node, ast.AugAssign):
             targets, value = [node.target], ast.Constant(...)
+        elif type(node).__name__ == "TypeAlias":  # `type Name = ...`, from Python 3.12
+            targets, value = [node.name], node.value  # type: ignore[attr-defined]
         else:
             return
         for target in targets:

@@ -14,6 +14,7 @@ from dynalint.analysis.dispatch import evaluate, evaluates
 from dynalint.analysis.elements import element_of
 from dynalint.analysis.events import Call, InplaceChange, Ordering
 from dynalint.analysis.externals import certain_flags, external_call, torch_call
+from dynalint.analysis.facts import forget_by_call
 from dynalint.analysis.frame import Frame
 from dynalint.analysis.functions import DISABLED, call_function, keeping_out
 from dynalint.analysis.hooks import hooks_of, note_hook
@@ -50,6 +51,8 @@ def _call(frame: Frame, node: ast.Call) -> Kind:
     if starred and isinstance(callee, k.External) and torch_api.canonical(callee.name) == _SEQUENTIAL:
         return k.Sequence(_SEQUENTIAL, k.shallow(k.join_all([*args, *unpacked])))
     result = apply(frame, callee, args, keywords, node, starred=starred)
+    if frame.facts_of_self:
+        forget_by_call(frame, node, callee)
     if frame.interpreter.hooks:
         for hook, given in hooks_of(frame, node, args, result):
             result = join(result, k.without(apply(frame, hook, given, {}, None, starred=False), "none"))

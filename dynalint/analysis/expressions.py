@@ -9,6 +9,7 @@ from dynalint.analysis.dispatch import evaluate, evaluates
 from dynalint.analysis.dunders import note_comparison, operate, operate_unary
 from dynalint.analysis.elements import element_of
 from dynalint.analysis.events import Branch, BranchForm, Format, GlobalRead, Iteration, Operation, Read
+from dynalint.analysis.facts import forget_name, known_truth, narrowed
 from dynalint.analysis.frame import Frame
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join
 from dynalint.analysis.members import member
@@ -45,6 +46,9 @@ def _attribute(frame: Frame, node: ast.Attribute) -> Kind:
         known = frame.env.get(f"{value.id}.{node.attr}")
         if known is not None:
             return known
+        known = narrowed(frame, node.attr) if frame.facts_of_self else None
+        if known is not None:
+            return known
     owner = evaluate(frame, value)
     if isinstance(owner, k.Unknown):
         if node.attr in frame.interpreter.project.api.tensor_only():
@@ -67,7 +71,8 @@ def test(frame: Frame, node: ast.expr, form: BranchForm) -> Kind:
         return evaluate(frame, node)
     kind = evaluate(frame, node)
     note_branch(frame, node, kind, form)
-    return kind
+    answer = known_truth(frame, node, kind) if frame.facts and truth(kind) is None else None
+    return kind if answer is None else k.Value("bool", answer)
 
 
 def note_branch(frame: Frame, node: ast.expr, kind: Kind, form: BranchForm) -> None:
@@ -258,6 +263,7 @@ def _joined_str(frame: Frame, node: ast.JoinedStr) -> Kind:
 def _named_expr(frame: Frame, node: ast.NamedExpr) -> Kind:
     kind = evaluate(frame, node.value)
     frame.env[node.target.id] = kind
+    forget_name(frame, node.target.id)
     frame.walrus += 1
     return kind
 

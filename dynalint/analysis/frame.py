@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dynalint.analysis.events import Event, Position
 from dynalint.analysis.index import ClassInfo, FunctionInfo, ModuleInfo
-from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, Unknown, tensor_and_other
+from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, Unknown, tensor_and_number
 from dynalint.analysis.steps import Budget
 
 if TYPE_CHECKING:
@@ -21,6 +21,11 @@ Environment = dict[str, Kind]
 @cache
 def _position(loop: bool, try_: bool, with_: bool) -> Position:
     return Position(loop=loop, try_=try_, with_=with_)
+
+
+def is_fact(name: str) -> bool:
+    """Whether a name of an environment is that of a fact (`dynalint.analysis.facts`), and of no variable."""
+    return name.endswith(")")
 
 
 @dataclass(eq=False)
@@ -51,9 +56,14 @@ class Context:
     outdated: bool = False
 
     def agrees(self, params: Environment) -> bool:
-        """Whether no parameter is a tensor here and something else among `params`, or the other way round."""
+        """Whether no parameter is a tensor here and a number among `params`, or the other way round.
+
+        What nobody calls yet is as the outside calls it: a call that knows more of `self` is apart from that.
+        """
         own = self.params
-        return not any(tensor_and_other(kind, own.get(name, NOTHING)) for name, kind in params.items())
+        if not self.users and any(is_fact(name) and name not in own for name in params):
+            return False
+        return not any(tensor_and_number(kind, own.get(name, NOTHING)) for name, kind in params.items())
 
 
 @dataclass(eq=False)
@@ -62,8 +72,9 @@ class Frame:
 
     `env` maps local names, and "self.name" for attributes set in this very call, to kinds; it is replaced at branches.
     `loop`, `try_` and `with_` count the statements of that sort around the current one, `walrus` the names that `:=`
-    has bound so far. `condition` is what decides, within a statement, whether the expression at hand is evaluated.
-    `budget` is what each of them takes a step from.
+    has bound so far. `facts` are the keys of all facts of this run, whether they still hold or not, `facts_of_self`
+    those that are about attributes. `condition` is what decides, within a statement, whether the expression at hand is
+    evaluated. `budget` is what each of them takes a step from.
     """
 
     interpreter: Interpreter
@@ -84,12 +95,23 @@ class Frame:
     continues: list[list[Environment]] = field(default_factory=list)
     globals: dict[str, str] = field(default_factory=dict)
     record: dict[ast.AST, Kind] | None = None
+    facts: set[str] = field(default_factory=set)
+    facts_of_self: set[str] = field(default_factory=set)
     walrus: int = 0
     condition: ast.expr | None = None
     budget: Budget = field(init=False)
 
     def __post_init__(self) -> None:
         self.budget = self.interpreter.budgets.of(self.module.file)
+        if self.context is not None:
+            for name in filter(is_fact, self.context.params):
+                self.note_fact(name)
+
+    def note_fact(self, name: str) -> None:
+        """Take note that the environment has had this fact."""
+        self.facts.add(name)
+        if "." in name:
+            self.facts_of_self.add(name)
 
     def emit(self, event_type: type[Event], node: ast.AST, *, extra: object = None, **fields: Any) -> None:
         """Note an event of this run; the last of several runs over the same node wins."""

@@ -6,6 +6,7 @@ import ast
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call
+from dynalint.analysis.facts import forget_attribute, passed_on
 from dynalint.analysis.frame import Environment, Frame
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, widened
@@ -49,6 +50,7 @@ def call_function(
     params = _bind(frame, function, callee.receiver, args, keywords, starred)
     if frame.function in interpreter.scripts:
         params = {name: k.as_input(kind) for name, kind in params.items()}
+    params.update(passed_on(frame, callee, node))
     context = interpreter.context_for(function, params)
     if frame.context is not None:
         frame.context.callees[context] = None
@@ -57,6 +59,7 @@ def call_function(
     if frame.self_name is not None and callee.receiver == frame.env.get(frame.self_name):
         for name, kind in context.exits.items():
             frame.env[f"{frame.self_name}.{name}"] = kind
+            forget_attribute(frame, name)
     if context.running and context.returns is NOTHING:
         return UNKNOWN if _is_constructor(function) else NOTHING
     made_of = callee.receiver.members if callee.receiver is not None else ()

@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from dynalint.analysis.kinds import NOTHING, Kind
 from dynalint.analysis.source import SourceFile
@@ -33,7 +34,7 @@ class FunctionInfo:
 
     `owner` is the class that defines a method, `parent` the function that a nested one stands in. `caller` and
     `chain` tell how a compiled root reached it, `called_by` what else in the region calls it; all are empty for code
-    outside every region.
+    outside every region. `known` is what others have worked out of its text.
     """
 
     name: str
@@ -45,6 +46,7 @@ class FunctionInfo:
     reached: bool = False
     caller: FunctionInfo | None = None
     called_by: dict[FunctionInfo, None] = field(default_factory=dict)
+    known: dict[object, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"FunctionInfo({self.qualname})"

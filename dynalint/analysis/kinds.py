@@ -539,17 +539,6 @@ def is_number(kind: Kind) -> bool:
     return all(isinstance(member, Value) and member.type in ("bool", "int", "float", "complex") for member in members)
 
 
-def tensor_and_other(one: Kind, other: Kind) -> bool:
-    """Whether one of two kinds is certainly a tensor, the other certainly none: what is done with them differs."""
-    if one is other or isinstance(one, Unknown) or isinstance(other, Unknown):
-        return False
-    is_tensor = only_tensor(one) is not None
-    if is_tensor == (only_tensor(other) is not None):
-        return False
-    rest = without(other if is_tensor else one, "none")
-    return rest is not NOTHING and not may_be_tensor(rest)
-
-
 def tensor_and_number(one: Kind, other: Kind) -> bool:
     """Whether one of two kinds is certainly a tensor, the other a number or several: what is done with them differs."""
     if one is other or isinstance(one, Unknown) or isinstance(other, Unknown):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.dispatch import evaluate
+from dynalint.analysis.facts import learn, note_narrowed
 from dynalint.analysis.frame import Frame
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join_all
 from dynalint.analysis.signatures import parameter_default
@@ -64,6 +65,8 @@ def _is_none(node: ast.expr) -> bool:
 
 def narrow(frame: Frame, node: ast.expr, truth_: bool) -> None:
     """Refine the environment of `frame`, in place, by the knowledge that a test came out as `truth_`."""
+    if isinstance(node, (ast.Name, ast.Attribute, ast.Compare, ast.Call)):
+        learn(frame, node, truth_)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         narrow(frame, node.operand, not truth_)
     elif isinstance(node, ast.BoolOp):
@@ -134,10 +137,22 @@ def _refine(frame: Frame, node: ast.expr, refine: Callable[[Kind], Kind]) -> Non
     # An attribute that this call has not set stays out of the environment: being there says that it has.
     key = node.id if isinstance(node, ast.Name) else f"{frame.self_name}.{name}" if name is not None else None
     kind = frame.env.get(key) if key is not None else None
+    if name is not None and kind is None:
+        _refine_attribute(frame, node, name, refine)
     if key is not None and kind is not None:
         refined = refine(kind)
         if refined is not NOTHING:
             frame.env[key] = refined
+
+
+def _refine_attribute(frame: Frame, node: ast.expr, name: str, refine: Callable[[Kind], Kind]) -> None:
+    """Note the narrower kind of an attribute that this call has not set."""
+    recording, frame.record = frame.record, None
+    kind = evaluate(frame, node)
+    frame.record = recording
+    refined = refine(kind)
+    if refined is not NOTHING and refined != kind:
+        note_narrowed(frame, name, refined)
 
 
 def of_type(project: Project, kind: Kind, tested: Kind, truth_: bool) -> Kind:

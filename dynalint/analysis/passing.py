@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dynalint.analysis import kinds as k
-from dynalint.analysis.frame import Context, Environment
+from dynalint.analysis.frame import Context, Environment, is_fact
 from dynalint.analysis.kinds import NOTHING, Kind, Unknown, join
 
 
@@ -17,8 +17,8 @@ def either_caller(old: Kind, new: Kind) -> Kind:
         return old if new == k.NONE else new
     if old is new:
         return old
-    if isinstance(old, (k.Sequence, k.Dictionary)) and type(old) is type(new):
-        return _either_container(old, new)
+    if isinstance(old, k.Dictionary) and isinstance(new, k.Dictionary):
+        return _either_dictionary(old, new)
     joined = join(old, new)
     if not isinstance(joined, (k.Tensor, k.Union)):
         return joined
@@ -29,20 +29,26 @@ def either_caller(old: Kind, new: Kind) -> Kind:
     return joined
 
 
-def _either_container(old: k.Sequence | k.Dictionary, new: Kind) -> Kind:
-    """Join what two callers pass as containers: elements that one of them knows nothing of say no more than None."""
+def _either_dictionary(old: k.Dictionary, new: k.Dictionary) -> Kind:
+    """Join what two callers pass as dicts: where one of them knows nothing of the values, the other is believed."""
     joined = join(old, new)
-    if isinstance(joined, k.Sequence) and isinstance(old, k.Sequence) and isinstance(new, k.Sequence):
-        return replace(joined, element=either_caller(old.element, new.element))
-    if isinstance(joined, k.Dictionary) and isinstance(old, k.Dictionary) and isinstance(new, k.Dictionary):
-        return replace(joined, value=either_caller(old.value, new.value))
-    return joined
+    return replace(joined, value=either_caller(old.value, new.value)) if isinstance(joined, k.Dictionary) else joined
+
+
+def _drop_facts(context: Context, params: Environment) -> bool:
+    """Drop the facts that one more caller does not know to hold; return whether there was one."""
+    dropped = [name for name in context.params if is_fact(name) and context.params[name] != params.get(name)]
+    for name in dropped:
+        del context.params[name]
+    return bool(dropped)
 
 
 def widen(context: Context, params: Environment) -> bool:
     """Join the parameters of one more call into those of a context; return whether any has grown."""
-    grown = False
+    grown = _drop_facts(context, params)
     for name, kind in params.items():
+        if name not in context.params and is_fact(name):
+            continue  # some caller cannot tell
         old = context.params.get(name, NOTHING)
         if name in context.crowded or kind is old:
             continue

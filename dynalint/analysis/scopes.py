@@ -22,6 +22,8 @@ _BUILTINS = frozenset(dir(builtins))
 _ITEM_STORE = re.compile(r"^[ \t]+(\w+)\[[^\]\n]+\]\s*(?:[-+*/%|&]|//)?=(?!=)", re.MULTILINE)
 # The names of a `global` statement wherever it stands; one in a docstring only makes a name less certain.
 _GLOBAL = re.compile(r"global(?<!\wglobal)[ \t\\\n]+(\w+(?:[ \t\\\n]*,[ \t\\\n]*\w+)*)")
+# So many modules may hand an imported name on.
+_MOST_IMPORTS = 8
 _NAME = re.compile(r"\w+")
 
 
@@ -112,6 +114,32 @@ class Scopes:
         if source is not None:
             return self.global_kind(source, target.attribute) if source.stars else UNKNOWN
         return k.External(f"{target.module}.{target.attribute}")
+
+    def definition(self, module: ModuleInfo, name: str) -> tuple[list[ast.expr], ModuleInfo] | None:
+        """Return the expressions that the top level of a project's module assigns to a name, and that module.
+
+        A name that is imported is looked for where it comes from.
+        """
+        for _ in range(_MOST_IMPORTS):
+            binding = module.bindings.get(name)
+            if isinstance(binding, list):
+                return binding, module
+            if isinstance(binding, Import) and binding.attribute is not None:
+                source, name = self._interpreter.project.find_module(binding.module), binding.attribute
+            elif binding is None:
+                source = self._star_source(module, name)
+            else:
+                return None
+            if source is None:
+                return None
+            module = source
+        return None
+
+    def _star_source(self, module: ModuleInfo, name: str) -> ModuleInfo | None:
+        project = self._interpreter.project
+        stars = [star for star in module.stars if project.locate(star) is not None and project.may_bind(star, name)]
+        sources = [project.find_module(star) for star in stars]
+        return next((one for one in sources if one is not None and (name in one.bindings or one.stars)), None)
 
     def written_globals(self, module: ModuleInfo) -> frozenset[str]:
         """Names that some function of the module rebinds by `global`, or sets the items of."""

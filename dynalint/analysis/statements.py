@@ -6,19 +6,20 @@ import ast
 from collections.abc import Callable
 
 from dynalint.analysis import kinds as k
-from dynalint.analysis.annotations import annotation_kind
+from dynalint.analysis.annotations import annotation_kind, as_declared
 from dynalint.analysis.build import bind_imports
 from dynalint.analysis.dispatch import evaluate
 from dynalint.analysis.elements import element_of
 from dynalint.analysis.events import ClassDefinition, Entry, Importing, Raising
 from dynalint.analysis.expressions import note_iteration, test
-from dynalint.analysis.frame import Environment, Frame
+from dynalint.analysis.frame import Environment, Frame, is_fact
 from dynalint.analysis.functions import call_function
 from dynalint.analysis.kinds import UNKNOWN, Kind, join
 from dynalint.analysis.narrowing import narrow, truth
 from dynalint.analysis.operators import binary
 from dynalint.analysis.steps import step, walk
 from dynalint.analysis.stores import augmented_store, bind_target, held_by, note_item
+from dynalint.analysis.subjects import subject
 
 # A loop whose body still changes the environment after this many rounds is left with what is known by then.
 _MOST_ROUNDS = 4
@@ -40,7 +41,8 @@ def join_environments(left: Environment, right: Environment) -> Environment:
     """Return what is known where two paths meet.
 
     A local that only one path binds has that path's kind (reading it on the other would raise); an attribute of
-    `self` that only one path sets is forgotten, for on the other it still holds what it held before the call.
+    `self` that only one path sets is forgotten, for on the other it still holds what it held before the call. So is a
+    fact that only one path knows.
     """
     if left is right:
         return left
@@ -50,10 +52,10 @@ def join_environments(left: Environment, right: Environment) -> Environment:
         other = right.get(name)
         if other is not None:
             joined[name] = kind if kind is other else join(kind, other)
-        elif "." not in name:
+        elif "." not in name and not is_fact(name):
             joined[name] = kind
     for name, kind in right.items():
-        if name not in left and "." not in name:
+        if name not in left and "." not in name and not is_fact(name):
             joined[name] = kind
     return joined
 
@@ -78,8 +80,8 @@ def _assign(frame: Frame, node: ast.Assign) -> bool:
 def _annotated(frame: Frame, node: ast.AnnAssign) -> bool:
     if node.value is not None:
         kind = evaluate(frame, node.value)
-        if isinstance(kind, k.Unknown):
-            kind = annotation_kind(frame.interpreter, node.annotation, frame.module)
+        if isinstance(kind, (k.Unknown, k.Union)):
+            kind = as_declared(kind, annotation_kind(frame.interpreter, node.annotation, frame.module))
         bind_target(frame, node.target, kind, node.value)
     return True
 
@@ -118,7 +120,23 @@ def _if(frame: Frame, node: ast.If) -> bool:
         narrow(frame, node.test, way)
         if run_block(frame, body):
             ends.append(frame.env)
+    _note_filled_in(frame, node, before, ends)
     return _meet(frame, ends)
+
+
+def _note_filled_in(frame: Frame, node: ast.If, before: Environment, ends: list[Environment]) -> None:
+    """`if mask is None: mask = torch.ones(...)`: what stands in for a parameter tells what it is else, a tensor.
+
+    A tensor of one element (`if length is None: length = lengths.max()`) often stands in for a number.
+    """
+    asked = subject(node.test, None)
+    if asked is None or asked.asks != "none" or not asked.positive or len(ends) != 2:
+        return
+    kind, filled = before.get(asked.name), ends[0].get(asked.name)
+    given = isinstance(kind, k.Unknown) and kind.parameter == asked.name and ends[1].get(asked.name) == kind
+    if kind is not None and given and isinstance(filled, k.Tensor) and filled.rank != 0 and not filled.array:
+        frame.env = ends[1]
+        frame.note_tensor(ast.Name(asked.name, ast.Load()), kind)
 
 
 def _meet(frame: Frame, ends: list[Environment]) -> bool:

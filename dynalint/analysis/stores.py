@@ -8,11 +8,12 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.dispatch import evaluate
 from dynalint.analysis.elements import element_of
 from dynalint.analysis.events import ContainerChange, Event, InplaceChange, ItemWrite, StateChange, Write
+from dynalint.analysis.facts import forget_attribute, forget_name
 from dynalint.analysis.frame import Frame
 from dynalint.analysis.kinds import UNKNOWN, Home, Kind, join, widened
 from dynalint.analysis.signatures import has_decorator
 from dynalint.analysis.steps import walk
-from dynalint.analysis.subscripts import note_index
+from dynalint.analysis.subscripts import note_index, taken_apart
 
 _OPERATORS = {
     ast.Add: "iadd",
@@ -38,6 +39,7 @@ def bind_target(frame: Frame, target: ast.expr, kind: Kind, value: ast.expr | No
             _change_global(frame, target, kind, value)
         else:
             frame.env[target.id] = kind
+            forget_name(frame, target.id)
     elif isinstance(target, (ast.Tuple, ast.List)):
         _unpack(frame, target, kind, value)
     elif isinstance(target, ast.Attribute):
@@ -143,6 +145,7 @@ def _write_attribute(frame: Frame, target: ast.Attribute, kind: Kind, *, augment
             _emit_state(frame, home, old, kind, augmented=augmented, reads_old=reads_old, fresh=fresh)
         frame.interpreter.store_attribute(frame.receiver.cls, name, _homeless(kind), frame)
         frame.env[key] = kind
+        forget_attribute(frame, name)
         return
     owner = evaluate(frame, target.value)
     note_attribute(frame, Write, target, owner, value=kind)
@@ -208,6 +211,9 @@ def _name_outside(frame: Frame, owner: k.Instance, attribute: str) -> str:
 
 def note_item(frame: Frame, node: ast.Subscript, base: Kind) -> None:
     """Emit that an item of something outside the project is set or deleted."""
+    name = frame.self_attribute(node.value)
+    if name is not None:
+        forget_attribute(frame, name)
     if isinstance(base, k.External):
         frame.emit(ItemWrite, node, name=base.name)
 
@@ -247,6 +253,7 @@ def augmented_store(frame: Frame, node: ast.AugAssign, old: Kind, new: Kind) -> 
         frame.env[target.id] = new
     else:
         frame.env[target.id] = new
+        forget_name(frame, target.id)
 
 
 def _augmented_item(frame: Frame, target: ast.Subscript, old: Kind, new: Kind) -> None:
@@ -262,8 +269,7 @@ def _augmented_item(frame: Frame, target: ast.Subscript, old: Kind, new: Kind) -
 
 def _store_item(frame: Frame, target: ast.Subscript, kind: Kind) -> None:
     """Store to `base[index]`."""
-    base = evaluate(frame, target.value)
-    index = evaluate(frame, target.slice)
+    base, index = taken_apart(frame, target)
     note_index(frame, target, base, index, "store")
     note_item(frame, target, base)
     tensor = k.only_tensor(base)

@@ -17,6 +17,13 @@ _MODULE_LISTS = ("torch.nn.ModuleList", "torch.nn.Sequential", "torch.nn.Paramet
 @evaluates(ast.Subscript)
 def _subscript(frame: Frame, node: ast.Subscript) -> Kind:
     """Return the kind of an element or slice."""
+    base, index = taken_apart(frame, node)
+    note_index(frame, node, base, index, "load")
+    return join_all([element_at(frame, one, node.slice, index) for one in k.present(base).members])
+
+
+def taken_apart(frame: Frame, node: ast.Subscript) -> tuple[Kind, Kind]:
+    """Return the kinds of base and index, be the item read or stored; what only tensors can be used as is one."""
     base = evaluate(frame, node.value)
     index = evaluate(frame, node.slice)
     if isinstance(base, k.Unknown) and (_only_tensors_take(node.slice) or is_mask(index) or _compares(node)):
@@ -28,8 +35,7 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Kind:
         if isinstance(base, k.Tensor) or of_itself:
             frame.note_tensor(node.slice, index)
             base, index = base if isinstance(base, k.Tensor) else k.TENSOR, k.BOOL_TENSOR
-    note_index(frame, node, base, index, "load")
-    return join_all([element_at(frame, one, node.slice, index) for one in k.present(base).members])
+    return base, index
 
 
 def note_index(frame: Frame, node: ast.Subscript, base: Kind, index: Kind, context: str) -> None:

@@ -73,6 +73,8 @@ class Parameter:
         """Whether an argument of which `hint` is known can be given for this parameter."""
         if hint == "unknown" or "*" in self.letters:
             return True
+        if not self.letters and not self.literals:
+            return hint == "none" and self.optional  # to give None for it is to leave it out
         word, _, value = hint.partition(":")
         if word == "str" and self.literals:
             return value in self.literals if value else True

@@ -110,7 +110,10 @@ def test_a_container_of_many_classes_reaches_each(tmp_path: Path, held: str) -> 
 
 
 def test_a_helper_of_many_callers_keeps_tensors_apart_from_numbers(tmp_path: Path) -> None:
-    lines = [f"x = x + pick(x, {value})" for value in ("1", "2.0", "'a'", "None", "[1]", "(1, 2)", "{}", "x", "x > 0")]
+    lines = [
+        f"x = x + pick(x, {value})"
+        for value in ("1", "2.0", "True", "x.shape", "[1]", "(1, 2)", "len(x)", "x", "x > 0")
+    ]
     code = (
         "import torch\n\n@torch.compile\ndef run(x: torch.Tensor):\n    "
         + "\n    ".join(lines)

@@ -1,0 +1,102 @@
+"""What a test asks of which variable or attribute of `self`, where it asks no more than whether it is true, or None."""
+
+from __future__ import annotations
+
+import ast
+from typing import Literal, NamedTuple
+
+from dynalint.analysis.index import FunctionInfo, walk_function
+
+_HOLDING: dict[tuple[type[ast.cmpop], int], bool] = {
+    (ast.Gt, 0): True,
+    (ast.NotEq, 0): True,
+    (ast.GtE, 1): True,
+    (ast.Eq, 0): False,
+    (ast.Lt, 1): False,
+    (ast.LtE, 0): False,
+}
+
+
+_ASKING = frozenset({ast.If, ast.While, ast.IfExp, ast.Assert, ast.BoolOp, ast.UnaryOp})
+
+
+class Subject(NamedTuple):
+    """What a test asks ("bool" or "none") of a variable, or of an attribute of the variable `self` and `name`d so.
+
+    `positive` is false where the test is true if the answer is no: `not self.merged`, `len(self.parts) == 0`.
+    """
+
+    asks: Literal["bool", "none"]
+    name: str
+    attribute: str | None
+    positive: bool = True
+
+    def negated(self) -> Subject:
+        """Return the same for the opposite test."""
+        return self._replace(positive=not self.positive)
+
+    def key(self, self_name: str | None) -> str:
+        """Return the key of the fact in an environment where the receiver goes by this name."""
+        return f"{self.asks}({self.name})" if self.attribute is None else f"{self.asks}({self_name}.{self.attribute})"
+
+
+def subject(node: ast.expr, self_name: str | None) -> Subject | None:
+    """Return what a test asks; None for anything but the truth, the length or the being None of one thing."""
+    if isinstance(node, ast.Name):
+        return Subject("bool", node.id, None)
+    if isinstance(node, ast.Attribute):
+        owner = node.value
+        on_self = isinstance(owner, ast.Name) and owner.id == self_name and self_name is not None
+        return Subject("bool", "", node.attr) if on_self else None
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        inner = subject(node.operand, self_name)
+        return None if inner is None else inner.negated()
+    if isinstance(node, ast.Call):
+        return subject(node.args[0], self_name) if _is_call_of(node, "bool", "len") else None
+    if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.comparators[0], ast.Constant):
+        return _of_comparison(node.left, node.ops[0], node.comparators[0].value, self_name)
+    return None
+
+
+def _of_comparison(left: ast.expr, op: ast.cmpop, value: object, self_name: str | None) -> Subject | None:
+    if value is None and isinstance(op, (ast.Is, ast.IsNot)):
+        inner = subject(left, self_name) if isinstance(left, (ast.Name, ast.Attribute)) else None
+        return None if inner is None else inner._replace(asks="none", positive=isinstance(op, ast.Is))
+    if type(value) is int and isinstance(left, ast.Call) and _is_call_of(left, "len"):
+        holds = _HOLDING.get((type(op), value))
+        inner = None if holds is None else subject(left, self_name)
+        return inner if holds or inner is None else inner.negated()
+    return None
+
+
+def _is_call_of(node: ast.Call, *names: str) -> bool:
+    return isinstance(node.func, ast.Name) and node.func.id in names and len(node.args) == 1 and not node.keywords
+
+
+def tested_subjects(function: FunctionInfo, self_name: str | None) -> tuple[Subject, ...]:
+    """Return what a function's own tests ask for, each once and as if asked straight."""
+    if tested_subjects not in function.known:
+        function.known[tested_subjects] = _tested(function, self_name)
+    found: tuple[Subject, ...] = function.known[tested_subjects]
+    return found
+
+
+def _asked_by(node: ast.AST) -> list[ast.expr]:
+    if isinstance(node, ast.BoolOp):
+        return node.values
+    if isinstance(node, ast.UnaryOp):
+        return [node.operand] if isinstance(node.op, ast.Not) else []
+    assert isinstance(node, (ast.If, ast.While, ast.IfExp, ast.Assert))
+    return [node.test]
+
+
+def _tested(function: FunctionInfo, self_name: str | None) -> tuple[Subject, ...]:
+    found: dict[Subject, None] = {}
+    for node in walk_function(function.node):
+        if type(node) not in _ASKING:
+            continue
+        for test in _asked_by(node):
+            one = subject(test, self_name)
+            if one is not None:
+                found[one._replace(positive=True)] = None
+    return tuple(found)

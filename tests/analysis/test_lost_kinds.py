@@ -1,0 +1,170 @@
+"""Kinds that used to be lost on the way: through aliases of annotations, what a default is replaced by, declarations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dynalint.analysis import analyze
+from dynalint.analysis.events import Branch, Call
+from dynalint.analysis.kinds import only_tensor
+
+TYPES = """\
+import typing
+from typing import NewType, Optional, TypeVar, Union
+from torch import Tensor
+
+OptTensor = Optional[Tensor]
+Nested = OptTensor
+Either = Union[Tensor, None]
+Bound = TypeVar("Bound", bound=Tensor)
+Made = NewType("Made", Tensor)
+Named: typing.TypeAlias = "Optional[Tensor]"
+Bar = Tensor | None
+Loop = "Loop"
+Sparse = Union[Tensor, "SparseTensor"]
+"""
+HEAD = """\
+import torch
+from torch import nn, Tensor
+from typing import Annotated, Optional, Union
+from jaxtyping import Float, Shaped, UInt8
+import numpy as np
+import types_of
+from types_of import OptTensor, Nested, Either, Bound, Made, Named, Bar, Loop, Sparse
+from elsewhere import something
+"""
+
+
+def branches(tmp_path: Path, code: str) -> list[Branch]:
+    (tmp_path / "types_of.py").write_text(TYPES)
+    (tmp_path / "code.py").write_text(HEAD + code)
+    analysis = analyze([tmp_path / "code.py", tmp_path / "types_of.py"])
+    assert analysis.failures == []
+    return [event for event in analysis.events if isinstance(event, Branch) and only_tensor(event.kind) is not None]
+
+
+TENSORS = (
+    "OptTensor", "Nested", "Either", "Bound", "Made", "Named", "Bar", "types_of.OptTensor", "'types_of.Nested'",
+    "Annotated[Tensor, 1]", "Float[Tensor, 'b n']", "'Optional[Shaped[Tensor, \"b\"]]'", "UInt8[Tensor, 'b']",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("annotation", TENSORS)
+def test_alias_that_is_filled_in(tmp_path: Path, annotation: str) -> None:
+    code = f"""
+class Model(nn.Module):
+    def forward(self, x, mask: {annotation} = None):
+        if mask is None:
+            mask = torch.ones(3)
+        if mask[0] > 0:
+            return x
+"""
+    assert len(branches(tmp_path, code)) == 1
+
+
+@pytest.mark.parametrize("annotation", ["Loop", "Sparse", "something", "Float[something, 'b']"])
+def test_alias_that_may_be_anything(tmp_path: Path, annotation: str) -> None:
+    code = f"""
+class Model(nn.Module):
+    def forward(self, x, mask: {annotation}):
+        if mask.flag > 0:
+            return x
+"""
+    assert branches(tmp_path, code) == []
+
+
+@pytest.mark.parametrize(
+    ("filled", "number"), [("torch.ones(3)", 1), ("x.new_zeros(2, 2)", 1), ("x.max()", 0), ("3", 0), ("np.ones(2)", 0)]
+)
+def test_parameter_that_is_filled_in(tmp_path: Path, filled: str, number: int) -> None:
+    code = f"""
+class Model(nn.Module):
+    def forward(self, x: Tensor, mask=None):
+        if mask is None:
+            mask = {filled}
+        if mask > 0:
+            return x
+"""
+    assert len(branches(tmp_path, code)) == number
+
+
+def test_isinstance_of_an_attribute_and_of_a_union(tmp_path: Path) -> None:
+    code = """
+class Model(nn.Module):
+    def __init__(self, scale: Union[float, Tensor]):
+        super().__init__()
+        self.scale = scale
+
+    def forward(self, x: Union[int, Tensor]):
+        if isinstance(self.scale, Tensor):
+            if self.scale > 0:
+                return x
+        elif self.scale > 1:
+            return x
+        if isinstance(x, Tensor) and x > 0:
+            return x
+        if x > 1:
+            return x
+"""
+    assert [event.node.lineno - HEAD.count("\n") for event in branches(tmp_path, code)] == [9, 13]
+
+
+def test_what_a_declaration_says_of_several_results(tmp_path: Path) -> None:
+    code = """
+def distance(x: Tensor, flag: bool):
+    if flag:
+        return None, x
+    return x
+
+
+class Model(nn.Module):
+    def forward(self, x: Tensor, flag: bool):
+        found: Tensor = distance(x, flag)
+        if found > 0:
+            return x
+"""
+    assert len(branches(tmp_path, code)) == 1
+
+
+def test_item_stored_by_a_mask(tmp_path: Path) -> None:
+    code = """
+class Model(nn.Module):
+    def forward(self, x: Tensor, labels):
+        x[labels == 3] = 0
+        if labels.sum() > 0:
+            return x
+"""
+    assert len(branches(tmp_path, code)) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "breaks"), [("", True), (", output_size=None", True), (", output_size=x.shape[0]", False), (", output_size=n", False)]
+)  # fmt: skip
+def test_output_size_that_may_be_none(tmp_path: Path, given: str, breaks: bool) -> None:
+    code = f"""
+class Model(nn.Module):
+    def forward(self, x: Tensor, times: Tensor, n: Optional[int] = None):
+        return torch.repeat_interleave(x, times{given})
+"""
+    (tmp_path / "code.py").write_text(HEAD + code)
+    analysis = analyze([tmp_path / "code.py"], watched=lambda name: name if "interleave" in name else None)
+    (call,) = [event for event in analysis.events if isinstance(event, Call)]
+    assert ("dynamic_shape" in call.flags) is breaks
+
+
+def test_two_random_sizes(tmp_path: Path) -> None:
+    code = """
+class Model(nn.Module):
+    def forward(self, x: Tensor):
+        top = torch.randint(0, 9, (1,)).item()
+        left = torch.randint(0, 9, (1,)).item()
+        height, width = int(torch.randint(0, 9, (1,))), int(torch.randint(0, 9, (1,)))
+        return x[top : top + height, left : left + width]
+"""
+    (tmp_path / "code.py").write_text(HEAD + code)
+    analysis = analyze(
+        [tmp_path / "code.py"], watched=lambda name: name if name in ("Tensor.item", "builtins.int") else None
+    )
+    assert len([event for event in analysis.events if isinstance(event, Call)]) == 4

@@ -28,6 +28,7 @@ _MOST_MEMBERS = 6
 _MOST_CLASSES = 400
 _MOST_ITEMS = 24
 _DEEPEST = 5
+# A kind of more parts than these costs steps of its own to be compared and joined.
 _LARGE = 16
 
 MOST_PARTS = 20_000
@@ -312,7 +313,6 @@ SIZE: Final = Value("int", source="shape")
 SHAPE: Final = Sequence("torch.Size", SIZE)
 # What `shape_as_tensor(x)` gives in compiled code: the shape, and no tensor as in eager code.
 SHAPE_AS_TENSOR: Final = Sequence("shape_as_tensor", SIZE)
-
 
 SOURCE_RANK: Mapping[Source, int] = {"python": 0, "shape": 1, "data": 2}
 

@@ -1,0 +1,75 @@
+"""Settings of Dynamo that a project makes are heeded for the code that they hold for, and no other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import dynalint
+
+MODEL = """\
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x: torch.Tensor, mask: torch.BoolTensor) -> torch.Tensor:
+        return x[mask] * x.sum().item()
+"""
+ASSIGNED = "import torch\n\ntorch._dynamo.config.capture_scalar_outputs = True\n"
+PATCHED = """\
+import torch
+from model import Model
+
+model = Model()
+
+
+@torch.compile
+def run(x: torch.Tensor, mask: torch.BoolTensor) -> torch.Tensor:
+    return helper(x, mask)
+
+
+def helper(x, mask):
+    return x[mask] * x.sum().item()
+
+
+def main(x, mask):
+    with torch._dynamo.config.patch(capture_scalar_outputs=True, capture_dynamic_output_shape_ops=True):
+        return run(x, mask)
+"""
+
+
+def found(folder: Path, **files: str) -> set[tuple[str, str]]:
+    """The codes of the findings in a project of these files, by file."""
+    (folder / "pyproject.toml").write_text("")
+    for name, text in {"model": MODEL, **files}.items():
+        path = folder / f"{name.replace('__', '/')}.py"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    findings = dynalint.check([str(folder)], static=True)
+    return {(Path(one.path).name, one.code) for one in findings if one.code in ("DYN201", "DYN301")}
+
+
+BOTH = {("model.py", "DYN201"), ("model.py", "DYN301")}
+
+
+def test_what_a_module_sets_holds_for_the_program(tmp_path: Path) -> None:
+    assert found(tmp_path) == BOTH
+    assert found(tmp_path, setup_torch=ASSIGNED) == {("model.py", "DYN301")}
+
+
+@pytest.mark.parametrize("name", ["tests__conftest", "test_model", "examples__train", "benchmarks__speed"])
+def test_what_tests_and_examples_set_holds_for_them(tmp_path: Path, name: str) -> None:
+    assert found(tmp_path, **{name: ASSIGNED}) == BOTH
+
+
+def test_a_patch_holds_where_the_calls_come_through_it(tmp_path: Path) -> None:
+    assert found(tmp_path, patched=PATCHED) == BOTH
+    without = PATCHED.replace("capture_scalar_outputs=True, ", "")
+    assert found(tmp_path, patched=without) == {*BOTH, ("patched.py", "DYN201")}
+
+
+def test_a_comment_or_a_value_of_false_sets_nothing(tmp_path: Path) -> None:
+    text = f"# {ASSIGNED.splitlines()[-1]}\n{ASSIGNED.replace('True', 'False')}"
+    assert found(tmp_path, setup_torch=text) == BOTH

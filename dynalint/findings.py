@@ -119,7 +119,8 @@ class Finding:
     Lines and columns are 1-based, columns count characters, the end is exclusive; `path` is relative to the working
     directory with "/" on every system. `region` is the chain of calls from a compiled root to `function`, `steps` a
     place in each of its functions, where that is known. In a notebook, lines are those of the cell with the 1-based
-    number `cell`. `fingerprint` stays the same when lines move.
+    number `cell`. `fingerprint` stays the same when lines move. `doubt` is a sentence that says why hardly anybody
+    compiles the code, empty where nothing tells that.
     """
 
     path: str
@@ -142,6 +143,7 @@ class Finding:
     fix: Fix | None = None
     cell: int | None = None
     fingerprint: str = ""
+    doubt: str = ""
 
     @property
     def place(self) -> str:
@@ -179,5 +181,7 @@ class Finding:
             "evidence": self.evidence.to_json(),
             "fix": None if self.fix is None else self.fix.to_json(),
             "fingerprint": self.fingerprint,
+            "likelihood": "unlikely" if self.doubt else "likely",
+            "doubt": self.doubt,
             **({} if self.cell is None else {"cell": self.cell}),
         }

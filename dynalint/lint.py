@@ -302,6 +302,7 @@ class _Pass:
             region=tuple(map(as_name, event.function.chain)),
             steps=tuple(self._step(function) for function in event.function.callers),
             gb=violation.gb or rule.gb,
+            doubt=as_sentence(event.function.doubt),
         )
 
     def _step(self, function: FunctionInfo) -> Step:

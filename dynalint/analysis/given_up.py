@@ -102,12 +102,12 @@ def calls_in_loops(function: FunctionInfo, breaking: Collection[FunctionInfo], p
         if any(isinstance(one, _LOOPS) for one in around) and not any(isinstance(one, _OPEN) for one in around):
             statement = next(one for one in around if isinstance(one, ast.stmt))
             event = Event(node=node, statement=statement, function=function, position=Position(loop=True))
-            called = _called(project.kinds(function).get(node.func, UNKNOWN), project)
+            called = called_function(project.kinds(function).get(node.func, UNKNOWN), project)
             if called in breaking and ends_function(event, parents):
                 yield event
 
 
-def _called(kind: Kind, project: Project) -> FunctionInfo | None:
+def called_function(kind: Kind, project: Project) -> FunctionInfo | None:
     """The function of the project that calling `kind` runs, if it is one."""
     if isinstance(kind, k.Function):
         return kind.function

@@ -34,7 +34,8 @@ class FunctionInfo:
 
     `owner` is the class that defines a method, `parent` the function that a nested one stands in. `caller` and
     `chain` tell how a compiled root reached it, `called_by` what else in the region calls it; all are empty for code
-    outside every region. `known` is what others have worked out of its text.
+    outside every region. `compiled` tells that the project compiles it, or that its settings name it as a root; `doubt`
+    says of other code of the region why hardly anybody compiles it. `known` is what others have worked out of its text.
     """
 
     name: str
@@ -46,6 +47,8 @@ class FunctionInfo:
     reached: bool = False
     caller: FunctionInfo | None = None
     called_by: dict[FunctionInfo, None] = field(default_factory=dict)
+    compiled: bool = False
+    doubt: str = ""
     known: dict[object, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 import re
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.decorators import wrappers_of
+from dynalint.analysis.doubts import doubts_of_roots, drivers
 from dynalint.analysis.frame import Context, Frame
 from dynalint.analysis.functions import is_disabled
 from dynalint.analysis.index import FunctionInfo, ModuleInfo
@@ -32,6 +33,7 @@ def find_roots(project: Project, interpreter: Interpreter, roots: str | Sequence
     for module in modules:
         for function in module.functions:
             if _is_compiled(interpreter, function):
+                function.compiled = True
                 found[function] = None
     if roots == "modules":
         for module in modules:
@@ -43,6 +45,7 @@ def find_roots(project: Project, interpreter: Interpreter, roots: str | Sequence
         named = set(roots)
         for module in modules:
             for function in _named(module, named):
+                function.compiled = True
                 found[function] = None
     _run_compiling(interpreter, modules)
     for function in compiled_by_calls(interpreter):
@@ -91,7 +94,7 @@ def _run_compiling(interpreter: Interpreter, modules: list[ModuleInfo]) -> None:
 
 
 def compiled_by_calls(interpreter: Interpreter) -> list[FunctionInfo]:
-    """Return what the code that was interpreted so far compiles."""
+    """Return what the code that was interpreted so far compiles, and take note of it."""
     found: dict[FunctionInfo, None] = {}
     for kind in list(interpreter.compiled):
         for one in kind.members:
@@ -101,6 +104,8 @@ def compiled_by_calls(interpreter: Interpreter) -> list[FunctionInfo]:
                 method = interpreter.project.find_method(one.cls, "forward")
                 if method is not None:
                     found[method] = None
+    for function in found:
+        function.compiled = True
     return list(found)
 
 
@@ -165,7 +170,9 @@ def _compiling_lines(module: ModuleInfo) -> list[int]:
 def mark_region(interpreter: Interpreter, roots: Sequence[FunctionInfo]) -> list[Context]:
     """Mark what the roots reach, each function by the shortest chain of calls, and return the contexts in the region.
 
-    Roots that no other root calls come first, so that the chain of a layer starts at the model that uses it.
+    Roots that no other root calls come first, so that the chain of a layer starts at the model that uses it. Before
+    them come those that are known to be compiled. What hardly anybody compiles comes last: code is only doubted if
+    nothing else reaches it.
     """
     root_contexts = [context for function in roots for context in interpreter.contexts.get(function, ())]
     called = {
@@ -175,20 +182,44 @@ def mark_region(interpreter: Interpreter, roots: Sequence[FunctionInfo]) -> list
         if callee.function is not context.function
     }
     outer = [context for context in root_contexts if context.function not in called]
-    seen: dict[Context, None] = {}
+    driving = drivers(interpreter)
+    doubts = {**doubts_of_roots(interpreter, [root for root in roots if not root.compiled]), **driving}
+    region: dict[Context, None] = {}
     for batch in (outer, root_contexts):
-        waiting = deque(context for context in batch if context not in seen)
-        for context in waiting:
-            seen[context] = None
-            context.function.reached = True
-        while waiting:
-            context = waiting.popleft()
-            for callee in context.callees:
-                callee.function.called_by[context.function] = None
-                if callee not in seen:
-                    seen[callee] = None
-                    waiting.append(callee)
-                    if not callee.function.reached:
-                        callee.function.reached = True
-                        callee.function.caller = context.function
-    return list(seen)
+        _reach([(one, None) for one in batch if one.function.compiled], region, {}, {})
+    for batch in (outer, root_contexts):
+        _reach([(one, None) for one in batch if one.function not in doubts], region, {}, driving)
+    _reach([(callee, one) for one in region for callee in one.callees], region, doubts, {})
+    for batch in (outer, root_contexts):
+        _reach([(one, None) for one in batch], region, doubts, {})
+    return list(region)
+
+
+def _reach(
+    starts: Sequence[tuple[Context, Context | None]],
+    region: dict[Context, None],
+    doubts: Mapping[FunctionInfo, str],
+    barred: Collection[FunctionInfo],
+) -> None:
+    """Add to the region what is reached from contexts, each given with its caller, but by no `barred` function."""
+    waiting: deque[Context] = deque()
+
+    def enter(context: Context, caller: Context | None) -> None:
+        function = context.function
+        if context in region or function in barred:
+            return
+        region[context] = None
+        waiting.append(context)
+        if not function.reached:
+            function.reached = True
+            function.caller = None if caller is None else caller.function
+            above = "" if function.caller is None else function.caller.doubt
+            function.doubt = f"`{function.qualname}` {doubts[function]}" if function in doubts else above
+
+    for context, caller in starts:
+        enter(context, caller)
+    while waiting:
+        context = waiting.popleft()
+        for callee in context.callees:
+            callee.function.called_by[context.function] = None
+            enter(callee, context)

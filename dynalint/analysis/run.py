@@ -13,6 +13,7 @@ from typing import TypeVar
 from dynalint.analysis import Analysis, AnalysisOptions
 from dynalint.analysis.callers import note_others
 from dynalint.analysis.compiler_uses import compiler_uses
+from dynalint.analysis.doubts import tells
 from dynalint.analysis.events import Branch, Call, Event, GeneratorRoot, Position, Subscript
 from dynalint.analysis.frame import Context
 from dynalint.analysis.index import FunctionInfo
@@ -82,7 +83,7 @@ def _analyze(
     project = Project.load(
         paths, search=options.search, overrides=overrides, options=options.rule_options, sources=sources
     )
-    interpreter = Interpreter(project, watched)
+    interpreter = Interpreter(project, lambda name: watched(name) or (name if tells(name) else None))
     roots = find_roots(project, interpreter, options.roots)
     interpreter.run(roots)
     run_inherited(project, interpreter, roots)

@@ -61,6 +61,8 @@ def test_findings_are_reported_in_the_terms_of_the_contract(check: Run, model: P
             "declined": "the branches do different things",
         },
         "fingerprint": branch["fingerprint"],
+        "likelihood": "likely",
+        "doubt": "",
     }
     assert re.fullmatch("[0-9a-f]{32}", branch["fingerprint"])
     assert call["fix"]["edits"] == [

@@ -1,0 +1,117 @@
+"""Which code is hardly ever compiled, though a root reaches it: what drives a model, trains it, or tests it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.events import Call, Event
+from dynalint.analysis.externals import PROGRESS_BARS
+from dynalint.analysis.given_up import called_function, runs_always, way
+from dynalint.analysis.index import FunctionInfo
+from dynalint.reading import project_root
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dynalint.analysis.interpreter import Interpreter
+    from dynalint.analysis.project import Project
+
+_TOLD = {
+    "Tensor.backward": "runs a backward pass",
+    "torch.autograd.backward": "runs a backward pass",
+    "torch.optim.Optimizer.step": "steps an optimizer",
+    "torch.optim.Optimizer.zero_grad": "steps an optimizer",
+    "torch.utils.data.DataLoader": "loads data",
+    **dict.fromkeys(PROGRESS_BARS, "shows progress"),
+}
+# What stands under a condition tells as well.
+_TRAINING = ("runs a backward pass", "steps an optimizer")
+_PARALLEL = ("torch.nn.DataParallel", "torch.nn.parallel.DataParallel", "torch.nn.parallel.DistributedDataParallel")
+_TEST_FOLDERS = frozenset({"test", "tests", "testing"})
+_TEST_FILE = re.compile(r"test_.*|.*_test|conftest")
+
+
+def tells(callee: str) -> bool:
+    """Whether a call of this, by its dotted name, tells of code that is not meant to be compiled."""
+    return callee in _TOLD
+
+
+def _told_by(event: Event) -> str:
+    """What code does that has an event, in words; nothing where that may well be compiled."""
+    if not isinstance(event, Call):
+        return ""
+    owner, _, method = event.callee.rpartition(".")
+    return _TOLD.get(f"torch.optim.Optimizer.{method}" if owner.startswith("torch.optim.") else event.callee, "")
+
+
+def doubts_of_roots(interpreter: Interpreter, roots: Collection[FunctionInfo]) -> dict[FunctionInfo, str]:
+    """Return the roots that hardly anybody compiles, each with the reason: the end of a sentence about its name."""
+    found = {root: _doubt(interpreter, root) for root in roots}
+    return {root: doubt for root, doubt in found.items() if doubt}
+
+
+def _doubt(interpreter: Interpreter, root: FunctionInfo) -> str:
+    project = interpreter.project
+    if _is_test(root.file.path):
+        return "stands in a test"
+    if root.owner is not None and any(name in _PARALLEL for name in project.lineage(root.owner)[1]):
+        return "spreads a model over devices"
+    return "takes a model as an argument" if _takes_module(interpreter, root) else ""
+
+
+def _takes_module(interpreter: Interpreter, function: FunctionInfo) -> bool:
+    """Whether a function cannot be called without a module, by its annotations."""
+    arguments = function.node.args
+    return any(
+        _is_module(interpreter.scopes.in_scope(one.annotation, function.module, function.parent), interpreter.project)
+        for one in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+        if one.annotation is not None and one.arg not in function.defaults
+    )
+
+
+def _is_module(annotation: k.Kind, project: Project) -> bool:
+    if isinstance(annotation, k.Class):
+        return project.is_module_class(annotation.cls)
+    return isinstance(annotation, k.External) and annotation.name == "torch.nn.Module"
+
+
+def _is_test(path: Path) -> bool:
+    """Whether a file belongs to the tests of its project, by its name or a folder."""
+    root = project_root(path.parent)
+    folders = path.relative_to(root).parts[:-1] if path.is_relative_to(root) else ()
+    return not _TEST_FOLDERS.isdisjoint(folders) or _TEST_FILE.fullmatch(path.stem) is not None
+
+
+def drivers(interpreter: Interpreter) -> Mapping[FunctionInfo, str]:
+    """Return the functions that train a model, load data or show progress, and those that always call one of them."""
+    found: dict[FunctionInfo, str] = {}
+    for function, contexts in interpreter.contexts.items():
+        for event in (event for context in contexts for event in context.events.values()):
+            told = _told_by(event)
+            if told in _TRAINING or (told and runs_always(event, interpreter.project)):
+                found.setdefault(function, told)
+    waiting = list(found)
+    for function in waiting:
+        for caller in _callers(interpreter, function):
+            if caller not in found and _always_calls(caller, function, interpreter.project):
+                found[caller] = found[function]
+                waiting.append(caller)
+    return found
+
+
+def _callers(interpreter: Interpreter, function: FunctionInfo) -> dict[FunctionInfo, None]:
+    return {user.function: None for context in interpreter.contexts[function] for user in context.users}
+
+
+def _always_calls(caller: FunctionInfo, function: FunctionInfo, project: Project) -> bool:
+    """Whether a function calls another in any case, and nothing else in its place."""
+    parents, kinds = project.parents(caller), project.kinds(caller)
+    return any(
+        called_function(kinds.get(node.func, k.UNKNOWN), project) is function and not way(node, parents)
+        for node in parents
+        if isinstance(node, ast.Call)
+    )

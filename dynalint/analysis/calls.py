@@ -16,7 +16,7 @@ from dynalint.analysis.events import Call, InplaceChange, Ordering
 from dynalint.analysis.externals import certain_flags, external_call, torch_call
 from dynalint.analysis.facts import forget_by_call
 from dynalint.analysis.frame import Frame
-from dynalint.analysis.functions import DISABLED, call_function, keeping_out
+from dynalint.analysis.functions import DISABLED, call_function, keeping_out, new_instance
 from dynalint.analysis.hooks import hooks_of, note_hook
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join
 from dynalint.analysis.members import named_member, trace_backward
@@ -429,7 +429,7 @@ def _instance_call(
 def _instantiate(frame: Frame, callee: k.Class, args: list[Kind], keywords: dict[str, Kind], *, starred: bool) -> Kind:
     """Build an instance; its constructor sees these arguments."""
     project = frame.interpreter.project
-    instance = k.Instance(callee.cls)
+    instance = new_instance(frame, callee.cls)
     constructor = None if _is_dataclass(callee) else project.find_method(callee.cls, "__init__")
     if constructor is not None:
         call_function(frame, k.Function(constructor, instance), args, keywords, starred=starred)

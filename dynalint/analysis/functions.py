@@ -8,7 +8,7 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call
 from dynalint.analysis.facts import forget_attribute, passed_on
 from dynalint.analysis.frame import Environment, Frame
-from dynalint.analysis.index import FunctionInfo
+from dynalint.analysis.index import ClassInfo, FunctionInfo
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, widened
 from dynalint.analysis.signatures import declared_kind, has_decorator, is_small, parameter_default, parameter_kind
 from dynalint.analysis.steps import walk
@@ -64,11 +64,17 @@ def call_function(
         return UNKNOWN if _is_constructor(function) else NOTHING
     made_of = callee.receiver.members if callee.receiver is not None else ()
     if made_of and all(isinstance(one, k.Class) for one in made_of) and _makes_instance(function):
-        return k.join_all([k.Instance(one.cls) for one in made_of if isinstance(one, k.Class)])
+        return k.join_all([new_instance(frame, one.cls) for one in made_of if isinstance(one, k.Class)])
     declared = getattr(function.node, "returns", None)
     if declared is not None and isinstance(context.returns, k.Unknown):
         return declared_kind(interpreter, declared, function.module)
     return context.returns
+
+
+def new_instance(frame: Frame, cls: ClassInfo) -> k.Instance:
+    """Return what calling a class gives: a new instance, unless it may well hand out one that it has made before."""
+    made = frame.context is not None and frame.interpreter.project.find_method(cls, "__new__") is None
+    return k.Instance(cls, made)
 
 
 def _makes_instance(function: FunctionInfo) -> bool:

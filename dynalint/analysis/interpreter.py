@@ -157,7 +157,8 @@ class Interpreter:
         known = self._receivers.get(function)
         if known is None and not has_decorator(function, "staticmethod"):
             is_of_class = has_decorator(function, "classmethod")
-            known = k.Class(function.owner) if is_of_class else k.Instance(function.owner)
+            made = function.name == "__init__"
+            known = k.Class(function.owner) if is_of_class else k.Instance(function.owner, made)
             self._receivers[function] = known
         return known
 
@@ -401,7 +402,7 @@ class Interpreter:
             if not any(known is statement for _, known in stores):
                 stores.append((function, statement))
         old = cls.attribute(name)
-        new = join(old, k.shallow(kind))
+        new = join(old, k.lasting(k.shallow(kind)))
         if new != old:
             cls.attributes[name] = new
             self.project.holders.setdefault(name, {})[cls] = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -62,6 +62,11 @@ class Kind:
         """How many kinds it consists of."""
         return 1
 
+    @property
+    def made(self) -> bool:
+        """Whether it is, or holds, an instance that the call at hand has made."""
+        return False
+
 
 class Composite(Kind):
     """A kind that holds others, `MOST_PARTS` at most: of one that would have more, what it holds is unknown.
@@ -69,15 +74,18 @@ class Composite(Kind):
     A value that is put into itself, twice in each round of a loop, has a kind of twice the size after each.
     """
 
-    __slots__ = ("size",)
+    __slots__ = ("made", "size")
 
     size: int
+    made: bool
 
     def _holds(self, *parts: Kind) -> bool:
-        """Note the size that these parts make; return whether there may be so many."""
-        size = 1
+        """Note the size that these parts make, and whether one is made; return whether there may be so many."""
+        size, made = 1, False
         for part in parts:
             size += part.size
+            made = made or part.made
+        object.__setattr__(self, "made", made)
         object.__setattr__(self, "size", size if size <= MOST_PARTS else 1)
         return size <= MOST_PARTS
 
@@ -193,9 +201,10 @@ class Dictionary(Composite):
 
 @dataclass(frozen=True, slots=True)
 class Instance(Kind):
-    """An instance of a class of the project."""
+    """An instance of a class of the project; `made` tells that the call at hand has made it."""
 
     cls: ClassInfo
+    made: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,12 +349,14 @@ def join(left: Kind, right: Kind) -> Kind:
         return _union([left, right]) if merged is None else merged
     members, before = list(left.members), left.members
     # Of classes there may be thousands.
-    classes = {member.cls for member in members if isinstance(member, Instance)}
+    classes = {member.cls: position for position, member in enumerate(members) if isinstance(member, Instance)}
     for kind in right.members:
         if isinstance(kind, Instance):
             if kind.cls not in classes:
-                classes.add(kind.cls)
+                classes[kind.cls] = len(members)
                 members.append(kind)
+            elif not kind.made:
+                members[classes[kind.cls]] = kind
             continue
         for position, member in enumerate(members):
             merged = _merge(member, kind)
@@ -365,7 +376,8 @@ def join_all(kinds: list[Kind] | tuple[Kind, ...]) -> Kind:
     instances: dict[ClassInfo, Instance] = {}
     for kind in kinds:
         if isinstance(kind, Instance):
-            instances.setdefault(kind.cls, kind)  # of classes there may be thousands: they are joined at once
+            if kind.cls not in instances or not kind.made:
+                instances[kind.cls] = kind  # of classes there may be thousands: they are joined at once
         else:
             result = join(result, kind)
     return join(result, _union(list(instances.values()))) if instances else result
@@ -393,6 +405,8 @@ def _merge(left: Kind, right: Kind) -> Kind | None:
         step(left.size // _LARGE)  # comparing and joining go through all that it holds
     if left == right:
         return left
+    if isinstance(left, Instance) and isinstance(right, Instance) and left.cls is right.cls:
+        return right if left.made else left
     if isinstance(left, Tensor) and isinstance(right, Tensor):
         return _merge_tensors(left, right)
     if isinstance(left, Value) and isinstance(right, Value):
@@ -501,6 +515,8 @@ def as_input(kind: Kind) -> Kind:
         return replace(kind, foreseen=False, dtype="bool" if kind.dtype == "bool" else None, rank=None)
     if isinstance(kind, Union):
         return join_all([as_input(member) for member in kind.alternatives])
+    if isinstance(kind, Instance):
+        return lasting(kind)
     if isinstance(kind, Sequence):
         items = None if kind.items is None else tuple(as_input(item) for item in kind.items)
         return replace(kind, element=as_input(kind.element), items=items)
@@ -566,6 +582,28 @@ def held_in(outer: Sequence | Dictionary, kind: Kind) -> Kind:
     return with_home(kind, Home(outer.home.type, place))
 
 
+def is_made(kind: Kind | None) -> bool:
+    """Whether `kind` is an instance, or one of several, that the call at hand has made: nobody else knows of it."""
+    return kind is not None and all(isinstance(one, Instance) and one.made for one in kind.members)
+
+
+def lasting(kind: Kind) -> Kind:
+    """Return `kind` as later calls find it: what this one has made is there before those."""
+    if isinstance(kind, Instance):
+        return Instance(kind.cls) if kind.made else kind
+    if not (kind.made and isinstance(kind, Composite)):
+        return kind
+    composite: Any = kind  # each of them is a dataclass, though their base is none
+    result: Kind = replace(composite, **{one.name: _lasting_part(getattr(kind, one.name)) for one in fields(composite)})
+    return result
+
+
+def _lasting_part(part: Any) -> Any:
+    if isinstance(part, tuple):
+        return tuple([_lasting_part(one) for one in part])
+    return lasting(part) if isinstance(part, Kind) else part
+
+
 def is_mutable(kind: Kind) -> bool:
     """Whether a kind is a container that can be changed in place."""
     return isinstance(kind, (Sequence, Dictionary)) and kind.type in _MUTABLE
@@ -578,4 +616,4 @@ def with_home(kind: Kind, home: Home) -> Kind:
     if isinstance(kind, Union):
         members = tuple([with_home(member, home) for member in kind.alternatives])
         return kind if all(map(operator.is_, members, kind.alternatives)) else Union(members)
-    return kind
+    return lasting(kind) if isinstance(kind, Instance) else kind

@@ -61,7 +61,8 @@ def _stored(frame: Frame, owner: k.Instance, name: str) -> Kind:
     if kind is NOTHING:
         return kind
     kind = _as_declared(frame, owner, name, kind)
-    return _held(join(kind, k.NONE) if _may_be_left(frame, owner, name) else kind, name)
+    kind = join(kind, k.NONE) if _may_be_left(frame, owner, name) else kind
+    return kind if owner.made else _held(kind, name)
 
 
 def _may_be_left(frame: Frame, owner: k.Instance, name: str) -> bool:

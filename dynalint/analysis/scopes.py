@@ -176,6 +176,6 @@ def _changing(kind: Kind) -> Kind:
 
 def _closed_over(frame: Frame, name: str, kind: Kind) -> Kind:
     """A variable of an enclosing function, as a function inside sees it, which may change it from call to call."""
-    kind = widened(kind) if name in frame.globals else kind
+    kind = k.lasting(widened(kind) if name in frame.globals else kind)
     is_local = isinstance(kind, (k.Sequence, k.Dictionary)) and kind.home is None
     return k.with_home(kind, k.Home("closure", name)) if is_local and k.is_mutable(kind) else kind

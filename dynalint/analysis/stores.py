@@ -219,15 +219,16 @@ def note_item(frame: Frame, node: ast.Subscript, base: Kind) -> None:
 
 
 def _changes_state(frame: Frame) -> bool:
-    """Whether what a store changes was there before the call: modules are, outside their constructor."""
-    return frame.function is not None and frame.function.name != "__init__"
+    """Whether what a store changes was there before the call: an object is, until the call has made it itself."""
+    return frame.function is not None and not (frame.self_name and k.is_made(frame.env.get(frame.self_name)))
 
 
 def held_by(frame: Frame, node: ast.expr) -> Home | None:
     """Where an object lives that outlives the call: a global, or an attribute of `self` that this call has not set."""
     name = frame.self_attribute(node)
     if name is not None:
-        return None if f"{frame.self_name}.{name}" in frame.env else Home("attribute", name)
+        is_new = f"{frame.self_name}.{name}" in frame.env or k.is_made(frame.env.get(frame.self_name or ""))
+        return None if is_new else Home("attribute", name)
     if isinstance(node, ast.Name) and node.id not in frame.env:
         return Home("global", node.id)
     return None

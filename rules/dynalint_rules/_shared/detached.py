@@ -23,6 +23,14 @@ def is_folded(tensor: k.Tensor) -> bool:
     return tensor.array and tensor.foreseen and tensor.dtype == "float"
 
 
+def is_stored_number(tensor: k.Tensor) -> bool:
+    """Whether this is a number of NumPy, or an array of one, that was in an attribute before the call.
+
+    Dynamo takes the number as it was when it traced. It knows nothing of what is computed from it.
+    """
+    return tensor.array and tensor.origin == "attribute" and tensor.rank in (0, None)
+
+
 @dataclass(frozen=True)
 class Detached:
     """`text` reads a tensor as a 0-dim tensor without gradient; `conditions` say when that is the number's value."""

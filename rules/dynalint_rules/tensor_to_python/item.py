@@ -13,7 +13,7 @@ from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.carried_loop import rounds_counted
-from dynalint_rules._shared.detached import detached, is_folded, tail
+from dynalint_rules._shared.detached import detached, is_folded, is_stored_number, tail
 from dynalint_rules._shared.examples import CARRIED_LOOP, forward
 from dynalint_rules._shared.known_numbers import read_back
 from dynalint_rules._shared.numbers import flow_of, with_conditions
@@ -100,7 +100,7 @@ class ItemOfTensor(Rule):
         tensor = k.only_tensor(event.receiver)
         if tensor is None or captures_scalars(project, event.function) or leads_to_raise(event, project):
             return
-        if is_folded(tensor):
+        if is_folded(tensor) or is_stored_number(tensor):
             return
         yield Violation(
             event.node,

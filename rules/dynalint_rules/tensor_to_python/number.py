@@ -11,7 +11,7 @@ from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.carried_loop import rounds_counted
-from dynalint_rules._shared.detached import detached, is_folded
+from dynalint_rules._shared.detached import detached, is_folded, is_stored_number
 from dynalint_rules._shared.examples import COUNTED_ROUNDS, forward
 from dynalint_rules._shared.known_numbers import multiplied
 from dynalint_rules._shared.numbers import flow_of, with_conditions
@@ -95,7 +95,9 @@ class NumberOfTensor(Rule):
             return
         subject = event.receiver if event.callee in _METHODS else event.args[0] if len(event.args) == 1 else None
         tensor = k.only_tensor(subject) if subject is not None else None
-        if tensor is None or leads_to_raise(event, project) or (is_folded(tensor)):
+        if tensor is None or leads_to_raise(event, project) or is_folded(tensor):
+            return
+        if event.callee in _DEFAULT and is_stored_number(tensor):
             return
         if event.callee not in _UNTRACED and captures_scalars(project, event.function):
             return

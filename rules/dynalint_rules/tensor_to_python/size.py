@@ -12,6 +12,7 @@ from dynalint.analysis.source import quote
 from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.carried_loop import rounds_counted
+from dynalint_rules._shared.detached import is_stored_number
 from dynalint_rules._shared.examples import COUNTED_ROUNDS, KEPT_INPUTS, KEPT_PIECES, forward
 from dynalint_rules._shared.handed_arrays import handed_as_list
 from dynalint_rules._shared.known_numbers import multiplied
@@ -22,6 +23,8 @@ from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.selection import reads_by_mask
 from dynalint_rules._shared.size_arguments import SIZES, sizes
 
+# What reads a size where Python code of its own, or of NumPy, has to know it.
+_IN_PYTHON = ("builtins.range", "numpy.arange")
 _DECLINED = (
     "the shape of the result depends on data; use a bound that no input exceeds and mask what is too much, or set "
     "`torch._dynamo.config.capture_scalar_outputs = True`"
@@ -93,7 +96,7 @@ class TensorAsSize(Rule):
             yield from _repetition(event)
         if not isinstance(event, Call) or event.callee not in SIZES:
             return
-        given = [node for node, kind in _sizes(event) if _holds_tensor(kind)]
+        given = [node for node, kind in _sizes(event) if _holds_tensor(kind, stored=event.callee in _IN_PYTHON)]
         if any(not _is_input(event, node, project) for node in given):
             name = event.callee.rpartition(".")[2]
             shown = quote(event.function.file, given[0])
@@ -365,6 +368,37 @@ class TensorAsSize(Rule):
             declined="the shape of the result depends on data",
         ),
         Example(
+            name="stored-by-the-constructor",
+            code=forward(
+                """
+                h = self.fc(x)
+                for _ in range(self.count):  # DYN204
+                    h = h + 1
+                return h
+                """,
+                head="import numpy as np",
+                init="""
+                self.fc = nn.Linear(8, 8)
+                self.count = np.prod((2, 4))
+                """,
+            ),
+            declined="the shape of the result depends on data",
+        ),
+        Example(
+            name="stored-size",
+            code=forward(
+                """
+                h = self.fc(x)[:, : self.count] * int(self.count)
+                return h.reshape(-1, self.count)
+                """,
+                head="import numpy as np",
+                init="""
+                self.fc = nn.Linear(8, 8)
+                self.count = np.prod((2, 4))
+                """,
+            ),
+        ),
+        Example(
             name="tensor-as-value",
             code=forward("""
                 top = self.fc(x).max()
@@ -379,7 +413,8 @@ def _repetition(event: Operation) -> Iterator[Violation]:
     sides = (event.left, event.right or k.UNKNOWN)
     if event.operator is ast.Mult and any(isinstance(side, k.Sequence) for side in sides):
         for side in sides:
-            if k.only_tensor(side) is not None:
+            tensor = k.only_tensor(side)
+            if tensor is not None and not is_stored_number(tensor):
                 yield Violation(
                     event.node,
                     "a tensor says how often a list is repeated, so it is read into Python, which ends the graph",
@@ -396,16 +431,16 @@ def _sizes(event: Call) -> Iterator[tuple[ast.expr, k.Kind]]:
     yield from ((node, kinds[node]) for node in sizes(event.callee, event.node) if node in kinds)
 
 
-def _holds_tensor(kind: k.Kind) -> bool:
+def _holds_tensor(kind: k.Kind, *, stored: bool = False) -> bool:
     if isinstance(kind, k.Sequence) and kind.type in ("list", "tuple"):
-        return any(_is_read(item) for item in kind.items or (kind.element,))
-    return _is_read(kind)
+        return any(_is_read(item, stored) for item in kind.items or (kind.element,))
+    return _is_read(kind, stored)
 
 
-def _is_read(kind: k.Kind) -> bool:
-    """Whether a size is a tensor of which tracing does not know the value."""
+def _is_read(kind: k.Kind, stored: bool) -> bool:
+    """Whether a size is a tensor of which tracing does not know the value; of what is `stored` it may know it."""
     tensor = k.only_tensor(kind)
-    return tensor is not None and not tensor.foreseen
+    return tensor is not None and not tensor.foreseen and (stored or not is_stored_number(tensor))
 
 
 def _is_input(event: Call, node: ast.expr, project: Project) -> bool:

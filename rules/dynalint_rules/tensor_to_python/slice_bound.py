@@ -10,6 +10,7 @@ from dynalint.analysis.events import Call, Event, Subscript
 from dynalint.analysis.project import Project
 from dynalint.findings import Safety
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
+from dynalint_rules._shared.detached import is_stored_number
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.handed_numbers import handed_as_numbers
 from dynalint_rules._shared.scope import Refusal, Scope
@@ -264,7 +265,8 @@ class TensorSliceBound(Rule):
 def _tensors(event: Event, project: Project) -> list[ast.expr]:
     """The bounds that are certainly tensors."""
     kinds = project.kinds(event.function)
-    return [bound for bound in _bounds(event) if k.only_tensor(kinds.get(bound, k.UNKNOWN)) is not None]
+    tensors = ((bound, k.only_tensor(kinds.get(bound, k.UNKNOWN))) for bound in _bounds(event))
+    return [bound for bound, tensor in tensors if tensor is not None and not is_stored_number(tensor)]
 
 
 def _bounds(event: Event) -> Iterator[ast.expr]:

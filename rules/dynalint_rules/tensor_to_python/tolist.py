@@ -11,7 +11,7 @@ from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.calls import callee
-from dynalint_rules._shared.detached import rows_of, tail
+from dynalint_rules._shared.detached import is_stored_number, rows_of, tail
 from dynalint_rules._shared.examples import KEPT_INPUTS, KEPT_PIECES, forward
 from dynalint_rules._shared.folded_lists import folded
 from dynalint_rules._shared.handover import is_passed_up
@@ -98,6 +98,8 @@ class TolistOfTensor(Rule):
             return
         tensor = k.only_tensor(event.receiver)
         if tensor is None or (tensor.foreseen and tensor.dtype != "float"):
+            return
+        if is_stored_number(tensor) and tensor.rank == 0 and tensor.dtype != "float":
             return
         if not leads_to_raise(event, project):
             yield Violation(

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dynalint.analysis import kinds as k
-from dynalint.analysis.index import ModuleInfo
+from dynalint.analysis.index import ClassInfo, ModuleInfo
 from dynalint.analysis.kinds import UNKNOWN, Kind, join_all
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def annotation_kind(interpreter: Interpreter, node: ast.expr, module: ModuleInfo
     if isinstance(node, ast.Subscript):
         return _subscript(interpreter, node, module, depth)
     if isinstance(node, (ast.Name, ast.Attribute)):
-        kind = _named(interpreter, interpreter.scopes.in_scope(node, module, None))
+        kind = _named(interpreter, interpreter.scopes.in_scope(node, module, None), depth)
         return _aliased(interpreter, node, module, depth) if kind == UNKNOWN and depth < _DEEPEST_ALIAS else kind
     return UNKNOWN
 
@@ -132,8 +132,21 @@ def _either(kinds: list[Kind]) -> Kind:
     return join_all(kinds)
 
 
-def _named(interpreter: Interpreter, target: Kind) -> Kind:
+def named_tuple(interpreter: Interpreter, cls: ClassInfo, depth: int = 0) -> k.Sequence | None:
+    """Return the kind of a named tuple as its class declares the fields; None for a class that is none."""
+    for one in interpreter.project.mro(cls):
+        if any(base == k.External("typing.NamedTuple") for base in interpreter.project.bases(one)):
+            deeper = depth + _DEEPEST_ALIAS // 2  # a field may be another one, or of its own class
+            items = [annotation_kind(interpreter, field, one.module, deeper) for field in one.annotated.values()]
+            return k.Sequence("tuple", join_all(items), tuple(items), fields=tuple(one.annotated))
+    return None
+
+
+def _named(interpreter: Interpreter, target: Kind, depth: int) -> Kind:
     if isinstance(target, k.Class):
+        record = named_tuple(interpreter, target.cls, depth) if depth < _DEEPEST_ALIAS else None
+        if record is not None:
+            return record
         if any(name.startswith(("typing.", "enum.")) for name in interpreter.project.lineage(target.cls)[1]):
             return UNKNOWN
         return k.Instance(target.cls) if _worth_following(interpreter, target) else UNKNOWN

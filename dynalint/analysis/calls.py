@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis import torch_api
+from dynalint.analysis.annotations import named_tuple
 from dynalint.analysis.builtin_calls import builtin_call
 from dynalint.analysis.containers import container_method
 from dynalint.analysis.decorators import wrappers_of
@@ -435,19 +436,33 @@ def _instantiate(frame: Frame, callee: k.Class, args: list[Kind], keywords: dict
         call_function(frame, k.Function(constructor, instance), args, keywords, starred=starred)
     bases = project.lineage(callee.cls)[1]
     if constructor is None and any(base in ("typing.NamedTuple", "builtins.tuple") for base in bases):
-        fields = tuple(name for name in _fields(callee))
-        items = (*args, *(keywords.get(name, UNKNOWN) for name in fields[len(args) :]))
-        if len(items) == len(fields):
-            return k.Sequence("tuple", k.join_all(items), items, fields=fields)
+        declared = named_tuple(frame.interpreter, callee.cls)
+        if declared is not None and len(args) <= len(declared.fields):
+            given = {**dict(zip(declared.fields, args, strict=False)), **keywords}
+            return _made_tuple(frame, callee, declared, given, starred=starred)
     elif constructor is None and _is_record(callee):
-        given = {**dict(zip(_fields(callee), args, strict=False)), **keywords}
+        given = {**dict(zip(callee.cls.annotated, args, strict=False)), **keywords}
         left_out = {} if starred else {name: value for name, value in callee.cls.body.items() if name not in given}
-        for name in _fields(callee):
+        for name in callee.cls.annotated:
             if name in left_out:
                 given[name] = frame.interpreter.scopes.in_scope(left_out[name], callee.cls.module, callee.cls.parent)
         for name, kind in given.items():
             frame.interpreter.store_attribute(callee.cls, name, kind, frame)
     return instance
+
+
+def _made_tuple(
+    frame: Frame, callee: k.Class, declared: k.Sequence, given: dict[str, Kind], *, starred: bool
+) -> k.Sequence:
+    """A named tuple of what it is given; what is left out has its default, what is unknown its annotation."""
+    items: list[Kind] = []
+    for name, kind in zip(declared.fields, declared.items or (), strict=True):
+        default = None if starred else callee.cls.body.get(name)
+        if name not in given and default is not None:
+            given[name] = frame.interpreter.scopes.in_scope(default, callee.cls.module, callee.cls.parent)
+        item = given.get(name, UNKNOWN)
+        items.append(kind if isinstance(item, k.Unknown) else item)
+    return replace(declared, element=k.join_all(items), items=tuple(items))
 
 
 def _is_dataclass(callee: k.Class) -> bool:
@@ -456,15 +471,10 @@ def _is_dataclass(callee: k.Class) -> bool:
     return "__init__" not in callee.cls.methods and any("dataclass" in name for name in names)
 
 
-def _fields(callee: k.Class) -> list[str]:
-    body = callee.cls.node.body
-    return [item.target.id for item in body if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)]
-
-
 def _is_record(callee: k.Class) -> bool:
     """Whether a class gets its constructor from its annotated fields."""
     decorators = callee.cls.node.decorator_list
-    return bool(_fields(callee)) and (bool(decorators) or "__init__" not in callee.cls.methods)
+    return bool(callee.cls.annotated) and (bool(decorators) or "__init__" not in callee.cls.methods)
 
 
 def _sequential(frame: Frame, callee: k.Sequence, args: list[Kind], node: ast.Call | None) -> Kind:

@@ -22,7 +22,7 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.frame import Context, Environment, Frame
 from dynalint.analysis.index import ClassInfo, FunctionInfo, ModuleInfo
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, Unknown, join
-from dynalint.analysis.passing import either_caller, widen
+from dynalint.analysis.passing import either_caller, either_store, widen
 from dynalint.analysis.project import Project
 from dynalint.analysis.scopes import Scopes
 from dynalint.analysis.signatures import bind_defaults, has_decorator, is_small, parameter_default
@@ -402,7 +402,7 @@ class Interpreter:
             if not any(known is statement for _, known in stores):
                 stores.append((function, statement))
         old = cls.attribute(name)
-        new = join(old, k.lasting(k.shallow(kind)))
+        new = either_store(old, k.lasting(k.shallow(kind)))
         if new != old:
             cls.attributes[name] = new
             self.project.holders.setdefault(name, {})[cls] = None

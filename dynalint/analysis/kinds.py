@@ -387,7 +387,7 @@ def _union(members: list[Kind]) -> Kind:
     if len(members) == 1:
         return members[0]
     if len(members) > _MOST_MEMBERS:
-        others = sum(not isinstance(member, (Instance, Class, Function)) for member in members)
+        others = sum(not (isinstance(member, (Instance, Class, Function)) or is_record(member)) for member in members)
         if others > _MOST_MEMBERS or len(members) > _MOST_CLASSES:
             return UNKNOWN
     if sum(member.size for member in members) >= MOST_PARTS:
@@ -418,7 +418,7 @@ def _merge(left: Kind, right: Kind) -> Kind | None:
     if isinstance(left, Function) and isinstance(right, Function):
         return _merge_functions(left, right)
     if isinstance(left, Sequence) and isinstance(right, Sequence) and left.type == right.type:
-        return _merge_sequences(left, right)
+        return _merge_sequences(left, right) if left.fields == right.fields else None
     if isinstance(left, Dictionary) and isinstance(right, Dictionary) and left.type == right.type:
         return _merge_dictionaries(left, right)
     return None
@@ -456,6 +456,11 @@ def _merge_dictionaries(left: Dictionary, right: Dictionary) -> Dictionary:
     keys = {(type(key), key) for key, _ in left.items} & {(type(key), key) for key, _ in right.items}
     items = tuple((key, join(kind, right.get(key) or NOTHING)) for key, kind in left.items if (type(key), key) in keys)
     return Dictionary(left.type, join(left.value, right.value), items, left.home or right.home)
+
+
+def is_record(kind: Kind) -> bool:
+    """Whether a kind is a named tuple, which has its items under names of its own as a class has its attributes."""
+    return isinstance(kind, Sequence) and bool(kind.fields)
 
 
 def sequence(type_: str, items: list[Kind]) -> Sequence:

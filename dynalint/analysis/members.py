@@ -93,10 +93,12 @@ def _of_union(frame: Frame, owner: k.Union, name: str) -> Kind:
         else:
             lacking.append(one)
     found: list[Kind] = []
+    named = any(isinstance(one, k.Sequence) and name in one.fields for one in others)
     for one in others:
-        # A plain tuple lacks a field that others have.
+        # A plain tuple, or a named one, lacks a field that others have.
         is_left = isinstance(one, k.Sequence) and one.type == "tuple" and not hasattr(tuple, name)
-        if one != k.NONE and not (is_left and len(others) < len(owner.alternatives)):
+        is_left = is_left and name not in one.fields
+        if one != k.NONE and not (is_left and (named or len(others) < len(owner.alternatives))):
             found.append(member(frame, one, name))
     for method, some in having.items():
         found.append(bind(frame, method, some[0] if len(some) == 1 else k.Union(tuple(some))))
@@ -175,6 +177,8 @@ def _field(frame: Frame, cls: ClassInfo, name: str) -> Kind:
 
 def _held(kind: Kind, name: str) -> Kind:
     """Mark what was stored by an earlier call: containers by their home, tensors by their attribute's name."""
+    if isinstance(kind, k.Unknown):
+        return UNKNOWN  # whatever parameter it came from, it is none of this function's
     if isinstance(kind, k.Tensor):
         if kind.name == name:
             return kind

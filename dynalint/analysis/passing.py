@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.frame import Context, Environment, is_fact
-from dynalint.analysis.kinds import NOTHING, Kind, Unknown, join
+from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, Unknown, join
 
 
 def either_caller(old: Kind, new: Kind) -> Kind:
@@ -33,6 +33,26 @@ def _either_dictionary(old: k.Dictionary, new: k.Dictionary) -> Kind:
     """Join what two callers pass as dicts: where one of them knows nothing of the values, the other is believed."""
     joined = join(old, new)
     return replace(joined, value=either_caller(old.value, new.value)) if isinstance(joined, k.Dictionary) else joined
+
+
+def either_store(old: Kind, new: Kind) -> Kind:
+    """Join what an attribute holds with what is stored there once more.
+
+    A parameter that only code which is not there to see has given says nothing of the objects that others give:
+    a subclass hands a method or a layer to the constructor of its base, which nobody calls by itself.
+    """
+    for given, other in ((old, new), (new, old)):
+        if isinstance(given, Unknown) and given.parameter is not None:
+            if isinstance(other, Unknown):
+                return old if other.parameter is not None else UNKNOWN
+            if all(_is_object(one) for one in other.members):
+                return other
+    return join(old, new)
+
+
+def _is_object(kind: Kind) -> bool:
+    """Whether a value is called or asked for its attributes, and decides nothing by itself."""
+    return k.is_record(kind) or isinstance(kind, (k.Function, k.Instance, k.Class, k.Partial, k.Object))
 
 
 def _drop_facts(context: Context, params: Environment) -> bool:

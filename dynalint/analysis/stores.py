@@ -80,7 +80,7 @@ def rebind(frame: Frame, node: ast.expr, kind: Kind) -> None:
 
 def _homeless(kind: Kind) -> Kind:
     if isinstance(kind, k.Sequence):
-        items = kind.items if kind.type == "torch.nn.Sequential" else None  # nobody appends to one
+        items = kind.items if kind.type == "torch.nn.Sequential" or kind.fields else None  # nobody appends to one
         return k.Sequence(kind.type, kind.element, items, None, kind.fields)
     if isinstance(kind, k.Dictionary):
         return k.Dictionary(kind.type, kind.value, kind.items, None)

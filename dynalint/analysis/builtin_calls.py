@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from dynalint.analysis import kinds as k
+from dynalint.analysis.dunders import length, spread
 from dynalint.analysis.elements import element_of
 from dynalint.analysis.externals import SOME_LAYER, exists
 from dynalint.analysis.kinds import UNKNOWN, Kind, join, join_all
@@ -16,7 +17,16 @@ from dynalint.analysis.narrowing import is_instance
 if TYPE_CHECKING:
     from dynalint.analysis.frame import Frame
 
+_ITERATING = frozenset(
+    f"builtins.{name}"
+    for name in "list tuple set frozenset dict zip enumerate sorted iter filter sum min max any all".split()
+)
 Handler = Callable[["Frame", list[Kind], dict[str, Kind]], Kind]
+
+
+def taken(frame: Frame, name: str, args: list[Kind]) -> list[Kind]:
+    """Return what a function takes its arguments for: what goes through them calls methods of the project for that."""
+    return [spread(frame, argument) for argument in args] if name in _ITERATING else args
 
 
 def builtin_call(frame: Frame, name: str, args: list[Kind], keywords: dict[str, Kind]) -> Kind | None:
@@ -58,7 +68,10 @@ def _converted(type_: str, value: object) -> object:
 def _len(frame: Frame, args: list[Kind], keywords: dict[str, Kind]) -> Kind:
     if args and isinstance(args[0], k.Sequence) and args[0].items is not None and args[0].home is None:
         return k.Value("int", len(args[0].items))
-    return k.SIZE if args and k.may_be_tensor(args[0]) else k.INT
+    if args and k.may_be_tensor(args[0]):
+        return k.SIZE
+    made = frame.function is not None and frame.function.name == "__init__"  # in eager code it is a number
+    return (length(frame, args[0]) if args and not made else None) or k.INT
 
 
 def _isinstance(frame: Frame, args: list[Kind], keywords: dict[str, Kind]) -> Kind:

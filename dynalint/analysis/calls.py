@@ -8,7 +8,7 @@ from dataclasses import replace
 from dynalint.analysis import kinds as k
 from dynalint.analysis import torch_api
 from dynalint.analysis.annotations import named_tuple
-from dynalint.analysis.builtin_calls import builtin_call
+from dynalint.analysis.builtin_calls import builtin_call, taken
 from dynalint.analysis.containers import container_method
 from dynalint.analysis.decorators import wrappers_of
 from dynalint.analysis.dispatch import evaluate, evaluates
@@ -172,10 +172,11 @@ def _external(
     frame: Frame, name: str, args: list[Kind], keywords: dict[str, Kind], node: ast.Call | None, *, starred: bool
 ) -> Kind:
     """A function outside the project."""
-    known = builtin_call(frame, name, args, keywords)
+    given = taken(frame, name, args)
+    known = builtin_call(frame, name, given, keywords)
     if node is not None and not starred:
         known = _by_name(frame, name, args, node, known)
-    result = external_call(name, args, keywords, starred=starred) if known is None else known
+    result = external_call(name, given, keywords, starred=starred) if known is None else known
     _note_compiled(frame, name, args)
     if name == "builtins.isinstance" and len(args) == 2 and isinstance(args[1], k.External):
         name = f"{args[1].name}.__instancecheck__"

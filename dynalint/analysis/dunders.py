@@ -1,4 +1,4 @@
-"""Operators that are calls of methods of the project, and comparisons of containers item by item."""
+"""What Python calls methods of the project for: operators, lengths, loops; comparisons of containers item by item."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Operation
 from dynalint.analysis.frame import Frame
 from dynalint.analysis.functions import call_function
+from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.kinds import Kind
 
 _NAMES: dict[type[ast.AST], str] = {
@@ -24,6 +25,14 @@ _NAMES: dict[type[ast.AST], str] = {
     ast.BitXor: "xor",
     ast.LShift: "lshift",
     ast.RShift: "rshift",
+}
+_COMPARISONS: dict[type[ast.cmpop], tuple[str, str]] = {
+    ast.Eq: ("__eq__", "__eq__"),
+    ast.NotEq: ("__ne__", "__ne__"),
+    ast.Lt: ("__lt__", "__gt__"),
+    ast.LtE: ("__le__", "__ge__"),
+    ast.Gt: ("__gt__", "__lt__"),
+    ast.GtE: ("__ge__", "__le__"),
 }
 _UNARY: dict[type[ast.AST], str] = {ast.USub: "neg", ast.UAdd: "pos", ast.Invert: "invert"}
 
@@ -54,11 +63,63 @@ def operate_unary(frame: Frame, node: ast.UnaryOp, operand: Kind) -> Kind | None
 
 
 def _call(frame: Frame, owner: Kind, name: str, args: list[Kind]) -> Kind | None:
+    return call_special(frame, owner, name, args) if isinstance(owner, k.Instance) else None
+
+
+def call_special(frame: Frame, owner: Kind, name: str, args: list[Kind]) -> Kind | None:
+    """Return what a method gives that Python itself calls on one of the alternatives; None where none has it.
+
+    What inherits from tensors is left to them.
+    """
     project = frame.interpreter.project
-    if not isinstance(owner, k.Instance) or "torch.Tensor" in project.lineage(owner.cls)[1]:
+    having: dict[FunctionInfo, list[Kind]] = {}
+    for one in owner.members:
+        method = project.find_method(one.cls, name) if isinstance(one, k.Instance) else None
+        if method is not None and isinstance(one, k.Instance) and "torch.Tensor" not in project.lineage(one.cls)[1]:
+            having.setdefault(method, []).append(one)
+    if not having:
         return None
-    method = project.find_method(owner.cls, name)
-    return None if method is None else call_function(frame, k.Function(method, owner), args, {}, starred=False)
+    bound = [k.Function(method, k.join_all(some)) for method, some in having.items()]
+    return k.join_all([call_function(frame, method, args, {}, starred=False) for method in bound])
+
+
+def spread(frame: Frame, kind: Kind) -> Kind:
+    """Return `kind` with what iterates over an instance of the project in place of the instance."""
+    if not any(isinstance(one, k.Instance) for one in kind.members):
+        return kind
+    return k.join_all([_iterator(frame, one) if isinstance(one, k.Instance) else one for one in kind.members])
+
+
+def _iterator(frame: Frame, owner: k.Instance) -> Kind:
+    made = call_special(frame, owner, "__iter__", [])
+    if made is None:
+        item = call_special(frame, owner, "__getitem__", [k.INT])
+        return owner if item is None else k.Sequence("generator", item)
+    item = call_special(frame, made, "__next__", [])
+    return made if item is None else k.Sequence("generator", item)
+
+
+def length(frame: Frame, kind: Kind) -> Kind | None:
+    """Return what `len` of an instance of the project gives: a number, unless NumPy made it, which Dynamo traces."""
+    counted = call_special(frame, kind, "__len__", [])
+    return counted if counted is None or k.is_number(counted) or k.only_tensor(counted) is not None else k.INT
+
+
+def truth_of(frame: Frame, kind: Kind) -> Kind:
+    """Return what decides whether a value is true: of an instance of the project, what its class says."""
+    answer = call_special(frame, kind, "__bool__", []) or length(frame, kind)
+    return kind if answer is None or not k.may_be_tensor(answer) else answer
+
+
+def compared(frame: Frame, operator: ast.cmpop, left: Kind, right: Kind) -> Kind | None:
+    """Return what a comparison gives where a class of the project says so, None where none does."""
+    if isinstance(operator, (ast.In, ast.NotIn)):
+        return None if call_special(frame, right, "__contains__", [left]) is None else k.BOOL
+    own, reflected = _COMPARISONS.get(type(operator), ("", ""))
+    if not own:
+        return None
+    result = call_special(frame, left, own, [right])
+    return call_special(frame, right, reflected, [left]) if result is None else result
 
 
 def note_comparison(frame: Frame, node: ast.Compare, operator: ast.cmpop, left: Kind, right: Kind) -> None:

@@ -6,7 +6,7 @@ import ast
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.dispatch import evaluate, evaluates
-from dynalint.analysis.dunders import note_comparison, operate, operate_unary
+from dynalint.analysis.dunders import compared, note_comparison, operate, operate_unary, spread, truth_of
 from dynalint.analysis.elements import element_of
 from dynalint.analysis.events import Branch, BranchForm, Format, GlobalRead, Iteration, Operation, Read
 from dynalint.analysis.facts import forget_name, known_truth, narrowed
@@ -69,7 +69,7 @@ def test(frame: Frame, node: ast.expr, form: BranchForm) -> Kind:
         return _short_circuit(frame, node, "and" if isinstance(node.op, ast.And) else "or", tested=True)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         return evaluate(frame, node)
-    kind = evaluate(frame, node)
+    kind = truth_of(frame, evaluate(frame, node))
     note_branch(frame, node, kind, form)
     answer = known_truth(frame, node, kind) if frame.facts and truth(kind) is None else None
     return kind if answer is None else k.Value("bool", answer)
@@ -162,7 +162,7 @@ def _compare(frame: Frame, node: ast.Compare) -> Kind:
         if isinstance(operator, (ast.In, ast.NotIn)):
             _membership(frame, node, left, right)
         note_comparison(frame, node, operator, left, right)
-        outcome = compare(operator, left, right)
+        outcome = compared(frame, operator, left, right) or compare(operator, left, right)
         if index < len(node.ops) - 1:
             note_branch(frame, node, outcome, "chained-comparison")
         result = join(result, outcome)
@@ -207,7 +207,7 @@ def _tuple(frame: Frame, node: ast.Tuple | ast.List | ast.Set) -> Kind:
                 items += inner.items
             else:
                 open_ended = True
-                items.append(element_of(inner))
+                items.append(element_of(spread(frame, inner)))
         else:
             items.append(evaluate(frame, element))
     if open_ended:
@@ -299,7 +299,7 @@ def _generators(frame: Frame, generators: list[ast.comprehension]) -> int | None
         note_iteration(frame, generator.iter, iterated)
         if isinstance(iterated, k.Sequence) and iterated.items is not None and len(generators) == 1:
             count = len(iterated.items)
-        bind_target(frame, generator.target, element_of(iterated), None)
+        bind_target(frame, generator.target, element_of(spread(frame, iterated)), None)
         for condition in generator.ifs:
             test(frame, condition, "comprehension")
             narrow(frame, condition, True)
@@ -333,7 +333,7 @@ def _yield(frame: Frame, node: ast.Yield) -> Kind:
 
 @evaluates(ast.YieldFrom)
 def _yield_from(frame: Frame, node: ast.YieldFrom) -> Kind:
-    frame.yields = join(frame.yields, element_of(evaluate(frame, node.value)))
+    frame.yields = join(frame.yields, element_of(spread(frame, evaluate(frame, node.value))))
     return UNKNOWN
 
 

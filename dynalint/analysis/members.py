@@ -97,7 +97,7 @@ def _of_union(frame: Frame, owner: k.Union, name: str) -> Kind:
     for one in others:
         # A plain tuple, or a named one, lacks a field that others have.
         is_left = isinstance(one, k.Sequence) and one.type == "tuple" and not hasattr(tuple, name)
-        is_left = is_left and name not in one.fields
+        is_left = is_left and name not in getattr(one, "fields", ())
         if one != k.NONE and not (is_left and (named or len(others) < len(owner.alternatives))):
             found.append(member(frame, one, name))
     for method, some in having.items():

@@ -191,6 +191,8 @@ def is_instance(project: Project, kind: Kind, tested: Kind) -> bool | None:
 
 
 def _is_project_instance(project: Project, kind: Kind, tested: k.Class) -> bool | None:
+    if k.is_record(kind):
+        return None  # of which class it was made is not kept
     if not isinstance(kind, k.Instance):
         return None if isinstance(kind, k.Object) else False
     # An instance of a base class may turn out to be one of the subclass.

@@ -9,11 +9,11 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.annotations import annotation_kind, as_declared
 from dynalint.analysis.build import bind_imports
 from dynalint.analysis.dispatch import evaluate
+from dynalint.analysis.dunders import call_special, spread
 from dynalint.analysis.elements import element_of
 from dynalint.analysis.events import ClassDefinition, Entry, Importing, Raising
 from dynalint.analysis.expressions import note_iteration, test
 from dynalint.analysis.frame import Environment, Frame, is_fact
-from dynalint.analysis.functions import call_function
 from dynalint.analysis.kinds import UNKNOWN, Kind, join
 from dynalint.analysis.narrowing import narrow, truth
 from dynalint.analysis.operators import binary
@@ -189,7 +189,7 @@ def _endless(frame: Frame, enter: Callable[[], bool | None], entered: bool | Non
 def _for(frame: Frame, node: ast.For | ast.AsyncFor) -> bool:
     iterated = evaluate(frame, node.iter)
     note_iteration(frame, node.iter, iterated)
-    element = element_of(iterated)
+    element = element_of(spread(frame, iterated))
 
     def enter() -> bool | None:
         if isinstance(iterated, k.Sequence) and iterated.items == () and iterated.home is None:
@@ -253,7 +253,7 @@ def _with(frame: Frame, node: ast.With | ast.AsyncWith) -> bool:
         kind = evaluate(frame, item.context_expr)
         home = held_by(frame, item.context_expr)
         frame.emit(Entry, item.context_expr, kind=kind, home=home)
-        value = _call_method(frame, kind, "__enter__", []) if home is None else UNKNOWN
+        value = (call_special(frame, kind, "__enter__", []) if home is None else None) or UNKNOWN
         if home is None:
             entered.append(kind)
         if isinstance(kind, k.Sequence) and kind.type == "generator":
@@ -266,14 +266,8 @@ def _with(frame: Frame, node: ast.With | ast.AsyncWith) -> bool:
     falls_through = run_block(frame, node.body)
     frame.with_ -= 1
     for kind in reversed(entered):
-        _call_method(frame, kind, "__exit__", [k.NONE, k.NONE, k.NONE])
+        call_special(frame, kind, "__exit__", [k.NONE, k.NONE, k.NONE])
     return falls_through
-
-
-def _call_method(frame: Frame, kind: Kind, name: str, args: list[Kind]) -> Kind:
-    """Call a method of an instance of the project's, for what it returns and for what happens in it."""
-    method = frame.interpreter.project.find_method(kind.cls, name) if isinstance(kind, k.Instance) else None
-    return UNKNOWN if method is None else call_function(frame, k.Function(method, kind), args, {}, starred=False)
 
 
 def _try(frame: Frame, node: ast.Try) -> bool:

@@ -6,6 +6,7 @@ import ast
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.dispatch import evaluate
+from dynalint.analysis.dunders import call_special, spread
 from dynalint.analysis.elements import element_of
 from dynalint.analysis.events import ContainerChange, Event, InplaceChange, ItemWrite, StateChange, Write
 from dynalint.analysis.facts import forget_attribute, forget_name
@@ -51,7 +52,7 @@ def bind_target(frame: Frame, target: ast.expr, kind: Kind, value: ast.expr | No
 
 
 def _unpack(frame: Frame, target: ast.Tuple | ast.List, kind: Kind, value: ast.expr | None) -> None:
-    kind = k.present(kind)
+    kind = spread(frame, k.present(kind))
     items = kind.items if isinstance(kind, k.Sequence) else None
     starred = any(isinstance(element, ast.Starred) for element in target.elts)
     values = value.elts if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts) else None
@@ -277,6 +278,7 @@ def _store_item(frame: Frame, target: ast.Subscript, kind: Kind) -> None:
     if tensor is not None and tensor.name is not None and frame.statement is not None:
         home = Home("attribute", tensor.name)
         frame.emit(InplaceChange, frame.statement, home=home, tensor=tensor, method="setitem")
+    call_special(frame, base, "__setitem__", [index, kind])
     if isinstance(base, (k.Sequence, k.Dictionary)):
         if base.home is not None and frame.statement is not None:
             args = (index, kind)

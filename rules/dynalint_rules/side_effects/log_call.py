@@ -19,7 +19,8 @@ _LEVELS = "debug info warning warn error exception critical fatal log".split()
 _LOGGER = "logging.Logger."
 _ADAPTER = "logging.LoggerAdapter."
 _LOGURU = "loguru.logger."
-_LOGURU_LEVELS = "trace debug info success warning error critical exception log".split()
+# Not `trace`: no handler takes it unless one was asked to.
+_LOGURU_LEVELS = "debug info success warning error critical exception log".split()
 
 
 class LogCall(Rule):
@@ -34,7 +35,7 @@ class LogCall(Rule):
 
     ## Why
     A log record cannot be part of a graph. Dynamo does not ask for the level: it ends the graph at `logger.debug(...)`
-    of a logger that is set to WARNING as well.
+    of a logger that is set to WARNING as well. A logger of `loguru` it follows, to the handlers that take the level.
 
     ## Example
     ```python
@@ -91,9 +92,14 @@ class LogCall(Rule):
         if isinstance(event, Call) and not leads_to_raise(event, project):
             method = event.callee.rpartition(".")[2]
             name = f"logger.{method}" if event.callee.startswith((_LOGGER, _ADAPTER, _LOGURU)) else event.callee
+            when = (
+                "if a handler takes its level"
+                if event.callee.startswith(_LOGURU)
+                else "whatever the level of the logger"
+            )
             yield Violation(
                 event.node,
-                f"`{name}()` ends the graph, whatever the level of the logger",
+                f"`{name}()` ends the graph, {when}",
                 help="make the logger at the top of the module"
                 if method == "getLogger"
                 else "log only in eager code: `if not torch.compiler.is_compiling():`",

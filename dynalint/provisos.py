@@ -15,6 +15,7 @@ from collections.abc import Collection, Sequence
 
 from dynalint.analysis.comprehensions import COMPREHENSIONS, Comprehension, sees_tensor
 from dynalint.analysis.events import Branch, Event
+from dynalint.analysis.exits import is_passed_by_all
 from dynalint.analysis.given_up import Parents, Way, ancestors, calls_in_loops, ends_function, runs_always, way
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.kinds import only_tensor
@@ -32,7 +33,7 @@ def provisos(events: Sequence[Event], refused: Collection[Event], project: Proje
     for event in events:
         if isinstance(event.node, ast.Call) and event.condition is event.node.func:
             found[event] = f"{quote(event.function.file, event.node.func)} is something else on other ways here"
-        elif event.condition is not None:
+        elif event.condition is not None and not is_passed_by_all(event, project):
             found[event] = f"only runs that get past {quote(event.function.file, event.condition)} come here"
         elif isinstance(event, Branch) and only_tensor(event.kind) is None:
             found[event] = "on other ways to this line it is a plain Python value"

@@ -7,6 +7,9 @@ import ast
 from dynalint.analysis.events import Event
 from dynalint.analysis.project import Project
 
+# What may keep a part of an expression from being evaluated, besides operators.
+_OPEN = (ast.IfExp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
 
 def leads_to_raise(event: Event, project: Project) -> bool:
     """Whether an event stands in a `raise`, in the message of an `assert`, or in a branch that ends in a `raise`."""
@@ -22,6 +25,43 @@ def leads_to_raise(event: Event, project: Project) -> bool:
                 return True
         node = parent
     return False
+
+
+def is_passed_by_all(event: Event, project: Project) -> bool:
+    """Whether whoever passes the check that an event stands in evaluates it: `if not (a and t.all()): raise`."""
+    check = event.statement
+    if isinstance(check, ast.Assert):
+        test, truth = check.test, True
+    elif isinstance(check, ast.If) and (isinstance(check.body[-1], ast.Raise) or _raises_else(check)):
+        test, truth = check.test, not isinstance(check.body[-1], ast.Raise)
+    else:
+        return False
+    parents = project.parents(event.function)
+    way: list[ast.AST] = [event.node]
+    while way[-1] is not test and way[-1] in parents:
+        way.append(parents[way[-1]])
+    return way[-1] is test and _comes_to(way, truth)
+
+
+def _raises_else(check: ast.If) -> bool:
+    return bool(check.orelse) and isinstance(check.orelse[-1], ast.Raise)
+
+
+def _comes_to(way: list[ast.AST], truth: bool | None) -> bool:
+    """Whether an expression that comes out as `truth`, the last of `way`, has evaluated the first, which is within."""
+    for outer, inner in zip(reversed(way), reversed(way[:-1]), strict=False):
+        if isinstance(outer, ast.BoolOp):
+            # Where the operator's value is not that of the operand that ends it, all operands have been asked.
+            if truth is not isinstance(outer.op, ast.And) and inner is not outer.values[0]:
+                return False
+            truth = truth if truth is isinstance(outer.op, ast.And) else None
+        elif isinstance(outer, ast.UnaryOp) and isinstance(outer.op, ast.Not):
+            truth = None if truth is None else not truth
+        elif isinstance(outer, _OPEN) or (isinstance(outer, ast.Compare) and inner in outer.comparators[1:]):
+            return False
+        else:
+            truth = None
+    return True
 
 
 def _blocks(node: ast.AST) -> list[list[ast.stmt]]:

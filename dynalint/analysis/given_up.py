@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dynalint.analysis import kinds as k
 from dynalint.analysis.comprehensions import sees_tensor
 from dynalint.analysis.events import Event, Position
+from dynalint.analysis.exits import is_passed_by_all
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.kinds import UNKNOWN, Kind
 from dynalint.analysis.project import Project
@@ -54,8 +55,9 @@ def way(node: ast.AST, parents: Parents) -> Way:
 
 
 def runs_always(event: Event, project: Project) -> bool:
-    """Whether an event stands under no condition of its function."""
-    return event.condition is None and not way(event.node, project.parents(event.function))
+    """Whether an event stands under no condition of its function, but for those of a check that every run passes."""
+    certain = event.condition is None or is_passed_by_all(event, project)
+    return certain and not way(event.node, project.parents(event.function))
 
 
 def ends_function(event: Event, parents: Parents) -> bool:

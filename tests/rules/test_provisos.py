@@ -296,3 +296,33 @@ class Model(nn.Module):
     if "other(" not in rest:
         broken = {one.stack[-1].line for one in program.heard.run.breaks}
         assert (line in broken) == (found and sys.version_info < (3, 12))
+
+
+@pytest.mark.parametrize(
+    ("check", "category"),
+    [
+        ("if not (n > 0 and m > 0 and (x > 0).all()):\n        raise ValueError", "graph-break"),
+        ("if n < 1 or not (x > 0).all():\n        raise ValueError", "graph-break"),
+        ("if n > 0 and (x > 0).all():\n        x = x + 1\n    else:\n        raise ValueError", "graph-break"),
+        ("assert n > 0 and not (m > 0 and x.sum() < 0)", "advice"),
+        ("if n < 1 and not (x > 0).all():\n        raise ValueError", "advice"),
+        ("if n < 1 or not (x > 0).all():\n        x = x + 1", "advice"),
+    ],
+)
+def test_whoever_passes_a_check_has_asked_all_that_must_hold(check: str, category: str) -> None:
+    code = f"""\
+import torch
+
+
+@torch.compile
+def checked(x: torch.Tensor, n: int, m: int):
+    {check}
+    return x * 2
+"""
+    assert {one.category for one in dynalint.check_source("m.py", code)} == {category}
+    namespace: dict[str, Any] = {}
+    exec(compile(code, "m.py", "exec"), namespace)
+    torch._dynamo.reset()
+    counters.clear()
+    namespace["checked"](torch.ones(4), 2, 1)
+    assert bool(counters["unimplemented"]) or category == "advice"

@@ -1,0 +1,61 @@
+"""State that every first call makes is a recompilation; what else decides about it leaves it advice."""
+
+from __future__ import annotations
+
+import pytest
+
+import dynalint
+
+_MODEL = """\
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self, given=None):
+        super().__init__()
+        {first}
+
+    def forward(self, x: torch.Tensor, flag: bool):
+        {lines}
+        return x * 2
+"""
+
+_UNDER_A_TEST = "if self.mask is None:\n            self.mask = torch.ones(8)"
+
+
+@pytest.mark.parametrize(
+    ("first", "lines", "category"),
+    [
+        ("self.mask = None", _UNDER_A_TEST, "recompile"),
+        ("self.mask = given", _UNDER_A_TEST, "advice"),
+        ("self.mask = None", "if flag:\n            return x\n        " + _UNDER_A_TEST, "advice"),
+        ("self.mask = None", _UNDER_A_TEST.replace("is None", "is None and flag"), "advice"),
+        ("self.mask = None", _UNDER_A_TEST.replace("is None", "is None or flag"), "recompile"),
+        (
+            "self.mask = None",
+            "if self.mask is not None and flag:\n            return x * self.mask\n        self.mask = torch.ones(8)",
+            "recompile",
+        ),
+        (
+            "self.masks = {}",
+            "mask = self.masks.get(8)\n        if mask is None:\n            self.masks[8] = torch.ones(8)",
+            "recompile",
+        ),
+    ],
+)
+def test_whether_the_first_call_makes_it(first: str, lines: str, category: str) -> None:
+    found = dynalint.check_source("m.py", _MODEL.format(first=first, lines=lines))
+    assert [(one.code, one.category) for one in found] == [("DYN508", category)]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "if self.mask is not None and self.mask.size(0) != 8:\n            self.mask = torch.ones(8)",
+        "mask = given = x\n        if mask is None:\n            self.mask = torch.ones(8)",
+        "if self.mask is None:\n            return x\n        self.mask = torch.ones(8)",
+    ],
+)
+def test_what_is_replaced_where_it_is_there_is_not_made_by_the_first_call(lines: str) -> None:
+    assert not dynalint.check_source("m.py", _MODEL.format(first="self.mask = None", lines=lines))

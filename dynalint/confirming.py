@@ -55,13 +55,15 @@ def confirmed(workspace: Workspace, result: LintResult, progress: Progress | Non
     except Interrupted as fault:
         findings, interrupted = fault.findings, True
     files = {workspace.shown(file.path): file for file in result.analysis.files}
+    doubts = {(workspace.shown(one.file.path), one.qualname): one.doubt for one in result.analysis.functions}
     linted = [_not_run(one) for one in notebooks]
     for finding in findings:
         known = before.get(finding.sort_key)
         if known is not None:
             linted.append(_judged(known, finding))
         else:
-            linted.extend(_discovered(finding, files, workspace))
+            doubted = replace(finding, doubt=doubts.get((finding.path, finding.function), ""))
+            linted.extend(_discovered(doubted, files, workspace))
     in_order = tuple(sorted(linted, key=lambda one: one.finding.sort_key))
     return Confirmed(in_order, interrupted=interrupted, ran=bool(roots))
 

@@ -128,16 +128,18 @@ def fix(
     checked: Checked,
     *,
     verify: bool,
+    unlikely: bool = False,
     progress: Progress | None = None,
     decide: Decider | None = None,
     keep: Keeper | None = None,
 ) -> tuple[FixResult, tuple[str, ...]]:
     """Fix in memory what can be fixed of what was found, and say what could not be done at all.
 
-    Fixes are run against the original if `verify` is set and the settings let code be run. `decide` is asked about each
-    fix that is about to be taken, `keep` given the files as fixes are taken.
+    Fixes are run against the original if `verify` is set and the settings let code be run. Code that is rarely compiled
+    is fixed if `unlikely` is set. `decide` is asked about each fix that is about to be taken, `keep` given the files as
+    fixes are taken.
     """
-    options = FixOptions(unsafe=workspace.settings.unsafe_fixes, decide=decide, keep=keep)
+    options = FixOptions(unsafe=workspace.settings.unsafe_fixes, unlikely=unlikely, decide=decide, keep=keep)
     fixed = partial(fix_findings, checked.linted, checked.linter, options, views=views_of(workspace, checked))
     if not verify or workspace.settings.confirm == "never" or not any(one.rewrite for one in checked.linted):
         return fixed(), ()

@@ -12,6 +12,7 @@ from typing import Any, Literal
 Category = Literal["graph-break", "recompile", "miscompile", "advice", "error"]
 Severity = Literal["error", "warning", "info"]
 Status = Literal["static", "confirmed", "refuted", "unreached", "unconfirmed"]
+Likelihood = Literal["likely", "unlikely"]
 Safety = Literal["safe", "conditional", "unsafe", "suggestion"]
 
 CATEGORIES: tuple[Category, ...] = ("graph-break", "recompile", "miscompile", "advice", "error")
@@ -156,6 +157,11 @@ class Finding:
         return (self.path, self.line, self.column, self.code, self.end_line, self.end_column, self.message)
 
     @property
+    def likelihood(self) -> Likelihood:
+        """How likely it is that its code is compiled."""
+        return "unlikely" if self.doubt else "likely"
+
+    @property
     def fixable(self) -> bool:
         """Whether a fix with edits is on offer."""
         return self.fix is not None and self.fix.declined is None and bool(self.fix.edits)
@@ -181,7 +187,7 @@ class Finding:
             "evidence": self.evidence.to_json(),
             "fix": None if self.fix is None else self.fix.to_json(),
             "fingerprint": self.fingerprint,
-            "likelihood": "unlikely" if self.doubt else "likely",
+            "likelihood": self.likelihood,
             "doubt": self.doubt,
             **({} if self.cell is None else {"cell": self.cell}),
         }

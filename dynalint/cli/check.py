@@ -120,7 +120,7 @@ def _check(options: dict[str, Any]) -> int:
         findings = changes.among(findings)
         run.verbose(f"{unchanged - len(findings)} findings stand on lines that have not changed.")
     if options["add_ignore"] is not None:
-        return _silence(run, checked, findings, options["add_ignore"])
+        return _silence(run, checked, run.shown(findings), options["add_ignore"])
     run.verbose(f"{len(findings)} findings, {refuted} refuted.")
     run.report(findings, lines, refuted=refuted, statistics=options["statistics"], ran=checked.ran)
     if checked.interrupted:
@@ -128,7 +128,8 @@ def _check(options: dict[str, Any]) -> int:
         raise KeyboardInterrupt
     wanted = options["fail_on"] or CATEGORIES
     # A refuted finding is shown on demand, and is still none.
-    return run.exit_code([one for one in findings if one.category in wanted and one.evidence.status != "refuted"])
+    counting = (one for one in run.shown(findings) if one.category in wanted)
+    return run.exit_code([one for one in counting if one.evidence.status != "refuted"])
 
 
 def _watched(options: dict[str, Any]) -> Iterator[Path]:

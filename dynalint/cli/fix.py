@@ -61,7 +61,7 @@ def fix(**options: Any) -> int:
     _finish_interrupted(run, write=writing)
     writer = Writer(lambda source: run.workspace.shown(source.path))
     keep = writer.keep if writing and run.stdin is None else None
-    fixing = partial(engine.fix, run.workspace, verify=verify, keep=keep)
+    fixing = partial(engine.fix, run.workspace, verify=verify, unlikely=options["all"], keep=keep)
     with keeping_a_server(), _telling_what_is_done(run, writer):
         with run.activity() as progress:
             checked = engine.check(run.workspace, progress)
@@ -113,7 +113,7 @@ def _show(run: Run, result: FixResult) -> int:
         diffs = [file.diff(run.workspace.shown(file.source.path)) for file in result.files]
         run.write_diff("".join(diffs))
     if result.fixed:
-        run.note(f"would fix {_counted(result)}; `--apply` writes {'it' if len(result.fixed) == 1 else 'them'}.")
+        run.note(f"would fix {_counted(result)}; `--apply` writes {_them(len(result.fixed))}.")
     elif run.workspace.files:
         run.note("nothing to fix.")
     _explain(run, result)
@@ -145,7 +145,7 @@ def _apply(run: Run, result: FixResult, writer: Writer, options: Mapping[str, An
         _explain(run, result)
         return run.exit_code(
             [
-                *_reported(result.remaining),
+                *run.shown(_reported(result.remaining)),
                 *(fixed.finding for fixed in result.fixed if options["exit_non_zero_on_fix"]),
             ]
         )
@@ -158,7 +158,7 @@ def _apply(run: Run, result: FixResult, writer: Writer, options: Mapping[str, An
     lines = run.lines_now(remaining)
     left = run.new(remaining, lines)
     run.report(left, lines, refuted=len(result.remaining) - len(remaining), ran=ran)
-    return run.exit_code([*left, *_counting(result, options)])
+    return run.exit_code([*run.shown(left), *_counting(result, options)])
 
 
 def _counting(result: FixResult, options: Mapping[str, Any]) -> list[Finding]:
@@ -168,6 +168,10 @@ def _counting(result: FixResult, options: Mapping[str, Any]) -> list[Finding]:
 
 def _reported(findings: Iterable[Finding]) -> list[Finding]:
     return [finding for finding in findings if finding.evidence.status != "refuted"]
+
+
+def _them(number: int) -> str:
+    return "it" if number == 1 else "them"
 
 
 def _counted(result: FixResult) -> str:
@@ -191,3 +195,7 @@ def _explain(run: Run, result: FixResult) -> None:
         run.note(f"{place} not fixed: {refused.reason}{unlock}.")
     for text in result.notes:
         run.note(f"{text}.")
+    left = [finding for finding in result.remaining if finding.fixable]
+    folded = len(left) - len(run.shown(left))
+    if folded:
+        run.note(f"{folded} in code that is rarely compiled can be fixed: `--all` takes {_them(folded)}.")

@@ -106,6 +106,7 @@ _OUTPUT = (
         help="Write the findings to this file instead of standard output.",
     ),
     click.option("-e", "--exit-zero", is_flag=True, help="Exit with 0 even if there are findings."),
+    click.option("--all", is_flag=True, help="Take findings in code that is rarely compiled as well."),
 )
 
 _KNOWN = (

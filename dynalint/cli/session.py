@@ -26,7 +26,7 @@ from dynalint.fingerprints import Identity, fingerprinted, repository_path, repo
 from dynalint.last_verdicts import LastVerdicts
 from dynalint.lint import Workspace
 from dynalint.placing import lines_by_place, placed
-from dynalint.report import Report, Style, render, render_statistics
+from dynalint.report import FOLDING, Report, Style, render, render_statistics
 
 
 class Run:
@@ -175,6 +175,10 @@ class Run:
         Baseline.of(findings, lines, self.folder).write(path, path.as_posix())
         self.note(f"wrote {len(findings)} finding{'s' if len(findings) != 1 else ''} to {path.as_posix()}.")
 
+    def shown(self, findings: Sequence[Finding]) -> Sequence[Finding]:
+        """Return the findings that people are shown, and that decide the exit code: those in code that is compiled."""
+        return findings if self._options["all"] else [finding for finding in findings if not finding.doubt]
+
     def report(
         self,
         findings: Sequence[Finding],
@@ -186,12 +190,17 @@ class Run:
     ) -> None:
         """Write findings in the format asked for; `ran` tells that code was run.
 
+        What programs read has all of them, and so have statistics.
+
         Raises:
             DynalintError: the output file cannot be written.
         """
+        form = self.settings.output_format
+        listed = self.shown(findings) if form in FOLDING and not statistics else findings
         report = Report(
-            findings,
+            listed,
             lines,
+            folded=len(findings) - len(listed),
             refuted=refuted,
             known=self._known,
             unsafe_fixes=self.settings.unsafe_fixes,
@@ -201,7 +210,6 @@ class Run:
             failures=tuple(self._failures),
             ran_by=self.ran_by if ran else "",
         )
-        form = self.settings.output_format
         self.write(render_statistics(form, report, self.style) if statistics else render(form, report, self.style))
         if form == "github":
             _write_step_summary(report)

@@ -10,8 +10,8 @@ view of the project that it is felt in. In the end the whole is linted once more
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -47,13 +47,13 @@ MOST_FORMS = 5
 
 @dataclass(frozen=True, slots=True)
 class FixOptions:
-    """What may be fixed: `fixable` says so by code, `unsafe` lets unsafe fixes in, `decide` has the last word.
+    """What may be fixed: `unsafe` lets unsafe fixes in, `unlikely` those of code that is rarely compiled.
 
-    `keep` gets the files as fixes are taken.
+    `decide` has the last word, `keep` gets the files as fixes are taken.
     """
 
     unsafe: bool = False
-    fixable: Callable[[str], bool] = field(default=lambda _code: True)
+    unlikely: bool = False
     decide: Decider | None = None
     keep: Keeper | None = None
 
@@ -187,8 +187,8 @@ class _Rounds:
         return tuple(
             item
             for item in self._items
-            if item.linted.rewrite is not None and self._options.fixable(item.linted.finding.code)
-            if item.origin not in self._blocked
+            if item.linted.rewrite is not None and item.origin not in self._blocked
+            if self._options.unlikely or not item.linted.finding.doubt
         )
 
     def _view(self) -> View:

@@ -8,7 +8,7 @@ from dynalint.report.model import Report
 from dynalint.report.runners import in_text
 from dynalint.report.style import Style
 
-__all__ = ["FORMATS", "FOR_PEOPLE", "Report", "Style", "render", "render_statistics"]
+__all__ = ["FOLDING", "FORMATS", "FOR_PEOPLE", "Report", "Style", "render", "render_statistics"]
 
 FORMATS = {
     "full": ("full", "render"),
@@ -26,6 +26,8 @@ FORMATS = {
 
 
 FOR_PEOPLE = ("full", "concise", "grouped", "markdown")
+FOLDING = (*FOR_PEOPLE, "github", "github-suggestions")
+"""The formats that only count findings in code that is rarely compiled."""
 
 
 def render(form: str, report: Report, style: Style) -> str:

@@ -59,6 +59,8 @@ def _notes(finding: Finding, obstacle: str | None) -> Iterator[tuple[str, str]]:
     evidence = _evidence(finding.evidence)
     if evidence is not None and (obstacle is None or finding.evidence.detail != obstacle):
         yield evidence
+    if finding.doubt:
+        yield "rarely compiled: ", finding.doubt
     if finding.help:
         yield "help: ", finding.help
     if finding.fix is not None:

@@ -14,16 +14,20 @@ _SEVERITIES = {"error": "major", "warning": "minor", "info": "info"}
 
 
 def render(report: Report, style: Style) -> str:
-    """Return a JSON array with one issue for each finding; those that Dynamo confirmed are critical."""
+    """Return a JSON array with one issue for each finding; those that Dynamo confirmed are critical.
+
+    What is rarely compiled is only for information.
+    """
     return document([_issue(finding, report) for finding in report.findings])
 
 
 def _issue(finding: Finding, report: Report) -> dict[str, Any]:
     confirmed = finding.severity == "error" and finding.evidence.status == "confirmed"
+    severity = "info" if finding.doubt else "critical" if confirmed else _SEVERITIES[finding.severity]
     return {
         "check_name": finding.code,
         "description": f"{finding.code}: {visible(finding.message)}{_where(finding)}",
-        "severity": "critical" if confirmed else _SEVERITIES[finding.severity],
+        "severity": severity,
         "fingerprint": finding.fingerprint,
         "location": {
             "path": repository_path(finding.path, report.folder),

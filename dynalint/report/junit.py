@@ -1,7 +1,11 @@
-"""The format "junit": XML that test reports of CI systems are made from, a failed test for each finding."""
+"""The format "junit": XML that test reports of CI systems are made from, a failed test for each finding.
+
+In code that is rarely compiled, it is a skipped one.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import groupby
 from xml.sax.saxutils import escape, quoteattr
 
@@ -11,7 +15,7 @@ from dynalint.report.runners import in_xml
 from dynalint.report.style import Style, visible
 
 _NOTHING = """\
-  <testsuite name="dynalint" tests="1" failures="0" errors="0">
+  <testsuite name="dynalint" tests="1" failures="0" skipped="0" errors="0">
     <testcase name="No findings" classname="dynalint"/>
   </testsuite>
 """
@@ -20,21 +24,24 @@ _NOTHING = """\
 def render(report: Report, style: Style) -> str:
     """Return a test suite for each file; one passed test where nothing was found."""
     suites = [_suite(path, list(group)) for path, group in groupby(report.findings, key=lambda finding: finding.path)]
-    total = len(report.findings)
     if not suites:
         suites = [_NOTHING]
+    counts = _counts(report.findings) if report.findings else 'tests="1" failures="0" skipped="0" errors="0"'
     return in_xml(
         '<?xml version="1.0" encoding="UTF-8"?>\n'
-        f'<testsuites name="dynalint" tests="{total or 1}" failures="{total}" errors="0">\n'
+        f'<testsuites name="dynalint" {counts}>\n'
         f"{''.join(suites)}</testsuites>\n"
     )
 
 
 def _suite(path: str, findings: list[Finding]) -> str:
-    count = len(findings)
     cases = "".join(map(_case, findings))
-    name = _attribute(path)
-    return f'  <testsuite name={name} tests="{count}" failures="{count}" errors="0">\n{cases}  </testsuite>\n'
+    return f"  <testsuite name={_attribute(path)} {_counts(findings)}>\n{cases}  </testsuite>\n"
+
+
+def _counts(findings: Sequence[Finding]) -> str:
+    skipped = sum(bool(finding.doubt) for finding in findings)
+    return f'tests="{len(findings)}" failures="{len(findings) - skipped}" skipped="{skipped}" errors="0"'
 
 
 def _case(finding: Finding) -> str:
@@ -45,13 +52,22 @@ def _case(finding: Finding) -> str:
         text.append(f"reached from {' > '.join(finding.region)}")
     if finding.help:
         text.append(f"help: {finding.help}")
+    if finding.doubt:
+        text.append(f"rarely compiled: {finding.doubt}")
     body = escape("\n".join(map(visible, text)))
     return (
         f"    <testcase name={_attribute(f'{finding.code} {finding.name}')} classname={_attribute(finding.path)}"
         f' file={_attribute(finding.path)} line="{finding.line}">\n'
-        f"      <failure type={_attribute(finding.code)} message={_attribute(finding.message)}>{body}</failure>\n"
+        f"      {_outcome(finding, body)}\n"
         "    </testcase>\n"
     )
+
+
+def _outcome(finding: Finding, body: str) -> str:
+    message = f"message={_attribute(finding.message)}"
+    if finding.doubt:
+        return f"<skipped {message}>{body}</skipped>"
+    return f"<failure type={_attribute(finding.code)} {message}>{body}</failure>"
 
 
 def _attribute(text: str) -> str:

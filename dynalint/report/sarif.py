@@ -98,6 +98,8 @@ def _cut(text: str) -> str:
 
 
 def _precision(finding: Finding) -> str:
+    if finding.doubt:
+        return "low"
     advice = finding.category == "advice" and finding.evidence.status == "static"
     return "medium" if advice else _PRECISIONS[finding.evidence.status]
 
@@ -111,7 +113,7 @@ def _result(finding: Finding, index: int, folder: str) -> dict[str, Any]:
         "ruleId": finding.code,
         "ruleIndex": index,
         "kind": "pass" if refuted else "fail",
-        "level": "none" if refuted else _LEVELS[finding.severity],
+        "level": "none" if refuted else "note" if finding.doubt else _LEVELS[finding.severity],
         "rank": _RANKS[_precision(finding)],
         "message": {"text": _message(finding)},
         "locations": [{**here, **_logical(finding)}],
@@ -128,6 +130,8 @@ def _result(finding: Finding, index: int, folder: str) -> dict[str, Any]:
             "gb": list(finding.gb),
             "evidence": finding.evidence.to_json(),
             "region": list(finding.region),
+            "likelihood": finding.likelihood,
+            "doubt": finding.doubt,
         },
     }
 

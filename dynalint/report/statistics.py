@@ -18,7 +18,8 @@ Row = dict[str, Any]
 def render(report: Report, style: Style) -> str:
     """Return a table with a line for each rule, and one with a line for each id that Dynamo gave, the most first.
 
-    Both tell how many findings there are, how many of them Dynamo confirmed and how many can be fixed.
+    Both tell how many findings there are, how many of them Dynamo confirmed, how many can be fixed, and how many stand
+    in code that is rarely compiled.
     """
     return "\n".join(_table(rows, style) for rows in (_by_rule(report), _by_break(report)) if rows)
 
@@ -50,6 +51,7 @@ def _counted(pairs: Iterable[tuple[Key, Finding]], report: Report) -> Iterator[t
                 "found": len(findings),
                 "confirmed": sum(finding.evidence.status == "confirmed" for finding in findings),
                 "fixable": sum(report.applies(finding) for finding in findings),
+                "unlikely": sum(bool(finding.doubt) for finding in findings),
             },
         )
 

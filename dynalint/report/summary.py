@@ -1,4 +1,4 @@
-"""The last line of the formats for people."""
+"""The last lines of the formats for people."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from dynalint.report.style import Style, visible
 
 
 def summary(report: Report, style: Style) -> str:
-    """Return one line that counts the findings, those confirmed, refuted and fixable; nothing if it is not wanted."""
+    """Return a line that counts the findings, those confirmed, refuted and fixable; nothing if it is not wanted.
+
+    A second line counts what is not listed because it is rarely compiled.
+    """
     if report.quiet:
         return ""
     total = len(report.findings)
@@ -32,6 +35,15 @@ def summary(report: Report, style: Style) -> str:
     said = "; ".join(part for part in (", ".join(counts), ", ".join(fixes)) if part)
     details = f" ({said})" if said else ""
     ran = f" Code was run by {visible(report.ran_by)}." if report.ran_by else ""
+    folded = _folded(report)
     if not total:
-        return f"{style.paint('All checks passed!', 'green')}{details}{ran}\n"
-    return f"Found {total} finding{'s' if total > 1 else ''}{details}.{ran}\n"
+        return f"{style.paint('All checks passed!', 'green')}{details}{ran}\n{folded}"
+    return f"Found {total} finding{'s' if total > 1 else ''}{details}.{ran}\n{folded}"
+
+
+def _folded(report: Report) -> str:
+    if not report.folded:
+        return ""
+    what = "more" if report.findings else "finding" if report.folded == 1 else "findings"
+    shown = "it" if report.folded == 1 else "them"
+    return f"{report.folded} {what} in code that is rarely compiled: `--all` shows {shown}.\n"

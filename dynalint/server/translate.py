@@ -60,14 +60,18 @@ def diagnostic(finding: Finding, where: types.Range, locate: Callable[[str], str
     said = verdict(finding)
     return types.Diagnostic(
         range=where,
-        message="\n".join(visible(text) for text in (finding.message, said) if text),
-        severity=types.DiagnosticSeverity.Hint if refuted else _SEVERITIES[finding.severity],
+        message="\n".join(visible(text) for text in (finding.message, _doubt(finding), said) if text),
+        severity=types.DiagnosticSeverity.Hint if refuted or finding.doubt else _SEVERITIES[finding.severity],
         code=finding.code,
         code_description=types.CodeDescription(finding.url) if finding.url else None,
         source="dynalint",
         related_information=related or None,
         data={"fingerprint": finding.fingerprint},
     )
+
+
+def _doubt(finding: Finding) -> str:
+    return f"Rarely compiled: {finding.doubt}" if finding.doubt else ""
 
 
 def verdict(finding: Finding) -> str:
@@ -85,6 +89,8 @@ def hover(finding: Finding, diff: str) -> str:
     parts = [f"**{finding.code}** [{finding.name}]({finding.url}): {prose(finding.message)}"]
     if len(finding.region) > 1:
         parts.append("Reached from " + " → ".join(prose(f"`{name}`") for name in finding.region))
+    if finding.doubt:
+        parts.append(prose(_doubt(finding)))
     said = verdict(finding)
     if said:
         parts.append(prose(said[0].upper() + said[1:]))

@@ -286,10 +286,17 @@ def test_show_files(dynalint: Run, model: Path) -> None:
 def test_statistics(dynalint: Run, model: Path) -> None:
     ran = dynalint("check", "--static", "--statistics")
     assert ran.code == 1
-    assert ran.out.splitlines()[0].split() == ["found", "confirmed", "fixable", "code", "name"]
-    assert ran.out.splitlines()[1].split() == ["1", "0", "0", "DYN101", "branch-on-tensor"]
+    assert ran.out.splitlines()[0].split() == ["found", "confirmed", "fixable", "unlikely", "code", "name"]
+    assert ran.out.splitlines()[1].split() == ["1", "0", "0", "0", "DYN101", "branch-on-tensor"]
     rows = json.loads(dynalint("check", "--static", "--statistics", "--output-format", "json").out)
-    assert rows["rules"][1] == {"found": 1, "confirmed": 0, "fixable": 1, "code": "DYN401", "name": "print-call"}
+    assert rows["rules"][1] == {
+        "found": 1,
+        "confirmed": 0,
+        "fixable": 1,
+        "unlikely": 0,
+        "code": "DYN401",
+        "name": "print-call",
+    }
 
 
 def test_quiet_writes_findings_and_nothing_else(dynalint: Run, model: Path) -> None:

@@ -30,6 +30,7 @@ class Toy:
     shown: bool = False
     functions: Mapping[str, str] = field(default_factory=dict)
     declined: str = ""
+    doubts: Mapping[str, str] = field(default_factory=dict)
     runs: int = 0
 
     def __call__(self, overrides: Mapping[Path, str]) -> list[Linted]:
@@ -48,6 +49,7 @@ class Toy:
                     path.name, line, column, end_line, end_column, f"DYN{key}", f"bad-{key}", "graph-break", "error",
                     f"`bad({key})` is bad",
                     function=self.functions.get(key),
+                    doubt=self.doubts.get(key, ""),
                     fix=Fix("No fix is offered", "suggestion", declined="no")
                     if key == self.declined
                     else Fix("Rewrite it", self.safety.get(key, "safe")),
@@ -506,10 +508,11 @@ def test_a_fix_is_as_safe_as_all_that_it_leaves(path: Path) -> None:
     assert text_of(toy.fix(unsafe=True), path) == "good\n"
 
 
-def test_only_fixable_codes_are_fixed(path: Path) -> None:
+def test_what_is_rarely_compiled_is_fixed_on_demand(path: Path) -> None:
     path.write_text("x = bad(A)\ny = bad(B)\n")
-    result = Toy([path], {"A": "a", "B": "b"}).fix(fixable=lambda code: code == "DYNB")
-    assert text_of(result, path) == "x = bad(A)\ny = b\n"
+    toy = Toy([path], {"A": "a", "B": "b"}, doubts={"A": "`train` steps an optimizer"})
+    assert text_of(toy.fix(), path) == "x = bad(A)\ny = b\n"
+    assert text_of(toy.fix(unlikely=True), path) == "x = a\ny = b\n"
 
 
 def test_fixing_twice_is_fixing_once(path: Path) -> None:

@@ -48,7 +48,7 @@ def test_gitlab_has_one_issue_for_each_finding(rich: list[Finding], make: Make) 
 def test_junit_has_one_failed_test_for_each_finding(rich: list[Finding], make: Make) -> None:
     text = render("junit", Report([*rich, make(path=NASTY, message="a\x0b ]]> <b> é\udcff")]), PLAIN)
     root = ET.fromstring(text)
-    assert root.attrib == {"name": "dynalint", "tests": "5", "failures": "5", "errors": "0"}
+    assert root.attrib == {"name": "dynalint", "tests": "5", "failures": "5", "skipped": "0", "errors": "0"}
     first, second = root
     assert (first.attrib["name"], first.attrib["failures"]) == ("model.py", "4")
     assert second.attrib["name"].startswith('a,b:100% <&">')
@@ -62,6 +62,15 @@ def test_junit_has_one_failed_test_for_each_finding(rich: list[Finding], make: M
         "reached from Model.forward > Encoder.forward > Model.helper",
         "help: Use `torch.where`.",
     ]
+
+
+def test_what_is_rarely_compiled_fails_nothing(make: Make) -> None:
+    report = Report([make(), make(4, doubt="`train` steps an optimizer")])
+    root = ET.fromstring(render("junit", report, PLAIN))
+    assert (root.attrib["failures"], root.attrib["skipped"]) == ("1", "1")
+    (skipped,) = root.findall(".//skipped")
+    assert "rarely compiled: `train` steps an optimizer" in str(skipped.text)
+    assert [one["severity"] for one in json.loads(render("gitlab", report, PLAIN))] == ["major", "info"]
 
 
 def test_junit_without_findings_is_a_passed_test() -> None:

@@ -104,19 +104,21 @@ def test_summary(make: Callable[..., Finding]) -> None:
     assert last(Report([])) == "All checks passed!"
     assert last(Report([], refuted=2)) == "All checks passed! (2 refuted hidden)"
     assert last(Report([make()])) == "Found 1 finding."
+    assert last(Report([make()], folded=12)) == "12 more in code that is rarely compiled: `--all` shows them."
+    assert last(Report([], folded=1)) == "1 finding in code that is rarely compiled: `--all` shows it."
     assert render("concise", Report([], quiet=True), PLAIN) == ""
 
 
 def test_statistics(rich: list[Finding]) -> None:
     assert render_statistics("full", Report([*rich, rich[1]]), PLAIN).splitlines() == [
-        "found confirmed fixable code   name",
-        "    2         0       2 DYN401 print-call",
-        "    1         1       1 DYN101 branch-on-tensor",
-        "    1         1       0 DYN501 counter",
-        "    1         0       0 DYN901 odd",
+        "found confirmed fixable unlikely code   name",
+        "    2         0       2        0 DYN401 print-call",
+        "    1         1       1        0 DYN101 branch-on-tensor",
+        "    1         1       0        0 DYN501 counter",
+        "    1         0       0        0 DYN901 odd",
         "",
-        "found confirmed fixable gb",
-        "    1         1       1 GB0170",
+        "found confirmed fixable unlikely gb",
+        "    1         1       1        0 GB0170",
     ]
     assert render_statistics("full", Report([]), PLAIN) == ""
     assert json.loads(render_statistics("json", Report([]), PLAIN)) == {"rules": [], "graph_breaks": []}
@@ -126,8 +128,13 @@ def test_statistics_count_breaks_by_the_id_that_was_seen(make: Callable[..., Fin
     either = ("GB0001", "GB0002")
     findings = [make(gb=either), make(gb=either, evidence=Evidence("confirmed", gb="GB0002"))]
     assert json.loads(render_statistics("json", Report(findings), PLAIN))["graph_breaks"] == [
-        {"found": 1, "confirmed": 1, "fixable": 0, "gb": "GB0002"}
+        {"found": 1, "confirmed": 1, "fixable": 0, "unlikely": 0, "gb": "GB0002"}
     ]
+
+
+def test_why_code_is_rarely_compiled(make: Callable[..., Finding]) -> None:
+    text = render("full", Report([make(doubt="`train` steps an optimizer")]), PLAIN)
+    assert "= rarely compiled: `train` steps an optimizer\n" in text
 
 
 def test_other_verdicts(make: Callable[..., Finding]) -> None:

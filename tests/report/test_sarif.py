@@ -68,6 +68,11 @@ def test_what_github_asks_for(rich: list[Finding], lines: Any) -> None:
     assert first["message"]["text"].startswith("Branch on a tensor. Confirmed by torch 2.13.0 (GB0170). Reached from ")
 
 
+def test_what_is_rarely_compiled_is_a_note_of_the_lowest_rank(make: Make) -> None:
+    (result,) = sarif(Report([make(doubt="`train` steps an optimizer")]))["results"]
+    assert (result["level"], result["rank"], result["properties"]["likelihood"]) == ("note", 0.0, "unlikely")
+
+
 def test_precision_goes_by_verdict(make: Make) -> None:
     def precision(*findings: Finding) -> str:
         run = sarif(Report(findings, entries=catalogue()))

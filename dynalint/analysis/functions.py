@@ -18,8 +18,9 @@ from dynalint.analysis.steps import walk
 DISABLED = "torch.compiler.disable.__call__"
 _CONSTANT = "torch.compiler.assume_constant_result"
 _OPERATION = "torch.library.custom_op"
+_ALLOWED = ("torch.compiler.allow_in_graph", "torch._dynamo.allow_in_graph", "torch._dynamo.nonstrict_trace")
 # What is not traced either, and breaks nothing.
-_OPAQUE = (_CONSTANT, _OPERATION)
+_OPAQUE = (_CONSTANT, _OPERATION, *_ALLOWED)
 _DISABLING = (
     "torch.compiler.disable",
     "torch._dynamo.disable",

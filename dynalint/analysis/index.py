@@ -221,7 +221,7 @@ class ModuleInfo:
     @cached_property
     def may_disable(self) -> bool:
         """Whether the file spells what keeps Dynamo out: resolving each decorator may mean reading other files."""
-        marks = ("disable", "compile", "assume_constant", "disallow_in_graph", "custom_op")
+        marks = ("disable", "compile", "assume_constant", "allow_in_graph", "custom_op", "nonstrict")
         return any(mark in self.file.text for mark in marks)
 
     @cached_property

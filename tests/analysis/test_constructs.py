@@ -181,15 +181,24 @@ def test_what_is_compiled_away_defines_and_enters_nothing(tmp_path: Path) -> Non
     assert told == []
 
 
-def test_a_custom_operation_is_not_looked_into(tmp_path: Path) -> None:
-    code = """
+@pytest.mark.parametrize(
+    "decorator",
+    [
+        'torch.library.custom_op("tests::swapped", mutates_args=())',
+        "torch.compiler.allow_in_graph",
+        "torch._dynamo.allow_in_graph",
+        "torch._dynamo.nonstrict_trace",
+    ],
+)
+def test_what_is_one_operation_to_dynamo_is_not_looked_into(tmp_path: Path, decorator: str) -> None:
+    code = f"""
     y = swapped(x)
     if y:
         return x
     return y
 
 
-@torch.library.custom_op("tests::swapped", mutates_args=())
+@{decorator}
 def swapped(x: torch.Tensor) -> torch.Tensor:
     os.environ["A"] = "1"
     return x.clone()

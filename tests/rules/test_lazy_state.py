@@ -55,6 +55,7 @@ def test_whether_the_first_call_makes_it(first: str, lines: str, category: str) 
         "if self.mask is not None and self.mask.size(0) != 8:\n            self.mask = torch.ones(8)",
         "mask = given = x\n        if mask is None:\n            self.mask = torch.ones(8)",
         "if self.mask is None:\n            return x\n        self.mask = torch.ones(8)",
+        "if self.mask is not None:\n            return x\n        if flag:\n            self.mask = torch.ones(8)",
     ],
 )
 def test_what_is_replaced_where_it_is_there_is_not_made_by_the_first_call(lines: str) -> None:

@@ -82,9 +82,11 @@ class Asking:
 
 def asking(event: Change, project: Project) -> Asking | None:
     """Return the statement around a change, or before it, that asks whether what it makes is there already."""
-    state, kinds = _State.of(event), project.kinds(event.function)
+    state, kinds, parents = _State.of(event), project.kinds(event.function), project.parents(event.function)
     for one in _on_the_way(event.statement, event.function, project):
         test = one.statement.test
+        if one.leaves and way(event.statement, parents) != way(one.statement, parents):
+            continue  # something else decides as well about which call makes it
         # What a tensor decides is not among the things that a compilation rests on.
         if only_tensor(kinds.get(test, UNKNOWN)) is None and state.is_asked_for(test):
             missing = _says_missing(test, state, truth=one.truth)

@@ -139,6 +139,8 @@ def _of_instance(frame: Frame, owner: k.Instance, name: str) -> Kind:
             return k.Class(cls.classes[name])
     if name == "__class__":
         return k.Class(owner.cls)
+    if name == "apply" and "torch.autograd.Function" in project.lineage(owner.cls)[1]:
+        return _differentiable(frame, k.Class(owner.cls))
     if project.is_module_class(owner.cls):
         return _of_torch_class(frame, owner, "torch.nn.Module", name)
     for base in project.lineage(owner.cls)[1]:

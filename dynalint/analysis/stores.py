@@ -11,10 +11,14 @@ from dynalint.analysis.elements import element_of
 from dynalint.analysis.events import ContainerChange, Event, InplaceChange, ItemWrite, StateChange, Write
 from dynalint.analysis.facts import forget_attribute, forget_name
 from dynalint.analysis.frame import Frame
+from dynalint.analysis.index import ClassInfo
 from dynalint.analysis.kinds import UNKNOWN, Home, Kind, join, widened
 from dynalint.analysis.signatures import has_decorator
 from dynalint.analysis.steps import walk
 from dynalint.analysis.subscripts import note_index, taken_apart
+
+FUNCTION_VARIABLE = "torch.autograd.Function.*"
+"""The name under which a rule watches for reads of a variable that an autograd function's class sets in its body."""
 
 _OPERATORS = {
     ast.Add: "iadd",
@@ -188,6 +192,8 @@ def _attribute_name(frame: Frame, owner: Kind, attribute: str) -> str | None:
         return f"{owner.name}.{attribute}"
     if isinstance(owner, k.Function) and owner.receiver is None:
         return f"function.{attribute}"
+    if isinstance(owner, k.Class):
+        return _name_of_function(frame, owner.cls, attribute)
     if isinstance(owner, k.Instance):
         known = frame.interpreter.outside_names.get((owner.cls, attribute))
         if known is None:
@@ -204,10 +210,21 @@ def _name_outside(frame: Frame, owner: k.Instance, attribute: str) -> str:
         for decorator in getattr(method.node, "decorator_list", ()):
             kind = frame.interpreter.scopes.in_scope(decorator, method.module, None)
             return kind.name if isinstance(kind, k.External) else ""
+    of_function = _name_of_function(frame, owner.cls, attribute)
+    if of_function:
+        return of_function
     # What every module has is asked for too often to matter to anyone.
     bases = [base for base in frame.interpreter.project.lineage(owner.cls)[1] if base != "torch.nn.Module"]
     names = (f"{base}.{attribute}" for base in bases)
     return next((name for name in names if frame.interpreter.watched(name) is not None), "")
+
+
+def _name_of_function(frame: Frame, cls: ClassInfo, attribute: str) -> str:
+    """The name of a variable that an autograd function's class sets in its body; empty for anything else."""
+    project = frame.interpreter.project
+    if not any(attribute in one.body for one in project.mro(cls)):
+        return ""
+    return FUNCTION_VARIABLE if "torch.autograd.Function" in project.lineage(cls)[1] else ""
 
 
 def note_item(frame: Frame, node: ast.Subscript, base: Kind) -> None:

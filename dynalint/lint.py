@@ -24,6 +24,7 @@ from dynalint.findings import Category, Finding, Fix, Step, as_name, as_sentence
 from dynalint.fix import EditError, Linted, to_edits
 from dynalint.provisos import provisos
 from dynalint.releases import holds
+from dynalint.roots import complaints
 from dynalint.rules import Declined, Rewrite, Rule, Violation
 from dynalint.suppress import UNUSED_CODE, Suppression, Suppressions, read_suppressions, unused
 
@@ -208,7 +209,7 @@ class Linter:
         settings = workspace.settings
         self._options = AnalysisOptions(
             roots=settings.roots,
-            search=_search_folders(settings),
+            search=search_folders(settings),
             rule_options={key: settings.value(key) for key in OPTIONS},
         )
 
@@ -249,6 +250,7 @@ class _Pass:
             f"{workspace.shown(failure.path)}: cannot analyse {failure.function}: {failure.fault}"
             for failure in analysis.failures
         ]
+        self._failures += complaints(workspace.settings, analysis)
 
     def result(self) -> LintResult:
         flags: dict[Path, list[Flag]] = defaultdict(list)
@@ -390,7 +392,7 @@ def _declined(reason: str) -> Fix:
     return Fix("No fix is offered", "suggestion", declined=as_sentence(reason))
 
 
-def _search_folders(settings: Settings) -> tuple[Path, ...]:
+def search_folders(settings: Settings) -> tuple[Path, ...]:
     """Return where absolute imports of the project may start from beside the packages of the checked files."""
     if settings.config_file is None:
         return ()

@@ -33,7 +33,8 @@ class Analysis:
     """What the static side found out: the files read, the functions in the region, and the events in them.
 
     `events` are those of the checked files, by file in the order given, then by place. `failures` are functions that
-    dynalint itself could not cope with; `budgets` tell which there was no budget left for.
+    dynalint itself could not cope with; `budgets` tell which there was no budget left for. `unknown_roots` are names of
+    roots in the options that nothing has which could be compiled.
     """
 
     project: Project
@@ -42,6 +43,7 @@ class Analysis:
     events: list[Event]
     failures: list[Failure]
     budgets: Budgets
+    unknown_roots: list[str] = field(default_factory=list)
 
     @property
     def files(self) -> list[SourceFile]:

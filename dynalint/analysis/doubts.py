@@ -56,7 +56,7 @@ def doubts_of_roots(interpreter: Interpreter, roots: Collection[FunctionInfo]) -
 
 def _doubt(interpreter: Interpreter, root: FunctionInfo) -> str:
     project = interpreter.project
-    if _is_test(root.file.path):
+    if is_test(root.file.path):
         return "stands in a test"
     if root.owner is not None and any(name in _PARALLEL for name in project.lineage(root.owner)[1]):
         return "spreads a model over devices"
@@ -79,7 +79,7 @@ def _is_module(annotation: k.Kind, project: Project) -> bool:
     return isinstance(annotation, k.External) and annotation.name == "torch.nn.Module"
 
 
-def _is_test(path: Path) -> bool:
+def is_test(path: Path) -> bool:
     """Whether a file belongs to the tests of its project, by its name or a folder."""
     root = project_root(path.parent)
     folders = path.relative_to(root).parts[:-1] if path.is_relative_to(root) else ()

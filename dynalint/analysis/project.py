@@ -130,11 +130,11 @@ class Project:
             if root.name in _SHARED_FOLDERS and parts[0] not in self._packages:
                 continue
             path = self._locate(root, parts)
-            if path is not None and self._is_own(path):
+            if path is not None and self.is_own(path):
                 return path
         return None
 
-    def _is_own(self, path: Path) -> bool:
+    def is_own(self, path: Path) -> bool:
         """Whether a file lies, links followed, in the project of a checked one: no other is read for an import."""
         return path in self.modules or any(is_inside(path, folder) for folder in self._bounds)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.decorators import wrappers_of
@@ -14,6 +14,7 @@ from dynalint.analysis.frame import Context, Frame
 from dynalint.analysis.functions import is_disabled
 from dynalint.analysis.index import FunctionInfo, ModuleInfo
 from dynalint.analysis.interpreter import Interpreter
+from dynalint.analysis.named_roots import named_root
 from dynalint.analysis.project import Project
 
 _COMPILE_CALL = re.compile(r"compile\(")
@@ -42,11 +43,9 @@ def find_roots(project: Project, interpreter: Interpreter, roots: str | Sequence
                 if forward is not None and project.is_module_class(cls) and not _is_kept_out(interpreter, forward):
                     found[forward] = None
     elif roots != "explicit":
-        named = set(roots)
-        for module in modules:
-            for function in _named(module, named):
-                function.compiled = True
-                found[function] = None
+        for function in filter(None, (named_root(interpreter, name) for name in roots)):
+            function.compiled = True
+            found[function] = None
     _run_compiling(interpreter, modules)
     for function in compiled_by_calls(interpreter):
         found[function] = None
@@ -73,15 +72,6 @@ def _is_compiled(interpreter: Interpreter, function: FunctionInfo) -> bool:
             if isinstance(first, k.External) and first.name in _COMPILERS:
                 return True
     return False
-
-
-def _named(module: ModuleInfo, names: set[str]) -> Iterable[FunctionInfo]:
-    for cls in module.classes:
-        if f"{module.name}:{cls.qualname}" in names and "forward" in cls.methods:
-            yield cls.methods["forward"]
-    for function in module.functions:
-        if f"{module.name}:{function.qualname}" in names:
-            yield function
 
 
 def _run_compiling(interpreter: Interpreter, modules: list[ModuleInfo]) -> None:
@@ -115,7 +105,7 @@ def run_inherited(project: Project, interpreter: Interpreter, roots: Sequence[Fu
     heirs: dict[FunctionInfo, list[k.Kind]] = {}
     for cls in project.all_classes:
         forward = project.find_method(cls, "forward") if "forward" not in cls.methods else None
-        if forward is not None and forward in compiled and project.is_checked(cls.file):
+        if forward in compiled and (forward.compiled or project.is_checked(cls.file)):
             heirs.setdefault(forward, []).append(k.Instance(cls))
     for forward, instances in heirs.items():
         interpreter.call_from_outside(forward, k.join_all(instances))

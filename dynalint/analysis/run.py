@@ -19,6 +19,7 @@ from dynalint.analysis.frame import Context
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.interpreter import Interpreter
 from dynalint.analysis.kinds import only_tensor
+from dynalint.analysis.named_roots import unknown_roots
 from dynalint.analysis.project import Project
 from dynalint.analysis.region import compiled_by_calls, find_roots, mark_region, run_inherited, run_scripts
 from dynalint.analysis.source import Sources
@@ -97,7 +98,8 @@ def _analyze(
     note_others(interpreter, contexts, roots)
     functions = list(dict.fromkeys(context.function for context in contexts))
     events = _in_order(project, [*_events(project, contexts, set(roots)), *compiler_uses(project, interpreter)])
-    return Analysis(project, roots, functions, events, interpreter.failures, interpreter.budgets)
+    unknown = unknown_roots(interpreter, options.roots) if project.checked else []
+    return Analysis(project, roots, functions, events, interpreter.failures, interpreter.budgets, unknown)
 
 
 def _events(project: Project, contexts: list[Context], roots: set[FunctionInfo]) -> list[Event]:

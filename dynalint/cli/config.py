@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dynalint.config import Settings
+    from dynalint.roots import Suggestions
 
 _EPILOG = """\b
 Examples:
   dynalint config show                           the settings for the working directory
   dynalint config show src/model.py              for one file
   dynalint config show --output-format json
+  dynalint config suggest                        what to name in `roots`, by what the code says
   dynalint config schema > dynalint.schema.json  for editors that check what you write
 """
 
@@ -61,6 +63,49 @@ def show(path: str | None, form: str, **options: Any) -> None:
         write(document(_record(settings, shown, file, enabled)))
     else:
         write(in_text(_text(settings, shown, file, enabled)))
+
+
+@config.command()
+@click.argument("paths", nargs=-1, metavar="[PATHS]...")
+@configuration_options
+def suggest(paths: tuple[str, ...], **options: Any) -> None:
+    """Suggest the setting `roots`: the models and functions that are likely to be compiled by themselves.
+
+    They are read off the code in PATHS, which are those of `dynalint check`: what it compiles, which models it builds,
+    and which no other model builds. Nothing is run or written.
+    """
+    from pathlib import Path
+
+    from dynalint.analysis import AnalysisOptions, analyze
+    from dynalint.cli.console import write
+    from dynalint.cli.options import read_configuration
+    from dynalint.engine import open_workspace
+    from dynalint.lint import search_folders
+    from dynalint.report.runners import in_text
+    from dynalint.roots import suggestions
+
+    workspace, _ = open_workspace([Path(path) for path in paths], read_configuration(options), Path.cwd())
+    settings = workspace.settings
+    analysis = analyze(workspace.files, AnalysisOptions(search=search_folders(settings)))
+    in_table = settings.config_file is None or settings.config_file.name == "pyproject.toml"
+    write(in_text(_suggested(suggestions(analysis, workspace.shown), in_table=in_table)))
+
+
+def _suggested(found: Suggestions, *, in_table: bool) -> str:
+    """Return suggestions as TOML with the reasons as comments."""
+    from dynalint.report.style import visible
+
+    left_out = ", ".join(f"{number} {reason}" for reason, number in found.left_out.items() if number)
+    remark = f"# Left out: {left_out}.\n" if left_out else ""
+    if not found.roots:
+        return f"# Nothing suggests itself for `roots`.\n{remark}"
+    entries = {_toml(name): visible(reason) for name, reason in found.roots.items()}
+    width = min(max(map(len, entries)), 60)
+    body = "".join(f"    {name + ',':<{width + 1}}  # {reason}\n" for name, reason in entries.items())
+    table = "[tool.dynalint]\n" if in_table else ""
+    return (
+        f"# Keep what you compile: only that, and what it calls, is checked then.\n{table}roots = [\n{body}]\n{remark}"
+    )
 
 
 @config.command()

@@ -298,7 +298,7 @@ def test_a_file_to_write_to_by_the_environment(check: Run, model: Path, monkeypa
         ('per-file-ignores = {"!src/**" = ["DYN1"]}', True),
         ('per-file-ignores = {"src" = "DYN1"}', False),
         ('roots = "modules"', True),
-        ('roots = ["a.b:C", "dir/file.py:f"]', True),
+        ('roots = ["model:Model", "model.py:Model"]', True),
         ('roots = ["a.b"]', False),
         ('roots = "some"', False),
         ('torch = ">=2.6,<2.14"', True),

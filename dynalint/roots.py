@@ -1,0 +1,85 @@
+"""The roots that settings name: what is wrong with them, and which ones the code suggests."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from dynalint.analysis import Analysis
+from dynalint.analysis.builds import builds
+from dynalint.analysis.doubts import is_test
+from dynalint.analysis.index import ClassInfo, FunctionInfo
+from dynalint.analysis.named_roots import name_of
+from dynalint.analysis.project import Project
+from dynalint.config import Settings
+from dynalint.config.values import nearest
+
+
+def complaints(settings: Settings, analysis: Analysis) -> Iterator[str]:
+    """Yield a sentence for each root of the settings that is not in the project."""
+    names = [name_of(analysis.project, one) for one in _models(analysis.project)] if analysis.unknown_roots else []
+    for name in analysis.unknown_roots:
+        place = settings.origins.get("roots", "settings")
+        yield f'{place}: `roots`: nothing that can be compiled is called "{name}"{nearest(name, names)}'
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestions:
+    """The roots that the code suggests, each with the reason, and how many models are left out, by reason."""
+
+    roots: dict[str, str]
+    left_out: Mapping[str, int]
+
+
+def suggestions(analysis: Analysis, shown: Callable[[Path], str]) -> Suggestions:
+    """Return which roots settings could name: what the project compiles or builds, and what no other model is made of.
+
+    `shown` tells how a path is written.
+    """
+    project, made = analysis.project, builds(analysis.project)
+    ranked: dict[str, tuple[int, str]] = {}
+    left_out: Counter[str] = Counter()
+    for function in (one for one in analysis.roots if one.compiled and one.owner is None and one.parent is None):
+        if project.is_checked(function.file) and _is_named(function):
+            ranked[name_of(project, function)] = (0, "the project compiles it")
+    for cls in _models(project):
+        forward = project.find_method(cls, "forward")
+        if forward is None or not project.is_checked(cls.file) or not _is_named(cls):
+            continue
+        place = made.places.get(cls)
+        if forward.compiled and forward.owner is cls:
+            ranked[name_of(project, cls)] = (0, "the project compiles it")
+        elif forward.doubt or not forward.reached:
+            left_out["rarely compiled"] += 1
+        elif cls in made.parts or _is_called(forward, cls):
+            left_out["parts of others"] += 1
+        elif place is not None:
+            function, call = place
+            ranked[name_of(project, cls)] = (1, f"built in {shown(function.file.path)}:{call.lineno}")
+        elif cls.subclasses:
+            left_out["bases of others"] += 1
+        elif cls.name.startswith("_"):
+            left_out["private"] += 1
+        else:
+            ranked[name_of(project, cls)] = (2, "no model builds it")
+    ordered = sorted(ranked, key=lambda name: (ranked[name][0], name))
+    return Suggestions({name: ranked[name][1] for name in ordered}, left_out)
+
+
+def _is_named(code: ClassInfo | FunctionInfo) -> bool:
+    """Whether settings can name it, and it is none of a test, which its own compiler call tells of anyway."""
+    return code.file.path.suffix == ".py" and not is_test(code.file.path)
+
+
+def _models(project: Project) -> Iterator[ClassInfo]:
+    for cls in project.all_classes:
+        if project.is_module_class(cls) and cls.parent is None:
+            yield cls
+
+
+def _is_called(forward: FunctionInfo, cls: ClassInfo) -> bool:
+    """Whether compiled code calls a model, other than one that inherits from it."""
+    heirs = {cls, *cls.subclasses}
+    return forward.owner is cls and any(caller.owner not in heirs for caller in forward.called_by)

@@ -22,6 +22,7 @@ from dynalint.analysis.hooks import hooks_of, note_hook
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join
 from dynalint.analysis.members import named_member, trace_backward
 from dynalint.analysis.named_attributes import name_of
+from dynalint.analysis.sparse import made_sparse
 from dynalint.analysis.usage import method_of_tensors, note_arguments, note_converted, note_masks, unknown_method
 
 Arguments = tuple[list[Kind], dict[str, Kind], list[Kind]]
@@ -177,6 +178,7 @@ def _external(
     if node is not None and not starred:
         known = _by_name(frame, name, args, node, known)
     result = external_call(name, given, keywords, starred=starred) if known is None else known
+    result = made_sparse(name, None, result)
     _note_compiled(frame, name, args)
     if name == "builtins.isinstance" and len(args) == 2 and isinstance(args[1], k.External):
         name = f"{args[1].name}.__instancecheck__"
@@ -360,6 +362,7 @@ def _tensor_method(
         result = UNKNOWN if entry is None else torch_call(entry, receiver, args, keywords, starred=starred)
     if receiver.array and isinstance(result, k.Tensor):
         result = replace(result, array=True)
+    result = made_sparse(f"Tensor.{name}", receiver, result)
     _note_call(frame, node, f"Tensor.{name}", receiver, args, keywords, result, starred=starred)
     changes = name.endswith("_") and name != "requires_grad_" and entry is not None and "mutating" in entry.flags
     if changes and node is not None and receiver.name is not None:
@@ -380,7 +383,9 @@ def _register_buffer(frame: Frame, receiver: k.Instance, args: list[Kind], keywo
     given = args[1] if len(args) > 1 else keywords.get("tensor", k.NONE)
     if isinstance(named, k.Value) and isinstance(named.constant, str):
         tensor = k.only_tensor(given)
-        kind: Kind = k.Tensor(tensor.dtype if tensor else None, tensor.rank if tensor else None, "buffer")
+        kind: Kind = k.Tensor(origin="buffer")
+        if tensor is not None:
+            kind = k.Tensor(tensor.dtype, tensor.rank, "buffer", sparse=tensor.sparse)
         if given == k.NONE:
             kind = join(kind, k.NONE)
         frame.interpreter.store_attribute(receiver.cls, named.constant, kind, frame)

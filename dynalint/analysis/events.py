@@ -107,6 +107,13 @@ class Write(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SparseLoad(Event):
+    """A variable or attribute is read that holds a sparse tensor."""
+
+    node: ast.Name | ast.Attribute
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Subscript(Event):
     """`base[index]` was read, stored or deleted, where a tensor or a number read from one is part of the index."""
 

@@ -15,6 +15,7 @@ from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join
 from dynalint.analysis.members import member
 from dynalint.analysis.narrowing import is_condition, narrow, truth
 from dynalint.analysis.operators import binary, compare, repeated, unary
+from dynalint.analysis.sparse import note_load
 from dynalint.analysis.steps import walk
 from dynalint.analysis.stores import bind_target, note_attribute
 
@@ -32,7 +33,7 @@ def _constant(frame: Frame, node: ast.Constant) -> Kind:
 def _name(frame: Frame, node: ast.Name) -> Kind:
     kind = frame.env.get(node.id)
     if kind is not None:
-        return kind
+        return note_load(frame, node, kind)
     kind = frame.interpreter.scopes.lookup(frame, node.id)
     if node.id in frame.interpreter.scopes.written_globals(frame.module):
         frame.emit(GlobalRead, node, name=node.id, kind=kind)
@@ -41,6 +42,10 @@ def _name(frame: Frame, node: ast.Name) -> Kind:
 
 @evaluates(ast.Attribute)
 def _attribute(frame: Frame, node: ast.Attribute) -> Kind:
+    return note_load(frame, node, _attribute_kind(frame, node))
+
+
+def _attribute_kind(frame: Frame, node: ast.Attribute) -> Kind:
     value = node.value
     if isinstance(value, ast.Name) and value.id == frame.self_name:
         known = frame.env.get(f"{value.id}.{node.attr}")

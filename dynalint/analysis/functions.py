@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call
@@ -198,5 +199,5 @@ def _kept(kind: Kind) -> Kind:
     if isinstance(kind, k.Value) and kind.type in ("int", "float") and kind.constant is not k.MISSING:
         return k.Value(kind.type, k.MISSING, kind.source)
     if isinstance(kind, k.Tensor):
-        return k.Tensor(kind.dtype, kind.rank, kind.origin, kind.name, kind.array)
+        return replace(kind, foreseen=False)
     return kind

@@ -112,7 +112,8 @@ class Tensor(Kind):
 
     `origin` tells a registered buffer or parameter of a module from other tensors; `name` is its attribute name.
     `array` marks a NumPy array, which Dynamo traces like a tensor. `foreseen` marks one element that comes from Python
-    numbers alone: tracing knows its value, and torch's own functions take it as a size.
+    numbers alone: tracing knows its value, and torch's own functions take it as a size. `sparse` marks one that is
+    certainly sparse.
     """
 
     dtype: DType | None = None
@@ -121,6 +122,7 @@ class Tensor(Kind):
     name: str | None = None
     array: bool = False
     foreseen: bool = False
+    sparse: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -441,6 +443,7 @@ def _merge_tensors(left: Tensor, right: Tensor) -> Tensor:
         name=left.name if left.name == right.name else None,
         array=left.array and right.array,
         foreseen=left.foreseen and right.foreseen,
+        sparse=left.sparse and right.sparse,
     )
 
 

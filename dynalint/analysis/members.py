@@ -184,7 +184,7 @@ def _held(kind: Kind, name: str) -> Kind:
     if isinstance(kind, k.Tensor):
         if kind.name == name:
             return kind
-        return k.Tensor(kind.dtype, kind.rank, kind.origin or "attribute", name, kind.array, kind.foreseen)
+        return replace(kind, origin=kind.origin or "attribute", name=name)
     if isinstance(kind, k.Union):
         members = tuple([_held(one, name) for one in kind.alternatives])
         return kind if all(map(operator.is_, members, kind.alternatives)) else k.Union(members)

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 from dynalint.analysis import kinds as k
-from dynalint.analysis.events import Call, Event
+from dynalint.analysis.events import Call, Event, SparseLoad
 from dynalint.analysis.exits import leads_to_raise
+from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.project import Project
+from dynalint.analysis.sparse import SPARSE_MAKERS
 from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.dense import kept_dense
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.scope import Refusal, Scope
 
-_LAYOUTS = ("coo", "csr", "csc", "bsr", "bsc", "compressed")
-_LEGACY = "Float Double Half BFloat16 Int Long Short Char Byte".split()
+_SPREAD = """
+def spread(adjacency, h):
+    moved = adjacency.to(h.device)  # DYN606
+    return torch.mm(moved, h)
+"""
+_BUILD = """
+def build():
+    edges = torch.tensor([[0, 1], [2, 3]])
+    adjacency = torch.sparse_coo_tensor(edges, torch.ones(2), (4, 4))  # DYN606
+    return adjacency  # DYN606
+"""
 
 
 class SparseTensor(Rule):
@@ -25,13 +36,14 @@ class SparseTensor(Rule):
 
     ## What it flags
     `torch.sparse_coo_tensor(...)` and the other constructors of sparse tensors, `t.to_sparse()` and its namesakes, and
-    the old `torch.sparse.FloatTensor(...)`, and the calls and matrix products that take what they made in the same
-    function. Not flagged: `torch.sparse.mm` of dense tensors, `nn.Embedding(...,
-    sparse=True)` and `t.is_sparse`, which are traced.
+    the old `torch.sparse.FloatTensor(...)`, and where a function first reads a sparse tensor: one that it made, that a
+    call gave it, or that a module holds as a buffer or attribute. Not flagged: `torch.sparse.mm` of dense tensors,
+    `nn.Embedding(..., sparse=True)` and `t.is_sparse` of a dense tensor, which are traced.
 
     ## Why
     The number of elements that a sparse tensor stores depends on data. Dynamo has no stand-in for such a tensor, so it
-    cannot take part in a graph at all: making one ends the graph, and so does each use of it.
+    cannot take part in a graph at all: making one ends the graph, and so does reading one, after which the rest of the
+    function runs uncompiled.
 
     ## Example
     ```python
@@ -70,25 +82,22 @@ class SparseTensor(Rule):
     name = "sparse-tensor"
     summary = "making a sparse tensor ends the graph"
     gb = ("GB0277", "GB0374", "GB0015", "GB0007")
-    events = (Call,)
-    calls = frozenset(
-        {
-            *(f"torch.sparse_{layout}_tensor" for layout in _LAYOUTS),
-            *(f"torch.sparse.{name}Tensor" for name in _LEGACY),
-            *(f"Tensor.to_sparse_{layout}" for layout in _LAYOUTS),
-            "Tensor.to_sparse",
-        }
-    )
+    events = (Call, SparseLoad)
+    calls = SPARSE_MAKERS
 
     def check(self, event: Event, project: Project) -> Iterable[Violation]:
-        """Flag the call wherever it stands, and what is done with the result."""
-        if isinstance(event, Call) and not leads_to_raise(event, project):
-            for use in _uses(event, project):
-                yield Violation(
-                    use,
-                    "a sparse tensor is used here, which cannot be part of a graph",
-                    help="gather and `index_add`, or keep the matrix dense",
-                )
+        """Flag the call wherever it stands, what is done with the result, and what comes from elsewhere."""
+        assert isinstance(event, Call | SparseLoad)
+        if leads_to_raise(event, project):
+            return
+        used = _first_use(event, project)
+        if used is not None:
+            yield Violation(
+                used,
+                "a sparse tensor is used here, which cannot be part of a graph",
+                help="gather and `index_add`, or keep the matrix dense",
+            )
+        if isinstance(event, Call):
             name = event.callee.removeprefix("Tensor").removeprefix("torch")
             shown = name if event.callee.startswith("Tensor") else f"torch{name}"
             yield Violation(
@@ -222,6 +231,30 @@ class SparseTensor(Rule):
             """),
         ),
         Example(
+            name="buffer",
+            code=forward(
+                """
+                h = self.fc(x)
+                h = torch.sparse.mm(self.adjacency, h)  # DYN606
+                return spread(self.adjacency, h)
+                """,
+                head=_SPREAD,
+                init='self.fc = nn.Linear(8, 8)\nself.register_buffer("adjacency", torch.eye(4).to_sparse())',
+            ),
+            declined="an `index_add`",
+        ),
+        Example(
+            name="given",
+            code=forward(
+                """
+                h = self.fc(x)
+                adjacency = build()
+                return torch.mm(adjacency, h)  # DYN606
+                """,
+                head=_BUILD,
+            ),
+        ),
+        Example(
             name="dense",
             code=forward("""
                 h = self.fc(x)
@@ -233,29 +266,36 @@ class SparseTensor(Rule):
     )
 
 
-def _uses(event: Call, project: Project) -> Iterator[ast.expr]:
-    """Yield what is computed from the sparse tensor that a call makes, by the variable that it is assigned to."""
-    parents = project.parents(event.function)
-    statement = parents.get(event.node)
-    if not (isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name)):
-        return
-    name = statement.targets[0].id
-    nodes = [node for node in walk(event.function.node) if isinstance(node, ast.Name) and node.id == name]
-    if sum(isinstance(node.ctx, ast.Store) for node in nodes) > 1:
-        return
+def _first_use(event: Call | SparseLoad, project: Project) -> ast.expr | None:
+    """Return what is done with the first sparse tensor that a function reads: with it, the rest is left uncompiled.
+
+    It belongs to the call that makes the tensor, where that stands in the function, and else to the reading.
+    """
     kinds = project.kinds(event.function)
-    for node in nodes:
-        parent = parents.get(node)
-        if isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.MatMult):
-            yield parent
-        elif isinstance(parent, ast.Attribute):
-            call = parents.get(parent)
-            if isinstance(call, ast.Call) and call.func is parent:
-                yield call
-        elif isinstance(parent, ast.Call) and _is_of_torch(kinds.get(parent.func)):
-            yield parent
+    loads = [node for node, kind in kinds.items() if isinstance(node, (ast.Name, ast.Attribute)) and _is_sparse(kind)]
+    first = min(loads, key=lambda node: (node.lineno, node.end_col_offset or 0), default=None)
+    if first is None or (_maker(first, event.function, kinds) or first) is not event.node:
+        return None
+    parents = project.parents(event.function)
+    parent = parents.get(first)
+    if isinstance(parent, ast.Attribute):
+        call = parents.get(parent)
+        return call if isinstance(call, ast.Call) and call.func is parent else parent
+    return parent if isinstance(parent, (ast.BinOp, ast.Call)) else first
 
 
-def _is_of_torch(callee: k.Kind | None) -> bool:
-    """Whether a call is one of a function of torch."""
-    return isinstance(callee, k.External) and callee.name.startswith("torch.")
+def _is_sparse(kind: k.Kind) -> bool:
+    tensor = k.only_tensor(kind)
+    return tensor is not None and tensor.sparse
+
+
+def _maker(node: ast.expr, function: FunctionInfo, kinds: Mapping[ast.AST, k.Kind]) -> ast.expr | None:
+    """Return the call that makes the sparse tensor which a variable of a function holds."""
+    name = node.id if isinstance(node, ast.Name) else None
+    for one in walk(function.node):
+        if isinstance(one, ast.Assign) and isinstance(one.value, ast.Call):
+            callee = kinds.get(one.value.func)
+            dotted = f"Tensor.{callee.name}" if isinstance(callee, k.Method) else getattr(callee, "name", "")
+            if dotted in SPARSE_MAKERS and any(isinstance(to, ast.Name) and to.id == name for to in one.targets):
+                return one.value
+    return None

@@ -28,6 +28,7 @@ _FUNCTIONS = (
 ).split()
 _LINALG = "cross diagonal matmul matrix_norm matrix_transpose outer svdvals tensordot trace vecdot vector_norm".split()
 _METHODS = ("tobytes",)
+_ATTRIBUTES = ("dtype", "base")
 # Objects that are indexed, not called.
 _INDEXED = ("c_", "mgrid", "ogrid", "r_", "s_")
 
@@ -37,9 +38,10 @@ class UntracedNumpy(Rule):
 
     ## What it flags
     Calls such as `np.interp`, `np.isin`, `np.polyfit`, `np.nanmean`, `np.frexp`, `np.linalg.norm`'s newer namesakes in
-    `np.linalg`, `array.tobytes()`, and the objects that make arrays of an index (`np.ogrid[:n, :n]`, `np.mgrid`,
-    `np.r_`, `np.c_`, `np.s_`), in code that is compiled. Not flagged: the hundreds of functions of NumPy that
-    Dynamo traces as operations on tensors (`np.sqrt`, `np.where`, `np.einsum`, ...).
+    `np.linalg`, `array.tobytes()`, the objects that make arrays of an index (`np.ogrid[:n, :n]`, `np.mgrid`,
+    `np.r_`, `np.c_`, `np.s_`), and reads of `array.dtype` and `array.base`, in code that is compiled. Not flagged: the
+    hundreds of functions of NumPy that Dynamo traces as operations on tensors (`np.sqrt`, `np.where`, `np.einsum`,
+    ...), and the other attributes of arrays.
 
     ## Why
     Dynamo traces NumPy by the implementation of it on tensors that comes with torch. What that lacks, NumPy itself has
@@ -69,8 +71,8 @@ class UntracedNumpy(Rule):
 
     ## How Dynamo words it
     GB0294: `attempted to trace numpy function unsupported by PyTorch`. For methods GB0158: `Unsupported ndarray method
-    call`. For functions that give Python values GB0208: `torch.* op returned non-Tensor`. For indexed objects GB0008:
-    `Attempted to inline function marked as skipped`.
+    call`, for attributes GB0157: `Unsupported ndarray attribute access`. For functions that give Python values GB0208:
+    `torch.* op returned non-Tensor`. For indexed objects GB0008: `Attempted to inline function marked as skipped`.
 
     ## References
     - https://docs.pytorch.org/docs/stable/torch.compiler_faq.html
@@ -80,13 +82,13 @@ class UntracedNumpy(Rule):
     code = "DYN209"
     name = "untraced-numpy"
     summary = "a function of NumPy that Dynamo has no version of ends the graph"
-    gb = ("GB0294", "GB0158", "GB0208", "GB0008")
+    gb = ("GB0294", "GB0158", "GB0157", "GB0208", "GB0008")
     events = (Call, Read)
     calls = frozenset(
         {
             *(f"numpy.{name}" for name in _FUNCTIONS),
             *(f"numpy.linalg.{name}" for name in _LINALG),
-            *(f"Tensor.{name}" for name in _METHODS),
+            *(f"Tensor.{name}" for name in (*_METHODS, *_ATTRIBUTES)),
             *(f"numpy.{name}" for name in _INDEXED),
         }
     )
@@ -96,12 +98,7 @@ class UntracedNumpy(Rule):
         if not isinstance(event, Call | Read) or leads_to_raise(event, project):
             return
         if isinstance(event, Read):
-            if event.name.rpartition(".")[2] in _INDEXED:
-                yield Violation(
-                    event.node,
-                    f"Dynamo does not look into `{event.name.replace('numpy.', 'np.')}[...]`, so the graph ends there",
-                    help="use `torch.arange` and `torch.meshgrid`, or make the array in the constructor",
-                )
+            yield from _read(event)
             return
         name = event.callee.replace("numpy.", "np.")
         if event.callee.startswith("Tensor."):
@@ -142,6 +139,28 @@ class UntracedNumpy(Rule):
             ),
             inputs="[(torch.rand(4, 8),)]",
             declined="custom_op",
+        ),
+        Example(
+            name="dtype-of-an-array",
+            code=forward(
+                """
+                y = self.fc(x)
+                steps = np.arange(x.shape[1])
+                return y * torch.from_numpy(np.array(steps * 2, dtype=steps.dtype))  # DYN209
+                """,
+                head="import numpy as np",
+            ),
+        ),
+        Example(
+            name="shape-of-an-array",
+            code=forward(
+                """
+                y = self.fc(x)
+                steps = np.arange(x.shape[1])
+                return y * torch.from_numpy(steps) * steps.ndim * steps.itemsize * len(steps.shape) + y.dtype.itemsize
+                """,
+                head="import numpy as np",
+            ),
         ),
         Example(
             name="bytes-of-an-array",
@@ -223,3 +242,20 @@ class UntracedNumpy(Rule):
             ),
         ),
     )
+
+
+def _read(event: Read) -> Iterable[Violation]:
+    name = event.name.rpartition(".")[2]
+    array = k.only_tensor(event.owner)
+    if name in _INDEXED:
+        yield Violation(
+            event.node,
+            f"Dynamo does not look into `{event.name.replace('numpy.', 'np.')}[...]`, so the graph ends there",
+            help="use `torch.arange` and `torch.meshgrid`, or make the array in the constructor",
+        )
+    elif array is not None and array.array:
+        yield Violation(
+            event.node,
+            f"Dynamo does not read `array.{name}` of NumPy, so the graph ends there",
+            help="name the type that is meant, such as `np.float32`, or compute with tensors of torch",
+        )

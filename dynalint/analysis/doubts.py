@@ -28,6 +28,7 @@ _TOLD = {
     "torch.utils.data.DataLoader": "loads data",
     **dict.fromkeys(PROGRESS_BARS, "shows progress"),
 }
+_DRAWING = ("matplotlib.", "PIL.ImageDraw.")
 # What stands under a condition tells as well.
 _TRAINING = ("runs a backward pass", "steps an optimizer")
 _PARALLEL = ("torch.nn.DataParallel", "torch.nn.parallel.DataParallel", "torch.nn.parallel.DistributedDataParallel")
@@ -37,13 +38,15 @@ _TEST_FILE = re.compile(r"test_.*|.*_test|conftest")
 
 def tells(callee: str) -> bool:
     """Whether a call of this, by its dotted name, tells of code that is not meant to be compiled."""
-    return callee in _TOLD
+    return callee in _TOLD or callee.startswith(_DRAWING)
 
 
 def _told_by(event: Event) -> str:
     """What code does that has an event, in words; nothing where that may well be compiled."""
     if not isinstance(event, Call):
         return ""
+    if event.callee.startswith(_DRAWING):
+        return "draws"
     owner, _, method = event.callee.rpartition(".")
     return _TOLD.get(f"torch.optim.Optimizer.{method}" if owner.startswith("torch.optim.") else event.callee, "")
 

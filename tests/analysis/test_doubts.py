@@ -116,6 +116,26 @@ def test_a_wrapper_for_several_devices_is_doubted(tmp_path: Path) -> None:
     assert doubts(tmp_path, text) == ["`Spread.forward` spreads a model over devices"]
 
 
+def test_what_draws_is_doubted_and_what_may_draw_is_not(tmp_path: Path) -> None:
+    text = """
+    import matplotlib.pyplot as plt
+
+    def show(x: Tensor):
+        if x.sum() > 0:
+            x = -x
+        plt.imshow(x)
+
+    class Net(nn.Module):
+        def forward(self, x: Tensor, debug: bool):
+            if debug:
+                show(x)
+            if x.sum() > 0:
+                x = -x
+            return x
+    """
+    assert doubts(tmp_path, text) == ["`show` draws", ""]
+
+
 def test_loading_data_and_showing_progress_in_any_case_are_signs(tmp_path: Path) -> None:
     text = """
     from torch.utils.data import DataLoader

@@ -146,6 +146,19 @@ def test_diagnostics_as_you_type(tmp_path: Path) -> None:
     drive(tmp_path, session)
 
 
+def test_what_is_rarely_compiled_is_a_hint(tmp_path: Path) -> None:
+    async def session(editor: Editor) -> None:
+        uri = editor.uri("test_model.py")
+        editor.open("test_model.py", MODEL)
+        _, branch = await editor.diagnostics(uri)
+        assert branch.severity == types.DiagnosticSeverity.Hint
+        said = "Rarely compiled: `Model.forward` stands in a test"
+        assert said in branch.message.splitlines()
+        assert said in await editor.hover(uri, branch.range.start.line, branch.range.start.character)
+
+    drive(tmp_path, session)
+
+
 def test_other_files_tell_what_is_compiled(tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text(
         "import torch\nfrom torch import nn\nfrom helper import clip\n\n\nclass Model(nn.Module):\n"

@@ -60,3 +60,9 @@ def test_whether_the_first_call_makes_it(first: str, lines: str, category: str) 
 )
 def test_what_is_replaced_where_it_is_there_is_not_made_by_the_first_call(lines: str) -> None:
     assert not dynalint.check_source("m.py", _MODEL.format(first="self.mask = None", lines=lines))
+
+
+def test_what_is_made_before_it_is_changed_is_told_of_once() -> None:
+    lines = _UNDER_A_TEST + "\n        self.mask = self.mask * 2"
+    found = dynalint.check_source("m.py", _MODEL.format(first="self.mask = None", lines=lines))
+    assert [(one.code, one.line) for one in found] == [("DYN508", 12)]

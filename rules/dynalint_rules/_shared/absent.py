@@ -3,14 +3,17 @@
 if self.mask is None:           if n in self.masks:             mask = self.masks.get(n)
     self.mask = make(n)             return self.masks[n]        if mask is None:
                                 self.masks[n] = make(n)             mask = self.masks[n] = make(n)
+
+self.state = cell(x, self.state)
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from dynalint.analysis import kinds as k
 from dynalint.analysis.events import ContainerChange, StateChange
 from dynalint.analysis.given_up import way
 from dynalint.analysis.index import ClassInfo, FunctionInfo, walk_function
@@ -102,14 +105,59 @@ def is_made_for_sure(event: Change, found: Asking, project: Project) -> bool:
         return False
     parents = project.parents(function)
     arms = way(event.statement, parents) | way(found.statement, parents)
-    own = set(walk(found.statement))
-    returns = (node for node in walk_function(function.node) if isinstance(node, ast.Return) and node not in own)
+    values = _initial(function.owner, state, project)
+    missing = all(map(_is_nothing, values)) if values else any(map(_is_hasattr, walk(found.statement.test)))
     return (
         all(node is found.statement for node, _ in arms)
-        and not any(node.lineno < event.statement.lineno for node in returns)
+        and not _may_return_before(event, besides=found.statement)
         and _is_forced(found.statement.test, state, truth=found.truth)
-        and _is_missing_at_first(function.owner, found.statement.test, state, project)
+        and missing
     )
+
+
+def turns_from_none(event: StateChange, project: Project) -> bool:
+    """Whether each first call finds None, looks at it, and leaves a tensor or several: `self.h = cell(x, self.h)`."""
+    function, state = event.function, _State.of(event)
+    if event.home.type != "attribute" or event.home.name != state.name or function.owner is None or event.fresh:
+        return False
+    if not all(isinstance(one, k.Tensor | k.Sequence) for one in event.new.members):
+        return False
+    parents = project.parents(function)
+    values = _initial(function.owner, state, project)
+    return (
+        bool(values)
+        and all(isinstance(one, ast.Constant) and one.value is None for one in values)
+        and not way(event.statement, parents)
+        and not _may_return_before(event)
+        and len(list(_stores(function, state))) == 1
+        and any(_looks_at(node, event, state, parents) for node in walk_function(function.node))
+    )
+
+
+def _stores(function: FunctionInfo, state: _State) -> Iterator[ast.Attribute]:
+    for node in walk_function(function.node):
+        if isinstance(node, ast.Attribute) and node.attr == state.name and isinstance(node.ctx, ast.Store):
+            yield node
+
+
+def _looks_at(node: ast.AST, event: Change, state: _State, parents: Mapping[ast.AST, ast.AST]) -> bool:
+    """Whether every call does something with what it finds in an attribute before a change of that."""
+    if not isinstance(node, ast.Attribute) or node.attr != state.name or not isinstance(node.ctx, ast.Load):
+        return False
+    if node.lineno > (event.statement.end_lineno or event.statement.lineno) or way(node, parents):
+        return False
+    outer = parents.get(node)
+    if not isinstance(outer, ast.Assign) or not isinstance(name := outer.targets[0], ast.Name):
+        return not isinstance(outer, ast.Expr)
+    loads = (one for one in walk(event.function.node) if isinstance(one, ast.Name) and one.id == name.id)
+    return any(isinstance(one.ctx, ast.Load) for one in loads)
+
+
+def _may_return_before(event: Change, besides: ast.AST | None = None) -> bool:
+    """Whether a function returns above a change, anywhere but in one of its statements."""
+    own = set(walk(besides)) if besides is not None else set()
+    returns = (node for node in walk_function(event.function.node) if isinstance(node, ast.Return) and node not in own)
+    return any(node.lineno < event.statement.lineno for node in returns)
 
 
 def _on_the_way(statement: ast.stmt, function: FunctionInfo, project: Project) -> Iterator[Asking]:
@@ -164,8 +212,8 @@ def _is_forced(test: ast.expr, state: _State, *, truth: bool) -> bool:
     return state.is_asked_for(test) and _says_missing(test, state, truth=truth) is True
 
 
-def _is_missing_at_first(owner: ClassInfo, test: ast.expr, state: _State, project: Project) -> bool:
-    """Whether nothing but compiled code puts anything into an attribute, or into the container that it is."""
+def _initial(owner: ClassInfo, state: _State, project: Project) -> list[ast.expr]:
+    """Return what an attribute is given by all but compiled code."""
     related = [*project.mro(owner), *_below(owner)]
     stored = [
         getattr(statement, "value", None)
@@ -173,10 +221,9 @@ def _is_missing_at_first(owner: ClassInfo, test: ast.expr, state: _State, projec
         for method, statement in cls.stores.get(state.name, ())
         if method.name == "__init__" or not method.reached
     ]
-    stored += [cls.body[state.name] for cls in related if state.name in cls.body]
-    if not stored:
-        return any(_is_hasattr(node) for node in walk(test))
-    return all(value is not None and _is_nothing(value) for value in stored)
+    return [one for one in stored if one is not None] + [
+        cls.body[state.name] for cls in related if state.name in cls.body
+    ]
 
 
 def _below(cls: ClassInfo) -> Iterator[ClassInfo]:

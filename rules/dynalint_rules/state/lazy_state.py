@@ -11,7 +11,7 @@ from dynalint.analysis.index import walk_function
 from dynalint.analysis.kinds import Kind
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
-from dynalint_rules._shared.absent import Asking, asking, is_made_for_sure
+from dynalint_rules._shared.absent import Asking, asking, is_made_for_sure, turns_from_none
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.first_call import made_elsewhere, registered_elsewhere
 from dynalint_rules._shared.growth import is_counter, is_held, same
@@ -32,7 +32,8 @@ class LazyState(Rule):
     An attribute that compiled code sets under a test of that very attribute (`if self.mask is None:`,
     `if not self.ready:`, `if not hasattr(self, "cache"):`, `if n > self.table.size(0):`), an item that is stored under
     a test for its key (`if n not in self.cache:`), both also behind a test that returns what is there
-    (`if n in self.cache: return self.cache[n]`), a tensor that is no buffer and is moved to where the input is
+    (`if n in self.cache: return self.cache[n]`), one that is None at first and is computed from what it was
+    (`self.state = self.cell(x, self.state)`), a tensor that is no buffer and is moved to where the input is
     (`self.table = self.table.to(x.device)`), and buffers, parameters and submodules that are registered outside of the
     constructor.
 
@@ -131,6 +132,14 @@ class LazyState(Rule):
                 category="recompile",
                 severity="warning",
             )
+        elif isinstance(event, StateChange) and _comes_of_none(event, project):
+            yield Violation(
+                event.statement,
+                f"`{_place(event)}` is None in the first call only: the second is compiled anew, later ones are not",
+                help=_HELP,
+                category="recompile",
+                severity="warning",
+            )
         elif isinstance(event, StateChange | ContainerChange) and _may_be_first(event, project):
             found = asking(event, project)
             if found is not None:
@@ -160,6 +169,8 @@ class LazyState(Rule):
             return Declined(
                 "as a buffer it would be part of `state_dict()`, or cast with the module; register it by hand"
             )
+        if isinstance(event, StateChange) and _comes_of_none(event, project):
+            return Declined("what it is before the first call depends on the input; start it as zeros by hand")
         try:
             scope = Scope.of(event, project)
             if not isinstance(event, Call):
@@ -402,6 +413,49 @@ class LazyState(Rule):
             shows="recompile-once",
         ),
         Example(
+            name="handed-on-from-call-to-call",
+            code=forward(
+                """
+                self.state = cell(self.fc(x), self.state)  # DYN508
+                return self.state
+                """,
+                head="""
+                def cell(x, state=None):
+                    return x.tanh() if state is None else (x + state.detach()).tanh()
+                """,
+                init="self.fc = nn.Linear(8, 8)\nself.state = None",
+            ),
+            declined="start it as zeros by hand",
+            shows="recompile-once",
+        ),
+        Example(
+            name="under-a-local-name",
+            code=forward(
+                """
+                state = self.state
+                if state is None:
+                    state = torch.zeros_like(x)
+                state = (self.fc(x) + state).tanh().detach()
+                self.state = state  # DYN508
+                return state
+                """,
+                init="self.fc = nn.Linear(8, 8)\nself.state = None",
+            ),
+            declined="start it as zeros by hand",
+            shows="recompile-once",
+        ),
+        Example(
+            name="not-looked-at",
+            code=forward(
+                """
+                before = self.state
+                self.state = self.fc(x).detach()
+                return self.state * 2
+                """,
+                init="self.fc = nn.Linear(8, 8)\nself.state = None",
+            ),
+        ),
+        Example(
             name="moved",
             code=forward(
                 """
@@ -511,6 +565,10 @@ def _may_be_first(event: StateChange | ContainerChange, project: Project) -> boo
     if isinstance(event, ContainerChange):
         return event.method == "setitem"
     return not (event.fresh or event.reads_old or is_counter(event, project))
+
+
+def _comes_of_none(event: StateChange, project: Project) -> bool:
+    return is_held(event.function, project, compiled=True) and turns_from_none(event, project)
 
 
 def _is_moved(event: StateChange, project: Project) -> bool:

@@ -29,7 +29,7 @@ _CALLS = {
     "scipy.linalg": "block_diag circulant det eig eigh eigvals eigvalsh expm inv orth pinv solve solve_triangular "
     "sqrtm svd toeplitz",
     "scipy.ndimage": "binary_dilation binary_erosion binary_fill_holes convolve distance_transform_edt gaussian_filter "
-    "gaussian_filter1d label map_coordinates maximum_filter median_filter rotate",
+    "gaussian_filter1d grey_dilation label map_coordinates maximum_filter median_filter rotate shift zoom",
     "scipy.optimize": "linear_sum_assignment nnls",
     "scipy.signal": "butter convolve2d fftconvolve find_peaks firwin get_window lfilter resample",
     "scipy.sparse": "coo_matrix csc_matrix csr_matrix diags eye lil_matrix",

@@ -12,6 +12,7 @@ from dynalint.analysis.events import Call, Event
 from dynalint.analysis.externals import PROGRESS_BARS
 from dynalint.analysis.given_up import called_function, runs_always, way
 from dynalint.analysis.index import FunctionInfo
+from dynalint.analysis.signatures import parameter_kind
 from dynalint.reading import project_root
 
 if TYPE_CHECKING:
@@ -63,7 +64,9 @@ def _doubt(interpreter: Interpreter, root: FunctionInfo) -> str:
         return "stands in a test"
     if root.owner is not None and any(name in _PARALLEL for name in project.lineage(root.owner)[1]):
         return "spreads a model over devices"
-    return "takes a model as an argument" if _takes_module(interpreter, root) else ""
+    if _takes_module(interpreter, root):
+        return "takes a model as an argument"
+    return "takes text" if _takes_text(interpreter, root) else ""
 
 
 def _takes_module(interpreter: Interpreter, function: FunctionInfo) -> bool:
@@ -80,6 +83,21 @@ def _is_module(annotation: k.Kind, project: Project) -> bool:
     if isinstance(annotation, k.Class):
         return project.is_module_class(annotation.cls)
     return isinstance(annotation, k.External) and annotation.name == "torch.nn.Module"
+
+
+def _takes_text(interpreter: Interpreter, function: FunctionInfo) -> bool:
+    """Whether what a function computes with first is declared as a list of strings, which have to be read first."""
+    arguments = function.node.args
+    first = [*arguments.posonlyargs, *arguments.args][0 if interpreter.method_receiver(function) is None else 1 :][:1]
+    kinds = [parameter_kind(interpreter, function, one) for one in first if one.arg not in function.defaults]
+    members = [member for kind in kinds for member in kind.members]
+    return any(isinstance(one, k.Sequence) for one in members) and all(map(_is_text, members))
+
+
+def _is_text(kind: k.Kind) -> bool:
+    if isinstance(kind, k.Sequence):
+        return all(map(_is_text, kind.element.members))
+    return isinstance(kind, k.Value) and kind.type == "str"
 
 
 def is_test(path: Path) -> bool:

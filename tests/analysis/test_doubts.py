@@ -107,6 +107,30 @@ def test_a_layer_that_may_be_given_is_no_sign(tmp_path: Path) -> None:
     assert doubts(tmp_path, text) == [""]
 
 
+def test_what_takes_lists_of_strings_is_doubted(tmp_path: Path) -> None:
+    text = """
+    class Encoder(nn.Module):
+        def forward(self, texts: str | list[str]):
+            return clipped(self.tokenize(texts))
+
+        def tokenize(self, texts) -> Tensor:
+            return torch.tensor([len(text) for text in texts])
+
+    class Named(nn.Module):
+        def forward(self, x: Tensor, names: list[str]):
+            if x.sum() > 0:
+                x = -x
+            return x
+
+    class Told(nn.Module):
+        def forward(self, mode: str, x: Tensor):
+            if x.sum() > 0:
+                x = -x
+            return x
+    """
+    assert doubts(tmp_path, text) == ["`Encoder.forward` takes text", "", ""]
+
+
 def test_a_wrapper_for_several_devices_is_doubted(tmp_path: Path) -> None:
     text = """
     class Spread(nn.DataParallel):

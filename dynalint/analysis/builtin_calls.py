@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _ITERATING = frozenset(
     f"builtins.{name}"
-    for name in "list tuple set frozenset dict zip enumerate sorted iter filter sum min max any all".split()
+    for name in "list tuple set frozenset dict zip enumerate sorted iter map filter sum min max any all".split()
 )
 Handler = Callable[["Frame", list[Kind], dict[str, Kind]], Kind]
 

@@ -9,6 +9,7 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis import torch_api
 from dynalint.analysis.annotations import named_tuple
 from dynalint.analysis.builtin_calls import builtin_call, taken
+from dynalint.analysis.callbacks import TRANSFORMS, handed_arguments, handed_result
 from dynalint.analysis.containers import container_method
 from dynalint.analysis.decorators import wrappers_of
 from dynalint.analysis.dispatch import evaluate, evaluates
@@ -185,7 +186,7 @@ def _external(
     _note_call(frame, node, name, None, args, keywords, result, starred=starred)
     if name in _ORDERING and args and not starred:
         _note_ordering(frame, node, name, args[0] if len(args) == 1 else k.sequence("tuple", args), keywords)
-    return _called_back(frame, name, args, result)
+    return _called_back(frame, name, given, keywords, result)
 
 
 def _by_name(frame: Frame, name: str, args: list[Kind], node: ast.Call, known: Kind | None) -> Kind | None:
@@ -263,10 +264,12 @@ def _note_compiled(frame: Frame, name: str, args: list[Kind]) -> None:
             frame.interpreter.compiled[one] = None
 
 
-def _called_back(frame: Frame, name: str, args: list[Kind], result: Kind) -> Kind:
-    """Calls that hand a function through: `torch.compile(f)` is f; checkpoints and transforms call their argument."""
-    if name == "builtins.map" and len(args) > 1:
-        return _mapped(frame, args)
+def _called_back(frame: Frame, name: str, args: list[Kind], keywords: dict[str, Kind], result: Kind) -> Kind:
+    """Calls that hand a function through: `torch.compile(f)` is f; others call their argument."""
+    handed = handed_arguments(name, args, keywords)
+    if handed is not None:
+        given = apply(frame, args[0], *handed, None, starred=False)
+        return handed_result(name, args, given, result)
     if name in _DISABLING:
         # Without a function it is the decorator, and with one it gives something that Dynamo calls but does not trace.
         return k.External(DISABLED if args and isinstance(args[0], (k.Function, k.Partial)) else name)
@@ -274,18 +277,8 @@ def _called_back(frame: Frame, name: str, args: list[Kind], result: Kind) -> Kin
         return result
     if name in _SCRIPTING and not isinstance(args[0], (k.Function, k.Partial)):
         return k.Object("torch.jit.ScriptModule")
-    if name in _COMPILING or name in ("torch.jit.script", "functools.lru_cache", "functools.wraps", "torch.vmap"):
-        return args[0]
-    if name == "torch.utils.checkpoint.checkpoint":
-        return apply(frame, args[0], args[1:], {}, None, starred=False)
-    return result
-
-
-def _mapped(frame: Frame, args: list[Kind]) -> Kind:
-    """`map` calls its first argument with the elements of the others."""
-    result = apply(frame, args[0], [element_of(argument) for argument in args[1:]], {}, None, starred=False)
-    items = args[1].items if isinstance(args[1], k.Sequence) and len(args) == 2 else None
-    return k.Sequence("generator", result, None if items is None else (result,) * len(items))
+    through = name in _COMPILING or name in ("torch.jit.script", "functools.lru_cache", "functools.wraps")
+    return args[0] if through or torch_api.canonical(name) in TRANSFORMS else result
 
 
 def _method_call(

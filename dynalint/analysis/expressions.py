@@ -136,9 +136,20 @@ def _unary_op(frame: Frame, node: ast.UnaryOp) -> Kind:
     return unary(node.op, operand) if operated is None else operated
 
 
+def _operand(frame: Frame, node: ast.BinOp, side: ast.expr) -> Kind:
+    """Evaluate one side of arithmetic: of what can be sliced, `x[1:] - x[:-1]` takes tensors and arrays alone."""
+    kind = evaluate(frame, side)
+    sliced = isinstance(side, ast.Subscript) and isinstance(side.slice, ast.Slice)
+    if sliced and isinstance(kind, k.Unknown) and isinstance(node.op, (ast.Sub, ast.Div, ast.FloorDiv, ast.Pow)):
+        assert isinstance(side, ast.Subscript)
+        frame.note_tensor(side.value, evaluate(frame, side.value))
+        return k.TENSOR
+    return kind
+
+
 @evaluates(ast.BinOp)
 def _bin_op(frame: Frame, node: ast.BinOp) -> Kind:
-    left, right = evaluate(frame, node.left), evaluate(frame, node.right)
+    left, right = _operand(frame, node, node.left), _operand(frame, node, node.right)
     operated = operate(frame, node, left, right)
     if operated is not None:
         return operated

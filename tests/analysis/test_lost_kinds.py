@@ -168,3 +168,16 @@ class Model(nn.Module):
         [tmp_path / "code.py"], watched=lambda name: name if name in ("Tensor.item", "builtins.int") else None
     )
     assert len([event for event in analysis.events if isinstance(event, Call)]) == 4
+
+
+@pytest.mark.parametrize(
+    ("value", "number"), [("s['n'][1:] - s['n'][:-1]", 1), ("s[1:] / 2", 1), ("s[1:] + s[:-1]", 0), ("s['n'] - 1", 0)]
+)
+def test_arithmetic_of_slices(tmp_path: Path, value: str, number: int) -> None:
+    code = f"""
+class Model(nn.Module):
+    def forward(self, x: Tensor, s):
+        if {value}:
+            return x
+"""
+    assert len(branches(tmp_path, code)) == number

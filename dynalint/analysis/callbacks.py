@@ -1,0 +1,72 @@
+"""Functions handed to others, which call them: `map` and `reduce`, checkpoints, the transforms of `torch.func`."""
+
+from __future__ import annotations
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.elements import element_of
+from dynalint.analysis.kinds import UNKNOWN, Kind, join
+
+# They give back a function that is called like the one they are given, and gives much the same.
+TRANSFORMS = frozenset(f"torch.{name}" for name in "vmap func.grad func.jacrev func.jacfwd func.hessian".split())
+_CHECKPOINT = "torch.utils.checkpoint.checkpoint"
+_TREE_MAP = ("torch.utils._pytree.tree_map", "torch.utils._pytree.tree_map_")
+_OPTIONS = frozenset("use_reentrant preserve_rng_state context_fn determinism_check debug early_stop".split())
+
+Arguments = tuple[list[Kind], dict[str, Kind]]
+
+
+def handed_arguments(name: str, args: list[Kind], keywords: dict[str, Kind]) -> Arguments | None:
+    """Return what a call of `name` calls its first argument with; None if it calls nothing, or that is not known."""
+    if len(args) < 2 or isinstance(args[0], k.Unknown):
+        return None
+    first, elements = args[1], [element_of(one) for one in args[1:]]
+    if name in ("builtins.map", "builtins.filter"):
+        return elements, {}
+    if name == "functools.reduce":
+        return [join(args[2], elements[0]) if len(args) > 2 else elements[0], elements[0]], {}
+    if name == "itertools.starmap":
+        return _items(elements[0])
+    if name in _TREE_MAP:
+        return [_leaf(one) for one in args[1:]], {}
+    if name == "torch.func.jvp":
+        return _items(first)
+    if name == "torch.func.vjp":
+        return args[1:], {}
+    if name == _CHECKPOINT:
+        return args[1:], {key: kind for key, kind in keywords.items() if key not in _OPTIONS}
+    return None
+
+
+def handed_result(name: str, args: list[Kind], given: Kind, result: Kind) -> Kind:
+    """Return what a call of `name` gives whose first argument has given `given`; `result` is what is else known."""
+    first = args[1]
+    if name == "builtins.map":
+        items = first.items if isinstance(first, k.Sequence) and len(args) == 2 else None
+        return k.Sequence("generator", given, None if items is None else (given,) * len(items))
+    if name == "itertools.starmap":
+        return k.Sequence("generator", given)
+    if name in _TREE_MAP:
+        return _with_leaf(first, given)
+    if name == "torch.func.jvp":
+        return k.sequence("tuple", [given, given])
+    if name == "torch.func.vjp":
+        return k.sequence("tuple", [given, UNKNOWN])
+    return result if name == "builtins.filter" else given
+
+
+def _items(kind: Kind) -> Arguments | None:
+    return (list(kind.items), {}) if isinstance(kind, k.Sequence) and kind.items is not None else None
+
+
+def _leaf(kind: Kind) -> Kind:
+    """What a tree of containers holds at its ends."""
+    while isinstance(kind, (k.Sequence, k.Dictionary)):
+        kind = kind.element if isinstance(kind, k.Sequence) else kind.value
+    return kind
+
+
+def _with_leaf(kind: Kind, leaf: Kind) -> Kind:
+    """Return a tree of containers of the same form with something else at its ends."""
+    if isinstance(kind, k.Sequence):
+        return k.Sequence(kind.type, _with_leaf(kind.element, leaf))
+    return k.Dictionary(kind.type, _with_leaf(kind.value, leaf)) if isinstance(kind, k.Dictionary) else leaf

@@ -16,6 +16,7 @@ from dynalint_rules._shared.guard import check_arguments, guarded, may_go_unaske
 from dynalint_rules._shared.scope import Refusal, Scope
 
 _LEVELS = "debug info warning warn error exception critical fatal log".split()
+_ASKING = ("isEnabledFor", "vlog", "log_first_n", "log_every_n", "warning_once", "info_once")
 _LOGGER = "logging.Logger."
 _ADAPTER = "logging.LoggerAdapter."
 _LOGURU = "loguru.logger."
@@ -92,14 +93,9 @@ class LogCall(Rule):
         if isinstance(event, Call) and not leads_to_raise(event, project):
             method = event.callee.rpartition(".")[2]
             name = f"logger.{method}" if event.callee.startswith((_LOGGER, _ADAPTER, _LOGURU)) else event.callee
-            when = (
-                "if a handler takes its level"
-                if event.callee.startswith(_LOGURU)
-                else "whatever the level of the logger"
-            )
             yield Violation(
                 event.node,
-                f"`{name}()` ends the graph, {when}",
+                f"`{name}()` ends the graph{_whenever(event.callee)}",
                 help="make the logger at the top of the module"
                 if method == "getLogger"
                 else "log only in eager code: `if not torch.compiler.is_compiling():`",
@@ -273,6 +269,13 @@ class LogCall(Rule):
             ),
         ),
     )
+
+
+def _whenever(callee: str) -> str:
+    """What else decides whether a call ends the graph: nothing does, for what logs no message."""
+    if callee.startswith(_LOGURU):
+        return " if a handler takes its level"
+    return ", whatever the level of the logger" if callee.rpartition(".")[2] in (*_LEVELS, *_ASKING) else ""
 
 
 def _made_in_eager(scope: Scope, event: Call) -> Rewrite:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Event, InplaceChange, StateChange
-from dynalint.analysis.index import walk_function
+from dynalint.analysis.index import FunctionInfo, walk_function
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
@@ -95,6 +95,7 @@ class AttachedState(Rule):
             values
             and keeps_graph(event.statement, values, event.function, name, project)
             and not sets_elsewhere(event, project)
+            and not _is_wrapped(event.function, project)
             and not _is_read(event, project)
         ):
             yield Violation(
@@ -126,6 +127,37 @@ class AttachedState(Rule):
         )
 
     examples = (
+        Example(
+            name="wrapped-by-the-constructor",
+            code="""
+            import torch
+            from torch import nn
+
+
+            def without_gradients(function):
+                def wrapped(*args):
+                    with torch.set_grad_enabled(False):
+                        return function(*args)
+
+                return wrapped
+
+
+            class Model(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.fc = nn.Linear(8, 8)
+                    self.register_buffer("total", torch.zeros(8))
+                    self.update = without_gradients(self.update)
+
+                def update(self, h: torch.Tensor):
+                    self.total = self.total + h.sum(0)
+
+                def forward(self, x: torch.Tensor):
+                    h = self.fc(x)
+                    self.update(h)
+                    return h
+            """,
+        ),
         Example(
             name="moving-average",
             code=forward(
@@ -274,6 +306,11 @@ def _values(event: StateChange | InplaceChange) -> list[ast.expr]:
         values += [*node.args, *(keyword.value for keyword in node.keywords)]
         node = node.func.value
     return values
+
+
+def _is_wrapped(function: FunctionInfo, project: Project) -> bool:
+    """Whether `self.update = wrap(self.update)` stands before a method: what wraps it may switch gradients off."""
+    return function.owner is not None and any(function.name in cls.writers for cls in project.mro(function.owner))
 
 
 def _is_read(event: StateChange | InplaceChange, project: Project) -> bool:

@@ -31,6 +31,12 @@ Arguments = tuple[list[Kind], dict[str, Kind], list[Kind]]
 _SEQUENTIAL = "torch.nn.Sequential"
 _COMPILING = ("torch.compile", "torch._dynamo.optimize")
 _DISABLING = ("torch.compiler.disable", "torch._dynamo.disable", "torch._disable_dynamo")
+_HANDING_BACK = (
+    "functools.lru_cache",
+    "functools.update_wrapper",
+    "functools.wraps",
+    "torch.jit.script",
+)
 _ORDERING = ("builtins.sorted", "builtins.min", "builtins.max")
 # They make a script of a module; a function they leave as it is for Dynamo, which sees through to the original.
 _SCRIPTING = ("torch.jit.script", "torch.jit.trace", "torch.jit.freeze", "torch.jit.optimize_for_inference")
@@ -277,7 +283,7 @@ def _called_back(frame: Frame, name: str, args: list[Kind], keywords: dict[str, 
         return result
     if name in _SCRIPTING and not isinstance(args[0], (k.Function, k.Partial)):
         return k.Object("torch.jit.ScriptModule")
-    through = name in _COMPILING or name in ("torch.jit.script", "functools.lru_cache", "functools.wraps")
+    through = name in _COMPILING or name in _HANDING_BACK
     return args[0] if through or torch_api.canonical(name) in TRANSFORMS else result
 
 

@@ -57,6 +57,7 @@ class Interpreter:
         self.failures: list[Failure] = []
         self.budgets = Budgets(steps.MOST_STEPS)
         self.compiled: dict[Kind, None] = {}
+        self.forwards: dict[FunctionInfo, None] = {}
         self.scripts: set[FunctionInfo | None] = set()
         self.hooked: set[tuple[ClassInfo, str]] = set()
         self.hooks: dict[tuple[ClassInfo, str], dict[tuple[str, Kind], None]] = {}

@@ -18,14 +18,16 @@ from dynalint.analysis.named_roots import named_root
 from dynalint.analysis.project import Project
 
 _COMPILE_CALL = re.compile(r"compile\(")
+_FORWARD_STORE = re.compile(r"\b(self|cls)\.forward = (?!None\b)")
 _COMPILERS = ("torch.compile", "torch._dynamo.optimize")
 
 
 def find_roots(project: Project, interpreter: Interpreter, roots: str | Sequence[str]) -> list[FunctionInfo]:
     """Return the functions that are compiled, outermost definitions last, in a fixed order.
 
-    `roots` is "modules" (every `forward` of an `nn.Module` counts as compiled, by somebody), "explicit" (only what the
-    code itself compiles) or a list of "package.module:Name".
+    `roots` is "modules" (every `forward` of an `nn.Module` counts as compiled, by somebody, and so does what a class
+    puts in its place by `self.forward = self.fast`), "explicit" (only what the code itself compiles) or a list of
+    "package.module:Name".
     """
     found: dict[FunctionInfo, None] = {}
     modules = [
@@ -46,9 +48,11 @@ def find_roots(project: Project, interpreter: Interpreter, roots: str | Sequence
         for function in filter(None, (named_root(interpreter, name) for name in roots)):
             function.compiled = True
             found[function] = None
-    _run_compiling(interpreter, modules)
+    _run_with(interpreter, modules, _COMPILE_CALL)
     for function in compiled_by_calls(interpreter):
         found[function] = None
+    if roots == "modules":
+        found.update(dict.fromkeys(_put_in_place_of_forward(interpreter, modules)))
     wrappers = [wrapper for function in found for wrapper in wrappers_of(interpreter, function)]
     # Models stand below the layers they are made of: from the end, callers come before what they call.
     return list(dict.fromkeys([*reversed(list(found)), *wrappers]))
@@ -74,10 +78,17 @@ def _is_compiled(interpreter: Interpreter, function: FunctionInfo) -> bool:
     return False
 
 
-def _run_compiling(interpreter: Interpreter, modules: list[ModuleInfo]) -> None:
-    """Interpret the code that calls `torch.compile(...)` or `model.compile()`."""
+def _put_in_place_of_forward(interpreter: Interpreter, modules: list[ModuleInfo]) -> list[FunctionInfo]:
+    """Return the functions that modules choose for their `forward`; what others patch in is for debugging or export."""
+    _run_with(interpreter, modules, _FORWARD_STORE)
+    checked = (function for function in interpreter.forwards if interpreter.project.is_checked(function.file))
+    return [function for function in checked if not _is_kept_out(interpreter, function)]
+
+
+def _run_with(interpreter: Interpreter, modules: list[ModuleInfo], spelled: re.Pattern[str]) -> None:
+    """Interpret the functions that spell `torch.compile(...)`, `model.compile()` or `self.forward = self.fast`."""
     for module in modules:
-        lines = _compiling_lines(module)
+        lines = _lines(module, spelled)
         for function in [*module.functions, module.top] if lines else []:
             if any(function.node.lineno <= line <= (function.node.end_lineno or 0) for line in lines):
                 interpreter.run_scripts([function])
@@ -150,10 +161,10 @@ def _calls_own(node: ast.expr, module: ModuleInfo) -> bool:
     return isinstance(node.func, ast.Call) or isinstance(binding, (FunctionInfo, list))
 
 
-def _compiling_lines(module: ModuleInfo) -> list[int]:
-    """The lines that may call `torch.compile(...)` or `model.compile(...)`."""
+def _lines(module: ModuleInfo, spelled: re.Pattern[str]) -> list[int]:
+    """The lines on which code is spelled; `re.compile` is another thing."""
     text = module.file.text
-    starts = [match.start() for match in _COMPILE_CALL.finditer(text) if not text.endswith("re.", 0, match.start())]
+    starts = [match.start() for match in spelled.finditer(text) if not text.endswith("re.", 0, match.start())]
     return [module.file.position(start)[0] for start in starts]
 
 

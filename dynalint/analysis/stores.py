@@ -138,6 +138,8 @@ def _store_attribute(frame: Frame, target: ast.Attribute, kind: Kind, value: ast
 
 def _write_attribute(frame: Frame, target: ast.Attribute, kind: Kind, *, augmented: bool, reads_old: bool) -> None:
     """Store to `owner.name`: on `self`, on a class, or on an object that `self` or a global holds."""
+    if target.attr == "forward" and _is_own_module(frame, target.value):
+        _note_forward(frame, kind)
     name = frame.self_attribute(target)
     if name is not None and isinstance(frame.receiver, k.Instance):
         key = f"{frame.self_name}.{name}"
@@ -169,6 +171,23 @@ def _write_attribute(frame: Frame, target: ast.Attribute, kind: Kind, *, augment
             home = Home(held.type, f"{held.name}.{target.attr}")
             _emit_state(frame, home, old, kind, augmented=augmented, reads_old=reads_old, fresh=False)
         frame.interpreter.store_attribute(owner.cls, target.attr, _homeless(kind), frame)
+
+
+def _is_own_module(frame: Frame, node: ast.expr) -> bool:
+    """Whether this is the module, or the class of modules, that the method belongs to."""
+    receiver, project = frame.receiver, frame.interpreter.project
+    owners = receiver.members if receiver is not None else ()
+    own = isinstance(node, ast.Name) and node.id in (frame.self_name, "cls")
+    return own and any(isinstance(one, (k.Instance, k.Class)) and project.is_module_class(one.cls) for one in owners)
+
+
+def _note_forward(frame: Frame, kind: Kind) -> None:
+    """Take note of a function that a module is to run: `self.forward = self.fast`, `cls.forward = checkpointed`."""
+    for one in kind.members:
+        if isinstance(one, k.Partial):
+            _note_forward(frame, one.callee)
+        elif isinstance(one, k.Function):
+            frame.interpreter.forwards[one.function] = None
 
 
 def note_attribute(frame: Frame, event: type[Event], node: ast.Attribute, owner: Kind, **fields: Kind) -> None:

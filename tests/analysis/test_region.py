@@ -425,3 +425,54 @@ def test_wrappers_of_decorators_run_with_the_function(tmp_path: Path, decorator:
         text = text.replace(name.upper(), f"@{decorator}" if name == where else "")
     wrapper = "timed.<locals>.wrapper" if decorator == "timed" else "timed_by.<locals>.decorate.<locals>.wrapper"
     assert reached(project(tmp_path, {"model.py": text})) == {"Net.forward", "Net.step", wrapper}
+
+
+def test_what_a_module_puts_in_the_place_of_its_forward_is_compiled(tmp_path: Path) -> None:
+    text = """
+        import functools
+        import torch
+        from torch import nn
+
+        def patched(x):
+            return x * 2
+
+        def patch(model):
+            model.forward = patched
+
+        class Net(nn.Module):
+            def __init__(self, way: int):
+                super().__init__()
+                if way == 1:
+                    self.forward = self.forward_fast
+                elif way == 2:
+                    self.forward = functools.partial(self.forward_twice, times=2)
+                else:
+                    self.forward = self.forward_slow
+
+            @torch.compiler.disable
+            def forward_slow(self, x):
+                return x
+
+            def forward_fast(self, x):
+                return x
+
+            def forward_twice(self, x, times):
+                return x * times
+
+        class Record:
+            def __init__(self):
+                self.forward = patched
+
+        class Layer(nn.Module):
+            def __init_subclass__(cls):
+                inner = cls.forward
+
+                @functools.wraps(inner)
+                def counted(self, *args):
+                    return inner(self, *args)
+
+                cls.forward = counted
+        """
+    names = {"Net.forward_fast", "Net.forward_twice", "Layer.__init_subclass__.<locals>.counted"}
+    assert reached(project(tmp_path, {"m.py": text})) == names
+    assert reached(project(tmp_path, {"m.py": text}, roots="explicit")) == set()

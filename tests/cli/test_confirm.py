@@ -97,6 +97,16 @@ def test_a_refuted_finding_is_not_fixed(dynalint: Run, model: Path, confirm: Con
     assert dynalint("fix", "--no-verify").out == ""
 
 
+def test_what_only_running_showed_in_code_that_is_rarely_compiled_is_unlikely(
+    check: Run, dynalint: Run, model: Path, confirm: Confirm
+) -> None:
+    model.write_text(model.read_text().replace("(nn.Module)", "(nn.DataParallel)"))
+    confirm.more = [replace(discovery(8), function="Model.forward")]
+    ran = check()
+    assert (ran.code, {one["likelihood"] for one in ran.json}) == (0, {"unlikely"})
+    assert "3 findings in code that is rarely compiled" in dynalint("check").out
+
+
 def test_what_only_running_showed_can_be_ignored_and_silenced(check: Run, model: Path, confirm: Confirm) -> None:
     confirm.more = [discovery(8), discovery(10)]
     assert check().places == ["model.py:7 DYN101", "model.py:8 DYN001", "model.py:9 DYN401", "model.py:10 DYN001"]

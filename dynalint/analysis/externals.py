@@ -390,8 +390,12 @@ def _numpy(name: str, args: list[Kind], keywords: dict[str, Kind]) -> Kind:
 
 
 def _has_several(kind: Kind) -> bool:
-    """Whether a container certainly has more than one element: of one, tracing knows the value."""
-    return isinstance(kind, k.Sequence) and (kind.type == "torch.Size" or len(kind.items or ()) > 1)
+    """Whether a container has more than one element: of one, tracing knows the value, and nobody would ask for it."""
+    given = k.present(kind)
+    if not isinstance(given, k.Sequence):
+        return False
+    is_open = given.items is None and given.type in ("list", "tuple")
+    return is_open or given.type == "torch.Size" or len(given.items or ()) > 1
 
 
 def _numpy_of_arrays(name: str, args: list[Kind]) -> Kind:

@@ -8,7 +8,7 @@ import pytest
 
 from dynalint.analysis import analyze
 from dynalint.analysis.events import Branch, Call
-from dynalint.analysis.kinds import only_tensor
+from dynalint.analysis.kinds import Sequence, Tensor, only_tensor
 
 TYPES = """\
 import typing
@@ -181,3 +181,25 @@ class Model(nn.Module):
             return x
 """
     assert len(branches(tmp_path, code)) == number
+
+
+@pytest.mark.parametrize(
+    ("sizes", "foreseen"), [("shape", False), ("tuple(shape)", False), ("[n, n]", False), ("n", True)]
+)
+def test_product_of_sizes(tmp_path: Path, sizes: str, foreseen: bool) -> None:
+    code = f"""
+class Model(nn.Module):
+    def __init__(self, shape: Optional[tuple[int, ...]], n: int):
+        super().__init__()
+        self.sizes = {sizes}
+
+    def forward(self, x: Tensor):
+        return torch.reshape(x, (-1, np.prod(self.sizes)))
+"""
+    (tmp_path / "code.py").write_text(HEAD + code)
+    analysis = analyze([tmp_path / "code.py"], watched=lambda name: name if name == "torch.reshape" else None)
+    (call,) = [event for event in analysis.events if isinstance(event, Call)]
+    assert isinstance(call.args[1], Sequence)
+    product = (call.args[1].items or ())[1]
+    assert isinstance(product, Tensor)
+    assert product.foreseen is foreseen

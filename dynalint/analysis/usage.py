@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from functools import cache
 
 from dynalint.analysis import kinds as k
@@ -47,7 +48,7 @@ def unknown_method(frame: Frame, node: ast.Attribute, args: list[Kind]) -> Kind 
     if node.attr in _CONVERTING:
         owner = evaluate(frame, node.value)
         # It may turn out to be a tensor: so is what is made of it then.
-        return k.Unknown(owner.parameter) if isinstance(owner, k.Unknown) else UNKNOWN
+        return replace(owner, compared=False) if isinstance(owner, k.Unknown) else UNKNOWN
     return None
 
 

@@ -76,7 +76,7 @@ def annotation_kind(interpreter: Interpreter, node: ast.expr, module: ModuleInfo
 def as_declared(kind: Kind, declared: Kind) -> Kind:
     """Return what `x: Tensor = f()` binds: of several things that `f` may give, those that the annotation names."""
     if isinstance(kind, k.Unknown):
-        return k.declared_as(kind, declared)
+        return declared
     kept = [one for one in kind.members if any(_is_like(one, other) for other in declared.members)]
     return join_all(kept) if kept else kind
 

@@ -17,7 +17,7 @@ Arguments = tuple[list[Kind], dict[str, Kind]]
 
 def handed_arguments(name: str, args: list[Kind], keywords: dict[str, Kind]) -> Arguments | None:
     """Return what a call of `name` calls its first argument with; None if it calls nothing, or that is not known."""
-    if len(args) < 2 or (isinstance(args[0], k.Unknown) and args[0].callables is k.NOTHING):
+    if len(args) < 2 or isinstance(args[0], k.Unknown):
         return None
     first, elements = args[1], [element_of(one) for one in args[1:]]
     if name in ("builtins.map", "builtins.filter"):

@@ -100,7 +100,7 @@ def apply(
 ) -> Kind:
     """Return the kind that calling `callee` gives; `node` is the call where there is one."""
     if isinstance(callee, k.Unknown):
-        return _perhaps(frame, callee.callables, args, keywords, node, starred=starred)
+        return UNKNOWN
     if isinstance(callee, k.Function):
         merged = {**dict(callee.keywords), **keywords}
         _run_wrappers(frame, callee, [*callee.args, *args], merged, starred=starred)
@@ -154,20 +154,6 @@ def _any_of(
         result = join(result, apply(frame, one, args, keywords, node, starred=starred))
     frame.condition = condition
     return result
-
-
-def _perhaps(
-    frame: Frame, known: Kind, args: list[Kind], keywords: dict[str, Kind], node: ast.Call | None, *, starred: bool
-) -> Kind:
-    """Return what a call gives of which some things that it may call are known, and others are not."""
-    if known is NOTHING:
-        return UNKNOWN
-    condition = frame.condition
-    frame.condition = condition if node is None else node.func
-    result = apply(frame, known, args, keywords, node, starred=starred)
-    frame.condition = condition
-    # What stands in for a function that gives a tensor gives one, too.
-    return k.as_input(result) if k.holds_tensors(result) else join(UNKNOWN, result)
 
 
 def _is_watched(frame: Frame, callee: Kind) -> bool:
@@ -506,7 +492,6 @@ def _sequential(frame: Frame, callee: k.Sequence, args: list[Kind], node: ast.Ca
     for index, module in enumerate(modules):
         given = args if index == 0 else [current]
         if isinstance(module, k.Unknown):
-            apply(frame, module, given, {}, None, starred=False)
             current = k.Tensor() if k.may_be_tensor(current) else UNKNOWN
             continue
         is_layer = all(isinstance(one, k.Object) for one in module.members)

@@ -59,11 +59,9 @@ def _attribute_kind(frame: Frame, node: ast.Attribute) -> Kind:
         if node.attr in frame.interpreter.project.api.tensor_only():
             frame.note_tensor(value, owner)
             owner = k.TENSOR
-        elif node.attr in ("device", "dtype"):
+        else:
             # Whatever has a device or a dtype, it is one; `mask.to(x.device)` stays a mask then.
-            return k.Value(node.attr)
-        elif owner.callables is NOTHING:
-            return UNKNOWN
+            return k.Value(node.attr) if node.attr in ("device", "dtype") else UNKNOWN
     kind = member(frame, owner, node.attr)
     if not isinstance(kind, k.Method):
         note_attribute(frame, Read, node, owner)

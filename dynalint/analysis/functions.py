@@ -69,7 +69,7 @@ def call_function(
         return k.join_all([new_instance(frame, one.cls) for one in made_of if isinstance(one, k.Class)])
     declared = getattr(function.node, "returns", None)
     if declared is not None and isinstance(context.returns, k.Unknown):
-        return k.declared_as(context.returns, declared_kind(interpreter, declared, function.module))
+        return declared_kind(interpreter, declared, function.module)
     return context.returns
 
 
@@ -173,9 +173,7 @@ def _bind(
         if kind is None:
             kind = _omitted(frame, function, name, declared, starred)
         elif isinstance(kind, k.Unknown):
-            kind = k.declared_as(kind, declared if declared is not None else k.Unknown(name))
-        elif argument.annotation is not None and _is_text(kind):
-            kind = _as_annotated(kind, parameter_kind(frame.interpreter, function, argument))
+            kind = declared if declared is not None else k.Unknown(name)
         # What one caller passes says little about the others; what none of them passes has its default.
         env[name] = _kept(kind) if keeps else widened(kind)
     if arguments.vararg:
@@ -186,18 +184,6 @@ def _bind(
         items = () if unknown else tuple(rest.items())
         env[arguments.kwarg.arg] = k.Dictionary("dict", UNKNOWN if unknown else k.join_all(list(rest.values())), items)
     return env
-
-
-def _is_text(kind: Kind) -> bool:
-    return any(isinstance(one, k.Value) and one.type == "str" for one in kind.members)
-
-
-def _as_annotated(kind: Kind, declared: Kind) -> Kind:
-    """Leave out a str that an annotation rules out: of several functions that a call may reach, it is for another."""
-    if not all(isinstance(one, (k.Tensor, k.Sequence, k.Dictionary)) or one == k.NONE for one in declared.members):
-        return kind
-    left = k.without(kind, "str")
-    return declared if left is NOTHING else left
 
 
 def _omitted(frame: Frame, function: FunctionInfo, name: str, declared: Kind | None, starred: bool) -> Kind:

@@ -30,7 +30,7 @@ from dynalint.analysis.statements import run_block
 from dynalint.analysis.steps import Budgets, Exhausted, spent_now
 
 # How many combinations of argument kinds a small function is interpreted for; the rest share one context.
-_MOST_CONTEXTS = 24
+_MOST_CONTEXTS = 6
 # How often a context is interpreted: the lattice of kinds ends long before, and it is said of what does not settle.
 _MOST_RUNS = 30
 # After so many runs, a context that is called with more waits for the callers that are still to come.
@@ -288,7 +288,7 @@ class Interpreter:
             arguments = [*function.node.args.posonlyargs, *function.node.args.args]
             frame.self_name = arguments[0].arg if arguments else None
             frame.receiver = receiver
-            if frame.self_name is not None and isinstance(frame.env[frame.self_name], Unknown):
+            if frame.self_name is not None and frame.env[frame.self_name] == UNKNOWN:
                 frame.env[frame.self_name] = receiver  # called on what nothing is known of
         return frame
 

@@ -26,8 +26,6 @@ _MOST_MEMBERS = 6
 # Of classes and functions, a union holds far more: nothing that may be called is to be lost. The base class of all
 # models of a large library, with thousands below it, is still more than can be told apart.
 _MOST_CLASSES = 400
-# Of what may be called among what is not known at all, it is fewer: a table of all models there are is asked for any.
-_MOST_KNOWN = 16
 _MOST_ITEMS = 24
 _DEEPEST = 5
 # A kind of more parts than these costs steps of its own to be compared and joined.
@@ -93,34 +91,19 @@ class Composite(Kind):
 
 
 @dataclass(frozen=True, slots=True)
-class Nothing(Kind):
-    """No value: unreachable, or not computed yet."""
-
-
-NOTHING: Final = Nothing()
-
-
-@dataclass(frozen=True, slots=True)
-class Unknown(Composite):
+class Unknown(Kind):
     """Anything. `parameter` names the parameter of the current function whose value this still is, if any.
 
-    `compared` tells the outcome of comparing that value: a mask if it is a tensor. `known` is what may be called among
-    the alternatives, where some are known and others are not: `relu` in `act or relu`. It is unknown where there are
-    too many to tell.
+    `compared` tells the outcome of comparing that value: a mask if it is a tensor.
     """
 
     parameter: str | None = None
     compared: bool = False
-    known: Kind = NOTHING
 
-    def __post_init__(self) -> None:
-        if not self._holds(*(() if self.known is NOTHING else (self.known,))):
-            object.__setattr__(self, "known", UNKNOWN)
 
-    @property
-    def callables(self) -> Kind:
-        """What is known of it that may be called; `NOTHING` where there is nothing, or too much."""
-        return NOTHING if isinstance(self.known, Unknown) else self.known
+@dataclass(frozen=True, slots=True)
+class Nothing(Kind):
+    """No value: unreachable, or not computed yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,7 +312,7 @@ class Union(Composite):
 
 
 UNKNOWN: Final = Unknown()
-_EVERYTHING: Final = Unknown(known=UNKNOWN)
+NOTHING: Final = Nothing()
 TENSOR: Final = Tensor()
 BOOL_TENSOR: Final = Tensor(dtype="bool")
 NONE: Final = Value("none", None)
@@ -362,7 +345,7 @@ def join(left: Kind, right: Kind) -> Kind:
     if right is NOTHING:
         return left
     if isinstance(left, Unknown) or isinstance(right, Unknown):
-        return left if left == right else _unknown_or(join(_callable_part(left), _callable_part(right)))
+        return left if left == right else UNKNOWN
     if not isinstance(left, Union) and not isinstance(right, Union):
         merged = _merge(left, right)
         return _union([left, right]) if merged is None else merged
@@ -407,47 +390,11 @@ def _union(members: list[Kind]) -> Kind:
         return members[0]
     if len(members) > _MOST_MEMBERS:
         others = sum(not (isinstance(member, (Instance, Class, Function)) or is_record(member)) for member in members)
-        if len(members) > _MOST_CLASSES:
-            return _EVERYTHING
-        if others > _MOST_MEMBERS:
-            callables = list(filter(_may_be_called, members))
-            return _EVERYTHING if len(callables) == len(members) else _unknown_or(_union(callables))
+        if others > _MOST_MEMBERS or len(members) > _MOST_CLASSES:
+            return UNKNOWN
     if sum(member.size for member in members) >= MOST_PARTS:
-        return _EVERYTHING
-    return Union(tuple(members))
-
-
-def _callable_part(kind: Kind) -> Kind:
-    """Return what of a kind may be called, `NOTHING` if nothing may."""
-    if isinstance(kind, Unknown):
-        return kind.known
-    if not isinstance(kind, Union):
-        return kind if _may_be_called(kind) else NOTHING
-    callables = list(filter(_may_be_called, kind.alternatives))
-    return _union(callables) if callables else NOTHING
-
-
-def _may_be_called(kind: Kind) -> bool:
-    is_layers = isinstance(kind, Sequence) and kind.type.startswith("torch.nn.")
-    return is_layers or isinstance(kind, (Instance, Class, Function, Partial, Object))
-
-
-def _unknown_or(known: Kind) -> Unknown:
-    """Return the kind of what is one of these, or something that is not known."""
-    if known is NOTHING:
         return UNKNOWN
-    too_many = isinstance(known, Unknown) or len(known.members) > _MOST_KNOWN
-    return _EVERYTHING if too_many else Unknown(known=known)
-
-
-def declared_as(kind: Unknown, declared: Kind) -> Kind:
-    """Return what an annotation tells of something unknown: what is known of its alternatives stays."""
-    if kind.known is NOTHING:
-        return declared
-    if isinstance(declared, Unknown):
-        return replace(declared, known=join(declared.known, kind.known))
-    is_vague = all(isinstance(one, (Instance, Object)) or one == NONE for one in declared.members)
-    return join(declared, kind.callables) if is_vague else declared
+    return Union(tuple(members))
 
 
 def _merge(left: Kind, right: Kind) -> Kind | None:
@@ -608,12 +555,6 @@ def may_be_tensor(kind: Kind) -> bool:
     if isinstance(kind, Union):
         return any(isinstance(member, Tensor) for member in kind.alternatives)
     return isinstance(kind, Tensor)
-
-
-def holds_tensors(kind: Kind) -> bool:
-    """Whether `kind` is certainly a tensor, or a container of nothing else."""
-    held = kind.element if isinstance(kind, Sequence) else kind.value if isinstance(kind, Dictionary) else kind
-    return only_tensor(held) is not None
 
 
 def is_number(kind: Kind) -> bool:

@@ -25,8 +25,6 @@ def member(frame: Frame, owner: Kind, name: str) -> Kind:
     """Return the kind of an attribute; alternatives that do not have it (None) do not count."""
     if isinstance(owner, k.Union):
         return _of_union(frame, owner, name)
-    if isinstance(owner, k.Unknown):
-        return UNKNOWN if owner.callables is NOTHING else join(UNKNOWN, member(frame, owner.callables, name))
     if isinstance(owner, k.Instance):
         return _of_instance(frame, owner, name)
     if isinstance(owner, k.Tensor):
@@ -49,14 +47,12 @@ def member(frame: Frame, owner: Kind, name: str) -> Kind:
 
 
 def named_member(frame: Frame, owner: Kind, pattern: str) -> Kind:
-    """Return the kind of an attribute or method whose name comes of a pattern: any that fits."""
-    found: list[Kind] = []
-    for one in owner.members:
-        if not isinstance(one, k.Instance):
-            return UNKNOWN
-        found.append(_stored(frame, one, pattern))
-        names = {name for cls in frame.interpreter.project.mro(one.cls) for name in (*cls.methods, *cls.attributes)}
-        found += [_of_instance(frame, one, name) for name in sorted(names) if fits(name, pattern)]
+    """Return the kind of an attribute whose name comes of a pattern: any that fits."""
+    if not isinstance(owner, k.Instance):
+        return UNKNOWN
+    found = [_stored(frame, owner, pattern)]
+    for cls in frame.interpreter.project.mro(owner.cls):
+        found += [_stored(frame, owner, name) for name in cls.attributes if fits(name, pattern)]
     return join_all(found) if any(kind is not NOTHING for kind in found) else UNKNOWN
 
 
@@ -184,8 +180,7 @@ def _field(frame: Frame, cls: ClassInfo, name: str) -> Kind:
 def _held(kind: Kind, name: str) -> Kind:
     """Mark what was stored by an earlier call: containers by their home, tensors by their attribute's name."""
     if isinstance(kind, k.Unknown):
-        # Whatever parameter it came from, it is none of this function's.
-        return UNKNOWN if kind.known is NOTHING else k.Unknown(known=kind.known)
+        return UNKNOWN  # whatever parameter it came from, it is none of this function's
     if isinstance(kind, k.Tensor):
         if kind.name == name:
             return kind

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.dispatch import evaluate
 from dynalint.analysis.facts import learn, note_narrowed
 from dynalint.analysis.frame import Frame
-from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join, join_all
+from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join_all
 from dynalint.analysis.signatures import parameter_default
 
 if TYPE_CHECKING:
@@ -159,9 +158,7 @@ def _refine_attribute(frame: Frame, node: ast.expr, name: str, refine: Callable[
 def of_type(project: Project, kind: Kind, tested: Kind, truth_: bool) -> Kind:
     """Return the alternatives of `kind` that are (or are not) instances of what `tested` names."""
     if isinstance(kind, k.Unknown):
-        answers = {one: is_instance(project, one, tested) is True for one in kind.callables.members}
-        known = join_all([one for one, answer in answers.items() if answer is truth_])
-        return join(_instance_kind(tested), known) if truth_ else replace(kind, known=known)
+        return _instance_kind(tested) if truth_ else kind
     kept = []
     for one in kind.members:
         answer = is_instance(project, one, tested)

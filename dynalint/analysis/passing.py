@@ -6,13 +6,15 @@ from dataclasses import replace
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.frame import Context, Environment, is_fact
-from dynalint.analysis.kinds import NOTHING, Kind, Unknown, join
+from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, Unknown, join
 
 
 def either_caller(old: Kind, new: Kind) -> Kind:
     """Join what two callers pass; None says no more of a parameter than that it may be left out."""
-    if isinstance(new, Unknown) or isinstance(old, Unknown):
-        return _believed(old, new)
+    if isinstance(new, Unknown):
+        return new if old in (k.NONE, NOTHING) else old
+    if isinstance(old, Unknown):
+        return old if new == k.NONE else new
     if old is new:
         return old
     if isinstance(old, k.Dictionary) and isinstance(new, k.Dictionary):
@@ -25,17 +27,6 @@ def either_caller(old: Kind, new: Kind) -> Kind:
         tensor = replace(either, dtype=one.dtype or other.dtype)
         return join(tensor, k.NONE) if k.NONE in joined.members else tensor
     return joined
-
-
-def _believed(old: Kind, new: Kind) -> Kind:
-    """Join two of which one is unknown at least: the other is believed, with what is known of the first."""
-    if isinstance(old, Unknown) and isinstance(new, Unknown):
-        return old if new.known is NOTHING else replace(old, known=join(old.known, new.known))
-    unknown, other = (old, new) if isinstance(old, Unknown) else (new, old)
-    assert isinstance(unknown, Unknown)
-    if other in (k.NONE, NOTHING):
-        return unknown
-    return join(other, unknown.callables)
 
 
 def _either_dictionary(old: k.Dictionary, new: k.Dictionary) -> Kind:
@@ -51,9 +42,9 @@ def either_store(old: Kind, new: Kind) -> Kind:
     a subclass hands a method or a layer to the constructor of its base, which nobody calls by itself.
     """
     for given, other in ((old, new), (new, old)):
-        if isinstance(given, Unknown) and given.parameter is not None and given.known is NOTHING:
+        if isinstance(given, Unknown) and given.parameter is not None:
             if isinstance(other, Unknown):
-                return old if other.parameter is not None and other.known is NOTHING else join(old, new)
+                return old if other.parameter is not None else UNKNOWN
             if all(_is_object(one) for one in other.members):
                 return other
     return join(old, new)
@@ -85,7 +76,7 @@ def widen(context: Context, params: Environment) -> bool:
         unknown = isinstance(new, Unknown)
         if unknown and not (isinstance(old, Unknown) or isinstance(kind, Unknown)):
             context.crowded.add(name)
-        if new != old and not (isinstance(new, Unknown) and isinstance(old, Unknown) and new.known == old.known):
+        if new != old and not (unknown and isinstance(old, Unknown)):
             context.params[name] = new
             grown = True
     return grown

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 from functools import cache
 
 from dynalint.analysis import kinds as k
@@ -48,7 +47,7 @@ def unknown_method(frame: Frame, node: ast.Attribute, args: list[Kind]) -> Kind 
     if node.attr in _CONVERTING:
         owner = evaluate(frame, node.value)
         # It may turn out to be a tensor: so is what is made of it then.
-        return replace(owner, compared=False) if isinstance(owner, k.Unknown) else UNKNOWN
+        return k.Unknown(owner.parameter) if isinstance(owner, k.Unknown) else UNKNOWN
     return None
 
 

@@ -61,33 +61,3 @@ def test_a_name_that_does_not_fit_tells_nothing(store: str, read: str) -> None:
 def test_attributes_are_read_by_a_pattern() -> None:
     model = MODEL.replace("{store}", "self.layer1 = Layer()").replace("{read}", 'getattr(self, "layer%d" % x.dim())(x)')
     assert [one.region for one in dynalint.check_source("m.py", model)] == [("Model.forward", "Layer.forward")]
-
-
-@pytest.mark.parametrize("mode", ['f"{self.mode}_way"', '"{}_way".format(self.mode)', 'self.mode + "_way"'])
-def test_methods_are_called_by_a_name_that_is_put_together(mode: str) -> None:
-    text = f"""
-import torch
-from torch import nn
-
-class Model(nn.Module):
-    def __init__(self, mode):
-        super().__init__()
-        self.mode = mode
-
-    def forward(self, x: torch.Tensor):
-        return self.chosen()(x)
-
-    def chosen(self):
-        return getattr(self, {mode})
-
-    def short_way(self, x):
-        return x if x.sum() > 0 else -x
-
-    def long_way(self, x):
-        return x.item()
-
-    def way_out(self, x):
-        return x.item()
-"""
-    chains = [one.region for one in dynalint.check_source("m.py", text)]
-    assert chains == [("Model.forward", "Model.short_way"), ("Model.forward", "Model.long_way")]

@@ -97,3 +97,11 @@ def test_selects_nothing_of_one_row() -> None:
 def test_declines_what_may_be_another_mask(old: str, new: str) -> None:
     assert old in CODE
     assert study(CODE.replace(old, new)).declined
+
+
+@pytest.mark.parametrize("selection", ["x[x > 0]", "torch.histc(x[x > 0])"])
+def test_what_a_lambda_selects_is_declined(selection: str) -> None:
+    """The rewrites look for the statement around, which a lambda does not have."""
+    offered = study(f"import torch\n\n\nf = torch.compile(lambda x: {selection})\n").own
+    assert len(offered) == 1
+    assert offered[0].rewrite is None

@@ -165,8 +165,14 @@ def is_bound_before(scope: Scope, name: str, statement: ast.stmt) -> bool:
 
 
 def statement_of(scope: Scope, node: ast.AST) -> ast.stmt:
-    """Return the statement that a node is or stands in."""
+    """Return the statement that a node is or stands in.
+
+    Raises:
+        Refusal: the function is a lambda, which has none.
+    """
     while not isinstance(node, ast.stmt):
+        if node is scope.function.node:
+            raise Refusal(f"{scope.quote(scope.function.node)} is a lambda, which has no statements; write a function")
         node = scope.parents[node]
     return node
 

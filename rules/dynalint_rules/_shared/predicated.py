@@ -433,6 +433,8 @@ class Predicated:
         parts, first = parts_of(value), self.result
         if first is not None and (len(parts_of(first)) != len(parts) or self._is_tuple != isinstance(value, ast.Tuple)):
             raise Refusal(f"{scope.quote(statement)} returns something of another form than before; make them alike")
+        if self.returned.open and len(self.returned.parts) != len(parts):
+            raise Refusal(f"{scope.quote(statement)} returns another number of values than elsewhere; make them alike")
         self._reads |= reads_of(scope, Side(value, scope.kind(value)), self.head)
         self.copied.append(value)
         texts = [lasting(scope, part, self._rendered(part, predicate), self.head) for part in parts]

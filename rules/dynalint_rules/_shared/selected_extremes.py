@@ -17,7 +17,7 @@ _EXTREMES = ("max", "min", "amax", "amin")
 def extreme_of(scope: Scope, read: Selection) -> Rewrite | None:
     """Return the rewrite of `x[mask].max()` and the like, None where something else is done with the elements."""
     asked = scope.parents[read.node]
-    call = scope.parents[asked]
+    call = scope.parents.get(asked)
     if not isinstance(asked, ast.Attribute) or asked.attr not in _EXTREMES or not isinstance(call, ast.Call):
         return None
     if call.func is not asked or call.args or call.keywords or not may_match(scope, read):

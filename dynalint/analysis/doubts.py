@@ -102,9 +102,12 @@ def _is_text(kind: k.Kind) -> bool:
 
 def is_test(path: Path) -> bool:
     """Whether a file belongs to the tests of its project, by its name or a folder."""
-    root = project_root(path.parent)
-    folders = path.relative_to(root).parts[:-1] if path.is_relative_to(root) else ()
-    return not _TEST_FOLDERS.isdisjoint(folders) or _TEST_FILE.fullmatch(path.stem) is not None
+    if _TEST_FILE.fullmatch(path.stem) is not None:
+        return True
+    if _TEST_FOLDERS.isdisjoint(path.parent.parts):
+        return False
+    root = project_root(path.parent)  # which looks at every folder above
+    return path.is_relative_to(root) and not _TEST_FOLDERS.isdisjoint(path.relative_to(root).parts[:-1])
 
 
 def drivers(interpreter: Interpreter) -> Mapping[FunctionInfo, str]:

@@ -27,7 +27,7 @@ def note_hook(frame: Frame, node: ast.Call, args: list[Kind]) -> None:
         if attribute is not None and name in _REGISTERING:
             interpreter.hooked.add((owner, attribute))
         elif attribute is not None and args:
-            interpreter.hooks.setdefault((owner, attribute), {})[name, args[0]] = None
+            interpreter.hooks.setdefault((owner, attribute), {})[name, k.lasting(args[0])] = None
         return
     if not interpreter.hooked:
         return

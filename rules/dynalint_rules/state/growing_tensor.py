@@ -105,7 +105,7 @@ class GrowingTensor(Rule):
             code=forward(
                 """
                 k = self.fc(x)
-                self.keys = k.detach() if self.keys is None else torch.cat([self.keys, k.detach()])  # DYN511
+                self.keys = k.detach() if self.keys is None else torch.cat([self.keys, k.detach()])  # DYN508 DYN511
                 return self.keys.sum(0)
                 """,
                 init="self.fc = nn.Linear(8, 8)\nself.keys = None",

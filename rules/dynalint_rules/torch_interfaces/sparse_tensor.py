@@ -36,13 +36,13 @@ class SparseTensor(Rule):
 
     ## What it flags
     `torch.sparse_coo_tensor(...)` and the other constructors of sparse tensors, `t.to_sparse()` and its namesakes, and
-    the old `torch.sparse.FloatTensor(...)`, and where a function first reads a sparse tensor: one that it made, that a
+    the old `torch.sparse.FloatTensor(...)`, and where a function first uses a sparse tensor: one that it made, that a
     call gave it, or that a module holds as a buffer or attribute. Not flagged: `torch.sparse.mm` of dense tensors,
     `nn.Embedding(..., sparse=True)` and `t.is_sparse` of a dense tensor, which are traced.
 
     ## Why
     The number of elements that a sparse tensor stores depends on data. Dynamo has no stand-in for such a tensor, so it
-    cannot take part in a graph at all: making one ends the graph, and so does reading one, after which the rest of the
+    cannot take part in a graph at all: making one ends the graph, and so does using one, after which the rest of the
     function runs uncompiled.
 
     ## Example
@@ -255,6 +255,38 @@ class SparseTensor(Rule):
             ),
         ),
         Example(
+            name="handed-on",
+            code=forward(
+                """
+                h = self.fc(x)
+                adjacency = build()
+                other = adjacency
+                pair = (other, h)
+                h = h * 2
+                return torch.mm(other, h) + pair[1]  # DYN606
+                """,
+                head=_BUILD,
+            ),
+        ),
+        Example(
+            name="saved-for-backward",
+            code=forward(
+                "return Spread.apply(torch.tensor([[0, 1], [2, 3]]), self.fc(x))",
+                head="""
+                class Spread(torch.autograd.Function):
+                    @staticmethod
+                    def forward(ctx, edges, h):
+                        adjacency = torch.sparse_coo_tensor(edges, torch.ones(2), (4, 4))  # DYN606
+                        ctx.save_for_backward(adjacency)
+                        return torch.matmul(adjacency, h)  # DYN606
+
+                    @staticmethod
+                    def backward(ctx, gradient):
+                        return None, gradient
+                """,
+            ),
+        ),
+        Example(
             name="dense",
             code=forward("""
                 h = self.fc(x)
@@ -267,21 +299,42 @@ class SparseTensor(Rule):
 
 
 def _first_use(event: Call | SparseLoad, project: Project) -> ast.expr | None:
-    """Return what is done with the first sparse tensor that a function reads: with it, the rest is left uncompiled.
+    """Return what is done with the first sparse tensor that a function uses: with it, the rest is left uncompiled.
 
     It belongs to the call that makes the tensor, where that stands in the function, and else to the reading.
     """
-    kinds = project.kinds(event.function)
-    loads = [node for node, kind in kinds.items() if isinstance(node, (ast.Name, ast.Attribute)) and _is_sparse(kind)]
-    first = min(loads, key=lambda node: (node.lineno, node.end_col_offset or 0), default=None)
+    kinds, parents = project.kinds(event.function), project.parents(event.function)
+    uses = [
+        (node, used)
+        for node, kind in kinds.items()
+        if isinstance(node, (ast.Name, ast.Attribute)) and _is_sparse(kind)
+        if (used := _use(node, kinds, parents)) is not None
+    ]
+    first, used = min(uses, key=lambda one: (one[0].lineno, one[0].end_col_offset or 0), default=(None, None))
     if first is None or (_maker(first, event.function, kinds) or first) is not event.node:
         return None
-    parents = project.parents(event.function)
-    parent = parents.get(first)
+    return used
+
+
+def _use(node: ast.expr, kinds: Mapping[ast.AST, k.Kind], parents: Mapping[ast.AST, ast.AST]) -> ast.expr | None:
+    """Return what is done with a tensor that is read; None where it is only handed on, at which Dynamo does not look.
+
+    That is an assignment, an item of a tuple, an argument of a function of the project, `ctx.save_for_backward(t)`.
+    """
+    parent = parents.get(node)
+    if isinstance(parent, ast.keyword):
+        parent = parents.get(parent)
     if isinstance(parent, ast.Attribute):
         call = parents.get(parent)
         return call if isinstance(call, ast.Call) and call.func is parent else parent
-    return parent if isinstance(parent, (ast.BinOp, ast.Call)) else first
+    if isinstance(parent, ast.Call):
+        callee = kinds.get(parent.func)
+        of_torch = isinstance(callee, k.External) and callee.name.startswith("torch.")
+        of_tensor = isinstance(callee, k.Method) and isinstance(callee.receiver, k.Tensor)
+        return parent if of_torch or of_tensor or isinstance(callee, k.Object) else None
+    if isinstance(parent, ast.BinOp):
+        return parent
+    return node if isinstance(parent, (ast.Return, ast.UnaryOp, ast.Subscript)) else None
 
 
 def _is_sparse(kind: k.Kind) -> bool:

@@ -38,7 +38,7 @@ class LazyState(Rule):
     constructor.
 
     It is a recompilation for sure, and no advice, where the constructor leaves the state missing and no other test
-    decides whether the call makes it, and where a tensor is moved.
+    decides whether the call makes it.
 
     Not flagged are tests of what the same call has set before, counts (DYN501), and what is set in any case.
 
@@ -129,8 +129,6 @@ class LazyState(Rule):
                 f"`{_place(event)}` is no buffer and does not go with the module: if the first call has to move it, "
                 "the second is compiled anew; later ones are not",
                 help=_HELP_MOVED,
-                category="recompile",
-                severity="warning",
             )
         elif isinstance(event, StateChange) and _comes_of_none(event, project):
             yield Violation(

@@ -138,6 +138,10 @@ class Declined:
     reason: str
 
 
+class Refusal(Exception):  # noqa: N818 -- no error: the answer that there is no rewrite
+    """A rewrite is not possible; the text is the sentence that says why and what to do by hand."""
+
+
 class Rule(ABC):
     """Base of all rules.
 

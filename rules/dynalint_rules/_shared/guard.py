@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
+from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call
 from dynalint.analysis.steps import walk
@@ -14,11 +15,10 @@ from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.effects import implies_nothing, is_pure
 from dynalint_rules._shared.raising import never_raises, shows_without_raising
 from dynalint_rules._shared.scope import Refusal, Scope
-from dynalint_rules._shared.text import WIDTH, indentation, indented
+from dynalint_rules._shared.text import WIDTH, indentation
 
-_TEST_START = re.compile(r"((?:el)?if)[ ]*")
-# What stands between a test and its colon: the parentheses around it.
-_TEST_END = re.compile(r"([ )]*\)|)[ ]*:")
+if TYPE_CHECKING:
+    import libcst as cst
 
 
 def guarded(
@@ -35,79 +35,54 @@ def guarded(
     Neighbours whose calls are `alike` go behind the same guard, with the comments between them.
 
     Raises:
-        Refusal: the value of the call is used, its arguments have effects of their own, or it shares its line.
+        Refusal: the value of the call is used, or its arguments have effects of their own.
     """
     statement = own_statement(scope, event)
     check_arguments(scope, event.node)
     run = _neighbours(scope, statement, alike) if alike is not None else [statement]
-    return Rewrite(title, safety, (_behind_guard(scope, run),), conditions, imports=scope.imports)
+    return Rewrite(title, safety, _behind_guard(scope, run), conditions, imports=scope.imports)
 
 
 def guarded_all(
     scope: Scope, statements: Sequence[ast.stmt], title: str, safety: Safety, conditions: tuple[str, ...]
 ) -> Rewrite:
-    """Put each of some statements behind a guard of its own; ones that follow each other go behind one.
-
-    Raises:
-        Refusal: a statement shares its line.
-    """
-    replacements = tuple(_behind_guard(scope, run) for run in _runs(scope, statements))
-    return Rewrite(title, safety, replacements, conditions, imports=scope.imports)
+    """Put each of some statements behind a guard of its own; ones that follow each other go behind one."""
+    behind = tuple(one for run in _runs(scope, statements) for one in _behind_guard(scope, run))
+    return Rewrite(title, safety, behind, conditions, imports=scope.imports)
 
 
-def _behind_guard(scope: Scope, run: Sequence[ast.stmt]) -> Replacement:
-    """Return what puts statements that follow each other behind one guard.
-
-    Raises:
-        Refusal: others share a line with them.
-    """
-    file, step = scope.file, step_of(scope)
-    (start, _), (_, end) = file.span(run[0]), file.span(run[-1])
-    if _follows(scope, end):
-        raise _shares_line(scope, run[0])
-    joined = _joined_to_branch(scope, run)
+def _behind_guard(scope: Scope, run: Sequence[ast.stmt]) -> tuple[Replacement, ...]:
+    """Return what puts statements that follow each other behind one guard."""
+    tree = rw.Tree.around(scope.file, run[0])
+    joined = _joined_to_branch(scope, tree, run)
     if joined is not None:
         return joined
-    indent, opening = indentation(file, run[0].lineno), f"if not {scope.torch}.compiler.is_compiling():"
-    if not _begins_line(scope, run[0]):
-        # `if verbose: print(x)` becomes a block of its own.
-        start, indent = _after_colon(scope, run[0])
-        opening = f"{file.newline}{indent}{opening}"
-    body = indented(file.text[file.span(run[0])[0] : end], step)
-    return Replacement(file, start, end, f"{opening}{file.newline}{indent}{step}{body}")
+    guarded = rw.branch(_guard(scope), [tree.line(one) for one in run])
+    return rw.replacements(tree, [rw.Substitution(tuple(tree.statement(one) for one in run), (guarded,))])
 
 
-def _joined_to_branch(scope: Scope, run: Sequence[ast.stmt]) -> Replacement | None:
+def _joined_to_branch(scope: Scope, tree: rw.Tree, run: Sequence[ast.stmt]) -> tuple[Replacement, ...] | None:
     """Return what adds the guard to the test of an `if` that holds nothing but these statements; None if it may not.
 
     It goes before a test that asks a tensor, which ends the graph as well, and behind any other.
     """
-    branch, file = scope.parents[run[0]], scope.file
+    branch = scope.parents[run[0]]
     if not isinstance(branch, ast.If) or branch.orelse or branch.body != list(run):
         return None
     first = _asks_tensor(scope, branch.test)
     if first and not may_go_unasked(scope, branch.test):
         return None
-    start, end = file.span(branch)[0], file.span(branch.test)[1]
-    rest = file.text[end : _line_end(scope, end)]
-    opening, closing = _TEST_START.match(file.text, start), _TEST_END.match(rest)
-    if opening is None or closing is None or file.position(end)[0] != branch.lineno:
+    old, test, guard = tree.statement(branch), tree.expression(branch.test), _guard(scope)
+    added = len(f" and not {scope.torch}.compiler.is_compiling()")
+    fits = len(scope.file.line(branch.test.end_lineno or branch.lineno)) + added <= WIDTH
+    if not fits:
         return None
-    text = file.text[opening.end() : end] + closing[1]
-    if not closing[1] and _is_loose(branch.test):
-        text = f"({text})"
-    guard = f"not {scope.torch}.compiler.is_compiling()"
-    header = f"{opening[1]} {guard} and {text}" if first else f"{opening[1]} {text} and {guard}"
-    if file.position(start)[1] - 1 + len(header) + len(rest[closing.end(1) :].rstrip()) > WIDTH:
-        return None
-    return Replacement(file, start, end + closing.end(1), header)
+    both = rw.operation(guard, "and", test) if first else rw.operation(test, "and", guard)
+    return rw.replacements(tree, [rw.Substitution((old,), (rw.asking(old, both),))])
 
 
-def _is_loose(test: ast.expr) -> bool:
-    """Whether an `and` behind a test would take only its end."""
-    return isinstance(test, ast.IfExp | ast.Lambda | ast.NamedExpr) or (
-        isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or)
-    )
+def _guard(scope: Scope) -> cst.BaseExpression:
+    return rw.negation(rw.call(f"{scope.torch}.compiler.is_compiling"))
 
 
 def _asks_tensor(scope: Scope, test: ast.expr) -> bool:
@@ -143,7 +118,7 @@ def removed(scope: Scope, event: Call, title: str, safety: Safety, conditions: t
     """Take the statement of a call out, and its line with it where nothing else stands there.
 
     Raises:
-        Refusal: the value of the call is used, its arguments have effects of their own, or it shares its line.
+        Refusal: the value of the call is used, or its arguments have effects of their own.
     """
     statement = own_statement(scope, event)
     check_arguments(scope, event.node)
@@ -158,18 +133,9 @@ def taken_out(
     Raises:
         Refusal: it shares its line.
     """
-    file, content = scope.file, ""
-    start, end = file.span(statement)
-    before = _text_before(scope, start)
-    if len(_block(scope, statement)) == 1:
-        content = "pass"
-    elif before.rstrip().endswith(";"):
-        start = start - len(before) + len(before.rstrip().rstrip(";").rstrip())
-    elif before.strip() or _follows(scope, end):
-        raise _shares_line(scope, statement)
-    else:
-        start, end = start - len(before), _next_line(scope, end)
-    return Rewrite(title, safety, (Replacement(file, start, end, content),), conditions)
+    tree = rw.Tree.around(scope.file, statement)
+    gone = rw.replacements(tree, [rw.Substitution((tree.statement(statement),), ())])
+    return Rewrite(title, safety, gone, conditions)
 
 
 def own_statement(scope: Scope, event: Call) -> ast.Expr:
@@ -255,7 +221,7 @@ def _neighbours(scope: Scope, statement: ast.Expr, alike: Callable[[ast.Call], b
             check_arguments(scope, one.value)
         except Refusal:
             return False
-        return _begins_line(scope, one) and not _follows(scope, scope.file.span(one)[1])
+        return True
 
     block = _block(scope, statement)
     first = last = block.index(statement)
@@ -275,48 +241,6 @@ def _block(scope: Scope, statement: ast.stmt) -> list[ast.stmt]:
         if isinstance(block, list) and statement in block:
             return block
     return [statement]
-
-
-def _after_colon(scope: Scope, statement: ast.stmt) -> tuple[int, str]:
-    """Return where a body on the line of its header begins, and the indentation of a body on lines of its own.
-
-    Raises:
-        Refusal: other statements stand on the line.
-    """
-    start, _ = scope.file.span(statement)
-    before = _text_before(scope, start)
-    if not before.rstrip().endswith(":") or len(_block(scope, statement)) > 1:
-        raise _shares_line(scope, statement)
-    return start - len(before) + len(before.rstrip()), indentation(scope.file, statement.lineno) + step_of(scope)
-
-
-def _shares_line(scope: Scope, statement: ast.stmt) -> Refusal:
-    return Refusal(f"{scope.quote(statement)} shares its line with another statement; put it on a line of its own")
-
-
-def _begins_line(scope: Scope, statement: ast.stmt) -> bool:
-    return not _text_before(scope, scope.file.span(statement)[0]).strip()
-
-
-def _text_before(scope: Scope, offset: int) -> str:
-    line, _ = scope.file.position(offset)
-    return scope.file.text[scope.file.line_starts[line - 1] : offset]
-
-
-def _line_end(scope: Scope, offset: int) -> int:
-    line, _ = scope.file.position(offset)
-    return scope.file.line_starts[line - 1] + len(scope.file.line(line))
-
-
-def _next_line(scope: Scope, offset: int) -> int:
-    starts = scope.file.line_starts
-    line, _ = scope.file.position(offset)
-    return starts[line] if line < len(starts) else len(scope.file.text)
-
-
-def _follows(scope: Scope, offset: int) -> bool:
-    """Whether another statement follows on the line."""
-    return scope.file.text[offset : _line_end(scope, offset)].lstrip().startswith(";")
 
 
 def step_of(scope: Scope) -> str:

@@ -15,10 +15,7 @@ from dynalint.analysis.kinds import UNKNOWN, Kind, Tensor
 from dynalint.analysis.project import Project
 from dynalint.analysis.source import SourceFile, quote
 from dynalint.analysis.steps import remembered, step, walk
-
-
-class Refusal(Exception):  # noqa: N818 -- no error: the answer that there is no rewrite
-    """A rewrite is not possible; the text is the sentence that says why and what to do by hand."""
+from dynalint.rules import Refusal as Refusal  # noqa: PLC0414 - rewrites raise it, and take it from here
 
 
 class FormRefusal(Refusal):

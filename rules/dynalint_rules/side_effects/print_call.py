@@ -57,9 +57,9 @@ class PrintCall(Rule):
     The statement is put behind `if not torch.compiler.is_compiling():`, together with prints right beside it; an `if`
     that holds nothing else gets `and not torch.compiler.is_compiling()` instead. Where its test asks a tensor, as in
     `if loss.isnan():`, the guard goes first, and the graph does not end at the test either. With the setting
-    `print-fix = "remove"` the statement is taken out instead. Declined where the print is part of an expression or
-    stands in a lambda, where it shares its line with another statement, and where its arguments may do more than give
-    a value, or raise under a `try` of the function that catches it.
+    `print-fix = "remove"` the statement is taken out instead. A line that the print shares with other
+    statements is taken apart. Declined where the print is part of an expression or stands in a lambda, and where its
+    arguments may do more than give a value, or raise under a `try` of the function that catches it.
 
     ## When the rewrite is not exact
     The guard is `safe`: eager code prints as before for every input, and outputs, gradients and state of a compiled
@@ -262,7 +262,13 @@ class PrintCall(Rule):
                 h = self.fc(x); print("hidden"); h = h + 1  # DYN401
                 return h
             """),
-            declined="shares its line",
+            fixed=forward("""
+                h = self.fc(x)
+                if not torch.compiler.is_compiling():
+                    print("hidden")
+                h = h + 1
+                return h
+            """),
         ),
         Example(
             name="argument-with-an-effect",

@@ -1,0 +1,51 @@
+"""Comments: what the new code lacks of the old is put above it, once."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import libcst as cst
+
+# Comments that speak to a tool about the code on their line, and say nothing once that is gone.
+_FOR_TOOLS = re.compile(r"#\s*(noqa|type:|dynalint:|pragma:|pylint:|pyright:|mypy:|ruff:|fmt:|nosec)")
+
+
+def comments_of(nodes: Iterable[cst.CSTNode]) -> list[str]:
+    """Return the comments in some nodes, in their order."""
+    found, stack = [], list(reversed(list(nodes)))
+    while stack:
+        node = stack.pop()
+        if isinstance(node, cst.Comment):
+            found.append(node.value)
+        stack.extend(reversed(node.children))
+    return found
+
+
+def missing(old: Iterable[str], new: Iterable[str]) -> list[str]:
+    """Return the comments of old code that the new code lacks, but for those that speak to tools."""
+    there, found = Counter(new), []
+    for comment in old:
+        if there[comment]:
+            there[comment] -= 1
+        elif not _FOR_TOOLS.match(comment):
+            found.append(comment)
+    return found
+
+
+def above(comments: Sequence[str]) -> list[cst.EmptyLine]:
+    """Return comments as lines of their own."""
+    return [cst.EmptyLine(comment=cst.Comment(one)) for one in comments]
+
+
+def led_by(lines: Sequence[cst.EmptyLine], statement: cst.BaseStatement) -> cst.BaseStatement:
+    """Return a statement with more lines above it: blank ones and comments."""
+    if not lines:
+        return statement
+    return statement.with_changes(leading_lines=[*lines, *getattr(statement, "leading_lines", ())])
+
+
+def without_lead(node: cst.CSTNode) -> cst.CSTNode:
+    """Return a statement without the blank lines and comments above it."""
+    return node.with_changes(leading_lines=()) if getattr(node, "leading_lines", ()) else node

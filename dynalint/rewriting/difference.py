@@ -1,0 +1,46 @@
+"""What differs between two texts of a function, as the smallest edits that say it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from difflib import SequenceMatcher
+
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+_WORD = re.compile(r"\w+|\s+|.", re.DOTALL)
+
+
+def edits(old: str, new: str) -> Iterator[tuple[int, int, str]]:
+    """Yield the edits that make `new` of `old`: start and end offset in `old`, and what goes there.
+
+    Lines are compared first, then the words at both ends of those that differ.
+    """
+    before, after = _LINE.findall(old), _LINE.findall(new)
+    first, last = _alike(before, after)
+    before, after = before[first : len(before) - last], after[first : len(after) - last]
+    offset = len("".join(_LINE.findall(old)[:first]))
+    starts = [offset]
+    for line in before:
+        starts.append(starts[-1] + len(line))
+    # Python's heuristic for long texts would call lines that occur often junk.
+    for tag, i, j, k, m in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        if tag != "equal":
+            yield _narrowed(starts[i], "".join(before[i:j]), "".join(after[k:m]))
+
+
+def _narrowed(start: int, old: str, new: str) -> tuple[int, int, str]:
+    """Leave out the words at both ends that stay. Whole lines that come or go are left whole."""
+    if not old or not new:
+        return start, start + len(old), new
+    before, after = _WORD.findall(old), _WORD.findall(new)
+    first, last = _alike(before, after)
+    head, tail = len("".join(before[:first])), len("".join(before[len(before) - last :]))
+    return start + head, start + len(old) - tail, new[head : len(new) - tail]
+
+
+def _alike(old: list[str], new: list[str]) -> tuple[int, int]:
+    """Return how many items two lists begin and end with alike."""
+    most = min(len(old), len(new))
+    first = next((index for index in range(most) if old[index] != new[index]), most)
+    last = next((index for index in range(most - first) if old[-1 - index] != new[-1 - index]), most - first)
+    return first, last

@@ -1,0 +1,244 @@
+"""All changes of one function in one pass, and what they come to as edits of its text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import libcst as cst
+
+from dynalint.rewriting.build import Line
+from dynalint.rewriting.comments import above, comments_of, led_by, missing, without_lead
+from dynalint.rewriting.difference import edits
+from dynalint.rewriting.parentheses import bare, enclosed, held
+from dynalint.rewriting.tree import Tree
+from dynalint.rewriting.wrapping import fitting
+from dynalint.rules import Refusal, Replacement
+
+_Line = Line | cst.SimpleStatementSuite
+
+
+@dataclass(frozen=True, eq=False)
+class Substitution:
+    """An expression and what it becomes; or statements that follow each other in a block, and what they become.
+
+    The new nodes may hold old ones, those that are replaced among them: what else changes in these changes there too.
+    """
+
+    old: tuple[cst.CSTNode, ...]
+    new: tuple[cst.CSTNode, ...]
+
+
+def replacements(tree: Tree, changes: Sequence[Substitution]) -> tuple[Replacement, ...]:
+    """Return what some changes come to as replacements in the text of the file.
+
+    Raises:
+        Refusal: as `substituted` does.
+    """
+    new = substituted(tree, changes)
+    return tuple(
+        Replacement(tree.file, tree.start + start, tree.start + end, text) for start, end, text in edits(tree.text, new)
+    )
+
+
+def substituted(tree: Tree, changes: Sequence[Substitution]) -> str:
+    """Return the text of a tree after some changes.
+
+    Raises:
+        Refusal: two of them change the same node or one takes away what the other changes, or what comes out
+            cannot be written down.
+    """
+    whole = _Pass(tree, changes)
+    try:
+        module = tree.module.visit(whole)
+    except (cst.CSTValidationError, TypeError) as fault:  # TypeError: libcst 1.9 asks a lambda behind a keyword
+        raise Refusal("the new code cannot be written in the layout of the old") from fault
+    if whole.done != set(changes):
+        raise Refusal("one rewrite takes away what another one changes")
+    assert isinstance(module, cst.Module)
+    return module.code.removeprefix(tree.head)
+
+
+class _Pass(cst.CSTTransformer):
+    """Goes through the parts of a tree that change, and through new nodes.
+
+    `done` are the changes that were carried out. `_within` are those whose new nodes are being visited, where their old
+    nodes are no longer replaced. `_lifted` are statements whose lines above went to what takes their place. `_made` are
+    the new nodes as they came out, `_indent` is what stands in front of the block that is being visited.
+    """
+
+    def __init__(self, tree: Tree, changes: Sequence[Substitution]) -> None:
+        super().__init__()
+        self.done: set[Substitution] = set()
+        self._tree, self._indent = tree, ""
+        self._within: list[Substitution] = []
+        self._lifted: set[cst.CSTNode] = set()
+        self._made: set[cst.CSTNode] = set()
+        self._changes: dict[cst.CSTNode, Substitution] = {}
+        for change in changes:
+            for node in change.old:
+                if self._changes.setdefault(node, change) is not change:
+                    raise Refusal("two rewrites change the same code")
+        self._touched = {around for node in self._changes for around in tree.ancestors(node)}
+
+    def on_visit(self, node: cst.CSTNode) -> bool:
+        """Go on to the children of new nodes, and of old ones in which something changes."""
+        if isinstance(node, cst.Module | cst.IndentedBlock | cst.SimpleStatementSuite) or self._change(node):
+            return False  # done as a whole when it is left
+        return self._is_new(node) or node in self._touched
+
+    def on_leave(self, original: cst.CSTNode, updated: cst.CSTNode) -> cst.CSTNode | cst.RemovalSentinel:  # type: ignore[override]
+        """Put new nodes in the place of old ones, and parentheses where they are needed."""
+        if (change := self._change(original)) is not None:
+            return self._elif(original) if isinstance(original, cst.If) else self._expression(original, change)
+        if original in self._lifted:
+            updated = without_lead(updated)
+        if not self._is_new(original) and original not in self._touched:
+            return updated
+        if isinstance(original, cst.Module | cst.IndentedBlock):
+            return self._block(original)
+        if isinstance(original, cst.SimpleStatementSuite):
+            return self._suite(original)
+        result = held(updated, made=self._is_new(original))
+        if self._is_new(original):
+            self._made.add(result)
+        return result
+
+    def _is_new(self, node: cst.CSTNode) -> bool:
+        return node not in self._tree.parents and node is not self._tree.module
+
+    def _change(self, node: cst.CSTNode) -> Substitution | None:
+        change = self._changes.get(node)
+        return None if change in self._within else change
+
+    def _changes_of(self, line: _Line) -> set[Substitution]:
+        return {change for part in _parts(line) if (change := self._change(part)) is not None}
+
+    def _new_nodes(self, change: Substitution) -> list[cst.CSTNode]:
+        """Return what a change puts in place, with what else changes in it."""
+        self.done.add(change)
+        self._within.append(change)
+        found = [self._visited(node) for node in change.new]
+        self._within.pop()
+        return found
+
+    def _visited(self, node: cst.CSTNode) -> cst.CSTNode:
+        result = node.visit(self)
+        assert isinstance(result, cst.CSTNode)
+        return result
+
+    def _expression(self, old: cst.CSTNode, change: Substitution) -> cst.CSTNode:
+        (new,) = self._new_nodes(change)
+        assert isinstance(new, cst.BaseExpression)
+        assert isinstance(old, cst.BaseExpression)
+        if old.lpar and not isinstance(old, cst.Tuple | cst.GeneratorExp):
+            result = bare(new)
+            result = result.with_changes(lpar=[*old.lpar, *result.lpar], rpar=[*result.rpar, *old.rpar])
+        else:
+            result = enclosed(new) if self._tree.is_glued(old) and not new.lpar else new
+        if new in self._made:
+            self._made.add(result)
+        return result
+
+    def _elif(self, old: cst.If) -> cst.CSTNode | cst.RemovalSentinel:
+        lines, lead = self._statements([old])
+        if not lines:
+            return cst.RemoveFromParent()
+        if len(lines) == 1 and isinstance(lines[0], cst.If):
+            return lines[0]
+        return cst.Else(cst.IndentedBlock(lines), leading_lines=lead)
+
+    def _block(self, old: cst.Module | cst.IndentedBlock) -> cst.Module | cst.IndentedBlock:
+        outer = self._indent
+        if isinstance(old, cst.IndentedBlock):
+            self._indent += self._tree.module.default_indent if old.indent is None else old.indent
+        lines, waiting = self._statements(old.body)
+        self._indent = outer
+        if not lines and isinstance(old, cst.IndentedBlock):
+            lines, waiting = [led_by(waiting, cst.SimpleStatementLine([cst.Pass()]))], []
+        return old.with_changes(body=lines, footer=[*waiting, *old.footer])
+
+    def _suite(self, old: cst.SimpleStatementSuite) -> cst.BaseSuite:
+        """Return statements on the line of their header: there as long as they fit, else in a block of their own."""
+        if not self._changes_of(old):
+            return old.with_changes(body=[self._visited(one) for one in old.body])
+        lines, waiting = self._statements([old])
+        if not lines:
+            lines = [cst.SimpleStatementLine([cst.Pass()])]
+        first = lines[0]
+        if len(lines) == 1 and isinstance(first, cst.SimpleStatementLine) and not (first.leading_lines or waiting):
+            return old.with_changes(body=first.body, trailing_whitespace=first.trailing_whitespace)
+        return cst.IndentedBlock([led_by(waiting, first), *lines[1:]])
+
+    def _statements(self, old: Sequence[_Line]) -> tuple[list[cst.BaseStatement], list[cst.EmptyLine]]:
+        """Return what the statements of a block become, and the lines that stand above none of them any more."""
+        lines: list[cst.BaseStatement] = []
+        waiting: list[cst.EmptyLine] = []
+        start = 0
+        while start < len(old):
+            stop, changes = start + 1, self._changes_of(old[start])
+            while stop < len(old) and changes & self._changes_of(old[stop]):
+                changes |= self._changes_of(old[stop])
+                stop += 1
+            new, lead = self._replaced(old[start:stop]) if changes else self._kept(old[start])
+            waiting += lead
+            if new:
+                lines += [led_by(waiting, new[0]), *new[1:]]
+                waiting = []
+            start = stop
+        return lines, waiting
+
+    def _kept(self, old: _Line) -> tuple[list[cst.BaseStatement], list[cst.EmptyLine]]:
+        """Return a statement that stays, with what changes in it."""
+        new = self._visited(old)
+        if isinstance(new, cst.BaseSmallStatement):
+            new = self._line([new])
+        elif isinstance(new, cst.SimpleStatementLine) and new is not old:
+            new = fitting(new, self._indent, self._tree.module, self._made)
+        assert isinstance(new, cst.BaseStatement)
+        before = without_lead(old) if old in self._lifted else old
+        if new is not old and (lost := missing(comments_of([before]), comments_of([new]))):
+            new = new.with_changes(leading_lines=[*getattr(new, "leading_lines", ()), *above(lost)])
+        return [new], []
+
+    def _replaced(self, old: Sequence[_Line]) -> tuple[list[cst.BaseStatement], list[cst.EmptyLine]]:
+        """Return what lines in which statements are replaced become; without any, the lines above them."""
+        lead = list(getattr(old[0], "leading_lines", ()))
+        self._lifted.add(old[0])
+        lines = [new for line in old for new in self._apart(line)]
+        lost = missing(comments_of(old), comments_of([*lead, *lines]))
+        behind = getattr(old[-1], "trailing_whitespace", None)
+        if lines and lost and behind is not None and behind.comment is not None and lost[-1] == behind.comment.value:
+            last = lines[-1]
+            if isinstance(last, cst.SimpleStatementLine) and last.trailing_whitespace.comment is None:
+                lines[-1] = last.with_changes(trailing_whitespace=behind)
+                lost.pop()
+        lead += above(lost)
+        return ([led_by(lead, lines[0]), *lines[1:]], []) if lines else ([], lead)
+
+    def _apart(self, line: _Line) -> list[cst.BaseStatement]:
+        """Take a line apart where one of its statements becomes lines of its own."""
+        lines: list[cst.BaseStatement] = []
+        run: list[cst.CSTNode] = []
+        for part in _parts(line):
+            change = self._change(part)
+            new = [self._visited(part)] if change is None else self._new_nodes(change) if part is change.old[0] else []
+            for one in new:
+                if isinstance(one, cst.BaseStatement):
+                    lines += [*([self._line(run)] if run else []), one]
+                    run = []
+                else:
+                    run.append(one)
+        if run and not lines and isinstance(line, cst.SimpleStatementLine):
+            return [self._line(run).with_changes(trailing_whitespace=line.trailing_whitespace)]
+        return [*lines, *([self._line(run)] if run else [])]
+
+    def _line(self, statements: Sequence[cst.CSTNode]) -> cst.SimpleStatementLine:
+        *first, last = statements
+        line = cst.SimpleStatementLine([*first, last.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)])  # type: ignore[list-item]
+        return fitting(line, self._indent, self._tree.module, self._made)
+
+
+def _parts(line: _Line) -> Sequence[cst.CSTNode]:
+    """Return the statements of a line; a compound one is a line by itself."""
+    return line.body if isinstance(line, cst.SimpleStatementLine | cst.SimpleStatementSuite) else [line]

@@ -1,0 +1,177 @@
+"""The libcst tree of one function, or of one statement outside of all functions, and its nodes by those of `ast`."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from weakref import WeakKeyDictionary
+
+import libcst as cst
+from libcst.metadata import MetadataWrapper, PositionProvider
+
+from dynalint.analysis.source import SourceFile
+from dynalint.rules import Refusal
+
+Statement = cst.BaseSmallStatement | cst.BaseCompoundStatement
+Span = tuple[int, int]
+_OLD_MAC = re.compile(r"\r(?!\n)")
+
+_TREES: WeakKeyDictionary[SourceFile, dict[Span, Tree]] = WeakKeyDictionary()
+
+
+class Tree:
+    """The lines of a function, or of a statement that stands in none, as libcst has them.
+
+    `first` and `last` are 1-based line numbers, `text` is what stands there. `module` holds it, in an `if 1:` where it
+    is indented, so that columns stay what they are. `parents` are by node; a node without one is `module`, or was made.
+    """
+
+    def __init__(self, file: SourceFile, first: int, last: int) -> None:
+        """Parse some lines.
+
+        Raises:
+            Refusal: libcst cannot parse them.
+        """
+        self.file, self.first, self.last = file, first, last
+        self.start = file.line_starts[first - 1]
+        text = file.text[self.start : file.line_starts[last] if last < len(file.line_starts) else len(file.text)]
+        # libcst loses the last one of line ends like these.
+        self.text = _OLD_MAC.sub("\n", text)
+        newline = "\r\n" if file.newline == "\r\n" else "\n"
+        self.head = f"if 1:{newline}" if self.text[:1] in (" ", "\t", "\f") else ""
+        try:
+            wrapper = MetadataWrapper(cst.parse_module(self.head + self.text), unsafe_skip_copy=True)
+        except cst.ParserSyntaxError as fault:
+            raise Refusal("the code around it is written in a way that libcst cannot parse") from fault
+        self.module = wrapper.module
+        self.parents: dict[cst.CSTNode, cst.CSTNode] = {}
+        self._places = wrapper.resolve(PositionProvider)
+        self._expressions: dict[Span, cst.BaseExpression] = {}
+        self._statements: dict[Span, Statement] = {}
+        self._index()
+
+    @classmethod
+    def around(cls, file: SourceFile, node: ast.expr | ast.stmt) -> Tree:
+        """Return the tree of the outermost function around a node, or of the statement that it stands in.
+
+        Raises:
+            Refusal: libcst cannot parse it.
+        """
+        lines = _lines_around(file, node)
+        trees = _TREES.setdefault(file, {})
+        if lines not in trees:
+            trees[lines] = cls(file, *lines)
+        return trees[lines]
+
+    def expression(self, node: ast.expr) -> cst.BaseExpression:
+        """Return the expression at the place of one of `ast`.
+
+        Raises:
+            Refusal: libcst has none there.
+        """
+        start, end = self.file.span(node)
+        # `ast` counts the parentheses around a generator, even those of a call that has no other argument.
+        found = self._expressions.get((start, end)) or self._expressions.get((start + 1, end - 1))
+        if found is None:
+            raise Refusal(f"`{ast.unparse(node)}` cannot be rewritten by itself")
+        return found
+
+    def statement(self, node: ast.stmt) -> Statement:
+        """Return the statement at the place of one of `ast`.
+
+        Raises:
+            Refusal: libcst has none there.
+        """
+        found = self._statements.get(self.file.span(node))
+        if found is None:
+            raise Refusal("the statement cannot be rewritten by itself")
+        return found
+
+    def line(self, node: ast.stmt) -> cst.BaseStatement | cst.BaseSmallStatement:
+        """Return a statement with the comments above it and behind it; without where it shares its line.
+
+        Raises:
+            Refusal: libcst has none there.
+        """
+        found = self.statement(node)
+        home = self.parents[found]
+        return home if isinstance(home, cst.SimpleStatementLine) and len(home.body) == 1 else found
+
+    def ancestors(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        """Yield the nodes around one, from the inside out."""
+        while node in self.parents:
+            node = self.parents[node]
+            yield node
+
+    def is_glued(self, node: cst.CSTNode) -> bool:
+        """Whether a word stands right before or behind an expression, as in `return[x]`."""
+        start, end = self._span(node)
+        beside = self.file.text[max(start - 1, 0) : start] + self.file.text[end : end + 1]
+        return any(character.isalnum() or character == "_" for character in beside)
+
+    def _index(self) -> None:
+        stack: list[cst.CSTNode] = [self.module]
+        while stack:
+            node = stack.pop()
+            for child in node.children:
+                self.parents[child] = node
+                stack.append(child)
+                if isinstance(child, cst.BaseExpression):
+                    # The outer one of two at one place, which is what `ast` has there, is met first.
+                    self._expressions.setdefault(self._span(child), child)
+                    if isinstance(child, cst.Tuple | cst.GeneratorExp) and child.lpar:
+                        whole = self._span(child.lpar[-1])[0], self._span(child.rpar[0])[1]
+                        self._expressions.setdefault(whole, child)
+                elif isinstance(child, cst.BaseSmallStatement | cst.BaseCompoundStatement):
+                    self._statements[self._span(child)] = child
+
+    def _span(self, node: cst.CSTNode) -> Span:
+        """Return the offsets of a node in the file, its parentheses left out."""
+        place = self._places[node]
+        return self._offset(place.start), self._offset(place.end)
+
+    def _offset(self, position: cst.metadata.CodePosition) -> int:
+        starts, line = self.file.line_starts, position.line - 1 + self.first - 1 - bool(self.head)
+        return starts[max(line, 0)] + position.column if line < len(starts) else len(self.file.text)
+
+
+def _lines_around(file: SourceFile, node: ast.expr | ast.stmt) -> Span:
+    """Return the first and last line of what is parsed to rewrite a node."""
+    assert file.tree is not None
+    assert node.end_lineno is not None
+    found, blocks = (1, len(file.line_starts)), [file.tree.body]
+    for block in blocks:  # grows by those of each statement around the node
+        for index, statement in enumerate(block):
+            first, last = _lines_of(statement)
+            if first <= node.lineno and node.end_lineno <= last:
+                found = (first, last) if _stands_alone(file, block, index) else found
+                if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+                    return found
+                blocks += _blocks_of(statement)
+    return found
+
+
+def _lines_of(statement: ast.stmt) -> Span:
+    assert statement.end_lineno is not None
+    decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
+    return min([statement.lineno, *(one.lineno for one in decorators)]), statement.end_lineno
+
+
+def _blocks_of(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(statement, name, None)
+        if isinstance(block, list) and block and isinstance(block[0], ast.stmt):
+            yield block
+    for part in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
+        yield part.body
+
+
+def _stands_alone(file: SourceFile, block: list[ast.stmt], index: int) -> bool:
+    """Whether nothing else has a part in the lines of a statement, so that they can be parsed without the rest."""
+    statement = block[index]
+    first, last = _lines_of(statement)
+    line, column = file.position(file.span(statement)[0])
+    shares_first = first == line and file.line(line)[: column - 1].strip() != ""
+    shares_last = index + 1 < len(block) and _lines_of(block[index + 1])[0] == last
+    return not shares_first and not shares_last and not file.segment(statement).startswith("elif")

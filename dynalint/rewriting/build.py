@@ -68,8 +68,13 @@ def method(
 
 
 def operation(left: cst.BaseExpression, sign: str, right: cst.BaseExpression) -> cst.BaseExpression:
-    """Return two operands joined by an arithmetic, bitwise, comparing or logical operator."""
+    """Return two operands joined by an arithmetic, bitwise, comparing or logical operator.
+
+    What is joined to the right of `and` or `or` by the same one needs no parentheses: it asks the same in one row.
+    """
     if sign in ("and", "or"):
+        if isinstance(right, cst.BooleanOperation) and isinstance(right.operator, cst.And) == (sign == "and"):
+            return operation(operation(left, sign, right.left), sign, right.right)
         return cst.BooleanOperation(left, cst.And() if sign == "and" else cst.Or(), right)
     if sign in _COMPARING:
         return cst.Comparison(left, [cst.ComparisonTarget(_COMPARING[sign](), right)])

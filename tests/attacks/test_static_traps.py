@@ -208,7 +208,7 @@ def test_the_working_directory_is_no_place_for_modules(trapped: tuple[Victim, Tr
     """Every module of the standard library is there under its name, but for what Python imports before all else."""
     victim = Victim(tmp_path)
     trap = Trap(tmp_path / "marks")
-    for name in {*sys.stdlib_module_names, "click", "pathspec", "rich", "tomli"} - _BEFORE_DYNALINT:
+    for name in {*sys.stdlib_module_names, "click", "libcst", "pathspec", "rich", "tomli", "yaml"} - _BEFORE_DYNALINT:
         victim.write(f"repository/{name}.py", f"{trap.code(name)}\nraise ImportError('from the repository')\n")
     victim.write("repository/model_.py", BRANCH)
     done = victim.dynalint("check", "--static", "model_.py")

@@ -120,6 +120,17 @@ def test_a_start_imports_nothing_heavy(option: str) -> None:
     assert ran.stdout.splitlines()[-2:] == ["[]", "[]"]
 
 
+def test_a_project_without_findings_needs_no_concrete_tree(place: Path) -> None:
+    (place / "m.py").write_text("import torch\n\n\n@torch.compile\ndef f(x):\n    return x.relu()\n")
+    for command in ("check", "fix"):
+        code = (
+            f"import sys\nfrom dynalint.cli import run\ncode = run([{command!r}, '--static', '-q'])\n"
+            "assert code == 0, code\nassert 'libcst' not in sys.modules"
+        )
+        ran = subprocess.run([sys.executable, "-c", code], cwd=place, capture_output=True, text=True, check=False)
+        assert ran.returncode == 0, ran.stderr
+
+
 def test_reading_the_source_needs_neither_torch_nor_the_worker(place: Path) -> None:
     (place / "m.py").write_text("import torch\n\n\n@torch.compile\ndef f(x):\n    print(x)\n    return x\n")
     for command in ("check", "fix"):

@@ -48,7 +48,7 @@ def test_the_wheel_holds_both_packages_and_their_data(distributions: Path) -> No
 
     required = metadata.get_all("Requires-Dist") or []
     always = {line.split(";")[0].split(">")[0].strip() for line in required if "extra ==" not in line}
-    assert always == {"click", "pathspec", "rich", "tomli"}
+    assert always == {"click", "libcst", "pathspec", "rich", "tomli"}
     assert metadata["License-Expression"] == "Apache-2.0"
 
 

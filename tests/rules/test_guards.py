@@ -171,7 +171,7 @@ def test_a_branch_that_decides_about_more_keeps_its_test(test: str, end: str) ->
     [
         ("x.isnan().any()", "not torch.compiler.is_compiling() and x.isnan().any()"),
         ("x.sum().item() > 1", "not torch.compiler.is_compiling() and x.sum().item() > 1"),
-        ("(x.sum() > 1)", "not torch.compiler.is_compiling() and (x.sum() > 1)"),
+        ("(x.sum() > 1)", "not torch.compiler.is_compiling() and x.sum() > 1"),
         ("verbose and x.sum() > 1", "not torch.compiler.is_compiling() and verbose and x.sum() > 1"),
         ("x.sum() > 1 or verbose", "not torch.compiler.is_compiling() and (x.sum() > 1 or verbose)"),
     ],
@@ -185,9 +185,18 @@ def test_the_last_of_several_branches_is_joined_too() -> None:
     assert fixed(body).splitlines()[2] == 'elif verbose and not torch.compiler.is_compiling(): print("b")'
 
 
-@pytest.mark.parametrize("statement", ["y = 1; print(x)", "print(x); y = 1", "if verbose: y = 1; print(x)"])
-def test_declines_shared_lines(statement: str) -> None:
-    assert "shares its line" in reason(f"{statement}\nreturn x")
+@pytest.mark.parametrize(
+    ("statement", "apart"),
+    [
+        ("y = 1; print(x)", "y = 1\n{}"),
+        ("print(x); y = 1", "{}\ny = 1"),
+        ("if verbose: y = 1; print(x)", "if verbose:\n    y = 1\n    {}"),
+    ],
+)
+def test_takes_shared_lines_apart(statement: str, apart: str) -> None:
+    step = "    " * (2 if apart.endswith("    {}") else 1)
+    guarded = f"if not torch.compiler.is_compiling():\n{step}print(x)"
+    assert fixed(f"{statement}\nreturn x") == f"{apart.format(guarded)}\nreturn x"
 
 
 @pytest.mark.parametrize("statement", ["y = print(x)", "verbose and print(x)", "[print(row) for row in x]"])
@@ -236,6 +245,7 @@ def test_removes_whole_lines_on_request() -> None:
     """
     assert fixed(body, **{"print-fix": "remove"}) == lines(
         """
+        # why
         if verbose:
             pass
         y = 1

@@ -52,8 +52,8 @@ class WarnCall(Rule):
     A statement that warns is put behind `if not torch.compiler.is_compiling():`, and so is one that changes a filter
     to "ignore" within `with warnings.catch_warnings():`. An `if` that holds nothing else gets
     `and not torch.compiler.is_compiling()` instead. Declined for filters that stay, that raise or show warnings or
-    stand where warnings are recorded, and where the call is part of an
-    expression, shares its line with another statement, or has arguments that may do more than give a value.
+    stand where warnings are recorded, and where the call is part of an expression or has arguments that may do more
+    than give a value.
 
     ## When the rewrite is not exact
     The guard is `safe`: eager code warns as before for every input, and outputs, gradients and state of a compiled run

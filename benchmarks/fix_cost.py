@@ -46,7 +46,7 @@ def main() -> int:
     configuration = Configuration(Overrides((layer,), isolated=True), known_codes(), folder)
     workspace, _ = engine.open_workspace([folder], configuration, folder)
     start = time.process_time()
-    checked = engine.check(workspace)
+    checked = engine.check(workspace).offered()
     print(f"check: {time.process_time() - start:.1f} s, {len(checked.linted)} findings in {len(workspace.files)} files")
     options = FixOptions(unsafe=arguments.unsafe)
     views = engine.views_of(workspace, checked)

@@ -104,7 +104,7 @@ def fix(
     for group in groups:
         paths = [corpus / file for file in group]
         workspace, _ = engine.open_workspace(paths, configuration, corpus)
-        checked = engine.check(workspace)
+        checked = engine.check(workspace).offered()
         own = {(corpus / file).resolve() for file in files}
         # What stands around them is left as it is, and known, lest it be taken for new afterwards.
         linted = tuple(one if one.file.path.resolve() in own else replace(one, rewrite=None) for one in checked.linted)

@@ -28,10 +28,11 @@ def main(names: list[str]) -> None:
         workspace, _ = open_workspace([folder], configuration, folder)
         start = time.perf_counter()
         result = Linter(workspace, all_rules()).lint()
+        result.offers.made(result.linted)
         print(f"{folder}: {len(result.analysis.files)} files, {time.perf_counter() - start:.1f} s")
         for title, budgets, most in (
             ("analysis", result.analysis.budgets, MOST_STEPS),
-            ("rewrites", result.rewriting, MOST_REWRITE_STEPS),
+            ("rewrites", result.offers.budgets, MOST_REWRITE_STEPS),
         ):
             taken = sorted(((budgets.of(file).spent, file) for file in result.analysis.files), key=lambda one: -one[0])
             print(f"  {title}, of {most:,}:")

@@ -39,7 +39,7 @@ def check(
     directory = Path.cwd()
     configuration = _configuration(directory, static=static, settings=settings, isolated=isolated)
     workspace, found = engine.open_workspace([Path(path) for path in paths], configuration, directory)
-    return _findings(engine.check(workspace), found.failures)
+    return _findings(engine.check(workspace).offered(), found.failures)
 
 
 def check_source(
@@ -63,7 +63,7 @@ def check_source(
     directory = Path.cwd()
     configuration = _configuration(directory, static=static, settings=settings, isolated=isolated)
     workspace = engine.text_workspace(Path(path), text.encode("utf-8"), configuration, directory)
-    return _findings(engine.check(workspace), ())
+    return _findings(engine.check(workspace).offered(), ())
 
 
 def _configuration(

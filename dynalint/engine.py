@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -24,7 +24,7 @@ Progress = Callable[[int, int, str], None]
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What a run came to: findings in order, refuted ones among them, each with its file and its rewrite.
+    """What a run came to: findings in order, refuted ones among them, each with its file.
 
     `failures` are sentences about what dynalint itself could not cope with; each names a file. `interrupted` tells that
     the user pressed Ctrl-C while findings were confirmed, so that some are not, `ran` that code was run.
@@ -42,9 +42,26 @@ class Checked:
         findings = (placed(one.finding, one.file) for one in self.linted)
         return tuple(finding for finding in findings if refuted or finding.evidence.status != "refuted")
 
+    def offered(self) -> Checked:
+        """Return the same with the rewrite that each finding has on offer."""
+        linted = self.lint.offers.made(self.linted)
+        return replace(self, linted=linted, failures=(*self.failures, *self.lint.offers.failures))
+
+    def with_fixes(self, findings: Iterable[Finding]) -> tuple[Finding, ...]:
+        """Return some of what `reported` gave, with their fixes or the reasons why there are none."""
+        known = {_key(placed(one.finding, one.file)): one for one in self.linted}
+        findings = tuple(findings)
+        made = self.lint.offers.made(known[_key(finding)] for finding in findings)
+        pairs = zip(findings, made, strict=True)
+        return tuple(replace(finding, fix=placed(one.finding, one.file).fix) for finding, one in pairs)
+
     def lines(self) -> dict[str, tuple[str, ...]]:
         """Return the lines of every file with findings, by the places that findings have."""
         return lines_by_place({one.finding.path: one.file for one in self.linted}.items())
+
+
+def _key(finding: Finding) -> tuple[object, ...]:
+    return finding.cell, *finding.sort_key
 
 
 def absolute(path: Path, directory: Path) -> Path:
@@ -133,7 +150,7 @@ def fix(
     decide: Decider | None = None,
     keep: Keeper | None = None,
 ) -> tuple[FixResult, tuple[str, ...]]:
-    """Fix in memory what can be fixed of what was found, and say what could not be done at all.
+    """Fix in memory what can be fixed of what was found and `offered`, and say what could not be done at all.
 
     Fixes are run against the original if `verify` is set and the settings let code be run. Code that is rarely compiled
     is fixed if `unlikely` is set. `decide` is asked about each fix that is about to be taken, `keep` given the files as

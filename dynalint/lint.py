@@ -1,4 +1,4 @@
-"""From files to findings without running anything: analysis, rules, selection, suppressions, fixes on offer."""
+"""From files to findings without running anything: analysis, rules, selection, suppressions."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from dynalint.analysis import Analysis, AnalysisOptions, analyze, steps
@@ -20,16 +21,16 @@ from dynalint.analysis.source import SourceFile, Sources
 from dynalint.analysis.steps import Budgets, Exhausted
 from dynalint.catalogue import catalogue
 from dynalint.config import OPTIONS, Configuration, Settings, show_path
-from dynalint.findings import Category, Finding, Fix, Step, as_name, as_sentence
-from dynalint.fix import EditError, Linted, to_edits
+from dynalint.findings import Category, Finding, Step, as_name, as_sentence
+from dynalint.fix import Linted
+from dynalint.offers import Answer, Offers
 from dynalint.provisos import provisos
 from dynalint.releases import holds
 from dynalint.roots import complaints
-from dynalint.rules import Declined, Rewrite, Rule, Violation
+from dynalint.rules import Rewrite, Rule, Violation
 from dynalint.suppress import UNUSED_CODE, Suppression, Suppressions, read_suppressions, unused
 
 SYNTAX_CODE = "DYN901"
-_GENERATED = "the file says that it is generated: change what it is generated from"
 
 _OTHER_CALLERS = "other callers of the compiled code pass a plain number for the tensor"
 
@@ -71,11 +72,11 @@ class Workspace:
 
 @dataclass(frozen=True, slots=True)
 class LintResult:
-    """The findings with their rewrites, in order, and what led to them.
+    """The findings in order, and what led to them; `offers` makes their rewrites for whoever asks.
 
     `silenced` are findings that are not wanted, by a comment or by the selection of codes; confirming must know of
     them, lest it report the same break as a discovery of its own. `failures` are sentences about what dynalint itself
-    could not cope with; each names a file. `rewriting` tells how many steps the rewrites took.
+    could not cope with; each names a file.
     """
 
     linted: tuple[Linted, ...]
@@ -83,7 +84,7 @@ class LintResult:
     analysis: Analysis
     suppressions: Mapping[Path, Suppressions]
     failures: tuple[str, ...]
-    rewriting: Budgets
+    offers: Offers
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,8 +222,9 @@ class Linter:
         return narrow
 
     def __call__(self, texts: Mapping[Path, str]) -> tuple[Linted, ...]:
-        """Lint with some texts replaced; the form that fixing wants."""
-        return self.lint(texts).linted
+        """Lint with some texts replaced and make all rewrites; the form that fixing wants."""
+        result = self.lint(texts)
+        return result.offers.made(result.linted)
 
     def lint(self, texts: Mapping[Path, str] | None = None) -> LintResult:
         """Lint the files, those of `texts` (by absolute path) as if they held that text."""
@@ -238,14 +240,14 @@ class Linter:
 
 
 class _Pass:
-    """One look at all files: from events to findings that are selected, not silenced, and have their fixes."""
+    """One look at all files: from events to findings that are selected and not silenced."""
 
     def __init__(self, workspace: Workspace, rules: RuleSet, ran: frozenset[str], analysis: Analysis) -> None:
         self._workspace, self._rules, self._ran, self._analysis = workspace, rules, ran, analysis
         self._enabled = {file.path: workspace.enabled(file.path) for file in analysis.files}
         self._suppressions: dict[Path, Suppressions] = {}
         self._silenced: list[Linted] = []
-        self._rewriting = Budgets(steps.MOST_REWRITE_STEPS)
+        self._answers: dict[object, Answer] = {}
         self._failures = [
             f"{workspace.shown(failure.path)}: cannot analyse {failure.function}: {failure.fault}"
             for failure in analysis.failures
@@ -262,7 +264,8 @@ class _Pass:
         linted.sort(key=lambda one: one.finding.sort_key)
         failures = tuple(dict.fromkeys([*self._failures, *self._analysis.budgets.failures(self._workspace.shown)]))
         silenced = tuple(self._silenced)
-        return LintResult(tuple(linted), silenced, self._analysis, self._suppressions, failures, self._rewriting)
+        offers = Offers(self._workspace.shown, self._workspace.fixable, self._answers)
+        return LintResult(tuple(linted), silenced, self._analysis, self._suppressions, failures, offers)
 
     def _file(self, file: SourceFile, flags: Sequence[Flag]) -> Iterator[Linted]:
         shown, enabled = self._workspace.shown(file.path), self._enabled[file.path]
@@ -279,13 +282,13 @@ class _Pass:
                 self._silenced.append(Linted(finding, file, conditional=bool(flag.proviso)))
         for key, finding in kept.items():
             flag = found[key][1]
-            linted = self._offering(finding, file, self._answer(flag))
-            yield replace(linted, conditional=bool(flag.proviso))
+            self._answers[key] = partial(flag.rule.fix, flag.event, flag.violation, self._analysis.project)
+            yield Linted(_with_url(finding), file, conditional=bool(flag.proviso))
         if UNUSED_CODE in enabled:
             dead = list(unused(suppressions, file, shown, used, self._ran & enabled, catalogue()))
-            rewrites = {finding.sort_key: rewrite for finding, rewrite in dead}
+            self._answers.update({finding.sort_key: partial(_same, rewrite) for finding, rewrite in dead})
             for finding in suppressions.apply([finding for finding, _ in dead], used):
-                yield self._offering(finding, file, rewrites[finding.sort_key])
+                yield Linted(_with_url(finding), file)
 
     def _finding(self, flag: Flag, shown: str) -> Finding:
         rule, event, violation = flag.rule, flag.event, flag.violation
@@ -309,36 +312,6 @@ class _Pass:
 
     def _step(self, function: FunctionInfo) -> Step:
         return Step(as_name(function.qualname), self._workspace.shown(function.file.path), function.node.lineno)
-
-    def _offering(self, finding: Finding, file: SourceFile, answer: Rewrite | Declined | None) -> Linted:
-        """Return a finding with its URL and the fix that a rewrite comes to, unless its code may not be fixed."""
-        finding = replace(finding, url=catalogue()[finding.code].url)
-        if answer is None or finding.code not in self._workspace.fixable(file.path):
-            return Linted(finding, file)
-        if isinstance(answer, Declined):
-            return Linted(replace(finding, fix=_declined(answer.reason)), file)
-        if file.generated:
-            return Linted(replace(finding, fix=_declined(_GENERATED)), file)
-        try:
-            edits = to_edits(answer, file, lambda other: self._workspace.shown(other.path))
-        except EditError as fault:
-            return Linted(replace(finding, fix=_declined(str(fault))), file)
-        fix = Fix(
-            as_sentence(answer.title), answer.safety, conditions=tuple(map(as_sentence, answer.conditions)), edits=edits
-        )
-        return Linted(replace(finding, fix=fix), file, answer)
-
-    def _answer(self, flag: Flag) -> Rewrite | Declined | None:
-        try:
-            with self._rewriting.of(flag.event.function.file).spending():
-                return flag.rule.fix(flag.event, flag.violation, self._analysis.project)
-        except Exhausted:
-            return Declined(
-                f"the rewrites in this file take more than {self._rewriting.most} steps; split the file, or fix by hand"
-            )
-        except Exception as fault:  # noqa: BLE001 - the finding stands without its fix
-            self._failed(flag.rule, flag.event, fault)
-            return None
 
     def _wanted(self, rule: Rule, file: SourceFile) -> bool:
         return rule.code in self._enabled[file.path] or self._workspace.settings.confirm != "never"
@@ -388,8 +361,12 @@ def _syntax_error(file: SourceFile, shown: str, enabled: Collection[str]) -> Ite
     yield Linted(finding, file)
 
 
-def _declined(reason: str) -> Fix:
-    return Fix("No fix is offered", "suggestion", declined=as_sentence(reason))
+def _with_url(finding: Finding) -> Finding:
+    return replace(finding, url=catalogue()[finding.code].url)
+
+
+def _same(rewrite: Rewrite | None) -> Rewrite | None:
+    return rewrite
 
 
 def search_folders(settings: Settings) -> tuple[Path, ...]:

@@ -53,6 +53,7 @@ class _Command(click.Command):
 @click.command(cls=_Command, epilog=_EPILOG)
 @linting_options
 @click.option("--statistics", is_flag=True, help="Count the findings by rule instead of listing them.")
+@click.option("--show-fixes", is_flag=True, help="Say of each finding how it would be fixed, or why it is not.")
 @click.option("--show-files", is_flag=True, help="List the files that would be checked, and check none.")
 @click.option(
     "--show-refuted", is_flag=True, help="Report findings too that Dynamo refuted: it traced that place whole."
@@ -95,6 +96,7 @@ def _check(options: dict[str, Any]) -> int:
     from dynalint import engine
     from dynalint.changes import changes_since
     from dynalint.cli.session import Run
+    from dynalint.report import WITH_FIXES
     from dynalint.report.runners import in_text
     from dynalint.report.style import visible
 
@@ -122,7 +124,11 @@ def _check(options: dict[str, Any]) -> int:
     if options["add_ignore"] is not None:
         return _silence(run, checked, run.shown(findings), options["add_ignore"])
     run.verbose(f"{len(findings)} findings, {refuted} refuted.")
-    run.report(findings, lines, refuted=refuted, statistics=options["statistics"], ran=checked.ran)
+    statistics = options["statistics"]
+    wants_fixes = statistics or options["show_fixes"] or run.settings.output_format in WITH_FIXES
+    with_fixes = checked.with_fixes if wants_fixes else None
+    run.report(findings, lines, refuted=refuted, statistics=statistics, ran=checked.ran, with_fixes=with_fixes)
+    run.add_failures(checked.lint.offers.failures)
     if checked.interrupted:
         # Told by the report as far as it is known; the command line says that it was cut short, and how it ends.
         raise KeyboardInterrupt

@@ -67,6 +67,7 @@ def fix(**options: Any) -> int:
             checked = engine.check(run.workspace, progress)
             if checked.interrupted:
                 raise KeyboardInterrupt
+            checked = checked.offered()
             if not asking:
                 result, failures = fixing(checked, progress=progress)
         if asking:
@@ -157,7 +158,7 @@ def _apply(run: Run, result: FixResult, writer: Writer, options: Mapping[str, An
     remaining = [run.placed(finding) for finding in _reported(result.remaining)]
     lines = run.lines_now(remaining)
     left = run.new(remaining, lines)
-    run.report(left, lines, refuted=len(result.remaining) - len(remaining), ran=ran)
+    run.report(left, lines, refuted=len(result.remaining) - len(remaining), ran=ran, with_fixes=tuple)
     return run.exit_code([*run.shown(left), *_counting(result, options)])
 
 

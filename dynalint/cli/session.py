@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -187,22 +187,27 @@ class Run:
         refuted: int = 0,
         statistics: bool = False,
         ran: bool = False,
+        with_fixes: Callable[[Sequence[Finding]], Sequence[Finding]] | None = None,
     ) -> None:
         """Write findings in the format asked for; `ran` tells that code was run.
 
-        What programs read has all of them, and so have statistics.
+        What programs read has all of them, and so have statistics. `with_fixes` gives what is listed its
+        fixes; it is None where they are not wanted.
 
         Raises:
             DynalintError: the output file cannot be written.
         """
         form = self.settings.output_format
         listed = self.shown(findings) if form in FOLDING and not statistics else findings
+        if with_fixes is not None:
+            listed = with_fixes(listed)
         report = Report(
             listed,
             lines,
             folded=len(findings) - len(listed),
             refuted=refuted,
             known=self._known,
+            with_fixes=with_fixes is not None,
             unsafe_fixes=self.settings.unsafe_fixes,
             quiet=self.quiet,
             folder=self.folder,

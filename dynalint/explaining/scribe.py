@@ -287,7 +287,7 @@ def _findings(files: list[Path], configuration: Configuration, directory: Path) 
         return []
     workspace, _ = open_workspace(files, configuration, directory)
     result = Linter(workspace, all_rules()).lint()
-    return [one.finding for one in (*result.linted, *result.silenced)]
+    return [one.finding for one in (*result.offers.made(result.linted), *result.silenced)]
 
 
 def _rule(placed: Sequence[Placed]) -> Rule | None:

@@ -8,7 +8,7 @@ from dynalint.report.model import Report
 from dynalint.report.runners import in_text
 from dynalint.report.style import Style
 
-__all__ = ["FOLDING", "FORMATS", "FOR_PEOPLE", "Report", "Style", "render", "render_statistics"]
+__all__ = ["FOLDING", "FORMATS", "FOR_PEOPLE", "WITH_FIXES", "Report", "Style", "render", "render_statistics"]
 
 FORMATS = {
     "full": ("full", "render"),
@@ -28,6 +28,8 @@ FORMATS = {
 FOR_PEOPLE = ("full", "concise", "grouped", "markdown")
 FOLDING = (*FOR_PEOPLE, "github", "github-suggestions")
 """The formats that only count findings in code that is rarely compiled."""
+WITH_FIXES = ("json", "json-lines", "sarif")
+"""The formats that have the fix of each finding in any case; those for people show it on demand."""
 
 
 def render(form: str, report: Report, style: Style) -> str:

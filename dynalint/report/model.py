@@ -18,10 +18,10 @@ class Report:
 
     `lines` are the lines of the files with findings, by the place of the finding. `refuted` counts findings that Dynamo
     refuted and that are not among `findings`, `known` those that a baseline holds, `folded` those in code that is
-    rarely compiled. `unsafe_fixes` tells whether unsafe fixes count as applicable. `folder` is the working directory
-    relative to the top of the repository. `entries` are what is known of codes, `failures` sentences about what
-    dynalint could not cope with. `ran_by` names the interpreter that ran the code and its torch; it is empty where
-    nothing was run.
+    rarely compiled. `with_fixes` tells that the findings have their fixes, `unsafe_fixes` whether unsafe ones count as
+    applicable. `folder` is the working directory relative to the top of the repository. `entries` are what is known of
+    codes, `failures` sentences about what dynalint could not cope with. `ran_by` names the interpreter that ran the
+    code and its torch; it is empty where nothing was run.
     """
 
     findings: Sequence[Finding]
@@ -29,6 +29,7 @@ class Report:
     refuted: int = 0
     known: int = 0
     folded: int = 0
+    with_fixes: bool = False
     unsafe_fixes: bool = False
     quiet: bool = False
     folder: str = ""

@@ -9,7 +9,8 @@ from dynalint.report.style import Style, visible
 def summary(report: Report, style: Style) -> str:
     """Return a line that counts the findings, those confirmed, refuted and fixable; nothing if it is not wanted.
 
-    A second line counts what is not listed because it is rarely compiled.
+    Where fixes were not made, it says what makes them. A second line counts what is not listed because it is rarely
+    compiled.
     """
     if report.quiet:
         return ""
@@ -38,7 +39,14 @@ def summary(report: Report, style: Style) -> str:
     folded = _folded(report)
     if not total:
         return f"{style.paint('All checks passed!', 'green')}{details}{ran}\n{folded}"
-    return f"Found {total} finding{'s' if total > 1 else ''}{details}.{ran}\n{folded}"
+    fix = "" if report.with_fixes or not _may_be_fixed(report) else " `dynalint fix` shows what it would rewrite."
+    return f"Found {total} finding{'s' if total > 1 else ''}{details}.{ran}{fix}\n{folded}"
+
+
+def _may_be_fixed(report: Report) -> bool:
+    """Whether the rule of any finding rewrites code at all."""
+    known = (report.entries.get(finding.code) for finding in report.findings)
+    return any(entry is not None and entry.fix for entry in known)
 
 
 def _folded(report: Report) -> str:

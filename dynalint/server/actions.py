@@ -16,7 +16,7 @@ from dynalint.reading import is_inside
 from dynalint.report.style import visible
 from dynalint.server import translate
 from dynalint.server.analyst import Seen, silenced
-from dynalint.server.documents import Opened, edited_uri, in_document, lines_of
+from dynalint.server.documents import Opened, edited_uri, lines_of
 
 if TYPE_CHECKING:
     from dynalint.server.server import Server
@@ -27,16 +27,13 @@ FIX_ALL = "source.fixAll.dynalint"
 Changes = dict[str, list[types.TextEdit]]
 
 
-def code_actions(
+async def code_actions(
     server: Server, parameters: types.CodeActionParams, file: Opened, seen: Seen
 ) -> list[types.CodeAction]:
     """Return what can be done about the findings in a range."""
     actions = []
-    for finding in seen.findings:
-        uri = parameters.text_document.uri
+    for finding in await server.found_in(parameters.range, parameters.text_document.uri, file, seen):
         where = server.range_of(finding, seen)
-        if not in_document(finding, seen, file, uri) or not translate.within(where, parameters.range):
-            continue
         known = [one for one in parameters.context.diagnostics if one.code == finding.code and one.range == where]
         fix = _fix_action(server, finding, file, seen)
         comment = _silence_action(server, finding, file, seen)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from dynalint.fingerprints import fingerprinted, repository_path, repository_top
 from dynalint.fix import FixOptions, Linted, fix_findings
 from dynalint.last_verdicts import LastVerdicts
 from dynalint.lint import Linter, Workspace
+from dynalint.offers import Offers
 from dynalint.placing import lines_by_place, placed, unplaced
 from dynalint.rules import all_rules
 from dynalint.silence import NOT_SILENCED, silence
@@ -32,11 +33,15 @@ MOST_FILES = 300
 
 @dataclass(frozen=True)
 class Seen:
-    """One file as it was looked at: its text, its findings as users have them, and the same as the engine has them."""
+    """One file as it was looked at: its text, its findings as users have them, and what makes their fixes.
+
+    `linted` are the same findings as the engine has them.
+    """
 
     file: SourceFile
     findings: tuple[Finding, ...]
     linted: tuple[Linted, ...]
+    offers: Offers
 
 
 class Analyst:
@@ -76,10 +81,19 @@ class Analyst:
                     file,
                     tuple(finding for finding, _ in pairs if finding.path == path),
                     tuple(linted for finding, linted in pairs if finding.path == path),
+                    result.offers,
                 )
                 for path, file in shown.items()
                 if file.path in texts
             }
+
+    def with_fixes(self, seen: Seen, findings: Collection[Finding]) -> list[Finding]:
+        """Return some findings of a file that was looked at, with their fixes or the reasons why there are none."""
+        with self._lock:
+            wanted = [pair for pair in zip(seen.findings, seen.linted, strict=True) if pair[0] in findings]
+            made = seen.offers.made(linted for _, linted in wanted)
+        pairs = zip((finding for finding, _ in wanted), made, strict=True)
+        return [replace(finding, fix=placed(one.finding, one.file).fix) for finding, one in pairs]
 
     def fixed(self, texts: Mapping[Path, str], path: Path) -> Mapping[Path, str]:
         """Return the new texts of the files that the safe fixes of one file change; nothing is run.
@@ -90,7 +104,7 @@ class Analyst:
         with self._lock:
             workspace = self._workspace(texts)
             linter = Linter(workspace, all_rules())
-            own = [one for one in linter.lint().linted if one.file.path == path]
+            own = [one for one in linter({}) if one.file.path == path]
             result = fix_findings(
                 own, lambda held: [one for one in linter(held) if one.file.path == path], FixOptions()
             )

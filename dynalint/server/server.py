@@ -15,6 +15,7 @@ from pygls.uris import to_fs_path
 from dynalint import __version__
 from dynalint.catalogue import catalogue
 from dynalint.errors import DynalintError
+from dynalint.findings import Finding
 from dynalint.server import translate
 from dynalint.server.actions import CONFIRM, FIX_ALL, code_actions, fix_all
 from dynalint.server.analyst import Analyst, Seen, fix_diff
@@ -123,6 +124,12 @@ class Server(LanguageServer):
         """Return the range of a finding or an edit in what was seen."""
         return translate.span(self.workspace.position_codec, lines_of(seen.file, finding.cell), finding)
 
+    async def found_in(self, place: types.Range, uri: str, file: Opened, seen: Seen) -> list[Finding]:
+        """Return the findings in a range of a document, with their fixes, which are made now."""
+        found = [one for one in seen.findings if in_document(one, seen, file, uri)]
+        found = [one for one in found if translate.within(self.range_of(one, seen), place)]
+        return await asyncio.to_thread(self.analyst.with_fixes, seen, found)
+
     def _publish(self, files: list[Opened]) -> None:
         found: dict[str, list[types.Diagnostic]] = {}
         for file in files:
@@ -175,12 +182,12 @@ def make_server() -> Server:
             if any(FIX_ALL.startswith(kind) for kind in parameters.context.only):
                 return await fix_all(server, *current)
             return []
-        return code_actions(server, parameters, *current)
+        return await code_actions(server, parameters, *current)
 
     @server.feature(types.TEXT_DOCUMENT_HOVER)
     async def hover(parameters: types.HoverParams) -> types.Hover | None:
         current = await server.current(parameters.text_document.uri)
-        return None if current is None else _hover(server, parameters, *current)
+        return None if current is None else await _hover(server, parameters, *current)
 
     @server.command(CONFIRM)
     async def confirm(uri: str) -> str:
@@ -198,15 +205,12 @@ def make_server() -> Server:
     return server
 
 
-def _hover(server: Server, parameters: types.HoverParams, file: Opened, seen: Seen) -> types.Hover | None:
+async def _hover(server: Server, parameters: types.HoverParams, file: Opened, seen: Seen) -> types.Hover | None:
     """Return what is known of the findings at a place, or of the rule whose code stands there."""
     at = types.Range(parameters.position, parameters.position)
     uri = parameters.text_document.uri
-    texts = [
-        translate.hover(finding, fix_diff(finding, seen))
-        for finding in seen.findings
-        if in_document(finding, seen, file, uri) and translate.within(server.range_of(finding, seen), at)
-    ]
+    found = await server.found_in(at, uri, file, seen)
+    texts = [translate.hover(finding, fix_diff(finding, seen)) for finding in found]
     if not texts:
         lines = lines_of(seen.file, place_of(uri, file))
         line = lines[parameters.position.line] if parameters.position.line < len(lines) else ""

@@ -70,7 +70,7 @@ def _linted(files: Sequence[Path]) -> tuple[Linted, ...]:
     layer = parse_layer({"confirm": "never"}, directory, lambda _: "assert_compiles")
     configuration = Configuration(Overrides((layer,)), known_codes(), directory)
     workspace, _ = open_workspace(files, configuration, directory)
-    return Linter(workspace, all_rules()).lint().linted
+    return Linter(workspace, all_rules())({})
 
 
 def _block(finding: Finding, linted: Linted | None, sources: Sources, directory: Path) -> str:

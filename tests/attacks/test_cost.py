@@ -35,8 +35,9 @@ def lint(folder: Path, **texts: str) -> LintResult:
 
 def spent(result: LintResult) -> list[tuple[int, int]]:
     """Return the steps that the analysis and the rewrites of each file took."""
-    budgets = result.analysis.budgets
-    return [(budgets.of(file).spent, result.rewriting.of(file).spent) for file in result.analysis.files]
+    budgets, offers = result.analysis.budgets, result.offers
+    offers.made(result.linted)
+    return [(budgets.of(file).spent, offers.budgets.of(file).spent) for file in result.analysis.files]
 
 
 @pytest.mark.parametrize("name", sorted(INPUTS.keys() - _LONG))
@@ -85,11 +86,12 @@ def test_what_was_found_before_stays(tmp_path: Path) -> None:
 def test_rewrites_that_cost_too_much_are_declined_and_the_finding_stays(tmp_path: Path) -> None:
     result = lint(tmp_path, m=INPUTS["ifs_40"], good=BRANCH)
     assert result.failures == ()
-    bad = [one for one in result.linted if one.finding.path == "m.py"]
+    made = result.offers.made(result.linted)
+    bad = [one for one in made if one.finding.path == "m.py"]
     assert len(bad) == 40
     reasons = {one.finding.fix.declined for one in bad if one.finding.fix is not None and one.rewrite is None}
     assert "the rewrites in this file take more than 20000 steps; split the file, or fix by hand" in reasons
-    assert next(one for one in result.linted if one.finding.path == "good.py").rewrite is not None
+    assert next(one for one in made if one.finding.path == "good.py").rewrite is not None
 
 
 @pytest.mark.usefixtures("few_steps")

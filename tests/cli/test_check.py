@@ -301,8 +301,39 @@ def test_statistics(dynalint: Run, model: Path) -> None:
 
 def test_quiet_writes_findings_and_nothing_else(dynalint: Run, model: Path) -> None:
     ran = dynalint("check", "--static", "-q", "--output-format", "concise")
-    assert ran.out == "model.py:7:12: DYN101 Branch on a tensor\nmodel.py:9:9: DYN401 [*] A call of `print`\n"
+    assert ran.out == "model.py:7:12: DYN101 Branch on a tensor\nmodel.py:9:9: DYN401 A call of `print`\n"
     assert ran.err == ""
+
+
+def test_fixes_are_shown_on_demand(dynalint: Run, model: Path) -> None:
+    ran = dynalint("check", "--static")
+    assert "= fix: " not in ran.out
+    assert ran.out.endswith("Found 2 findings. `dynalint fix` shows what it would rewrite.\n")
+    ran = dynalint("check", "--static", "--show-fixes")
+    assert "= fix: " in ran.out
+    assert ran.out.endswith("Found 2 findings (1 fixable with `dynalint fix --apply`).\n")
+
+
+@pytest.mark.parametrize("form", ["concise", "github", "gitlab", "junit"])
+def test_a_check_that_shows_no_fix_makes_none(
+    dynalint: Run, model: Path, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dynalint.offers.Offers.made", lambda *_: pytest.fail("a fix was made"))
+    assert dynalint("check", "--static", "--output-format", form).code == 1
+
+
+def test_a_rule_that_fails_at_a_fix_costs_the_fix(dynalint: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (rule,) = (rule for rule in engine.all_rules() if rule.code == "DYN401")
+
+    def fails(*_: object) -> None:
+        raise ValueError("no such thing")
+
+    monkeypatch.setattr(type(rule), "fix", fails)
+    assert dynalint("check", "--static").code == 1
+    ran = dynalint("check", "--static", "--output-format", "json")
+    assert ran.code == 2
+    assert "model.py:9: DYN401 failed: ValueError: no such thing" in ran.err
+    assert len(json.loads(ran.out)) == 2
 
 
 def test_releases_of_torch(check: Run, model: Path) -> None:

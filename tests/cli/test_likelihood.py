@@ -39,7 +39,7 @@ def test_it_is_counted_and_fails_nothing(dynalint: Run, driver: Path, form: str)
 
 
 def test_all_shows_it_and_says_why(dynalint: Run, driver: Path) -> None:
-    ran = dynalint("check", "--static", "--all")
+    ran = dynalint("check", "--static", "--all", "--show-fixes")
     assert ran.code == 1
     assert ran.out.count("= rarely compiled: `Driver.forward` takes a model as an argument\n") == 2
     assert ran.out.endswith("Found 2 findings (1 fixable with `dynalint fix --apply`).\n")

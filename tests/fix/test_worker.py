@@ -365,7 +365,7 @@ def test_another_root_is_run_where_the_one_on_the_way_cannot_be(tmp_path: Path) 
     found = linter.lint()
     assert [one.finding.region for one in found.linted] == [("Broken.forward", "choose")]
     with verifier(workspace, found, None) as verify:
-        (fixed,) = fix_findings(found.linted, linter, FixOptions(), verify).fixed
+        (fixed,) = fix_findings(linter({}), linter, FixOptions(), verify).fixed
     assert fixed.proof is not None
     assert fixed.proof.outcome == "proven"
 

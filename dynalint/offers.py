@@ -1,0 +1,85 @@
+"""The fixes on offer: the rewrites of findings, made when somebody asks for them, as `check` as such never does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from dynalint.analysis import steps
+from dynalint.analysis.run import with_deep_stack
+from dynalint.analysis.steps import Budgets, Exhausted
+from dynalint.findings import Fix, as_sentence
+from dynalint.fix import EditError, Linted, to_edits
+from dynalint.rules import Declined, Rewrite
+
+Answer = Callable[[], Rewrite | Declined | None]
+"""Makes the rewrite of one finding, or says why there is none; None where its rule has no fix at all."""
+
+_GENERATED = "the file says that it is generated: change what it is generated from"
+
+
+class Offers:
+    """Makes rewrites, each once, by the answers of the rules for the sort keys of findings.
+
+    `shown` gives the path of a file as findings have it, `fixable` the codes whose findings in a file may be fixed.
+    `failures` are sentences about rewrites that dynalint itself could not cope with; each names a file. `budgets` tell
+    how many steps the rewrites took.
+    """
+
+    def __init__(
+        self,
+        shown: Callable[[Path], str],
+        fixable: Callable[[Path], Collection[str]],
+        answers: Mapping[object, Answer],
+    ) -> None:
+        self.failures: list[str] = []
+        self.budgets = Budgets(steps.MOST_REWRITE_STEPS)
+        self._shown, self._fixable, self._answers = shown, fixable, answers
+        self._made: dict[object, tuple[Fix | None, Rewrite | None]] = {}
+
+    def made(self, linted: Iterable[Linted]) -> tuple[Linted, ...]:
+        """Return these findings with their fixes, or with the reasons why there are none."""
+        return with_deep_stack(lambda: tuple(self._with_fix(one) for one in linted))
+
+    def _with_fix(self, linted: Linted) -> Linted:
+        key = linted.finding.sort_key
+        if key not in self._made:
+            self._made[key] = self._offer(linted)
+        fix, rewrite = self._made[key]
+        return replace(linted, finding=replace(linted.finding, fix=fix), rewrite=rewrite)
+
+    def _offer(self, linted: Linted) -> tuple[Fix | None, Rewrite | None]:
+        finding, file = linted.finding, linted.file
+        if finding.sort_key not in self._answers or finding.code not in self._fixable(file.path):
+            return None, None
+        answer = self._answer(linted)
+        if answer is None:
+            return None, None
+        if isinstance(answer, Declined):
+            return _declined(answer.reason), None
+        if file.generated:
+            return _declined(_GENERATED), None
+        try:
+            edits = to_edits(answer, file, lambda other: self._shown(other.path))
+        except EditError as fault:
+            return _declined(str(fault)), None
+        conditions = tuple(map(as_sentence, answer.conditions))
+        return Fix(as_sentence(answer.title), answer.safety, conditions=conditions, edits=edits), answer
+
+    def _answer(self, linted: Linted) -> Rewrite | Declined | None:
+        finding = linted.finding
+        try:
+            with self.budgets.of(linted.file).spending():
+                return self._answers[finding.sort_key]()
+        except Exhausted:
+            most = self.budgets.most
+            return Declined(f"the rewrites in this file take more than {most} steps; split the file, or fix by hand")
+        except Exception as fault:  # noqa: BLE001 - the finding stands without its fix
+            place = f"{finding.path}:{finding.line}"
+            self.failures.append(f"{place}: {finding.code} failed: {type(fault).__name__}: {fault}")
+            return None
+
+
+def _declined(reason: str) -> Fix:
+    return Fix("No fix is offered", "suggestion", declined=as_sentence(reason))

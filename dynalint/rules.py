@@ -92,19 +92,6 @@ class Replacement:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
-    """A test, from offset `start` up to `end` of the text of `file`, that has the answer `truth` for every input.
-
-    Or what rests on its other answer gives the same.
-    """
-
-    file: SourceFile
-    start: int
-    end: int
-    truth: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Rewrite:
     """A fix: `title` is an imperative sentence, `replacements` do not overlap.
 
@@ -114,10 +101,7 @@ class Rewrite:
     such as "import torch"; ones that are there already are not added again. `leaves` are the codes of other rules'
     findings that the new code may have, such as the branch that a number decided which is a tensor now: it is applied
     together with their rewrites or not at all. `shown` tells of an unsafe rewrite that running must show its
-    conditions: it is not applied where nothing is run, nor where more differs than rounding. `settled` are tests in the
-    old code of which the answer is known: what rests on the other answer need not run. `sheltered` is the same rewrite
-    in a longer form that holds for more inputs, or keeps infinite and NaN numbers out of what is computed for nothing:
-    it is tried where running the short one shows that it raises, or that they reach a gradient; it may have one too.
+    conditions: it is not applied where nothing is run, nor where more differs than rounding.
     """
 
     title: str
@@ -127,8 +111,6 @@ class Rewrite:
     imports: tuple[str, ...] = ()
     leaves: tuple[str, ...] = ()
     shown: bool = False
-    settled: tuple[Settled, ...] = ()
-    sheltered: Rewrite | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,12 +25,11 @@ _MOST_STEPS = 6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Start:
-    """A unit for an item that leaves new findings of the codes `leaves`, in the longer `form` of the rewrite."""
+    """A unit for an item that leaves new findings of the codes `leaves`."""
 
     item: Item
     unit: Unit
     leaves: tuple[str, ...]
-    form: int = 0
 
 
 class Chains:
@@ -38,14 +37,14 @@ class Chains:
 
     def __init__(self, sight: Sight) -> None:
         self._sight = sight
-        self._units: dict[tuple[int, int], Unit] = {}
-        self._refused: dict[tuple[Finding, int], tuple[Path, EditError]] = {}
+        self._units: dict[int, Unit] = {}
+        self._refused: dict[Finding, tuple[Path, EditError]] = {}
 
     def result(self, start: Start) -> Unit | EditError | None:
         """Return what a start comes to, or why to nothing; None if that has not been worked out."""
-        if (start.item.origin, start.form) in self._refused:
-            return self._refused[start.item.origin, start.form][1]
-        unit = self._units.get((id(start.item.linted), start.form))
+        if start.item.origin in self._refused:
+            return self._refused[start.item.origin][1]
+        unit = self._units.get(id(start.item.linted))
         return unit if unit is not None and unit.linted[0] is start.item.linted else None
 
     def complete(
@@ -61,15 +60,15 @@ class Chains:
             found = completed(group, view.split(items)[0], texts, view.lint)
             for start, result in zip(group, found, strict=True):
                 if isinstance(result, EditError):
-                    self._refused[start.item.origin, start.form] = start.item.linted.file.path, result
+                    self._refused[start.item.origin] = start.item.linted.file.path, result
                 else:
-                    self._units[id(start.item.linted), start.form] = result
+                    self._units[id(start.item.linted)] = result
 
     def forget(self, changed: Collection[Path], on_way: Collection[str | None]) -> None:
         """Let be asked again what was refused in files that have changed, or on the way from a root to a change."""
         self._refused = {
-            (finding, form): (path, refusal)
-            for (finding, form), (path, refusal) in self._refused.items()
+            finding: (path, refusal)
+            for finding, (path, refusal) in self._refused.items()
             if path not in changed and way(finding).isdisjoint(on_way)
         }
 
@@ -107,7 +106,7 @@ class _Chain:
     """A unit on its way to leave nothing; `error` says why it does not get there."""
 
     def __init__(self, start: Start) -> None:
-        self.unit, self._leaves, self._form = start.unit, start.leaves, start.form
+        self.unit, self._leaves = start.unit, start.leaves
         self.path, *others = start.unit.plan
         self.done = False
         # What leaves its own kind of finding has moved the others in its text, which Dynamo would meet there.
@@ -129,7 +128,7 @@ class _Chain:
         self.done, self._steps = not left, self._steps + 1
         try:
             if left:
-                self._add(form_of(_step(left[0], self._leaves), self._form))
+                self._add(_step(left[0], self._leaves))
         except EditError as fault:
             self.error = fault
 
@@ -147,13 +146,6 @@ class _Chain:
             shown=self.unit.shown or step.shown,
             conditions=tuple(dict.fromkeys([*self.unit.conditions, *step.conditions])),
         )
-
-
-def form_of(rewrite: Rewrite, form: int) -> Rewrite:
-    """Return the longer form of a rewrite that has this number; the longest where there are not as many."""
-    for _ in range(form):
-        rewrite = rewrite.sheltered or rewrite
-    return rewrite
 
 
 def _step(left: Linted, leaves: Collection[str]) -> Rewrite:

@@ -9,7 +9,6 @@ view of the project that it is felt in. In the end the whole is linted once more
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Literal
 from dynalint.analysis.source import SourceFile
 from dynalint.findings import Finding, Safety
 from dynalint.fix.applied import as_applied, as_repaired
-from dynalint.fix.chains import Chains, Start, form_of
+from dynalint.fix.chains import Chains, Start
 from dynalint.fix.edits import Accepted, merged, plan_of, replaced
 from dynalint.fix.imports import EditError
 from dynalint.fix.model import (
@@ -41,8 +40,6 @@ from dynalint.fix.views import Sight, TooNarrow, View, Views, files_of
 from dynalint.rules import Replacement, Rewrite
 
 MOST_ROUNDS = 10
-# The longer forms of a rewrite that are tried, one after the other.
-MOST_FORMS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +106,6 @@ class _Rounds:
         self._note: str | None = None
         self._trials: dict[frozenset[Unit], Trial] = {}
         self._chains = Chains(sight)
-        self._forms: Counter[Finding] = Counter()
         self._changed: set[str | None] = set()
         self._rounds = 0
         self._too_late: list[Finding] = []
@@ -234,16 +230,13 @@ class _Rounds:
         self._changed.clear()
         self._undecided -= again
         self._blocked -= again
-        for finding in again:
-            self._forms.pop(finding, None)
         return bool(again)
 
     def _start(self, item: Item) -> Start | None:
         """Return the rewrite of an item by itself, if it may be applied now; a refusal is noted down."""
         if item.linted.rewrite is None:
             return None
-        form = self._forms[item.origin]
-        rewrite = form_of(item.linted.rewrite, form)
+        rewrite = item.linted.rewrite
         if item.blocked is not None:
             self._refused.setdefault(item.origin, Refused(item.origin, item.blocked))
             return None
@@ -256,8 +249,8 @@ class _Rounds:
             self._refused.setdefault(item.origin, Refused(item.origin, str(fault)))
             return None
         sources = {replacement.file.path: replacement.file for replacement in rewrite.replacements}
-        about = (rewrite.title, rewrite.safety, rewrite.conditions, sources, rewrite.shown, rewrite.settled)
-        return Start(item, Unit((item.linted,), plan, *about), rewrite.leaves, form)
+        about = (rewrite.title, rewrite.safety, rewrite.conditions, sources, rewrite.shown)
+        return Start(item, Unit((item.linted,), plan, *about), rewrite.leaves)
 
     def _unit(self, item: Item) -> Unit | None:
         """Return what an item offers to be applied now, with all that it leads to; a refusal is noted down."""
@@ -365,26 +358,11 @@ class _Rounds:
 
     def _block(self, unit: Unit, reason: str, proof: Proof | None, *, for_good: bool = False) -> None:
         refuted = proof is not None and proof.outcome == "refuted"
-        # What a longer form computes once more may differ by rounding, where a still longer one is exact.
-        longer = refuted and any(self._forms[finding] for finding in self._origins(unit))
-        if proof is not None and (proof.spilled or proof.raises or longer) and self._takes_longer(unit):
-            return
         for finding in self._origins(unit):
             self._blocked.add(finding)
             self._refused[finding] = Refused(finding, reason, refuted)
             if not for_good:
                 self._undecided.add(finding)
-
-    def _takes_longer(self, unit: Unit) -> bool:
-        """Whether there is a longer form of a unit, which is offered from now on."""
-        members = {id(linted) for linted in unit.linted}
-        items = [item for item in self._items if id(item.linted) in members]
-        while any(self._forms[item.origin] < MOST_FORMS for item in items):
-            self._forms.update({item.origin: 1 for item in items})
-            others = [self._unit(item) for item in items]
-            if any(other is not None and other.plan != unit.plan for other in others):
-                return True
-        return False
 
     def _origins(self, unit: Unit) -> tuple[Finding, ...]:
         members = {id(linted) for linted in unit.linted}

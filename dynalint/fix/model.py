@@ -13,7 +13,7 @@ from dynalint.analysis.notebook import Cells
 from dynalint.analysis.source import SourceFile
 from dynalint.findings import Finding, Safety
 from dynalint.fix.edits import Plan
-from dynalint.rules import Rewrite, Settled
+from dynalint.rules import Rewrite
 
 # Where a line begins, so at the top level of a module.
 _CONSTANT = re.compile(r"^(_[A-Z][A-Z0-9_]*) = ", re.MULTILINE)
@@ -42,7 +42,7 @@ class Unit:
     """What is applied as one: a rewrite, all it changes, and the findings that go with it.
 
     `sources` are the files as the rewrite found them. `shown` tells that running must show the conditions of an unsafe
-    rewrite too. `settled` are tests in these files of which the answer is known.
+    rewrite too.
     """
 
     linted: tuple[Linted, ...]
@@ -52,7 +52,6 @@ class Unit:
     conditions: tuple[str, ...]
     sources: Mapping[Path, SourceFile]
     shown: bool = False
-    settled: tuple[Settled, ...] = ()
 
     @property
     def exact(self) -> bool:

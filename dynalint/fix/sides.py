@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from dynalint.analysis.source import SourceFile
 from dynalint.fix.edits import Change, Moves
-from dynalint.rules import Settled
 
 # Known to the worker as `search.MARK`.
 MARK = "__dynalint_side__"
@@ -45,15 +44,13 @@ def sides_of(
     changes: Sequence[Change],
     own: Sequence[Change],
     first: int,
-    *,
-    settled: Iterable[Settled] = (),
 ) -> tuple[list[Side], list[Insertion]]:
     """Return what has to run for `own`, a part of all `changes` that lead from `file` to `new`, and the insertions.
 
     Insertions are (offset, rank, text): of those at one offset the lower rank comes first. Marks count up from
     `first`. A test that is still a test in the new code is no changed branch. Where a test is dropped and what stands
-    under it stays, nothing changes if it holds: only its other side has to run. Nor does anything have to that rests on
-    another answer than the one that a `settled` test has, nor what never runs as what stands before it always leaves.
+    under it stays, nothing changes if it holds: only its other side has to run. Nor does anything have to
+    that never runs as what stands before it always leaves.
     """
     if file.tree is None or new.tree is None:
         return [], []
@@ -64,7 +61,7 @@ def sides_of(
         if any(change is one for one in own)
     }
     kept = {ast.dump(test) for test in _tests(new, list(spans.values()))}
-    needless = _needless(file, _dropped(file, new, spans), {(one.start, one.end): one.truth for one in settled})
+    needless = _needless(file, _dropped(file, new, spans))
     sides: list[Side] = []
     insertions: list[Insertion] = []
     mark = first
@@ -149,24 +146,13 @@ def inserted(text: str, insertions: Iterable[Insertion]) -> str:
     return "".join([*pieces, text[position:]])
 
 
-def _needless(
-    file: SourceFile, dropped: Sequence[ast.If], settled: Mapping[_Span, bool]
-) -> set[ast.AST | tuple[ast.expr, bool]]:
+def _needless(file: SourceFile, dropped: Sequence[ast.If]) -> set[ast.AST | tuple[ast.expr, bool]]:
     """Return the nodes that need no run, and the answers of tests that nobody need see."""
     found: set[ast.AST | tuple[ast.expr, bool]] = set(_unreached(file.tree))
-    for node in _walk(file.tree):
-        if isinstance(node, ast.expr) and (answer := settled.get(file.span(node))) is not None:
-            found.add((_bare(node), _truth_taken(node) is not answer))
-        if not isinstance(node, ast.If | ast.IfExp):
-            continue
-        answer = settled.get(file.span(node.test))
-        blocks = [node.body] if node in dropped or answer is False else []
-        blocks += [node.orelse] if answer is True else []
-        if node in dropped:
-            found.add((_bare(node.test), _truth_taken(node.test)))
-        for block in blocks:
-            for part in block if isinstance(block, list) else [block]:
-                found.update(ast.walk(part))
+    for node in dropped:
+        found.add((_bare(node.test), _truth_taken(node.test)))
+        for part in node.body:
+            found.update(ast.walk(part))
     return found
 
 

@@ -46,7 +46,7 @@ def united(units: Sequence[Unit]) -> Unit:
     conditions = tuple(dict.fromkeys(condition for unit in units for condition in unit.conditions))
     first = units[0]
     shown = any(unit.shown for unit in units)
-    return Unit(linted, first.plan, first.title, safety, conditions, first.sources, shown, first.settled)
+    return Unit(linted, first.plan, first.title, safety, conditions, first.sources, shown)
 
 
 def is_refuted(unit: Unit, proof: Proof) -> bool:

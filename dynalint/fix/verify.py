@@ -284,10 +284,7 @@ class _Comparison:
             case = Case(unit)
             self._insertions[case], self._draws[case], self._asked[case], self._tests[case] = {}, {}, {}, []
             for path, own in unit.plan.items():
-                settled = [one for one in unit.settled if one.file.path == path]
-                sides, insertions = sides_of(
-                    self._old[path], self._new[path], self._changes[path], own, mark, settled=settled
-                )
+                sides, insertions = sides_of(self._old[path], self._new[path], self._changes[path], own, mark)
                 mark += len({side.key[0] for side in sides})
                 case.sides.update({side.key: side for side in sides})
                 self._insertions[case][path] = insertions

@@ -170,4 +170,4 @@ def _shown(linted: Linted) -> tuple[object, ...]:
 
 def _edits(rewrite: Rewrite) -> tuple[object, ...]:
     edits = tuple((one.file.path, one.start, one.end, one.content) for one in rewrite.replacements)
-    return edits, rewrite.safety, rewrite.conditions, rewrite.sheltered and _edits(rewrite.sheltered)
+    return edits, rewrite.safety, rewrite.conditions

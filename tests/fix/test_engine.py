@@ -179,31 +179,6 @@ def test_a_fix_elsewhere_is_no_reason_to_try_again(path: Path) -> None:
     assert asked == [["DYNA", "DYNB"], ["DYNA"]]
 
 
-def test_what_is_tried_again_starts_with_the_short_form(path: Path) -> None:
-    path.write_text("x = bad(A)\ny = bad(B)\n")
-    toy = Toy([path], {"A": "good(1)", "B": "good(2)"}, functions={"A": "f", "B": "f"})
-
-    def lint(overrides: Mapping[Path, str]) -> list[Linted]:
-        return [replace(one, rewrite=with_longer(one)) if one.finding.code == "DYNB" else one for one in toy(overrides)]
-
-    def with_longer(linted: Linted) -> Rewrite:
-        assert linted.rewrite is not None
-        longer = [replace(one, content="good(2, 3)") for one in linted.rewrite.replacements]
-        return replace(linted.rewrite, sheltered=replace(linted.rewrite, replacements=tuple(longer)))
-
-    def verify(before: object, after: Mapping[Path, str], units: Sequence[Unit]) -> Mapping[Unit, Proof]:
-        """Refute B, as a NaN at first, as long as A is fixed with it or not at all; and its longer form always."""
-        longer = "good(2, 3)" in after[path]
-        found = {unit: Proof("proven", "equal", 3) for unit in units}
-        for unit in units:
-            if unit.linted[0].finding.code == "DYNB" and (longer or len(units) > 1):
-                found[unit] = Proof("refuted", "it differs", 3, spilled=not longer)
-        return found
-
-    result = fix_findings(lint({}), lint, FixOptions(), verify)  # type: ignore[arg-type]
-    assert text_of(result, path) == "x = good(1)\ny = good(2)\n"
-
-
 def test_what_is_not_wanted_is_not_asked_about_again(path: Path) -> None:
     path.write_text("x = bad(A)\ny = bad(B)\nz = bad(C)\n")
     proposed = []

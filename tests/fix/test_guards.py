@@ -2,22 +2,44 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 
-from .test_sheltered import fixed
+from .test_generated import fix
+
+MODEL = """\
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor):
+{body}
+
+
+def example():
+    return Model(), (torch.linspace(-2, 2, 12).reshape(3, 4), torch.linspace(1, -1, 12).reshape(3, 4))
+"""
 
 
 def test_a_check_of_data_that_only_prints_goes_behind_the_guard_as_a_whole(tmp_path: Path) -> None:
-    result, body = fixed(
-        tmp_path,
-        """
-        h = self.layer(x) * y
-        if h.isnan().any() or h.max() > 0.1:
-            print("out of range", h.max())
-        return h
-        """,
+    body = """
+    h = self.layer(x) * y
+    if h.isnan().any() or h.max() > 0.1:
+        print("out of range", h.max())
+    return h
+    """
+    code = MODEL.format(body=textwrap.indent(textwrap.dedent(body).strip("\n"), " " * 8))
+    result = fix(tmp_path / "model.py", code)
+    lines = [line.strip() for line in result.files[0].text.splitlines()]
+    assert (
+        lines[lines.index("h = self.layer(x) * y") + 1]
+        == "if not torch.compiler.is_compiling() and (h.isnan().any() or h.max() > 0.1):"
     )
-    assert body.splitlines()[1] == "if not torch.compiler.is_compiling() and (h.isnan().any() or h.max() > 0.1):"
     assert not result.remaining
     assert {one.finding.code for one in result.fixed} == {"DYN101", "DYN401"}
     assert {one.proof.outcome for one in result.fixed if one.proof} == {"proven"}

@@ -11,7 +11,6 @@ import pytest
 from dynalint.analysis.source import parse_source
 from dynalint.fix.edits import Change, replaced
 from dynalint.fix.sides import MARK, inserted, marks_beside, marks_kept, sides_of
-from dynalint.rules import Settled
 
 CODE = '''\
 """Doc."""
@@ -170,36 +169,6 @@ def test_other_line_endings(ending: str) -> None:
     assert len(sides) == 3
     assert run(text, 1)[0] == 1
     assert run(text, 0)[0] == 2
-
-
-def test_what_rests_on_an_answer_that_no_input_gives_needs_no_run() -> None:
-    code = (
-        "def f(a, t):\n    if not t > 0:\n        a = 1\n    elif t > 1 and t > 5:\n        a = 2 if t > 3 else 3\n"
-        "    else:\n        a = 4\n    return a\n"
-    )
-    file = parse_source(Path("m.py"), code.encode())
-    start, end = code.index("if not"), code.index("    return")
-    changes = [Change(start, end, "a = where(t)\n")]
-    after = parse_source(Path("m.py"), replaced(code, changes).encode())
-
-    def settled(text: str, *, truth: bool) -> Settled:
-        return Settled(file, code.index(text), code.index(text) + len(text), truth)
-
-    def words(*known: Settled) -> list[str]:
-        return [f"{side.words} {side.line}" for side in sides_of(file, after, changes, changes, 0, settled=known)[0]]
-
-    everything = words()
-    assert set(everything) - set(words(settled("not t > 0", truth=True))) == {
-        "the side of `t > 0` that holds 2", "the statement 5", "the statement 7",
-        "the side of `t > 1 and t > 5` that holds 4", "the side of `t > 1 and t > 5` that does not hold 4",
-        "the side of `t > 1` that holds 4", "the side of `t > 1` that does not hold 4",
-        "the side of `t > 3` that holds 5", "the side of `t > 3` that does not hold 5",
-    }  # fmt: skip
-    assert set(everything) - set(words(settled("t > 1 and t > 5", truth=False))) == {
-        "the statement 5", "the side of `t > 1 and t > 5` that holds 4",
-        "the side of `t > 3` that holds 5", "the side of `t > 3` that does not hold 5",
-    }  # fmt: skip
-    assert set(everything) - set(words(settled("t > 3", truth=True))) == {"the side of `t > 3` that does not hold 5"}
 
 
 def test_tests_that_stay_are_marked_in_the_functions_that_change() -> None:

@@ -315,9 +315,6 @@ def test_torch_does_not_stay_what_it_was(lost: str) -> None:
     ("test", "condition"),
     [
         ("all([x.sum() > 0, x > 1])", "`x > 1` has one element"),
-        ("any(one > 0 for one in (x, y))", "`one > 0` have one element and the same shape"),
-        ("any([one > 0 for one in (x, y)])", "`one > 0` have one element and the same shape"),
-        ("any(one.max() > 0 for one in (x, y))", f"`one.max() > 0` {LATER}"),
     ],
 )
 def test_any_and_all_ask_no_further_than_they_have_to(test: str, condition: str) -> None:
@@ -326,7 +323,7 @@ def test_any_and_all_ask_no_further_than_they_have_to(test: str, condition: str)
     assert any(condition in one for one in found.conditions), found.conditions
 
 
-@pytest.mark.parametrize("test", ["any([x.sum() > 0, x.max() > 1])", "any(one.sum() > 0 for one in (x, y))"])
+@pytest.mark.parametrize("test", ["any([x.sum() > 0, x.max() > 1])"])
 def test_any_may_ask_all_where_nothing_raises(test: str) -> None:
     found = answer(f"if {test}:\n{SIDES}", MembershipOnTensor())
     assert isinstance(found, Rewrite), found

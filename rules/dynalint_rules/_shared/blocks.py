@@ -12,8 +12,7 @@ from dynalint.analysis.kinds import join
 from dynalint.analysis.steps import walk
 from dynalint_rules._shared.liveness import is_dead_after
 from dynalint_rules._shared.names import is_bound_before, kind_of_name, loads
-from dynalint_rules._shared.scope import FormRefusal, Refusal, Scope
-from dynalint_rules._shared.stored_state import store_of
+from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.truth import is_tensor_test
 from dynalint_rules._shared.uncompiled import all_of, is_uncompiled
 
@@ -121,7 +120,7 @@ def _chain(scope: Scope, head: ast.If, tests: list[ast.expr], bodies: list[list[
         leaving = [False, False]
     blocks = tuple(block_of(scope, body) for body in bodies)
     if len({block.result is None for block in blocks}) > 1 or (any(leaving) and not all(leaving)):
-        raise FormRefusal(
+        raise Refusal(
             "one side returns and the other goes on; give both sides one result under a name and return it at the end"
         )
     return Chain(head, tuple(tests), blocks, last, nested)
@@ -219,18 +218,18 @@ def _assignments(scope: Scope, statement: ast.stmt) -> list[Assignment]:
         return [Assignment(statement.target.id, statement.value, statement)]
     elif isinstance(statement, ast.If) and not is_tensor_test(scope, statement.test):
         return _under_a_python_test(scope, statement)
-    raise _refused(scope, statement)
+    raise Refusal(_why_not(scope, statement))
 
 
 def _under_a_python_test(scope: Scope, statement: ast.If) -> list[Assignment]:
     """Turn `if flag: a = one` into `a = one if flag else a`."""
     if any(is_uncompiled(scope, statement, body) for body in (statement.body, statement.orelse)):
-        raise _refused(scope, statement)
+        raise Refusal(_why_not(scope, statement))
     sides = [_plain_values(scope, statement, body) for body in (statement.body, statement.orelse)]
     names = list(dict.fromkeys(name for side in sides for name in side))
     reads = {node.id for node in walk(statement.test) if isinstance(node, ast.Name)}
     if len(names) > 1 and not reads.isdisjoint(names):
-        raise _refused(scope, statement)
+        raise Refusal(_why_not(scope, statement))
     return [Assignment(name, _choice(scope, statement, name, *sides), statement) for name in names]
 
 
@@ -240,9 +239,9 @@ def _plain_values(scope: Scope, statement: ast.If, body: Sequence[ast.stmt]) -> 
     for one in body:
         target = one.targets[0] if isinstance(one, ast.Assign) and len(one.targets) == 1 else None
         if not isinstance(one, ast.Assign) or not isinstance(target, ast.Name) or target.id in values:
-            raise _refused(scope, statement)
+            raise Refusal(_why_not(scope, statement))
         if any(isinstance(node, ast.Name) and node.id in values for node in walk(one.value)):
-            raise _refused(scope, statement)
+            raise Refusal(_why_not(scope, statement))
         values[target.id] = one.value
     return values
 
@@ -273,7 +272,7 @@ def _one_by_one(
     names = [target.id for target in targets if isinstance(target, ast.Name)]
     starred = any(isinstance(value, ast.Starred) for value in values)
     if len(names) != len(targets) or len(names) != len(values) or len(set(names)) != len(names) or starred:
-        raise _refused(scope, statement)
+        raise Refusal(_why_not(scope, statement))
     return [Assignment(name, value, statement) for name, value in zip(names, values, strict=True)]
 
 
@@ -284,7 +283,7 @@ def _only_read(scope: Scope, statement: ast.Assign, target: ast.Tuple, call: ast
     items = kind.items if isinstance(kind, k.Sequence) and kind.type == "tuple" else None
     used = [name for name in names if any(True for _ in loads(scope, name)) or _is_shared(scope, name)]
     if items is None or not len(items) == len(target.elts) == len(names) or len(used) != 1:
-        raise _refused(scope, statement)
+        raise Refusal(_why_not(scope, statement))
     place = names.index(used[0])
     value = ast.copy_location(ast.Subscript(call, ast.Constant(place), ast.Load()), statement)
     scope.kinds[value] = items[place]
@@ -309,20 +308,13 @@ def _sum(scope: Scope, name: str, statement: ast.AugAssign) -> ast.expr:
     return result
 
 
-def _refused(scope: Scope, statement: ast.stmt) -> Refusal:
-    other = isinstance(statement, ast.For | ast.Delete)
-    if isinstance(statement, ast.If | ast.Assert):
-        other = is_tensor_test(scope, statement.test) is isinstance(statement, ast.Assert)
-    return (FormRefusal if other else Refusal)(_why_not(scope, statement))
-
-
 def _why_not(scope: Scope, statement: ast.stmt) -> str:
     """Say why a statement cannot stand in a branch that becomes an expression."""
     shown = scope.quote(statement)
     if isinstance(statement, ast.Assign | ast.AugAssign | ast.AnnAssign):
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
         if any(isinstance(target, ast.Attribute) for target in targets):
-            return _why_not_stored(scope, statement)
+            return f"a branch stores state, {shown}; compute the value with `torch.where` and store it on every call"
         if any(isinstance(target, ast.Subscript) for target in targets):
             return f"a branch changes something in place, {shown}; build the new value with `torch.where` instead"
         return f"a branch assigns to several targets at once, {shown}; assign them one by one"
@@ -346,15 +338,6 @@ def _why_not(scope: Scope, statement: ast.stmt) -> str:
             f"a branch runs {shown} for its effect, which must not happen on the other side; move it out of the branch"
         )
     return f"a branch holds {shown}, which is more than an assignment; choose with `torch.where` by hand"
-
-
-def _why_not_stored(scope: Scope, statement: ast.stmt) -> str:
-    try:
-        store_of(scope, statement)
-    except Refusal as refusal:
-        return str(refusal)
-    shown = scope.quote(statement)
-    return f"a branch stores state, {shown}; compute the new value with `torch.where` and store it on every call"
 
 
 def is_temporary(scope: Scope, assignment: Assignment, block: Block) -> bool:

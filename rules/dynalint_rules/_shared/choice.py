@@ -12,7 +12,7 @@ from dynalint.analysis.steps import walk
 from dynalint.findings import Safety
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.chosen_numbers import tensor_again_conditions
-from dynalint_rules._shared.domain import Guard, Recomputed, guarded_operands, parts_of
+from dynalint_rules._shared.domain import Guarded, guarded_operands
 from dynalint_rules._shared.effects import effects_of_always, is_pure
 from dynalint_rules._shared.mixed_sides import mixed_conditions
 from dynalint_rules._shared.names import statement_of
@@ -84,17 +84,13 @@ def finished(
     return Rewrite(title, safety, (replacement,), unique, scope.imports)
 
 
-def rendered(scope: Scope, node: ast.expr, guards: Sequence[Guard], guard: str) -> str:
+def rendered(scope: Scope, node: ast.expr, guards: Sequence[Guarded], guard: str) -> str:
     """Return the text of an expression, under the names that `scope.renamed` has for some of its own.
 
-    Each of the operands in `guards` is fed through `guard`, which has slots for the `operand` and what is `safe`, or
-    gets what it was computed from written in its place.
+    Each of the operands in `guards` is fed through `guard`, which has slots for the `operand` and what is `safe`.
     """
     if node in scope.renamed:
         return scope.renamed[node]
-    own = next((one for one in guards if one.node is node), None)
-    if isinstance(own, Recomputed):
-        return rendered(scope, own.definition, own.guards, guard)
     if node in scope.composed and isinstance(node, ast.Subscript):
         return f"{atom(node.value, rendered(scope, node.value, guards, guard))}[{ast.unparse(node.slice)}]"
     if node in scope.composed:
@@ -118,12 +114,9 @@ def rendered(scope: Scope, node: ast.expr, guards: Sequence[Guard], guard: str) 
     return text + scope.file.text[position:end]
 
 
-def guarded(scope: Scope, one: Guard, guards: Sequence[Guard], guard: str) -> str:
+def guarded(scope: Scope, one: Guarded, guards: Sequence[Guarded], guard: str) -> str:
     """Return the text of an operand that must be harmless where its side is not taken."""
-    text = rendered(scope, one.node, guards, guard)
-    if one.safe is not None:
-        return guard.format(operand=text, safe=one.safe)
-    return atom(one.definition, text) if isinstance(one, Recomputed) else text
+    return guard.format(operand=rendered(scope, one.node, guards, guard), safe=one.safe)
 
 
 def _contains(outer: ast.AST, inner: ast.AST) -> bool:
@@ -198,7 +191,7 @@ def _test_and_sides(scope: Scope, node: ast.IfExp, truth: Truth) -> tuple[str, t
     named: list[Replacement] = []
     if any(guards) and (len(test) > _LONGEST_REPEATED_TEST or not is_pure(scope, node.test)):
         test, *named = _named(scope, node, test)
-    elif sum(one.safe is not None for own in guards for one in parts_of(own)) > 1 and not test.isidentifier():
+    elif sum(map(len, guards)) > 1 and not test.isidentifier():
         with suppress(Refusal):  # it is short enough to come once more each time
             test, *named = _named(scope, node, test)
     values = [

@@ -2,24 +2,15 @@
 
 `torch.where(c, torch.sqrt(x), x)` gives a NaN gradient wherever the square root is not taken and `x` is not positive:
 the backward pass multiplies the infinite slope by zero. Fed with `torch.where(c, x, 1.0)` the slope stays finite.
-
-The same happens with an infinite `x` in `torch.where(c, x * y, y)`, of which few have to care: only where the scope
-asks for shelter are all tensors kept from what is not taken, and where it recomputes, from the slopes of what was
-computed before the test as well: that is computed once more, of something harmless.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from dataclasses import dataclass
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.steps import walk
-from dynalint_rules._shared.names import is_bound_before, last_value, statement_of
-from dynalint_rules._shared.recomputed import definition_of, is_held, is_kept, is_used_throughout
-from dynalint_rules._shared.saved import save
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.sides import HARMLESS
 
@@ -55,8 +46,6 @@ _LINEAR = HARMLESS | frozenset(
     "gather half index_select masked_fill mean movedim narrow permute repeat reshape roll select split squeeze stack "
     "sum swapaxes t tile to transpose tril triu type_as unbind unflatten unsqueeze view view_as where".split()
 )
-# What gives no gradient to what it reads, or reads names of its own.
-_WITHOUT_GRADIENT = (ast.Compare, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _DIVISIONS = frozenset({"div", "divide", "true_divide", "floor_divide", "fmod", "remainder", "addcdiv"})
 _POWERS = frozenset({"pow", "float_power"})
 # Not finite at some points, with no single value that is fine for all arguments; or raising there.
@@ -75,9 +64,6 @@ _HOPELESS = {
     "slogdet": "has no finite gradient for some matrices",
     "renorm": "has no finite gradient at zero",
 }
-# Beyond these, what is computed once more is no longer read at a glance.
-_DEEPEST = 4
-_LONGEST = 60
 
 
 @dataclass(frozen=True)
@@ -88,136 +74,18 @@ class Guarded:
     safe: str
 
 
-@dataclass(frozen=True)
-class Recomputed:
-    """A name to be replaced by the expression that it got its value from, in which `guards` are guarded.
-
-    `safe` is what to put in the place of all that where its side is not taken, if that is to be kept out by itself.
-    """
-
-    node: ast.expr
-    definition: ast.expr
-    guards: tuple[Guard, ...]
-    safe: str | None = None
-
-
-Guard: TypeAlias = Guarded | Recomputed
-
-
-def guarded_operands(scope: Scope, expression: ast.expr) -> list[Guard]:
+def guarded_operands(scope: Scope, expression: ast.expr) -> list[Guarded]:
     """Return the operands in an expression that must be made harmless on the side that is not taken.
 
     Raises:
         Refusal: there is no harmless value for one of them.
     """
-    found = _of_steps(scope, expression)
-    again: list[Recomputed | None] = []
-    if scope.recomputes == "all" or (scope.recomputes and isinstance(expression, ast.Name)):
-        reads = [one for one in _names(scope, expression) if not is_used_throughout(scope, one.id)]
-        again = [recomputed(scope, read, statement_of(scope, read)) for read in reads]
-    return _joined(scope, expression, found, again)
-
-
-def recomputed(scope: Scope, read: ast.Name, at: ast.stmt) -> Recomputed | None:
-    """Return what to write at `at` for a name that it reads, None where the name will do."""
-    found = _again(scope, read, at, at, _DEEPEST)
-    return found if found is not None and _size(found) <= _LONGEST else None
-
-
-def _again(scope: Scope, read: ast.Name, at: ast.stmt, place: ast.stmt, deepest: int) -> Recomputed | None:
-    """Return what to write at `place` for a name that an earlier statement `at` reads, None where the name will do.
-
-    Raises:
-        Refusal: it means something else by then, and what it meant cannot be computed once more.
-    """
-    held = is_held(scope, read.id, at, place)
-    if held and at is not place and is_used_throughout(scope, read.id):
-        return None
-    try:
-        found = definition_of(scope, read.id, at) if deepest else None
-        if found is None:
-            raise Refusal(f"{scope.quote(at)} reads what cannot be computed once more")
-        again = _of_definition(scope, read, *found, place, deepest - 1)
-    except Refusal:
-        if held:
-            return None
-        if at is place or not is_kept(scope, read.id, at, place):
-            raise
-        save(scope, read, at)
-        return None
-    return again if not held or any(one.safe is not None for one in parts_of(again.guards)) else None
-
-
-def _of_definition(
-    scope: Scope, read: ast.Name, made: ast.stmt, value: ast.expr, place: ast.stmt, deepest: int
-) -> Recomputed:
-    reads = _names(scope, value)
-    for node in (one for one in walk(value) if isinstance(one, ast.Name) and one not in reads):
-        if node.id in scope.function.locals and not is_held(scope, node.id, made, place):
-            if not is_kept(scope, node.id, made, place):
-                raise Refusal(f"{scope.quote(made)} reads what has changed since")
-            save(scope, node, made)
-    again = [_again(scope, inner, made, place, deepest) for inner in reads]
-    return Recomputed(read, value, tuple(_joined(scope, value, _of_steps(scope, value), again)))
-
-
-def _joined(
-    scope: Scope, expression: ast.expr, guards: Sequence[Guarded], again: Sequence[Recomputed | None]
-) -> list[Guard]:
-    """Join what is guarded in an expression with what is recomputed in it."""
-    safe = {one.node: one.safe for one in guards}
-    found: dict[ast.expr, Guard] = {one.node: one for one in guards}
-    for one in again:
-        if one is not None:
-            found[one.node] = replace(one, safe=safe.get(one.node)) if _is_open(scope, one) else one
-    return list(found.values())
-
-
-def _is_open(scope: Scope, one: Recomputed) -> bool:
-    """Whether something in what is recomputed is what it always was, where its side is not taken."""
-    inside = {node for own in one.guards if isinstance(own, Guarded) or own.safe for node in walk(own.node)}
-    inner = {own.node: own for own in one.guards if isinstance(own, Recomputed)}
-    reads = [read for read in _names(scope, one.definition) if read not in inside]
-    return any(read not in inner or _is_open(scope, inner[read]) for read in reads)
-
-
-def parts_of(guards: Sequence[Guard]) -> Iterator[Guard]:
-    """Yield guards, and those in what is recomputed."""
-    for one in guards:
-        yield one
-        if isinstance(one, Recomputed):
-            yield from parts_of(one.guards)
-
-
-def open_names(scope: Scope, one: Recomputed) -> set[str]:
-    """Return the names that are read as they stand where something is recomputed."""
-    guarded = {own.node for own in one.guards if isinstance(own, Recomputed) or isinstance(own.node, ast.Name)}
-    nodes = [node for node in walk(one.definition) if isinstance(node, ast.Name) and node not in guarded]
-    names = {scope.renamed.get(node, node.id) for node in nodes}
-    return names.union(*(open_names(scope, own) for own in one.guards if isinstance(own, Recomputed)))
-
-
-def _size(one: Recomputed) -> int:
-    """How many expressions are computed once more, one in another."""
-    parts = [part.definition for part in parts_of([one]) if isinstance(part, Recomputed)]
-    return sum(isinstance(node, ast.expr) for part in parts for node in walk(part))
-
-
-def _names(scope: Scope, expression: ast.expr) -> list[ast.Name]:
-    """Return the tensors under names that an expression of the file reads."""
-    return [read for read in _reads(scope, expression) if isinstance(read, ast.Name) and read in scope.parents]
-
-
-def _of_steps(scope: Scope, expression: ast.expr) -> list[Guarded]:
-    """Return the operands of the operations in an expression that must be harmless."""
     found: list[Guarded] = []
     for node in walk(expression):
         if isinstance(node, ast.BinOp):
             found += _of_operator(scope, node)
         elif isinstance(node, ast.Call):
             found += _of_call(scope, node)
-    if scope.shelter is not None:
-        found += _sheltered(scope, expression, {one.node for one in found})
     return found
 
 
@@ -232,107 +100,6 @@ def is_linear(scope: Scope, step: ast.AST, node: ast.AST) -> bool:
         callee = scope.kind(step.func)
         return isinstance(callee, k.Method | k.External) and callee.name.rpartition(".")[2] in _LINEAR
     return isinstance(step, ast.UnaryOp | ast.Attribute | ast.Subscript | ast.List | ast.Tuple | ast.keyword)
-
-
-def _sheltered(scope: Scope, expression: ast.expr, guarded: Collection[ast.AST]) -> list[Guarded]:
-    """Return the tensors in an expression that zeros flow back to through more than linear steps."""
-    around = {child: node for node in walk(expression) for child in ast.iter_child_nodes(node)}
-    return [
-        Guarded(read, "1")
-        for read in _reads(scope, expression)
-        if read not in guarded and _meets_infinity(scope, read, around, guarded)
-    ]
-
-
-def _reads(scope: Scope, node: ast.expr) -> Iterator[ast.expr]:
-    """Yield the tensors of an expression that may be infinite where it is not wanted; what a module holds is finite."""
-    tensor = scope.tensor(node)
-    called = scope.kind(node.func) if isinstance(node, ast.Call) else None
-    if isinstance(node, _WITHOUT_GRADIENT) or (tensor is not None and tensor.dtype in ("int", "bool")):
-        return
-    if isinstance(called, k.Method) and called.name == "detach":
-        return
-    owner = node.value if isinstance(node, ast.Attribute | ast.Subscript) else None
-    if isinstance(node, ast.Name) or (owner is not None and tensor is not None and scope.tensor(owner) is None):
-        while isinstance(owner, ast.Attribute | ast.Subscript):
-            owner = owner.value
-        root = node if owner is None else owner
-        open_ = isinstance(root, ast.Name) and root.id != "self" and _is_open_to_infinity(scope, root)
-        if open_ and (k.may_be_tensor(scope.kind(node)) or _is_taken_for_tensor(scope, node)):
-            yield node
-        return
-    for child in ast.iter_child_nodes(node):
-        inner = child.value if isinstance(child, ast.keyword | ast.Starred) else child
-        chooses = inner in (getattr(node, "test", None), getattr(node, "slice", None))
-        if isinstance(inner, ast.expr) and not chooses:
-            yield from _reads(scope, inner)
-
-
-def _is_taken_for_tensor(scope: Scope, node: ast.expr) -> bool:
-    """Whether all that is known of a name is that arguments are computed with: that it is a tensor is a condition."""
-    computed = isinstance(scope.parents.get(node), ast.BinOp | ast.UnaryOp)
-    if not (computed and isinstance(node, ast.Name) and _is_argument(scope, node)):
-        return False
-    scope.assumed.add(node.id)
-    return True
-
-
-def _is_argument(scope: Scope, node: ast.Name) -> bool:
-    """Whether a name that nothing is known of is an argument without a default, or arithmetic on such and tensors."""
-    if not isinstance(scope.kind(node), k.Unknown) or node not in scope.parents:
-        return False
-    found = last_value(scope, node.id, statement_of(scope, node))
-    if found is None:
-        arguments = scope.function.node.args
-        given = [*arguments.posonlyargs, *arguments.args]
-        return node.id in [one.arg for one in given[: len(given) - len(arguments.defaults)]]
-    parts = [one for one in walk(found[1]) if isinstance(one, ast.expr)]
-    reads = [one for one in parts if not isinstance(one, ast.BinOp | ast.UnaryOp | ast.Constant)]
-    return all(
-        scope.tensor(one) is not None or (isinstance(one, ast.Name) and _is_argument(scope, one)) for one in reads
-    )
-
-
-def _is_open_to_infinity(scope: Scope, read: ast.Name) -> bool:
-    """Whether a name may hold what it held before the test, or what passes the infinities in that on as they are."""
-    key = (scope.shelter, read)
-    if key not in scope.open_reads:
-        scope.open_reads[key] = _may_hold_infinity(scope, read)
-    return scope.open_reads[key]
-
-
-def _may_hold_infinity(scope: Scope, read: ast.Name) -> bool:
-    if scope.shelter is None:
-        return False
-    test = statement_of(scope, scope.shelter)
-    if is_bound_before(scope, read.id, test):
-        return True
-    found = last_value(scope, read.id, statement_of(scope, read)) if read in scope.parents else None
-    if found is None or found[0].lineno < test.lineno:
-        return False
-    value = found[1]
-    kept_out = {node for one in _of_steps(scope, value) for node in walk(one.node)}
-    return any(one not in kept_out for one in _reads(scope, value))
-
-
-def _meets_infinity(
-    scope: Scope, read: ast.expr, around: Mapping[ast.AST, ast.AST], guarded: Collection[ast.AST]
-) -> bool:
-    node: ast.AST = read
-    while node in around and node not in guarded:
-        step = around[node]
-        if isinstance(step, ast.Attribute) and not k.may_be_tensor(scope.kind(step)):
-            # A size or a dtype; of a method all but what it gives says the same.
-            method = around.get(step)
-            if not (isinstance(method, ast.Call) and method.func is step):
-                return False
-            node, step = step, method
-        if isinstance(step, ast.expr) and k.is_number(scope.kind(step)):
-            return False
-        if not is_linear(scope, step, node):
-            return True
-        node = step
-    return False
 
 
 def _of_operator(scope: Scope, node: ast.BinOp) -> list[Guarded]:

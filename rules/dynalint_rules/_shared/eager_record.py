@@ -10,12 +10,9 @@ from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
 from dynalint.rules import Replacement, Rewrite
-from dynalint_rules._shared.constructors import uses_of
-from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.growth import mentions_of
 from dynalint_rules._shared.guard import check_left_out, guarded_all
 from dynalint_rules._shared.scope import Refusal, Scope
-from dynalint_rules._shared.uses import self_name
 
 _ADDING = frozenset({"append", "appendleft", "extend", "extendleft", "insert"})
 
@@ -27,9 +24,6 @@ def recorded_in_eager(event: ContainerChange | StateChange, project: Project) ->
         Refusal: compiled code reads the container, or adding to it does something else besides.
     """
     name = event.home.name
-    for_call = _kept_for_the_call(event, project)
-    if for_call is not None:
-        return for_call
     for function, place in _reads(event, project):
         where = f"{function.file.path.name}:{place.lineno}"
         raise Refusal(
@@ -47,54 +41,6 @@ def recorded_in_eager(event: ContainerChange | StateChange, project: Project) ->
         return Rewrite(title, "unsafe", (Replacement(scope.file, start, start, test),), conditions, scope.imports)
     check_left_out(scope, _parts(scope, event.statement))
     return guarded_all(scope, [event.statement], title, "unsafe", conditions)
-
-
-def _kept_for_the_call(event: ContainerChange | StateChange, project: Project) -> Rewrite | None:
-    """Put under a local name what is stored under a key, and read under the same key in the same call and nowhere else.
-
-    `self.cache[key] = value` and `self.cache[key] * 2` become `made = value` and `made * 2`.
-    """
-    statement, name, scope = event.statement, event.home.name, Scope.of(event, project)
-    target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
-    if (
-        not isinstance(target, ast.Subscript)
-        or statement not in scope.function.statements
-        or scope.function.owner is None
-    ):
-        return None
-    place, key = ast.unparse(target.value), ast.unparse(target.slice)
-    if place != f"{self_name(scope.function)}.{name}" or project.mentions(name):
-        return None
-    names = {node.id for node in walk(target) if isinstance(node, ast.Name)}
-    later = scope.function.statements[scope.function.statements.index(statement) + 1 :]
-    after = {node for one in later for node in walk(one)}
-    if any(isinstance(node, ast.Name) and node.id in names and not isinstance(node.ctx, ast.Load) for node in after):
-        return None
-    local, edits = scope.fresh_name("made"), []
-    assert isinstance(statement, ast.Assign)
-    for function, node in uses_of(scope, name):
-        read = scope.parents.get(node)
-        if node is target.value or (
-            function is not None and function.name == "__init__" and _sets_empty(project, function, node)
-        ):
-            continue
-        if node not in after or not isinstance(read, ast.Subscript) or not isinstance(read.ctx, ast.Load):
-            return None
-        if read.value is not node or ast.unparse(read.slice) != key:
-            return None
-        edits.append(Replacement(scope.file, *scope.file.span(read), local))
-    if not edits or not is_pure(scope, target.slice):
-        return None
-    made = Replacement(scope.file, *scope.file.span(target), local)
-    condition = f"nothing looks into `{name}` afterwards, to which no call adds any more"
-    return Rewrite(f"Keep what is stored in `{name}` for the call alone", "unsafe", (made, *edits), (condition,))
-
-
-def _sets_empty(project: Project, function: FunctionInfo, node: ast.Attribute) -> bool:
-    """Whether a constructor makes the container, with nothing in it."""
-    statement = project.parents(function).get(node)
-    value = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign) else None
-    return value is not None and ast.unparse(value) in ("{}", "dict()", "OrderedDict()", "collections.OrderedDict()")
 
 
 def _parts(scope: Scope, node: ast.stmt | ast.expr) -> list[ast.expr]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 from dynalint.analysis.index import walk_function
@@ -12,10 +12,9 @@ from dynalint.analysis.steps import walk
 from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.blocks import Block, Chain, block_of, is_elif, statements_after
 from dynalint_rules._shared.choice import GUARD_ORDERS, TITLE, escaped, finished, guarded, rendered, require_tensors
-from dynalint_rules._shared.domain import Guard, guarded_operands
+from dynalint_rules._shared.domain import Guarded, guarded_operands
 from dynalint_rules._shared.effects import effects_of, effects_of_always, refuse_lasting_effects
-from dynalint_rules._shared.harmless import set_apart, used_apart
-from dynalint_rules._shared.returned import Returned, always_returns, lasting, returns_of, stands_in_branches
+from dynalint_rules._shared.returned import always_returns, lasting, returns_of, stands_in_branches
 from dynalint_rules._shared.rows import plan_of
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.sides import (
@@ -59,20 +58,19 @@ def rewrite_early_return(scope: Scope, statement: ast.If) -> Rewrite | None:
 
 
 def choose_at_returns(
-    scope: Scope, statement: ast.If, returned: Returned, after: list[ast.stmt], first: ast.expr, *, surely: bool
+    scope: Scope, statement: ast.If, after: list[ast.stmt], first: ast.expr, mask: str, early: list[str]
 ) -> tuple[list[Replacement], list[str]]:
-    """Have each `return` in what may run after a statement choose between its own value and the early one.
+    """Have each `return` in what may run after a statement choose between its own value and the early one, if any.
 
-    That is `first` on one way, and there for all calls if `surely`. Returns the changes and the conditions of being
+    That is `first`, under the names `early` where `mask` tells so. Returns the changes and the conditions of being
     right.
 
     Raises:
         Refusal: what follows must not always run, or returns nothing.
     """
-    assert returned.mask is not None
-    rest = _EarlyReturn(scope, statement, [], [], after, condition=returned.mask, surely=surely)
+    rest = _EarlyReturn(scope, statement, [], [], after, condition=mask, surely=False)
     layers = rest.check_following()
-    return rest.follow([], first, returned.parts, layers), rest.conditions
+    return rest.follow([], first, early, layers), rest.conditions
 
 
 @dataclass
@@ -158,10 +156,6 @@ class _EarlyReturn:
         if not self.condition.isidentifier() or self.condition in stored:
             self.condition = scope.fresh_name("condition", plan.temporaries.values())
             lines.append(f"{self.condition} = {held_together(truth.without_dimensions)}")
-        if scope.recomputes:
-            apart = used_apart(scope, self.statement, [self.returning, self.going_on])
-            lines += set_apart(scope, apart, [self.condition])
-            self.scope = scope = replace(scope, recomputes="")
         guards = [guarded for value in block.values for guarded in guarded_operands(scope, value)]
         texts = {value: self._rendered(value, guards, GUARD_ORDERS[0]) for value in block.values}
         for one in block.assignments:
@@ -255,7 +249,7 @@ class _EarlyReturn:
         found = set().union(*(reads_of(scope, Side(value, scope.kind(value)), self.statement) for value in values))
         return found - set(_stored(self.following)) - set(_stored(self.returning))
 
-    def _rendered(self, node: ast.expr, guards: Sequence[Guard], order: str) -> str:
+    def _rendered(self, node: ast.expr, guards: Sequence[Guarded], order: str) -> str:
         return rendered(self.scope, node, guards, self._guard(order))
 
     def _guard(self, order: str) -> str:

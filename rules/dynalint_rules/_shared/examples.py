@@ -56,16 +56,6 @@ return {tensor}
 """
 """What a loop becomes: `names` go on from round to round, `step` is its body, `tensor` that at `place` of `first`."""
 
-COUNTED_ROUNDS = "h = self.fc(x)\n\n" + CARRIED_LOOP.format(
-    names="left, h",
-    test="left > 0",
-    step="h = h + 1",
-    state="(left - 1, h)",
-    first="((x > 0).sum().long(), h)",
-    given="_, h",
-    tensor="h",
-    place=1,
-)
 """What a loop becomes that adds one in as many rounds as there are positive elements."""
 
 

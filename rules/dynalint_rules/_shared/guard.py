@@ -15,7 +15,7 @@ from dynalint.rules import Replacement, Rewrite
 from dynalint_rules._shared.effects import implies_nothing, is_pure
 from dynalint_rules._shared.raising import never_raises, shows_without_raising
 from dynalint_rules._shared.scope import Refusal, Scope
-from dynalint_rules._shared.text import WIDTH, indentation
+from dynalint_rules._shared.text import WIDTH
 
 if TYPE_CHECKING:
     import libcst as cst
@@ -241,13 +241,3 @@ def _block(scope: Scope, statement: ast.stmt) -> list[ast.stmt]:
         if isinstance(block, list) and statement in block:
             return block
     return [statement]
-
-
-def step_of(scope: Scope) -> str:
-    """Return one step of indentation as the function has it."""
-    node, first = scope.function.node, scope.function.statements[0]
-    if first.lineno > node.lineno:
-        own, inner = indentation(scope.file, node.lineno), indentation(scope.file, first.lineno)
-        if inner.startswith(own) and inner != own:
-            return inner[len(own) :]
-    return "    "

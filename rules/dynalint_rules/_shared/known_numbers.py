@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.index import Import
@@ -27,24 +26,7 @@ def multiplied(scope: Scope, node: ast.Call, product: ast.expr) -> Rewrite | Non
         return None
     numbers = "a sequence of whole numbers, at least one"
     shown = scope.quote(product.args[0])
-    rewrite = _replaced(scope, node, f"math.prod({text})", title, (f"{shown} is {numbers}",))
-    if not _is_dotted(product.args[0]):
-        return rewrite
-    # NumPy takes a number for its own product, where `math.prod` raises.
-    either = f"{text} if isinstance({text}, int) else math.prod({text})"
-    parent = scope.parents[node]
-    if not (isinstance(parent, ast.Call) and node in parent.args):
-        either = f"({either})"
-    return replace(
-        rewrite, sheltered=_replaced(scope, node, either, title, (f"{shown} is a whole number, or {numbers}",))
-    )
-
-
-def _is_dotted(node: ast.expr) -> bool:
-    """Whether an expression is a name, or an attribute of one, which may be read twice."""
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return isinstance(node, ast.Name)
+    return _replaced(scope, node, f"math.prod({text})", title, (f"{shown} is {numbers}",))
 
 
 def read_back(scope: Scope, node: ast.Call, source: ast.expr, *, listed: bool) -> Rewrite | None:

@@ -177,15 +177,6 @@ def statement_of(scope: Scope, node: ast.AST) -> ast.stmt:
     return node
 
 
-def runs_in_place(scope: Scope, node: ast.AST) -> bool:
-    """Whether an expression runs as a part of its statement: not in a lambda, nor with the names of a comprehension."""
-    while not isinstance(node, ast.stmt):
-        if isinstance(node, _OF_ITS_OWN):
-            return False
-        node = scope.parents[node]
-    return True
-
-
 def may_be_unbound(scope: Scope, value: ast.expr) -> bool:
     """Whether an expression reads a local name that has no value on some way to it."""
     statement = statement_of(scope, value)

@@ -8,7 +8,7 @@ the rewrite is refused.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -26,7 +26,6 @@ from dynalint_rules._shared.handover import asks_for_tensor, is_passed_up
 from dynalint_rules._shared.known_numbers import is_whole
 from dynalint_rules._shared.names import kind_of_name
 from dynalint_rules._shared.no_number import SHOWS, why_not
-from dynalint_rules._shared.number_lists import uses_of_list
 from dynalint_rules._shared.precision import Class, is_double, is_nonzero, is_short, is_small, is_wide
 from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
 from dynalint_rules._shared.single_index import with_a_dimension
@@ -105,18 +104,6 @@ def flow_into(scope: Scope, target: ast.expr, loop: ast.stmt, dtype: k.DType | N
     return follower.flow
 
 
-def flow_from(scope: Scope, uses: Sequence[ast.expr], dtype: k.DType) -> Flow:
-    """Follow the numbers that some places read, as if they were 0-dim tensors of 64 bits.
-
-    Raises:
-        Refusal: at least one of the uses takes no tensor, or nothing is known of it.
-    """
-    follower = _Follower(scope, wide=True)
-    for use in uses:
-        follower.climb(use, dtype)
-    return follower.flow
-
-
 @dataclass
 class _Follower:
     scope: Scope
@@ -185,7 +172,7 @@ class _Follower:
         if isinstance(parent, ast.Slice):
             self._bound(parent, node, dtype)
         else:
-            self._listed(parent, node, dtype)
+            self._refuse(parent, node)
 
     def _bound(self, part: ast.Slice, node: ast.expr, dtype: Class) -> None:
         """A number bounds a slice, of which only a sum, a mean or a window of fixed length may be wanted."""
@@ -257,27 +244,6 @@ class _Follower:
             self.climb(operation, None)
         else:
             raise Refusal(f"{self.scope.quote(other)} in {shown} takes no tensor; rewrite it by hand")
-
-    def _listed(self, made: ast.ListComp | ast.GeneratorExp, node: ast.expr, dtype: Class) -> None:
-        """A comprehension makes a list of such numbers."""
-        scope, flow = self.scope, self.flow
-        if node is not made.elt:
-            self._refuse(made, node)
-        for use in uses_of_list(scope, made):
-            if use.loop is not None:
-                self.follow_name(use.node, use.loop, dtype)
-            elif use.kind == "one":
-                self.climb(use.node, dtype)
-            elif use.kind == "summed":
-                if dtype != "int":
-                    flow.changes[f"{scope.quote(use.node)} is added up in the precision of the tensors"] = None
-                self.climb(use.node, dtype if dtype == "int" else "float")
-            elif use.kind == "stacked" and isinstance(use.node, ast.Call):
-                wanted = "torch.int64" if dtype == "int" else "the default dtype"
-                flow.conditions[f"the dtype of {scope.quote(node)} is {wanted}, and there is at least one"] = None
-                flow.edits.append(Replacement(scope.file, *scope.file.span(use.node.func), f"{scope.torch}.stack"))
-            elif use.kind == "returned":
-                self._returned(node)
 
     def _power(self, operation: ast.BinOp, kind: k.Kind, dtype: Class) -> None:
         """A power is defined for other numbers in torch than in Python: whole ones have no negative exponents."""

@@ -1,68 +1,34 @@
-"""What a function has returned in the middle of statements that run on: a result that may be there, and a mask for it.
-
-    for layer in self.layers:            returned = torch.zeros((), dtype=torch.bool, device=x.device)
-        x = layer(x)                     early = None
-        if x.max() > 9:                  for layer in self.layers:
-            return x / 2                     x = layer(x)
-    return x                                 condition = ~returned & (x.max() > 9)
-                                             result = x / 2
-                                             early = result if early is None else torch.where(returned, early, result)
-                                             returned = returned | condition
-                                         if early is None:
-                                             return x
-                                         return torch.where(returned, early, x)
-
-The mask is a tensor from the beginning on. Whether there is a result at all is no question of data: a Python value
-decides, or how many rounds a loop has.
-"""
+"""Where a branch that returns stands, what may run after it, and names for what it returns."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.index import walk_function
 from dynalint.analysis.steps import walk
 from dynalint.rules import Replacement
-from dynalint_rules._shared.blocks import statements_after
+from dynalint_rules._shared.blocks import is_elif, statements_after
 from dynalint_rules._shared.effects import effects_of
-from dynalint_rules._shared.liveness import has_rounds
 from dynalint_rules._shared.memory import makes_tensor
-from dynalint_rules._shared.names import is_bound_before, kind_before, kind_of_name, loads, sets, within
+from dynalint_rules._shared.names import is_bound_before, kind_before, kind_of_name, sets, within
 from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
 from dynalint_rules._shared.sides import refuse_changed_alias
 from dynalint_rules._shared.text import atom, indentation
 from dynalint_rules._shared.truth import is_tensor_test
-from dynalint_rules._shared.uncompiled import is_uncompiled
 
-UNROLLED = frozenset({"builtins.range", "builtins.enumerate", "builtins.zip", "builtins.reversed"})
+_UNROLLED = frozenset({"builtins.range", "builtins.enumerate", "builtins.zip", "builtins.reversed"})
 _DEPTHS = "the function returns at several depths; give it one result under a name and return that"
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a branch that returns stands: `anchor` is the outermost statement around it, `after` what may run then.
-
-    `looped` tells that one of the rounds of a loop is meant.
-    """
+    """Where a branch that returns stands: `anchor` is the outermost statement around it, `after` what may run then."""
 
     anchor: ast.stmt
     after: list[ast.stmt]
-    looped: bool
-
-
-@dataclass
-class Returned:
-    """The result of a branch that returns on some ways: the names of its parts, and of the mask.
-
-    `mask` is None until it has one. An `open` result may be missing, and has both from the beginning on.
-    """
-
-    parts: list[str] = field(default_factory=list)
-    mask: str | None = None
-    open: bool = False
 
 
 def stands_in_branches(scope: Scope, statement: ast.stmt) -> bool:
@@ -86,50 +52,16 @@ def returns_of(node: ast.AST) -> list[ast.Return]:
     return [one for one in walk_function(node) if isinstance(one, ast.Return)]
 
 
-def returns_openly(scope: Scope, head: ast.If) -> bool:
-    """Whether a loop or a test of a Python value decides as well whether a branch on a tensor returns."""
-    returns = _compiled_returns(scope, head)
-    if any(_is_uneven(scope, one, head) for one in returns):
-        return True
-    after = statements_after(scope, head)
-    follows = stands_in_branches(scope, head) and bool(after) and always_returns(after)
-    return bool(returns) and not always_returns([head]) and not follows
-
-
-def _compiled_returns(scope: Scope, head: ast.If) -> list[ast.Return]:
-    """Return the `return` statements that a compiled run may come to: the others stay as they are written."""
-    branches = [node for node in walk_function(head) if isinstance(node, ast.If)]
-    blocks = [(branch, block) for branch in branches for block in (branch.body, branch.orelse) if block]
-    kept = [one for branch, block in blocks if is_uncompiled(scope, branch, block) for one in block]
-    return [one for one in returns_of(head) if not any(within(one, block, scope) for block in kept)]
-
-
-def _is_uneven(scope: Scope, node: ast.AST, head: ast.If) -> bool:
-    while node is not head:
-        node = scope.parents[node]
-        if isinstance(node, ast.For) and not ends_at_once(scope, node):
-            return True
-        if isinstance(node, ast.If) and (
-            not is_tensor_test(scope, node.test)
-            or (isinstance(node.test, ast.BoolOp) and not all(is_tensor_test(scope, one) for one in node.test.values))
-        ):
-            return True
-    return False
-
-
-def ends_at_once(scope: Scope, loop: ast.For) -> bool:
-    """Whether a loop has a first round, for certain, that returns whatever happens, and is its body then."""
-    jumps = any(isinstance(node, ast.Break | ast.Continue) for one in loop.body for node in walk_function(one))
-    targets = [node.id for node in walk(loop.target) if isinstance(node, ast.Name)]
-    asked = any(True for name in targets for _ in loads(scope, name))
-    plain = isinstance(loop.target, ast.Name) and is_range(scope, loop.iter)
-    return plain and has_rounds(loop.iter) and always_returns(loop.body) and not (jumps or asked)
-
-
-def is_range(scope: Scope, rounds: ast.expr) -> bool:
-    """Whether an expression calls the builtin `range`."""
-    kind = scope.kind(rounds.func) if isinstance(rounds, ast.Call) else None
-    return isinstance(kind, k.External) and kind.name == "builtins.range"
+def returning(scope: Scope, statement: ast.If) -> ast.expr | None:
+    """Return the value of `if test: return value` in a loop, where nothing but a tensor decides; else None."""
+    body, *others = statement.body
+    if others or statement.orelse or is_elif(scope, statement) or not isinstance(body, ast.Return):
+        return None
+    if not is_tensor_test(scope, statement.test) or not any(
+        isinstance(one, ast.For) for one in _around(scope, statement)
+    ):
+        return None
+    return body.value
 
 
 def place_of(scope: Scope, head: ast.If) -> Place:
@@ -151,7 +83,7 @@ def place_of(scope: Scope, head: ast.If) -> Place:
         raise Refusal(_DEPTHS)
     for loop in loops:
         _check_loop(scope, loop)
-    return Place(around[-1] if around else head, after, bool(loops))
+    return Place(around[-1], after)
 
 
 def _around(scope: Scope, head: ast.If) -> Iterator[ast.stmt]:
@@ -184,10 +116,10 @@ def has_known_rounds(scope: Scope, loop: ast.For) -> bool:
     """Whether a loop goes through what has as many elements in every call that is traced once."""
     rounds = scope.kind(loop.iter.func) if isinstance(loop.iter, ast.Call) else scope.kind(loop.iter)
     known = isinstance(rounds, k.Sequence | k.Object | k.Instance)
-    return known or (isinstance(rounds, k.External) and rounds.name in UNROLLED)
+    return known or (isinstance(rounds, k.External) and rounds.name in _UNROLLED)
 
 
-def opened(scope: Scope, anchor: ast.stmt, returned: Returned) -> tuple[list[str], list[str]]:
+def opened(scope: Scope, anchor: ast.stmt, mask: str, parts: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return the lines before `anchor` that say that there is no result so far, and the conditions of their working.
 
     Raises:
@@ -195,7 +127,7 @@ def opened(scope: Scope, anchor: ast.stmt, returned: Returned) -> tuple[list[str
     """
     name, conditions = _tensor_before(scope, anchor)
     made = f"{scope.torch}.zeros((), dtype={scope.torch}.bool, device={name}.device)"
-    return [f"{returned.mask} = {made}", *(f"{part} = None" for part in returned.parts)], conditions
+    return [f"{mask} = {made}", *(f"{part} = None" for part in parts)], conditions
 
 
 def insertion(scope: Scope, anchor: ast.stmt, lines: Sequence[str]) -> Replacement:

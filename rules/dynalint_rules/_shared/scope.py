@@ -7,7 +7,6 @@ import builtins
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
 
 from dynalint.analysis.events import Event
 from dynalint.analysis.index import FunctionInfo, Import, ModuleInfo
@@ -18,22 +17,13 @@ from dynalint.analysis.steps import remembered, step, walk
 from dynalint.rules import Refusal as Refusal  # noqa: PLC0414 - rewrites raise it, and take it from here
 
 
-class FormRefusal(Refusal):
-    """It is not possible in one form of the new code; where there is another one, that one's reason tells more."""
-
-
 @dataclass(frozen=True)
 class Scope:
     """One function to be rewritten.
 
     `parents` are by node. `torch` is the name under which the function can reach the module torch, `imports` what must
-    be imported for it. `renamed` are reads of names for which a rewrite has put other names, `saved` names for what
-    a statement reads under one that is set anew after it. `composed` are expressions that stand nowhere in the file,
-    and that a rewrite has put together from some that do, `assumed` names that it takes for tensors, `open_reads`
-    what is known of names that may hold infinite numbers. `shelter` is the decision from which infinite and NaN
-    numbers are to be kept where they are computed with for nothing; None if they need not.
-    With `recomputes` they are kept from what was computed before it too, which is computed once more for that: for what
-    a side leaves as it was (`kept`), or for all that it reads; `layers` may be called once more for it, too.
+    be imported for it. `renamed` are reads of names for which a rewrite has put other names, `composed` expressions
+    that stand nowhere in the file, and that a rewrite has put together from some that do.
     """
 
     project: Project
@@ -42,13 +32,7 @@ class Scope:
     torch: str
     imports: tuple[str, ...]
     renamed: dict[ast.AST, str] = field(default_factory=dict)
-    saved: dict[tuple[ast.stmt, str], str] = field(default_factory=dict)
     composed: set[ast.AST] = field(default_factory=set)
-    assumed: set[str] = field(default_factory=set)
-    open_reads: dict[tuple[ast.AST | None, ast.Name], bool] = field(default_factory=dict)
-    shelter: ast.AST | None = None
-    recomputes: Literal["", "kept", "all"] = ""
-    layers: bool = False
 
     @classmethod
     def of(cls, event: Event, project: Project) -> Scope:

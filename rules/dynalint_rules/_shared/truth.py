@@ -300,41 +300,8 @@ def _any_or_all(scope: Scope, node: ast.Call, argument: ast.expr, method: str) -
         return Truth(text, len(parts) == 1 and parts[0].atomic, all(part.scalar for part in parts), conditions)
     iterated = scope.kind(argument)
     if isinstance(iterated, k.Sequence) and k.may_be_tensor(iterated.element):
-        gathered = _gathered(scope, argument, iterated)
-        if gathered is None:
-            raise Refusal(
-                f"{scope.quote(node)} goes through an iterable; gather the tests with `torch.stack([...]).{method}()`, "
-                "and say apart what holds where there is none"
-            )
-        text, source, found = gathered
-        filled = isinstance(source, ast.List | ast.Tuple) and any(
-            not isinstance(one, ast.Starred) for one in source.elts
+        raise Refusal(
+            f"{scope.quote(node)} goes through an iterable; gather the tests with `torch.stack([...]).{method}()`, "
+            "and say apart what holds where there is none"
         )
-        conditions = (*found, *([] if filled else [f"{scope.quote(source)} is not empty"]))
-        return Truth(f"{scope.torch}.stack({text}).{method}()", True, True, conditions)
     return None
-
-
-def _gathered(scope: Scope, argument: ast.expr, kind: k.Sequence) -> tuple[str, ast.expr, list[str]] | None:
-    """Return a list of tensors to stack in the place of an iterable of tests, what says how many, and conditions."""
-    if isinstance(argument, ast.Name) and kind.type in ("list", "tuple") and k.only_tensor(kind.element) is not None:
-        element = k.only_tensor(kind.element)
-        return argument.id, argument, _alike(scope, argument, scalar=element is not None and element.rank == 0)
-    if not isinstance(argument, ast.GeneratorExp | ast.ListComp) or len(argument.generators) > 1:
-        return None
-    loop, (start, end) = argument.generators[0], scope.file.span(argument)
-    element_start, element_end = scope.file.span(argument.elt)
-    opened = scope.file.text[start + 1 : element_start].strip()
-    if opened or loop.ifs or loop.is_async or scope.tensor(argument.elt) is None:
-        return None
-    effects_of(scope, [argument.elt])
-    test = truth_of(scope, argument.elt)
-    conditions = [*test.conditions, *_alike(scope, argument.elt, scalar=test.scalar)]
-    if isinstance(argument, ast.GeneratorExp):
-        conditions += raising_conditions(scope, [argument.elt])
-    return f"[{test.text}{scope.file.text[element_end : end - 1]}]", loop.iter, conditions
-
-
-def _alike(scope: Scope, node: ast.expr, *, scalar: bool) -> list[str]:
-    """Return what must hold for tests to be stacked, of which the later ones need have no truth."""
-    return [] if scalar else [f"all of {scope.quote(node)} have one element and the same shape"]

@@ -16,24 +16,13 @@ import ast
 from collections.abc import Sequence
 
 from dynalint.analysis.steps import walk
-from dynalint.rules import Settled
 from dynalint_rules._shared.scope import Scope
-from dynalint_rules._shared.text import LOOSE, held_together, indentation, moved
-
-# Of these, eager code gets another answer.
-_ONLY_COMPILED = ("is_compiling", "is_dynamo_compiling")
+from dynalint_rules._shared.text import LOOSE, held_together
 
 
 def is_uncompiled(scope: Scope, statement: ast.If, block: Sequence[ast.stmt]) -> bool:
     """Whether the test of a statement decides, for each compiled run, that this block of it does not run."""
     return _was_asked(scope, statement.test) and not any(_was_asked(scope, one) for one in block) and _asks(block)
-
-
-def asked_of(scope: Scope, test: ast.expr) -> tuple[list[ast.expr], list[ast.expr]]:
-    """Return the parts of a test, all of which must hold: those that a compiled run asks, and the others."""
-    parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
-    asked = [part for part in parts if _was_asked(scope, part)]
-    return asked, parts[len(asked) :]
 
 
 def as_operand(scope: Scope, node: ast.expr) -> str:
@@ -50,26 +39,6 @@ def all_of(scope: Scope, parts: Sequence[ast.expr | str]) -> str:
     return " and ".join(one if isinstance(one, str) else as_operand(scope, one) for one in parts)
 
 
-def kept_text(scope: Scope, block: Sequence[ast.stmt], indent: str) -> str:
-    """Return the text of a block as it is written, for another indentation, which its first line has too."""
-    file, first = scope.file, block[0]
-    start, end = file.span(first)[0], file.span(block[-1])[1]
-    for decorator in getattr(first, "decorator_list", ())[:1]:
-        start = file.text.rindex("@", 0, file.span(decorator)[0])
-    text, old = file.text[start:end], indentation(file, first.lineno)
-    if isinstance(first, ast.If):
-        text = text.removeprefix("el")
-    return indent + moved(text, old, indent)
-
-
-def settled_by(scope: Scope, statement: ast.If, block: Sequence[ast.stmt]) -> list[Settled]:
-    """Return that eager code, as far as the project shows, does not come to a block either; nothing if it may."""
-    asked = (node for node in walk(statement.test) if isinstance(node, ast.Attribute | ast.Name))
-    if any(_name(node) in _ONLY_COMPILED for node in asked):
-        return []
-    return [Settled(scope.file, *scope.file.span(statement.test), block is statement.orelse)]
-
-
 def _was_asked(scope: Scope, node: ast.AST) -> bool:
     """Whether the analysis came to any expression of a node."""
     return any(child in scope.kinds for child in walk(node))
@@ -78,7 +47,3 @@ def _was_asked(scope: Scope, node: ast.AST) -> bool:
 def _asks(block: Sequence[ast.stmt]) -> bool:
     """Whether the analysis would have seen an expression, had it come to the block: `pass` shows nothing."""
     return any(isinstance(node, ast.expr) for statement in block for node in walk(statement))
-
-
-def _name(node: ast.Attribute | ast.Name) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else node.id

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.steps import walk
@@ -17,10 +16,7 @@ from dynalint_rules._shared.blocks import (
     Block,
     Chain,
     chain_of,
-    head_of,
-    is_elif,
     split_test,
-    statements_after,
 )
 from dynalint_rules._shared.choice import (
     TITLE,
@@ -30,21 +26,20 @@ from dynalint_rules._shared.choice import (
     require_tensors,
 )
 from dynalint_rules._shared.divided import rewrite_divided
-from dynalint_rules._shared.domain import Guard, Guarded, guarded_operands, open_names, recomputed
+from dynalint_rules._shared.domain import Guarded, guarded_operands
 from dynalint_rules._shared.done_mask import rewrite_break
-from dynalint_rules._shared.early_return import choose_at_returns, rewrite_early_return
+from dynalint_rules._shared.early_return import rewrite_early_return
 from dynalint_rules._shared.effects import effects_of, effects_of_always
 from dynalint_rules._shared.handover import is_passed_up
-from dynalint_rules._shared.harmless import Apart, Harmless, is_read_once, used_apart
 from dynalint_rules._shared.idle_test import rewrite_idle
+from dynalint_rules._shared.loop_return import rewrite_loop_return
 from dynalint_rules._shared.masked import rewrite_masked, rewrite_spared
 from dynalint_rules._shared.memory import is_own
 from dynalint_rules._shared.mixed_sides import mixed_conditions
 from dynalint_rules._shared.names import is_bound_before, kind_left, kind_of_name, loads, may_be_unbound
-from dynalint_rules._shared.predicated import Predicated
 from dynalint_rules._shared.raising import raising_conditions
 from dynalint_rules._shared.rows import Plan, plan_of
-from dynalint_rules._shared.scope import FormRefusal, Refusal, Scope, as_tensor
+from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
 from dynalint_rules._shared.sides import (
     NO_RAISE,
     Side,
@@ -58,7 +53,7 @@ from dynalint_rules._shared.sides import (
 from dynalint_rules._shared.sizes import refuse_other_sizes
 from dynalint_rules._shared.skipped_step import rewrite_skipped
 from dynalint_rules._shared.text import call, comments, held_together, indentation, inner_indentation
-from dynalint_rules._shared.truth import Truth, is_tensor_test, truth_of
+from dynalint_rules._shared.truth import Truth, truth_of
 
 _OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**", ast.MatMult: "@"}
 
@@ -74,19 +69,17 @@ def rewrite_if(scope: Scope, statement: ast.If) -> Rewrite:
         return dropped
     try:
         return _rewrite_as_expressions(scope, statement)
-    except Refusal as refusal:
-        try:
-            return _rewrite_as_statements(scope, statement)
-        except Refusal as other:
-            found = rewrite_skipped(scope, statement) or rewrite_divided(scope, statement)
-            if found is None:
-                raise (other if isinstance(refusal, FormRefusal) else refusal) from None
-            return found
+    except Refusal:
+        found = rewrite_skipped(scope, statement) or rewrite_divided(scope, statement)
+        if found is None:
+            raise
+        return found
 
 
 def _rewrite_as_expressions(scope: Scope, statement: ast.If) -> Rewrite:
     """Give each name one expression of what the sides give it."""
     other = rewrite_early_return(scope, statement) or rewrite_break(scope, statement)
+    other = other or rewrite_loop_return(scope, statement)
     if other is not None:
         return other
     cases = all_cases_of(scope, statement)
@@ -104,82 +97,12 @@ def _rewrite_as_expressions(scope: Scope, statement: ast.If) -> Rewrite:
     return writer.finish(python)
 
 
-def _rewrite_as_statements(scope: Scope, statement: ast.If) -> Rewrite:
-    """Have each statement of the sides run always, in the `if` itself or in one around it."""
-    head = head_of(scope, statement)
-    try:
-        return _rewrite_alone(scope, head)
-    except Refusal:
-        while (outer := _test_around(scope, head)) is not None:
-            head = head_of(scope, outer)
-            with suppress(Refusal):
-                return _rewrite_alone(scope, head)
-        raise
-
-
-def _rewrite_alone(scope: Scope, head: ast.If) -> Rewrite:
-    """Have each statement of the sides of one `if` run always.
-
-    Raises:
-        Refusal: that is not the same, or not needed: an `if` in the sides can be rewritten by itself, after which more
-            may be known of this one.
-    """
-    chain: ast.stmt = head
-    own = [chain]
-    while isinstance(chain, ast.If) and len(chain.orelse) == 1 and is_elif(scope, chain.orelse[0]):
-        chain = chain.orelse[0]
-        own.append(chain)
-    inner = [node for node in walk(head) if isinstance(node, ast.If) and node not in own]
-    for node in inner:
-        if is_tensor_test(scope, node.test) and _can_be_rewritten(scope, node):
-            raise Refusal(f"a branch holds another `if`, on {scope.quote(node.test)}; rewrite that one first")
-    writer = Predicated(replace(_afresh(scope), shelter=head if scope.shelter is not None else None), head)
-    ended = writer.write()
-    replacements, conditions = [writer.replacement(), *writer.elsewhere], writer.conditions
-    if writer.result is not None and not ended:
-        after = writer.place.after if writer.place is not None else statements_after(scope, head)
-        later, more = choose_at_returns(
-            writer.scope, head, writer.returned, after, writer.result, surely=writer.returns_surely
-        )
-        replacements, conditions = replacements + later, conditions + more
-    rewrite = finished(scope, TITLE, replacements[0], conditions, writer.changes)
-    return replace(rewrite, replacements=tuple(replacements), leaves=writer.leaves, settled=tuple(writer.settled))
-
-
-def _test_around(scope: Scope, head: ast.If) -> ast.If | None:
-    """Return the `if` on a tensor that one stands in, which is rewritten together with it."""
-    node: ast.AST = head
-    while node is not scope.function.node:
-        node = scope.parents[node]
-        if isinstance(node, ast.If) and is_tensor_test(scope, node.test):
-            return node
-    return None
-
-
-def _can_be_rewritten(scope: Scope, statement: ast.If) -> bool:
-    try:
-        afresh = _afresh(scope)
-        if rewrite_masked(afresh, statement) is None:
-            _rewrite_as_expressions(afresh, statement)
-    except Refusal:
-        try:
-            _rewrite_alone(scope, head_of(scope, statement))
-        except Refusal:
-            return False
-    return True
-
-
-def _afresh(scope: Scope) -> Scope:
-    """Return a scope without what an earlier attempt has noted down."""
-    return replace(scope, renamed={}, composed=set())
-
-
 @dataclass
 class _Writer:
     """Writes the statements that take the place of one chain of `if` and `elif`.
 
     `lines` are these statements, `tests` the code of each test, `copied` the expressions taken over as they stand,
-    comments included. `harmless` are names for what is fed to a side that is not taken.
+    comments included.
     """
 
     scope: Scope
@@ -190,12 +113,8 @@ class _Writer:
     conditions: list[str] = field(default_factory=list)
     changes: list[str] = field(default_factory=list)
     copied: list[ast.expr] = field(default_factory=list)
-    guards: list[list[Guard]] = field(default_factory=list)
+    guards: list[list[Guarded]] = field(default_factory=list)
     plan: Plan = field(default_factory=Plan)
-
-    def __post_init__(self) -> None:
-        self.names_operands = bool(self.scope.recomputes)
-        self.harmless = Harmless(self.scope, lambda: [*self.tests, *self.plan.temporaries.values()])
 
     def write(self, truths: Sequence[Truth]) -> None:
         """Write everything.
@@ -207,37 +126,23 @@ class _Writer:
         layers = self._layers()
         self.conditions += raising_conditions(self.scope, chain.tests[1:], [truth.scalar for truth in truths[1:]])
         self.plan = plan_of(self.scope, chain)
-        apart, recomputes = self._apart(), bool(self.scope.recomputes)
-        if apart:
-            self.scope = replace(self.scope, recomputes="")
         self.guards = [self._guards(block) for block in chain.blocks]
         statements = len(self.plan.rows) + len(self.plan.temporaries)
         results = [block.result for block in chain.blocks if block.result is not None]
-        bind = statements + _choices(results) > 1 or any(self.guards) or recomputes
+        bind = statements + _choices(results) > 1 or any(self.guards)
         self._name_tests(truths, bind=bind)
         self.copied += chain.tests
-        again = [one.line(self.harmless, self._guard(*one.using)) for one in apart]
-        self.lines += [*self.harmless.lines(one.name for one in apart), *again]
-        named = len(self.lines)
         self._write_rows()
         if not self.plan.rows and not self.plan.temporaries and not results:
             self._write_nothing(truths)
             return
         if results:
             self.lines.append(f"return {self._result(results, len('return '))}")
-        self.lines[named:named] = self.harmless.lines()
         if not any(self.tests[0] in line for line in self.lines):
             # Where all sides are alike nothing asks for it any more, and it must not do anything else either.
             effects_of(self.scope, self.chain.tests[:1])
         self.conditions += [text for truth in truths for text in truth.conditions]
         self.conditions += gradient_conditions([self._reads(block) for block in chain.blocks], layers)
-
-    def _apart(self) -> list[Apart]:
-        """What to compute once more before all choices, if something is used more than once."""
-        scope, head = self.scope, self.chain.head
-        sides = [block.statements for block in self.chain.blocks]
-        found = used_apart(scope, head, sides) if scope.recomputes == "all" else []
-        return [] if all(is_read_once(scope, one, head, sides) for one in found) else found
 
     def _write_nothing(self, truths: Sequence[Truth]) -> None:
         """No side does anything: nothing is left but the tests, which must not do anything either."""
@@ -256,7 +161,7 @@ class _Writer:
             self.conditions.append(NO_RAISE)
         return effects_of_always(self.scope, values, self.chain.head).layers
 
-    def _guards(self, block: Block) -> list[Guard]:
+    def _guards(self, block: Block) -> list[Guarded]:
         values = [one.value for one in block.assignments] + ([] if block.result is None else [block.result])
         return [guarded for value in values for guarded in guarded_operands(self.scope, value)]
 
@@ -297,14 +202,13 @@ class _Writer:
         scope, head = self.scope, self.chain.head
         sides: list[Side] = []
         texts: list[str] = []
-        kept = [index for index, assignment in enumerate(values) if assignment is None]
         for index, assignment in enumerate(values):
             if assignment is not None:
                 sides.append(Side(assignment.value, scope.kind(assignment.value)))
                 texts.append(self.plan.temporaries.get(assignment.value) or self._value(assignment, index))
             elif is_bound_before(scope, name, head):
                 sides.append(Side(None, kind_left(scope, name, head), name))
-                texts.append(self._kept(name, kept))
+                texts.append(name)
             else:
                 raise Refusal(f"`{name}` gets a value on one side only; give it one before the test")
         if len(set(texts)) == 1:
@@ -318,19 +222,6 @@ class _Writer:
         else:
             self._require_tensors(sides, name)
         self.lines.append(f"{name} = {self._where(texts, len(name) + 3)}")
-
-    def _kept(self, name: str, indices: Sequence[int]) -> str:
-        """The text of a name that some blocks leave as it is."""
-        read = ast.Name(name, ast.Load())
-        again = recomputed(self.scope, read, self.chain.head) if self.scope.recomputes else None
-        if again is None:
-            return name
-        guard = self._guard(*indices)
-        text = self.harmless.with_names(rendered(self.scope, read, [again], guard), [again], guard)
-        assigned = {assignment.name for block in self.chain.blocks for assignment in block.assignments}
-        # Of two copies, one would get zeros where the other is taken.
-        once = indices[0] == len(self.chain.blocks) - len(indices)
-        return text if once and assigned.isdisjoint(open_names(self.scope, again)) else self.harmless.named(text, name)
 
     def _uses_but_in_tests(self, name: str) -> list[ast.expr]:
         tests = {node for test in self.chain.tests for node in walk(test)}
@@ -369,27 +260,12 @@ class _Writer:
 
     def _operand(self, node: ast.expr, text: str, index: int) -> str:
         """The text of a whole operand, which is harmless where its block is not taken if it has to be."""
-        safe = next((one.safe for one in self.guards[index] if one.node is node and isinstance(one, Guarded)), None)
-        fed = text if safe is None else self._guard(index).format(operand=text, safe=safe)
-        return self._with_names(fed, index, node)
+        safe = next((one.safe for one in self.guards[index] if one.node is node), None)
+        return text if safe is None else self._guard(index).format(operand=text, safe=safe)
 
     def _rendered(self, node: ast.expr, index: int) -> str:
         """The text of an expression of block `index`, with its guarded operands harmless where it is not taken."""
-        text = rendered(self.scope, node, self.guards[index], self._guard(index))
-        return self._with_names(text, index, node)
-
-    def _with_names(self, text: str, index: int, node: ast.expr) -> str:
-        """The text with names for operands that are harmless, of which there are many where much is recomputed.
-
-        What the block itself assigns before `node` has another value than at the top, where they are computed.
-        """
-        if not self.names_operands:
-            return text
-        assignments = self.chain.blocks[index].assignments
-        before = itertools.takewhile(lambda one: all(child is not node for child in walk(one.value)), assignments)
-        own, renamed = {one.name for one in before}, self.scope.renamed
-        skip: Callable[[ast.Name], bool] = lambda read: read.id in own or read in renamed  # noqa: E731
-        return self.harmless.with_names(text, self.guards[index], self._guard(index), skip)
+        return rendered(self.scope, node, self.guards[index], self._guard(index))
 
     def _guard(self, *indices: int) -> str:
         """A format for the operands that only some blocks may be given as they are."""

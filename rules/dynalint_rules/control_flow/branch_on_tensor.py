@@ -25,19 +25,6 @@ _HELP = {
     "comprehension": "Keep all elements and give those that do not count a weight of zero.",
     "match": "Compute every case and choose with `torch.where`.",
 }
-_SEEN = """
-self.fc, self.rate = nn.Linear(8, 8), max(0.5, 0.0)
-self.register_buffer("seen", torch.zeros(3))
-"""
-_AVERAGE = """
-self.fc = nn.Linear(8, 8)
-self.register_buffer("mean", torch.zeros(8))
-self.register_buffer("calls", torch.tensor(0))
-"""
-_MADE = """
-self.weight = nn.Parameter(torch.zeros(1, 8))
-self.register_buffer("made", torch.tensor(0).byte())
-"""
 _SKIPPED = """\
 import torch
 from torch import nn
@@ -107,49 +94,21 @@ class BranchOnTensor(Rule):
     test that is not bool is compared with zero, and a test that may have dimensions of size 1 is reshaped to none,
     because `where` would give its result those dimensions. The operand of a square root, a logarithm or a division
     is replaced by a harmless number where its side is not taken, so that its gradient does not become NaN there.
-    A test both sides of which are the same code is dropped, and so is one whose answer is known, with the side that is
-    never taken: where the same has been asked before on the way to it, of what has not changed since, or where no
-    number passes it (`torch.relu(x).min() < 0`). Where no float does (`(x * x).min() < -1`, which a whole number may
-    pass that overflows), that the tensor holds floats is a condition. A test of a conditional expression that is too
-    long to come twice, that would come more than twice, or that draws random numbers, gets a name. Where a run shows
-    that infinite or NaN numbers reach a gradient from the side that is not taken, by a product for instance, all
-    tensors from before the branch are replaced in this way, and the longer form is run again. Where that does not
-    help, as what spoils the gradient was computed before the test (`norm = h.norm()`, then `if norm > 1: h = h /
-    norm`), that is computed once more, of something harmless: `safe_h = torch.where(norm > 1, h, 1)`, then
-    `torch.where(norm > 1, safe_h / safe_h.norm(), h)`. So is what a side leaves as it was, with all that it comes
-    from, in the end even what a layer gave that holds nothing but weights; what has no name any more (`h = h /
-    h.norm()`) gets one by `old_h = h`.
+    A test both sides of which are the same code is dropped. A test of a conditional expression that is too long to come
+    twice, that would come more than twice, or that draws random numbers, gets a name.
 
     After an early `return` the rest of the function always runs, and each later `return` chooses between its own value
-    and the early one. Where a loop or a test of a Python value decides as well whether there is an early one, it is
-    None at first, its mask false, and each later `return` asks whether it is there. `continue` makes the rest of the
-    round the other side. A loop that a `break` ends runs all its rounds, with a `done` mask that keeps every tensor as
-    it was when the loop would have ended; that is declined where the number of rounds is not known, or where the code
-    after the loop asks for it. With `--unsafe-fixes` the rounds of a `while True:` that ends in `if test: break` run in
-    `torch.while_loop`, as for DYN102.
-
-    What cannot be written as one expression for each name becomes statements that always run, each of which keeps the
-    old value where it should: a loop in a branch (`y = torch.where(condition, y * 2, y)` in each round), a branch in a
-    branch that returns, a test of a Python value with more in it than plain assignments, a change in place of a tensor
-    that nothing else refers to, a store to a buffer or another tensor of the module that needs no gradient
-    (`self.best = torch.where(condition, loss.detach(), self.best)`) or to one place of such a tensor of floats, `copy_`
-    and `fill_` of a buffer or of the `.data` of a tensor of the module, and `add_` and its like of a buffer
-    (`self.mean.copy_(torch.where(condition, self.mean.add(0.1), self.mean))`). A plain count that the
-    branch adds to becomes a tensor where it begins, if all that reads it takes one. A flag that nothing in the project
-    reads becomes such a buffer. What no compiled run comes to stays as it is written, behind the test in eager code:
-    `if not torch.compiler.is_compiling() and condition: print(y)`, or the other side of `self.cache is None` where
-    nothing is ever cached.
+    and the early one. Where it stands in a loop, all rounds run: the early value is None at first, its mask false, and
+    each later `return` asks whether it is there. `continue` makes the rest of the round the other side. A loop that a
+    `break` ends runs all its rounds, with a `done` mask that keeps every tensor as it was when the loop would have
+    ended; that is declined where the number of rounds is not known, or where the code after the loop asks for it.
 
     `if mask.any():` around statements that only write where the mask selects (`x[mask] = 0`, `masked_fill`) loses its
     test: it only spares work. So does `if not mask.any(): return x` before such statements and `return x`.
 
-    `y = value if t > 0 else None` is computed always, where all that asks for the None asks whether it is there
-    (`if y is not None:`): that becomes a test of `t > 0` itself, which is rewritten with it.
-
     Where a flag or another Python value decides together with a tensor, as in `if self.calm and x.sum() > 0:`, it keeps
     an `if` of its own around the rewritten one. What is there for the `else` comes twice then, which is declined where
-    that is more than ten lines. An assertion of a branch asserts that the branch is not taken or that it holds
-    (`assert torch.logical_not(condition) | (x.max() < 9)`), and a `del` of what nothing reads afterwards goes.
+    that is more than ten lines.
 
     A step of a loop that is skipped at random, as LayerDrop does, is taken always, and what there was before is chosen
     where a number was drawn that skips it.
@@ -192,39 +151,6 @@ class BranchOnTensor(Rule):
 
     examples = (
         Example(
-            "end of an endless loop",
-            forward("""
-                h = self.fc(x)
-                while True:
-                    h = torch.tanh(h) * 0.5
-                    # small enough
-                    if h.abs().max() < 0.1:  # DYN101
-                        break
-                return h
-            """),
-            fixed=forward("""
-                h = self.fc(x)
-
-                def unfinished(done, h):
-                    return ~done
-
-                def step(done, h):
-                    h = torch.tanh(h) * 0.5
-                    # small enough
-                    return (h.abs().max() < 0.1, h)
-
-                first = (torch.zeros((), dtype=torch.bool, device=h.device), h)
-                if torch.compiler.is_compiling():
-                    done, h = torch.while_loop(unfinished, step, first)
-                else:
-                    state = first
-                    while unfinished(*state):
-                        state = step(*state)
-                    done, h = state
-                return h
-            """),
-        ),
-        Example(
             name="skipped-at-random",
             code=_SKIPPED.format(
                 step="""            if not skip or self.always:  # DYN101
@@ -257,72 +183,6 @@ class BranchOnTensor(Rule):
             declined="stores state",
         ),
         Example(
-            name="shares-of-what-was-counted",
-            code=forward(
-                """
-                h = self.fc(x)
-                weights = torch.zeros_like(h)
-                bins = 0
-                for i in range(3):
-                    inside = h > i * 0.2
-                    count = inside.sum()
-                    if count > 0:  # DYN101
-                        bins += 1
-                        if self.rate > 0:
-                            self.seen[i] = self.rate * self.seen[i] + count
-                            weights[inside] = 2 / self.seen[i]
-                        else:
-                            weights[inside] = 4.0 / count
-                return h * weights / (bins + 1)
-                """,
-                init=_SEEN,
-            ),
-            fixed=forward(
-                """
-                h = self.fc(x)
-                weights = torch.zeros_like(h)
-                bins = torch.tensor(0)
-                for i in range(3):
-                    inside = h > i * 0.2
-                    count = inside.sum()
-                    condition = count > 0
-                    bins = torch.where(condition, bins + 1, bins)
-                    if self.rate > 0:
-                        self.seen[i] = torch.where(condition, self.rate * self.seen[i] + count, self.seen[i])
-                        changed = weights.clone()
-                        changed[inside] = 2 / self.seen[i]
-                        weights = torch.where(condition, changed, weights)
-                    else:
-                        changed_2 = weights.clone()
-                        changed_2[inside] = 4.0 / count
-                        weights = torch.where(condition, changed_2, weights)
-                return h * weights / (bins + 1)
-                """,
-                init=_SEEN,
-            ),
-        ),
-        Example(
-            name="made-by-the-first-call",
-            code=forward(
-                """
-                if not self.made:  # DYN101
-                    self.weight.squeeze().data.copy_(x.detach().mean(0)).view_as(self.weight)
-                    self.made.fill_(1)
-                return x - self.weight
-                """,
-                init=_MADE,
-            ),
-            fixed=forward(
-                """
-                condition = self.made == 0
-                self.weight.squeeze().data.copy_(torch.where(condition, x.detach().mean(0), self.weight.squeeze().data))
-                self.made.copy_(torch.where(condition, 1, self.made))
-                return x - self.weight
-                """,
-                init=_MADE,
-            ),
-        ),
-        Example(
             name="all-three-cases",
             code=forward("""
                 low = x.min()
@@ -350,27 +210,6 @@ class BranchOnTensor(Rule):
             declined="returns",
         ),
         Example(
-            name="value-or-none",
-            code=forward(
-                """
-                h = self.fc(x)
-                bias = h * 2 if h.sum() > 0 else None  # DYN101
-                if bias is not None:
-                    h = h + bias
-                return h
-                """
-            ),
-            fixed=forward(
-                """
-                h = self.fc(x)
-                condition = h.sum() > 0
-                bias = h * 2
-                h = torch.where(condition, h + bias, h)
-                return h
-                """
-            ),
-        ),
-        Example(
             name="flag-and-tensor",
             code=forward(
                 """
@@ -393,49 +232,6 @@ class BranchOnTensor(Rule):
                 return h
                 """,
                 init="self.fc, self.calm = nn.Linear(8, 8), True",
-            ),
-        ),
-        Example(
-            name="assertion-on-one-side",
-            code=forward("""
-                h = self.fc(x)
-                if x.sum() > 0:  # DYN101
-                    scale = h.abs().max()
-                    assert scale < 1e6, "it diverges"
-                    h = h * scale
-                    del scale
-                return h
-            """),
-            fixed=forward("""
-                h = self.fc(x)
-                condition = x.sum() > 0
-                scale = h.abs().max()
-                assert torch.logical_not(condition) | (scale < 1e6), "it diverges"
-                h = torch.where(condition, h * scale, h)
-                return h
-            """),
-        ),
-        Example(
-            name="average-on-one-side",
-            code=forward(
-                """
-                h = self.fc(x)
-                if h.abs().max() < 9:  # DYN101
-                    self.mean.mul_(0.9).add_(0.1 * h.detach().mean(0))
-                    self.calls.add_(1)
-                return h - self.mean
-                """,
-                init=_AVERAGE,
-            ),
-            fixed=forward(
-                """
-                h = self.fc(x)
-                condition = h.abs().max() < 9
-                self.mean.copy_(torch.where(condition, self.mean.mul(0.9).add(0.1 * h.detach().mean(0)), self.mean))
-                self.calls.copy_(torch.where(condition, self.calls.add(1), self.calls))
-                return h - self.mean
-                """,
-                init=_AVERAGE,
             ),
         ),
         Example(
@@ -803,43 +599,6 @@ class BranchOnTensor(Rule):
             """),
         ),
         Example(
-            "loop in a branch",
-            forward("""
-                y = x * 1.5
-                if x.sum() > 0:  # DYN101
-                    for _ in range(2):
-                        y = y * 2
-                return y
-            """),
-            fixed=forward("""
-                y = x * 1.5
-                condition = x.sum() > 0
-                for _ in range(2):
-                    y = torch.where(condition, y * 2, y)
-                return y
-            """),
-        ),
-        Example(
-            "returns at several depths",
-            forward("""
-                h = self.fc(x)
-                if x.sum() > 0:  # DYN101
-                    if h.max() > 0.5:  # DYN101
-                        return h * 2
-                    h = h - x
-                return h * 3
-            """),
-            fixed=forward("""
-                h = self.fc(x)
-                condition = x.sum() > 0
-                condition_2 = condition & (h.max() > 0.5)
-                early = h * 2
-                going_on = condition & ~condition_2
-                h = torch.where(going_on, h - x, h)
-                return torch.where(condition_2, early, h * 3)
-            """),
-        ),
-        Example(
             "tuples returned by a helper",
             forward(
                 """
@@ -897,19 +656,6 @@ class BranchOnTensor(Rule):
             """),
         ),
         Example(
-            "test that never holds",
-            forward("""
-                y = torch.relu(x)
-                if y.min() < 0:  # DYN101
-                    y = torch.rand_like(x)
-                return y + 1
-            """),
-            fixed=forward("""
-                y = torch.relu(x)
-                return y + 1
-            """),
-        ),
-        Example(
             "torch under another name",
             """
             import torch as th
@@ -935,23 +681,6 @@ class BranchOnTensor(Rule):
                 return x * 2
             """),
             declined="for its effect",
-        ),
-        Example(
-            "side that prints in eager code",
-            forward("""
-                if x.sum() > 0:  # DYN101
-                    x = x * 2
-                    if not torch.compiler.is_compiling():
-                        print("positive")
-                return x - 1
-            """),
-            fixed=forward("""
-                condition = x.sum() > 0
-                x = torch.where(condition, x * 2, x)
-                if not torch.compiler.is_compiling() and condition:
-                    print("positive")
-                return x - 1
-            """),
         ),
         Example(
             "side that draws random numbers",
@@ -1039,95 +768,6 @@ class BranchOnTensor(Rule):
                 return x * scale, scale
             """),
             declined="may need the one or the other",
-        ),
-        Example(
-            "side that stores a buffer",
-            forward(
-                """
-                h = self.fc(x)
-                level = h.detach().abs().mean() * 0.5
-                if level > self.peak:  # DYN101
-                    self.peak = level + 0.1
-                    self.hits += 1
-                    h = h * 2
-                return h
-                """,
-                init="""
-                self.fc = nn.Linear(8, 8)
-                self.register_buffer("peak", torch.zeros(()))
-                self.register_buffer("hits", torch.zeros((), dtype=torch.long))
-                """,
-            ),
-            fixed=forward(
-                """
-                h = self.fc(x)
-                level = h.detach().abs().mean() * 0.5
-                condition = level > self.peak
-                self.peak = torch.where(condition, level + 0.1, self.peak)
-                self.hits = torch.where(condition, self.hits + 1, self.hits)
-                h = torch.where(condition, h * 2, h)
-                return h
-                """,
-                init="""
-                self.fc = nn.Linear(8, 8)
-                self.register_buffer("peak", torch.zeros(()))
-                self.register_buffer("hits", torch.zeros((), dtype=torch.long))
-                """,
-            ),
-        ),
-        Example(
-            "side that sets a flag",
-            forward(
-                """
-                h = self.fc(x)
-                if h.max() > 1:  # DYN101
-                    self.large = True
-                    h = h / 2
-                return h
-                """,
-                init="self.fc, self.scale = nn.Linear(8, 8), 1.0\nself.large = False",
-            ),
-            fixed=forward(
-                """
-                h = self.fc(x)
-                condition = h.max() > 1
-                self.large = torch.where(condition, True, self.large)
-                h = torch.where(condition, h / 2, h)
-                return h
-                """,
-                init="""
-                self.fc, self.scale = nn.Linear(8, 8), 1.0
-                self.register_buffer("large", torch.tensor(False), persistent=False)
-                """,
-            ),
-        ),
-        Example(
-            "side that stores a tensor with its gradient",
-            forward(
-                """
-                h = self.fc(x)
-                if h.sum() > 0:  # DYN101
-                    self.last = h
-                return h
-                """,
-                init="""
-                self.fc = nn.Linear(8, 8)
-                self.register_buffer("last", torch.zeros(4, 8))
-                """,
-            ),
-            declined="would keep the graph",
-        ),
-        Example(
-            "side that gives None",
-            forward("""
-                y = None if x.sum() > 0 else x * 2  # DYN101
-                return x + 1 if y is None else y
-            """),
-            fixed=forward("""
-                condition = x.sum() > 0
-                y = x * 2
-                return torch.where(condition, x + 1, y)
-            """),
         ),
         Example(
             "side that gives None to whoever calls",
@@ -1263,52 +903,6 @@ class BranchOnTensor(Rule):
                 init="self.layers = nn.ModuleList([nn.Softmax(-1), nn.Softmax(0)])",
             ),
             inputs="[(torch.randn(4, 8),), (torch.eye(4, 8) * 40,)]",
-        ),
-        Example(
-            "return out of a loop that draws",
-            forward("""
-                for _ in range(3):
-                    if x.abs().max() > 4:  # DYN101
-                        return x * 2
-                    x = x + torch.rand_like(x)
-                return x
-            """),
-            declined="random",
-        ),
-        Example(
-            "early return under a flag",
-            forward(
-                """
-                h = self.fc(x)
-                if self.calm:
-                    h = h * 0.5
-                elif h.abs().max() < 0.5:  # DYN101
-                    return h * 2
-                else:
-                    h = h + x
-                return h - 1
-                """,
-                init="self.fc, self.calm = nn.Linear(8, 8), False",
-            ),
-            fixed=forward(
-                """
-                h = self.fc(x)
-                returned = torch.zeros((), dtype=torch.bool, device=h.device)
-                early = None
-                if self.calm:
-                    h = h * 0.5
-                else:
-                    condition = h.abs().max() < 0.5
-                    early = h * 2
-                    returned = returned | condition
-                    h = torch.where(condition, h, h + x)
-                if early is None:
-                    return h - 1
-                return torch.where(returned, early, h - 1)
-                """,
-                init="self.fc, self.calm = nn.Linear(8, 8), False",
-            ),
-            inputs="[(torch.randn(4, 8) * 9,), (torch.zeros(4, 8),)]",
         ),
         Example(
             "early return before a side effect",

@@ -65,16 +65,15 @@ class MembershipOnTensor(Rule):
 
     In the test of an `if` or conditional expression, together with the branch (see DYN101): `t in (0, 1)` becomes
     `(t == 0) | (t == 1)`, `3 in t` becomes `(t == 3).any()`, `any(t)` and `all(t)` become `t.any()` and `t.all()`, and
-    over a list that is written out its members joined by `|` or `&`; over a comprehension or another list, those of
-    `torch.stack([...])`. In a guard or an `assert`, as DYN105 and DYN104.
+    over a list that is written out its members joined by `|` or `&`; a comprehension or another list is declined.
+    In a guard or an `assert`, as DYN105 and DYN104.
     As a value it is left: a tensor would take the place of a bool. `torch.stack(sorted(tensors))` and
     `sorted(tensors)[0]` become `torch.stack(tensors).sort(stable=True).values`, the latter with its index.
 
     ## When the rewrite is not exact
 
     As for DYN101. What is sorted must be tensors without dimensions, and not NaN. `any(t)` raises an error for a tensor
-    of two dimensions or more, whose rows have no truth, and `t.any()` does not. `torch.stack` of no tensors at all
-    raises, so that there are some is a condition; a comprehension with an `if` is declined.
+    of two dimensions or more, whose rows have no truth, and `t.any()` does not.
 
     ## How Dynamo words it
 
@@ -157,10 +156,6 @@ class MembershipOnTensor(Rule):
                     x = x * 2
                 return x + 1
             """),
-            fixed=forward("""
-                x = torch.where(torch.stack([row.sum() > 3 for row in x]).any(), x * 2, x)
-                return x + 1
-            """),
         ),
         Example(
             "all over a list under a name",
@@ -168,11 +163,6 @@ class MembershipOnTensor(Rule):
                 small = [part.max() < 1 for part in x.chunk(2)]
                 if not all(small):  # DYN106
                     x = x * 2
-                return x + 1
-            """),
-            fixed=forward("""
-                small = [part.max() < 1 for part in x.chunk(2)]
-                x = torch.where(~torch.stack(small).all(), x * 2, x)
                 return x + 1
             """),
         ),

@@ -11,7 +11,7 @@ from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.decide import rewrite_decision
 from dynalint_rules._shared.decision import decision_of, is_guard
-from dynalint_rules._shared.examples import CARRIED_LOOP, forward
+from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.handover import is_passed_up
 from dynalint_rules._shared.names import loads, only_value
 from dynalint_rules._shared.scope import Refusal, Scope
@@ -275,18 +275,6 @@ class TensorComparisonCall(Rule):
                     x = x / 2
                 return x
             """),
-            fixed=forward(
-                CARRIED_LOOP.format(
-                    names="x",
-                    test="~(torch.isclose(x, x / 2, atol=0.1).all())",
-                    step="x = x / 2",
-                    state="(x,)",
-                    first="(x,)",
-                    given="(x,)",
-                    tensor="x",
-                    place=0,
-                )
-            ),
         ),
         Example(
             "comparisons that give tensors",

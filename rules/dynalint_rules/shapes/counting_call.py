@@ -12,14 +12,12 @@ from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.bins import binned
 from dynalint_rules._shared.counts import count_of
-from dynalint_rules._shared.dispatch import computed_for_all
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.number_arrays import listed
 from dynalint_rules._shared.numbers import flow_of
 from dynalint_rules._shared.places import listed_tensor, masked_instead
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.settings import captures_shapes
-from dynalint_rules._shared.summed_places import summed
 
 # The mask reads have a rule of their own; Dynamo does not follow the last one, whatever shape it gives.
 _ELSEWHERE = ("__getitem__", "masked_select", "unpad_sequence")
@@ -87,19 +85,16 @@ class CountingCall(Rule):
     0`, which is traced where one number is stored, on the condition that `mask` is as large as `x`. Where places under
     a name do nothing but index or be counted, the name gets the mask instead, and `x[mask]` is rewritten with it (see
     DYN301): `i = (x > 0).nonzero()` and `x[i[:, 0], i[:, 1]].sum()` become `i_mask = x > 0` and `torch.where(i_mask, x,
-    0).sum()`. Where the names of `i, j = torch.where(mask)` are only summed, each place of the mask counts for itself.
+    0).sum()`.
     `torch.bincount(t, minlength=n)` adds ones into `n` zeros, on the condition that no element needs more.
     `np.unique` of whole numbers that are known while tracing becomes `sorted(set(numbers))` where the array is only
-    gone through. With `--unsafe-fixes`, rows that are picked out for something that computes each by itself, and put
-    back at their places, are computed all, as for a mixture of experts: `rows = torch.where(best == i)[0]` and
-    `out.index_add_(0, rows, expert(x[rows]))` become `rows_mask = best == i` and `out.add_(torch.where(rows_mask[:,
-    None], expert(x), 0))`. Nothing else is rewritten: what takes the place of the list of indices depends on what is
+    gone through.
+    Nothing else is rewritten: what takes the place of the list of indices depends on what is
     done with it. Often the mask itself does, with `torch.where` and its neutral value; an upper bound that is known
     makes `nonzero_static` or `output_size` possible.
 
     ## When the rewrite is not exact
-    To compute all rows costs as many times more as there are experts. An expert without rows has gradients of zero
-    where it had none, and one that looks at other rows than its own gives something else. A form with a fixed shape, by
+    A form with a fixed shape, by
     hand, returns more elements than the original, which have to be masked.
 
     ## How Dynamo words it
@@ -142,8 +137,7 @@ class CountingCall(Rule):
             try:
                 scope = Scope.of(event, project)
                 rewrite = _stored_by_mask(scope, event) or _counted(scope, event) or listed(scope, event.node)
-                rewrite = rewrite or summed(scope, event.node)
-                rewrite = rewrite or masked_instead(scope, event) or computed_for_all(scope, event)
+                rewrite = rewrite or masked_instead(scope, event)
             except Refusal as refusal:
                 return Declined(str(refusal))
             if rewrite is not None:
@@ -154,21 +148,6 @@ class CountingCall(Rule):
         )
 
     examples = (
-        Example(
-            name="places-added-up",
-            code=forward("""
-                i, j = torch.where(x > 0)  # DYN303
-                rows = i.sum()
-                columns = j.sum()
-                return self.fc(x) * rows + columns
-            """),
-            fixed=forward("""
-                mask = x > 0
-                rows = (mask * torch.arange(mask.shape[0], device=mask.device)[:, None]).sum()
-                columns = (mask * torch.arange(mask.shape[1], device=mask.device)).sum()
-                return self.fc(x) * rows + columns
-            """),
-        ),
         Example(
             name="nonzero",
             code=forward("""
@@ -311,122 +290,6 @@ class CountingCall(Rule):
         Example(
             name="combinations",
             code=forward("return torch.combinations(self.fc(x)[0])  # DYN303"),
-        ),
-        Example(
-            name="experts",
-            code=forward(
-                """
-                best = self.gate(x).argmax(-1)
-                out = torch.zeros_like(x)
-                for index, expert in enumerate(self.experts):
-                    rows = torch.where(best == index)[0]  # DYN303
-                    out.index_add_(0, rows, expert(x[rows]))
-                return out
-                """,
-                init="""
-                    self.gate = nn.Linear(8, 2)
-                    self.experts = nn.ModuleList([nn.Linear(8, 8), nn.Linear(8, 8)])
-                """,
-            ),
-            fixed=forward(
-                """
-                best = self.gate(x).argmax(-1)
-                out = torch.zeros_like(x)
-                for index, expert in enumerate(self.experts):
-                    rows_mask = best == index
-                    out.add_(torch.where(rows_mask[:, None], expert(x), 0))
-                return out
-                """,
-                init="""
-                    self.gate = nn.Linear(8, 2)
-                    self.experts = nn.ModuleList([nn.Linear(8, 8), nn.Linear(8, 8)])
-                """,
-            ),
-            exact=False,
-            gb=("GB0036", "GB7000"),
-        ),
-        Example(
-            name="experts-with-weights",
-            code=forward(
-                """
-                weights, best = self.gate(x).softmax(-1).max(-1)
-                out = torch.zeros_like(x)
-                for index, expert in enumerate(self.experts):
-                    rows = (best == index).nonzero().squeeze(-1)  # DYN303
-                    if rows.numel() == 0:
-                        continue
-                    tokens = x[rows]
-                    result = F.gelu(expert(tokens)) * weights[rows, None]
-                    out[rows] += result.to(x.dtype)
-                return out
-                """,
-                head="import torch.nn.functional as F",
-                init="""
-                    self.gate = nn.Linear(8, 2)
-                    self.experts = nn.ModuleList([nn.Linear(8, 8), nn.Linear(8, 8)])
-                """,
-            ),
-            inputs="[(torch.randn(64, 8),) for _ in range(3)]",
-            gb=("GB0036", "GB7000"),
-            fixed=forward(
-                """
-                weights, best = self.gate(x).softmax(-1).max(-1)
-                out = torch.zeros_like(x)
-                for index, expert in enumerate(self.experts):
-                    rows_mask = best == index
-                    tokens = x
-                    result = F.gelu(expert(tokens)) * weights[:, None]
-                    out[...] += torch.where(rows_mask[:, None], result.to(x.dtype), 0)
-                return out
-                """,
-                head="import torch.nn.functional as F",
-                init="""
-                    self.gate = nn.Linear(8, 2)
-                    self.experts = nn.ModuleList([nn.Linear(8, 8), nn.Linear(8, 8)])
-                """,
-            ),
-            exact=False,
-        ),
-        Example(
-            name="experts-that-are-counted-on",
-            code=forward(
-                """
-                best = self.gate(x).argmax(-1)
-                out, total = torch.zeros_like(x), 0
-                for index, expert in enumerate(self.experts):
-                    rows = torch.where(best == index)[0]  # DYN303
-                    tokens = x[rows]
-                    total = total + tokens.mean()
-                    out.index_add_(0, rows, expert(tokens))
-                return out, total
-                """,
-                init="""
-                    self.gate = nn.Linear(8, 2)
-                    self.experts = nn.ModuleList([nn.Linear(8, 8), nn.Linear(8, 8)])
-                """,
-            ),
-            gb=("GB0036", "GB7000"),
-            declined="depends on its use",
-        ),
-        Example(
-            name="experts-that-drop-out",
-            code=forward(
-                """
-                best = self.gate(x).argmax(-1)
-                out = torch.zeros_like(x)
-                for index, expert in enumerate(self.experts):
-                    rows = torch.where(best == index)[0]  # DYN303
-                    out.index_add_(0, rows, self.drop(expert(x[rows])))
-                return out
-                """,
-                init="""
-                    self.gate = nn.Linear(8, 2)
-                    self.drop = nn.Dropout(0.5)
-                    self.experts = nn.ModuleList([nn.Linear(8, 8), nn.Linear(8, 8)])
-                """,
-            ),
-            gb=("GB0036", "GB7000"),
-            declined="draws random numbers",
         ),
         Example(
             name="least-squares",

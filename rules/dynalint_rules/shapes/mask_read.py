@@ -12,9 +12,6 @@ from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violat
 from dynalint_rules._shared.counts import count_of
 from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.examples import forward
-from dynalint_rules._shared.listed_selections import reduced_over_rounds
-from dynalint_rules._shared.masked_calls import called_for_all
-from dynalint_rules._shared.masked_losses import ignored_in_later_loss
 from dynalint_rules._shared.masked_reductions import ignored_in_loss, reduced, reduced_later, selection_of
 from dynalint_rules._shared.masked_stores import scattered_back, stored_next
 from dynalint_rules._shared.numbers import flow_of
@@ -70,28 +67,24 @@ class MaskRead(Rule):
     ## How it is rewritten
     `x[mask].sum()` becomes `torch.where(mask, x, 0).sum()`, and `x[mask].mean()` becomes `torch.where(mask, x, 0).sum()
     / mask.sum()`, also where the selected elements have a name and go through elementwise operations first, over
-    several statements if need be, or over the rounds of a loop, in a list that is joined.
-    `F.cross_entropy(x[mask], y[mask])` becomes `F.cross_entropy(x, torch.where(mask, y,
+    several statements if need be. `F.cross_entropy(x[mask], y[mask])` becomes `F.cross_entropy(x, torch.where(mask, y,
     -100))`, with the label that the loss ignores. Where only the number of elements is asked for, by `x[mask].numel()`,
     `x[mask].shape[0]` or `len(x[mask])`, it is `mask.sum()`, if every use takes a tensor (see DYN201). `v = x[mask] +
     y` or `v = x[mask]`, stored by the next statement by the same mask, is chosen by `torch.where` (see DYN302), and so
-    is `a.masked_scatter(mask, b[mask])`. A function of yours that is called for what the mask selects and stored by it,
-    `a[mask], b[mask] = f(x[mask], y[mask, :])`, is called for all, with zeros in the place of the others. Rows that are
-    only counted and put elsewhere, by `out.masked_scatter(places, x[mask])`, are put first by a stable sort of the
-    mask, and so is all off the diagonal of `torch.eye(n)`, or on it, of which sizes tell how much it is. A list of
-    bools becomes a list of positions: `x[[True, False]]` is `x[[0]]`. Where `torch.bincount` takes
-    the elements, ones and zeros are added into as many bins, and a test whether there are any is dropped if its other
-    side gives zeros. `x[mask].max()` is `torch.where(mask, x, -torch.inf).max()`, where `x` is known to hold floats;
-    the least element of all stands for minus infinity elsewhere. Anything else needs a neutral value that suits what is
-    done with the elements, which is for a person to say.
+    is `a.masked_scatter(mask, b[mask])`. Rows that are only counted and put elsewhere, by `out.masked_scatter(places,
+    x[mask])`, are put first by a stable sort of the mask, and so is all off the diagonal of `torch.eye(n)`, or on it,
+    of which sizes tell how much it is. A list of bools becomes a list of positions: `x[[True, False]]` is `x[[0]]`.
+    Where `torch.bincount` takes the elements, ones and zeros are added into as many bins. `x[mask].max()` is
+    `torch.where(mask, x, -torch.inf).max()`, where `x` is known to hold floats; the least element of all stands for
+    minus infinity elsewhere. Anything else needs a neutral value that suits what is done with the elements, which is
+    for a person to say.
 
     ## When the rewrite is not exact
     The maximum of nothing raises, and that of the full shape does not; where it may be the least element of all, those
     share its gradient. Sums run over more elements, in another order, so the last digits may differ. The fix is
-    `unsafe` for that reason, and asks for a mask with as many dimensions as the tensor. A function may look at what it
-    is given as a whole, so calling it for all is `unsafe` too, and is done only where a run has shown the same results.
-    Counting is `conditional`: `numel()` is that of the mask only if it has as many dimensions as the tensor, and the
-    count is a tensor of whole numbers.
+    `unsafe` for that reason, and asks for a mask with as many dimensions as the tensor. Counting is `conditional`:
+    `numel()` is that of the mask only if it has as many dimensions as the tensor, and the count is a tensor of whole
+    numbers.
 
     ## How Dynamo words it
     GB0036: `Dynamic shape operator`, "Operator `aten.nonzero.default`'s output shape depends on input Tensor data". For
@@ -137,10 +130,9 @@ class MaskRead(Rule):
                 if isinstance(event, Subscript):
                     rewrite = rewrite or ignored_in_loss(scope, event.node) or stored_next(scope, event)
                     rewrite = rewrite or scattered_back(scope, event) or _counted(scope, event)
-                    rewrite = rewrite or called_for_all(scope, event) or ignored_in_later_loss(scope, event.node)
                     rewrite = rewrite or scattered_elsewhere(scope, event) or sized_selection(scope, event)
                 if rewrite is None and selection is not None:
-                    rewrite = reduced_at_last(scope, selection) or reduced_over_rounds(scope, selection)
+                    rewrite = reduced_at_last(scope, selection)
             except Refusal as refusal:
                 return Declined(str(refusal))
             if rewrite is not None:
@@ -149,45 +141,12 @@ class MaskRead(Rule):
 
     examples = (
         Example(
-            name="averaged-over-rounds",
-            code=forward(
-                """
-                h, mask = self.fc(x), x > 0
-                found = []
-                for i in range(x.shape[0]):  # DYN803
-                    value = h[i][mask[i]]  # DYN301
-                    value = value.clamp(min=0.1)
-                    found.append(value)
-                found = torch.cat(found)
-                return found.mean()
-                """
-            ),
-            fixed=forward(
-                """
-                h, mask = self.fc(x), x > 0
-                found = []
-                kept = []
-                for i in range(x.shape[0]):  # DYN803
-                    value = torch.where(mask[i], h[i], 1)
-                    value = value.clamp(min=0.1)
-                    found.append(torch.where(mask[i], value, 0))
-                    kept.append(mask[i])
-                found = torch.cat(found)
-                return found.sum() / torch.cat(kept).sum()
-                """
-            ),
-        ),
-        Example(
             name="counted-in-bins",
             code=forward(
                 """
                 h, mask = self.fc(x), labels >= 0
                 found = labels[mask].long()  # DYN301
-                if found.shape[0] == 0:
-                    counts = torch.zeros(8, device=h.device)
-                else:
-                    counts = torch.bincount(found, minlength=8).float()  # DYN303
-                return h * counts
+                return h * torch.bincount(found, minlength=8)  # DYN303
                 """,
                 arguments="x: torch.Tensor, labels: torch.Tensor",
             ),
@@ -196,8 +155,7 @@ class MaskRead(Rule):
                 """
                 h, mask = self.fc(x), labels >= 0
                 found = torch.where(mask, labels, 0).flatten().long()
-                counts = mask.new_zeros(8, dtype=torch.int64).scatter_add(0, found, mask.flatten().long()).float()
-                return h * counts
+                return h * mask.new_zeros(8, dtype=torch.int64).scatter_add(0, found, mask.flatten().long())
                 """,
                 arguments="x: torch.Tensor, labels: torch.Tensor",
             ),
@@ -516,74 +474,6 @@ class MaskRead(Rule):
                 arguments="x: torch.Tensor, labels: torch.Tensor",
             ),
             inputs="[(torch.randn(4, 8), torch.arange(4)), (torch.ones(4, 8), torch.zeros(4).long())]",
-            exact=False,
-        ),
-        Example(
-            name="called-for-the-selected",
-            code=forward(
-                """
-                h = self.fc(x)
-                inside = x.abs() < 1
-                out = torch.zeros_like(h)
-                slope = torch.ones_like(h)
-                out[inside], slope[inside] = bend(x[inside], weight=self.bends(x)[inside, :], bound=1.0)  # DYN301
-                return out + slope * h
-                """,
-                head=_BEND,
-                init="self.fc, self.bends = nn.Linear(8, 8), nn.Sequential(nn.Linear(8, 16), nn.Unflatten(-1, (8, 2)))",
-            ),
-            fixed=forward(
-                """
-                h = self.fc(x)
-                inside = x.abs() < 1
-                out = torch.zeros_like(h)
-                slope = torch.ones_like(h)
-                all_out, all_slope = bend(
-                    torch.where(inside, x, 0),
-                    weight=torch.where(inside[..., None], self.bends(x), 0),
-                    bound=1.0,
-                )
-                out = torch.where(inside, all_out, out)
-                slope = torch.where(inside, all_slope, slope)
-                return out + slope * h
-                """,
-                head=_BEND,
-                init="self.fc, self.bends = nn.Linear(8, 8), nn.Sequential(nn.Linear(8, 16), nn.Unflatten(-1, (8, 2)))",
-            ),
-        ),
-        Example(
-            name="ignored-in-a-later-loss",
-            code=forward(
-                """
-                logits = self.fc(x).view(2, 2, 8)
-                keep = (x[:, 0] > -1).view(2, 2)
-                if self.training:
-                    some_logits = logits[..., :-1, :][keep[..., 1:].to(logits.device) != 0].contiguous()  # DYN301
-                    some_labels = labels[..., 1:][keep[..., 1:].to(labels.device) != 0].contiguous()  # DYN301
-                else:
-                    some_logits = logits[..., :-1, :].contiguous()
-                    some_labels = labels[..., 1:].contiguous()
-                loss = nn.CrossEntropyLoss()
-                return loss(some_logits.view(-1, some_logits.size(-1)), some_labels.view(-1).to(some_logits.device))
-                """,
-                arguments="x: torch.Tensor, labels: torch.Tensor",
-            ),
-            inputs="[(torch.ones(4, 8), torch.ones(2, 2).long()), (torch.randn(4, 8), torch.arange(4).view(2, 2))]",
-            fixed=forward(
-                """
-                logits = self.fc(x).view(2, 2, 8)
-                keep = (x[:, 0] > -1).view(2, 2)
-                if self.training:
-                    some_logits = logits[..., :-1, :].contiguous()
-                    some_labels = torch.where(keep[..., 1:].to(labels.device) != 0, labels[..., 1:], -100).contiguous()
-                else:
-                    some_logits = logits[..., :-1, :].contiguous()
-                    some_labels = labels[..., 1:].contiguous()
-                loss = nn.CrossEntropyLoss()
-                return loss(some_logits.view(-1, some_logits.size(-1)), some_labels.view(-1).to(some_logits.device))
-                """,
-                arguments="x: torch.Tensor, labels: torch.Tensor",
-            ),
             exact=False,
         ),
         Example(

@@ -14,7 +14,6 @@ from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.effects import effects_of
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.guard import guarded_all
-from dynalint_rules._shared.hoisted import asked_once, computed_once
 from dynalint_rules._shared.names import loads
 from dynalint_rules._shared.scope import Refusal, Scope
 
@@ -43,10 +42,6 @@ _LOOKS = frozenset(
         *(f"os.path.{name}" for name in _CALLS["os.path"].split()),
         *(f"pathlib.Path.{name}" for name in ("exists", "is_file", "is_dir")),
     }
-)
-_COMPUTES = frozenset({"json.dumps"})
-_PATHS = frozenset(
-    {"pathlib.Path", "os.path.join", "os.path.dirname", "os.path.basename", "os.path.expanduser", "os.path.abspath"}
 )
 _WRITES = frozenset(
     "torch.save torch.serialization.save numpy.save numpy.savez numpy.savez_compressed numpy.savetxt json.dump "
@@ -90,15 +85,13 @@ class FileCall(Rule):
 
     ## How it is rewritten
     Statements that only write (`torch.save(...)`, `json.dump(...)`, `with open(path, "w") as file:` with nothing but
-    writes in it) are put behind `if not torch.compiler.is_compiling():`. A file that is looked for by a path that
-    depends on nothing in the call (`os.path.exists("weights.pt")`) is looked for once, at the top of the module, and
-    what `json.dumps` gives for constants is computed there. Everything else is declined: what is read has to be read
-    before the call, or in `__init__`.
+    writes in it) are put behind `if not torch.compiler.is_compiling():`.
+    Everything else is declined: what is read or looked for has to be read or looked for before the call, or in
+    `__init__`.
 
     ## When the rewrite is not exact
     The guard is `unsafe`: eager code writes as before, and a compiled run writes nothing. Where it should, return what
-    is to be written. What is looked for once is `unsafe`, since files come and go. `json.dumps` of constants is
-    `conditional`: an error would be raised on import.
+    is to be written.
 
     ## How Dynamo words it
     GB0007: `Attempted to call function marked as skipped`, GB0059: `Failed to trace builtin operator` for `open`,
@@ -125,21 +118,16 @@ class FileCall(Rule):
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Write in eager code only, and look for files when the module is imported."""
+        """Write in eager code only."""
         if not isinstance(event, Call):
             return None
-        nearest = "return what is to be written"
         try:
-            scope = Scope.of(event, project)
             if event.callee in _OPENS or event.callee in _WRITES:
-                return _written_in_eager(scope, event)
-            nearest = "look before the call, or in `__init__`"
-            if event.callee in _LOOKS:
-                return asked_once(scope, event.node, _PATHS)
-            if event.callee in _COMPUTES:
-                return computed_once(scope, event.node)
+                return _written_in_eager(Scope.of(event, project), event)
         except Refusal as refusal:
-            return Declined(f"{refusal}; {nearest}")
+            return Declined(f"{refusal}; return what is to be written")
+        if event.callee in _LOOKS:
+            return Declined("files come and go; look before the call, or in `__init__`")
         return Declined("files cannot be part of a graph; read before the call, or in `__init__`")
 
     examples = (
@@ -210,40 +198,6 @@ class FileCall(Rule):
                 """,
                 head="import os",
             ),
-            fixed="""
-            import os
-            import torch
-            from torch import nn
-
-
-            _EXISTS = os.path.exists("weights.pt")
-
-
-            class Model(nn.Module):
-                def __init__(self):
-                    super().__init__()
-                    self.fc = nn.Linear(8, 8)
-
-                def forward(self, x: torch.Tensor):
-                    h = self.fc(x)
-                    if _EXISTS:
-                        h = h + 1
-                    return h + 2
-            """,
-        ),
-        Example(
-            name="looking-for-a-file-of-its-own",
-            code=forward(
-                """
-                h = self.fc(x)
-                if os.path.exists(self.path):  # DYN410
-                    h = h + 1
-                return h + 2
-                """,
-                head="import os",
-                init='self.fc, self.path = nn.Linear(8, 8), "weights.pt"',
-            ),
-            declined="`self` is not settled",
         ),
         Example(
             name="path-object",
@@ -256,26 +210,6 @@ class FileCall(Rule):
                 """,
                 head="from pathlib import Path",
             ),
-            fixed="""
-            from pathlib import Path
-            import torch
-            from torch import nn
-
-
-            _IS_FILE = Path("weights.pt").is_file()
-
-
-            class Model(nn.Module):
-                def __init__(self):
-                    super().__init__()
-                    self.fc = nn.Linear(8, 8)
-
-                def forward(self, x: torch.Tensor):
-                    h = self.fc(x)
-                    if _IS_FILE:
-                        h = h + 1
-                    return h + 2
-            """,
         ),
         Example(
             name="json",
@@ -287,25 +221,6 @@ class FileCall(Rule):
                 """,
                 head="import json",
             ),
-            fixed="""
-            import json
-            import torch
-            from torch import nn
-
-
-            _DUMPS = json.dumps({"batch": 4})
-
-
-            class Model(nn.Module):
-                def __init__(self):
-                    super().__init__()
-                    self.fc = nn.Linear(8, 8)
-
-                def forward(self, x: torch.Tensor):
-                    h = self.fc(x)
-                    text = _DUMPS
-                    return h + 1, text
-            """,
         ),
         Example(
             name="computing-with-paths",

@@ -14,7 +14,6 @@ from dynalint_rules._shared.bystanders import guarded_bystanders
 from dynalint_rules._shared.effects import effects_of
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.guard import guarded, guarded_all
-from dynalint_rules._shared.hoisted import asked_once
 from dynalint_rules._shared.names import within
 from dynalint_rules._shared.scope import Refusal, Scope
 
@@ -86,15 +85,15 @@ class SystemCall(Rule):
 
     ## How it is rewritten
     Statements that collect garbage or show a stack are put behind `if not torch.compiler.is_compiling():`, and so is a
-    question whose answer is not used, or only shown. `os.environ["NAME"] = value` goes behind a guard as well. What
-    stays the same while a process runs (`torch.cuda.device_count()`, `os.cpu_count()`, `socket.gethostname()`) is asked
-    for once, at the top of the module, and the name of the function, asked of its frame, is written out. The others are
-    declined, because code may depend on what they give or do.
+    question whose answer is not used, or only shown. `os.environ["NAME"] = value` goes behind a guard as well.
+    The name of the function, asked of its frame, is written out. The others are declined, because code may depend on
+    what they give or do: what stays the same while a process runs (`torch.cuda.device_count()`, `os.cpu_count()`,
+    `socket.gethostname()`) can be asked for once, at the top of the module.
 
     ## When the rewrite is not exact
     The guard is `safe`: eager code does as before for every input, and outputs, gradients and state of a compiled run
     are the same. A compiled run no longer collects garbage at that point, and shows no stack. It is `unsafe` for
-    `os.environ`, which a compiled run leaves as it was, and for what is asked for once.
+    `os.environ`, which a compiled run leaves as it was.
 
     ## How Dynamo words it
     GB0007: `Attempted to call function marked as skipped`, GB0208: `torch.* op returned non-Tensor`, GB0008:
@@ -141,7 +140,7 @@ class SystemCall(Rule):
             ):
                 return named
             if isinstance(event, Call) and event.callee in _LASTING:
-                return asked_once(scope, event.node)
+                return Declined("its answer may change; ask for it once, at the top of the module or in `__init__`")
             if isinstance(event, Call) and event.callee in _ASKS:
                 return guarded_bystanders(
                     scope, event, _ASKS.__contains__, f"Call `{event.callee}()` only in eager code"
@@ -230,23 +229,6 @@ class SystemCall(Rule):
                 h = self.fc(x)
                 return h + torch.cuda.device_count()  # DYN411
             """),
-            fixed="""
-            import torch
-            from torch import nn
-
-
-            _DEVICE_COUNT = torch.cuda.device_count()
-
-
-            class Model(nn.Module):
-                def __init__(self):
-                    super().__init__()
-                    self.fc = nn.Linear(8, 8)
-
-                def forward(self, x: torch.Tensor):
-                    h = self.fc(x)
-                    return h + _DEVICE_COUNT
-            """,
         ),
         Example(
             name="own-name",

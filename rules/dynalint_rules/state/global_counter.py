@@ -8,8 +8,6 @@ from dynalint.analysis.events import Event, StateChange
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.growth import UP_TO_LIMIT, is_counter
-from dynalint_rules._shared.scope import Refusal
-from dynalint_rules._shared.shared_numbers import shared_to_tensor
 
 _PLACES = {"class": "a class attribute", "global": "a module global"}
 
@@ -59,14 +57,12 @@ class GlobalCounter(Rule):
 
     ## How it is rewritten
 
-    With `--unsafe-fixes` the count becomes a tensor at its place: `CALLS = torch.tensor(0)`, and `CALLS = CALLS + 1`.
-    All places in the file change together, on the terms of DYN501. Declined where the place is used as a whole (a dict
-    that is handed on), imported elsewhere, reached in two ways, or where a reader needs a Python number. Counting
-    around the compiled function, as above, is always right.
+    It is not: whoever else reads the count may need a Python number. Counting around the compiled function, as above,
+    is always right.
 
     ## When the rewrite is not exact
 
-    Whoever else reads the count gets a tensor, and it stays on the CPU. The fix is `unsafe` for that reason.
+    There is no rewrite.
 
     ## How Dynamo words it
 
@@ -97,12 +93,8 @@ class GlobalCounter(Rule):
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Keep the count in a tensor."""
-        assert isinstance(event, StateChange)
-        try:
-            return shared_to_tensor(event, project)
-        except Refusal as refusal:
-            return Declined(str(refusal))
+        """Decline: the count is not the module's alone."""
+        return Declined("others may read the count as a Python number; count around the compiled function instead")
 
     examples = (
         Example(
@@ -120,18 +112,6 @@ class GlobalCounter(Rule):
                     return x * 2
             """,
             target="scale",
-            fixed="""
-                import torch
-
-                CALLS = torch.tensor(0)
-
-
-                @torch.compile
-                def scale(x):
-                    global CALLS
-                    CALLS = CALLS + 1
-                    return x * 2
-            """,
         ),
         Example(
             name="class-attribute",
@@ -145,18 +125,6 @@ class GlobalCounter(Rule):
 
                     def forward(self, x):
                         Model.calls += 1  # DYN502
-                        return x * 2
-            """,
-            fixed="""
-                import torch
-                from torch import nn
-
-
-                class Model(nn.Module):
-                    calls = torch.tensor(0)
-
-                    def forward(self, x):
-                        Model.calls = Model.calls + 1
                         return x * 2
             """,
             torch=">=2.13",
@@ -175,18 +143,6 @@ class GlobalCounter(Rule):
                         type(self).calls += 1  # DYN502
                         return x * 2
             """,
-            fixed="""
-                import torch
-                from torch import nn
-
-
-                class Model(nn.Module):
-                    calls = torch.tensor(0)
-
-                    def forward(self, x):
-                        type(self).calls = type(self).calls + 1
-                        return x * 2
-            """,
             torch=">=2.13",
         ),
         Example(
@@ -203,17 +159,6 @@ class GlobalCounter(Rule):
                     return x * 2
             """,
             target="scale",
-            fixed="""
-                import torch
-
-                STATS = {"calls": torch.tensor(0)}
-
-
-                @torch.compile
-                def scale(x):
-                    STATS["calls"] = STATS["calls"] + 1
-                    return x * 2
-            """,
         ),
         Example(
             name="global-object",
@@ -235,161 +180,6 @@ class GlobalCounter(Rule):
                     return x * 2
             """,
             target="scale",
-            fixed="""
-                import torch
-
-
-                class Stats:
-                    def __init__(self):
-                        self.calls = torch.tensor(0)
-
-
-                STATS = Stats()
-
-
-                @torch.compile
-                def scale(x):
-                    STATS.calls = STATS.calls + 1
-                    return x * 2
-            """,
-        ),
-        Example(
-            name="put-to-use",
-            code="""
-                import torch
-
-                CALLS = 2
-
-
-                def reset():
-                    global CALLS
-                    CALLS = 1
-
-
-                @torch.compile
-                def scale(x: torch.Tensor):
-                    global CALLS
-                    CALLS += 1  # DYN502 DYN805
-                    if CALLS % 2 == 0:
-                        x = x + 1
-                    return x * CALLS
-            """,
-            target="scale",
-            fixed="""
-                import torch
-
-                CALLS = torch.tensor(2)
-
-
-                def reset():
-                    global CALLS
-                    CALLS = torch.full_like(CALLS, 1)
-
-
-                @torch.compile
-                def scale(x: torch.Tensor):
-                    global CALLS
-                    CALLS = CALLS + 1
-                    x = torch.where(CALLS % 2 == 0, x + 1, x)
-                    return x * CALLS
-            """,
-        ),
-        Example(
-            name="class-attribute-set-elsewhere",
-            code="""
-                import torch
-                from torch import nn
-
-
-                class Model(nn.Module):
-                    calls = 0
-
-                    def forward(self, x):
-                        Model.calls += 1  # DYN502
-                        return x * 2
-
-
-                def fresh():
-                    Model.calls = 0
-                    return Model()
-            """,
-            fixed="""
-                import torch
-                from torch import nn
-
-
-                class Model(nn.Module):
-                    calls = torch.tensor(0)
-
-                    def forward(self, x):
-                        Model.calls = Model.calls + 1
-                        return x * 2
-
-
-                def fresh():
-                    Model.calls = torch.zeros_like(Model.calls)
-                    return Model()
-            """,
-            target="fresh()",
-            torch=">=2.13",
-        ),
-        Example(
-            name="told-to-someone",
-            code="""
-                import torch
-
-                CALLS = 0
-
-
-                def report():
-                    print(f"{CALLS} calls")
-
-
-                @torch.compile
-                def scale(x):
-                    global CALLS
-                    CALLS += 1  # DYN502
-                    return x * 2
-            """,
-            target="scale",
-            declined="prints `CALLS`",
-        ),
-        Example(
-            name="reached-in-two-ways",
-            code="""
-                import torch
-                from torch import nn
-
-
-                class Model(nn.Module):
-                    calls = 0
-
-                    def forward(self, x):
-                        type(self).calls += 1  # DYN502
-                        return x * self.calls
-            """,
-            declined="reached in more than one way",
-            torch=">=2.13",
-        ),
-        Example(
-            name="handed-on-as-a-whole",
-            code="""
-                import torch
-
-                STATS = {"calls": 0}
-
-
-                def stats():
-                    return dict(STATS)
-
-
-                @torch.compile
-                def scale(x):
-                    STATS["calls"] += 1  # DYN502
-                    return x * 2
-            """,
-            target="scale",
-            declined="uses `STATS` as a whole",
         ),
         Example(
             name="closure-becomes-dynamic",

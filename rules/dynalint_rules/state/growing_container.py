@@ -78,7 +78,8 @@ class GrowingContainer(Rule):
 
     A container that compiled code only adds to is a record for someone else: the statement goes behind `if not
     torch.compiler.is_compiling():`, and a lambda that adds gives `None if torch.compiler.is_compiling() else` what it
-    gave. What is stored under a key that is read in the same call, and nowhere else, goes by a local name. Declined
+    gave.
+    Declined
     where compiled code reads the container otherwise, or where evaluating what is added has an effect.
     Results belong into the return value then, where the caller collects them, and a cache of tensors into a buffer of
     fixed size.
@@ -128,24 +129,6 @@ class GrowingContainer(Rule):
             return Declined(str(refusal))
 
     examples = (
-        Example(
-            name="kept-for-the-call-alone",
-            target="lambda x, model=Model(): model(x)",
-            code=forward(
-                """
-                self.cache[x] = self.fc(x)  # DYN503
-                return self.cache[x] * 2
-                """,
-                init="self.fc = nn.Linear(8, 8)\nself.cache = {}",
-            ),
-            fixed=forward(
-                """
-                made = self.fc(x)
-                return made * 2
-                """,
-                init="self.fc = nn.Linear(8, 8)\nself.cache = {}",
-            ),
-        ),
         Example(
             name="read-in-the-next-call",
             code=forward(

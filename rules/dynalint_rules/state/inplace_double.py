@@ -9,10 +9,8 @@ from dynalint.analysis.events import Event, InplaceChange
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
-from dynalint_rules._shared.assignments import assignment_form
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.making import makers
-from dynalint_rules._shared.scope import Refusal
 
 _DOUBLE = frozenset({"float64", "double"})
 
@@ -61,15 +59,12 @@ class InplaceDouble(Rule):
 
     ## How it is rewritten
 
-    The update becomes the assignment of a new tensor, as for DYN505. It is declined for `fill_`, `copy_` and other
-    methods without a form that gives a new tensor, for a parameter, where another name in the function refers to the
-    same tensor, and where the update is only a part of a statement.
+    It is not: after an assignment, `self.n = self.n + v` or `self.n = self.n.mul(0.9).add(v)`, whoever has kept the old
+    tensor (an optimizer, a state dict that was not copied, a CUDA graph) no longer sees updates.
 
     ## When the rewrite is not exact
 
-    The attribute is another tensor after each call: whoever has kept the old one no longer sees updates. With a tensor
-    as the operand, an update in place keeps the dtype and the shape, while an assignment takes those of the result;
-    that they are the same is a condition.
+    There is no rewrite.
 
     ## How Dynamo words it
 
@@ -100,12 +95,11 @@ class InplaceDouble(Rule):
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Assign a new tensor."""
-        assert isinstance(event, InplaceChange)
-        try:
-            return assignment_form(event, project)
-        except Refusal as refusal:
-            return Declined(str(refusal))
+        """Decline: whoever has kept the tensor no longer sees updates after an assignment."""
+        return Declined(
+            "another name may hold the tensor; if none does, assign a new one: `self.n = self.n + 1` instead of "
+            "`self.n += 1`"
+        )
 
     examples = (
         Example(
@@ -113,16 +107,6 @@ class InplaceDouble(Rule):
             code=forward(
                 """
                 self.total.add_(x.shape[0])  # DYN506
-                return self.fc(x)
-                """,
-                init="""
-                self.fc = nn.Linear(8, 8)
-                self.register_buffer("total", torch.tensor(0.0, dtype=torch.float64))
-                """,
-            ),
-            fixed=forward(
-                """
-                self.total = self.total + x.shape[0]
                 return self.fc(x)
                 """,
                 init="""
@@ -145,18 +129,6 @@ class InplaceDouble(Rule):
                 self.register_buffer("mean", torch.zeros((), dtype=torch.double))
                 """,
             ),
-            fixed=forward(
-                """
-                h = self.fc(x)
-                with torch.no_grad():
-                    self.mean = self.mean.mul(0.9).add(h.mean(), alpha=0.1)
-                return h + self.mean
-                """,
-                init="""
-                self.fc = nn.Linear(8, 8)
-                self.register_buffer("mean", torch.zeros((), dtype=torch.double))
-                """,
-            ),
         ),
         Example(
             name="copied-into",
@@ -171,7 +143,6 @@ class InplaceDouble(Rule):
                 self.register_buffer("last", torch.zeros([], dtype=torch.float64))
                 """,
             ),
-            declined="has no form that gives a new tensor",
         ),
         Example(
             name="operator-assigns-too",

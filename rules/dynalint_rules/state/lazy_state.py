@@ -13,7 +13,7 @@ from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.absent import Asking, asking, is_made_for_sure, turns_from_none
 from dynalint_rules._shared.examples import forward
-from dynalint_rules._shared.first_call import made_elsewhere, registered_elsewhere
+from dynalint_rules._shared.first_call import made_elsewhere
 from dynalint_rules._shared.growth import is_counter, is_held, same
 from dynalint_rules._shared.scope import Refusal, Scope
 
@@ -75,25 +75,17 @@ class LazyState(Rule):
 
     ## How it is rewritten
 
-    What takes nothing from the call is made in the constructor: of numbers, of names of the module, and of numbers that
-    the constructor sets for good. It stays a plain attribute where it was one. A buffer that compiled code registers is
-    registered there.
+    What depends on no more than sizes, types and devices of the input is made in every call, under the same name: the
+    constructor does not have those, and a small table is cheap in a compiled graph, where often it is folded into what
+    reads it. What takes nothing from the call is better made in the constructor, by hand.
 
-    What depends on sizes, types and devices of the input is made in every call, under the same name: the constructor
-    does not have those, and a small table is cheap in a compiled graph, where often it is folded into what reads it.
-
-    What a dictionary keeps for a size, and a table that grows with the length asked for, go by a local name, if nothing
-    else reads them.
-
-    Not rewritten is what depends on data, what draws random numbers, what is changed in place, and what other code sets
-    or compares. Run the model once before compiling it.
+    Not rewritten is what a dictionary keeps for a size, a table that grows with the length asked for, a buffer that
+    compiled code registers, what depends on data, what draws random numbers, what is changed in place, and what other
+    code sets. Run the model once before compiling it.
 
     ## When the rewrite is not exact
 
-    In the constructor it is made with the device and dtype that new tensors get there, before anything asks for it. A
-    buffer that the constructor registers is part of `state_dict()` from the start, and without `persistent=False` of
-    checkpoints. A dictionary of what was made for each size stays empty, and a table as long as the
-    constructor makes it.
+    Every call makes what the first one made, or one that fits its own input.
 
     ## How Dynamo words it
 
@@ -162,7 +154,9 @@ class LazyState(Rule):
         )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Make it in the constructor, or in every call."""
+        """Make it in every call."""
+        if isinstance(event, Call):
+            return Declined("what is registered is part of `state_dict()`; register it in the constructor by hand")
         if isinstance(event, StateChange) and _is_moved(event, project):
             return Declined(
                 "as a buffer it would be part of `state_dict()`, or cast with the module; register it by hand"
@@ -170,11 +164,7 @@ class LazyState(Rule):
         if isinstance(event, StateChange) and _comes_of_none(event, project):
             return Declined("what it is before the first call depends on the input; start it as zeros by hand")
         try:
-            scope = Scope.of(event, project)
-            if not isinstance(event, Call):
-                return made_elsewhere(scope, event.statement)
-            name = next(node.value for node in event.node.args[:1] if isinstance(node, ast.Constant))
-            return registered_elsewhere(scope, event.node, str(name))
+            return made_elsewhere(Scope.of(event, project), event.statement)
         except Refusal as refusal:
             return Declined(str(refusal))
 
@@ -232,8 +222,11 @@ class LazyState(Rule):
                 init="self.width = 8\nself.fc = nn.Linear(8, 8)\nself.mask = None",
             ),
             fixed=forward(
-                "return self.fc(x) * self.mask",
-                init="self.width = 8\nself.fc = nn.Linear(8, 8)\nself.mask = torch.full((self.width,), 0.5)",
+                """
+                self.mask = torch.full((self.width,), 0.5)
+                return self.fc(x) * self.mask
+                """,
+                init="self.width = 8\nself.fc = nn.Linear(8, 8)\nself.mask = None",
             ),
             shows="recompile-once",
         ),
@@ -260,7 +253,6 @@ class LazyState(Rule):
                 """,
                 init="self.fc = nn.Linear(8, 8)\nself.noise = None",
             ),
-            declined="may do more than give a value",
             shows="recompile-once",
         ),
         Example(
@@ -301,50 +293,10 @@ class LazyState(Rule):
                 """,
             ),
             fixed=forward(
-                "return self.fc(x) * self.scale",
-                init="self.fc = nn.Linear(8, 8)\nself.scale = torch.ones(8)",
-            ),
-            shows="recompile-once",
-        ),
-        Example(
-            name="longer-table",
-            target=_STATE_ASIDE,
-            code=forward(
                 """
-                if x.size(0) > self.table.size(0):
-                    self.table = torch.arange(x.size(0))  # DYN508
-                return self.fc(x) + self.table[: x.size(0), None]
+                self.scale = torch.ones(8)
+                return self.fc(x) * self.scale
                 """,
-                init='self.fc = nn.Linear(8, 8)\nself.register_buffer("table", torch.arange(2), persistent=False)',
-            ),
-            fixed=forward(
-                """
-                table = torch.arange(x.size(0))
-                return self.fc(x) + table[: x.size(0), None]
-                """,
-                init='self.fc = nn.Linear(8, 8)\nself.register_buffer("table", torch.arange(2), persistent=False)',
-            ),
-            shows="recompile-once",
-        ),
-        Example(
-            name="cache-by-size",
-            target=_STATE_ASIDE,
-            code=forward(
-                """
-                size = x.shape[-1]
-                if size not in self.masks:
-                    self.masks[size] = torch.ones(size)  # DYN508
-                return self.fc(x) * self.masks[size]
-                """,
-                init="self.fc = nn.Linear(8, 8)\nself.masks = {}",
-            ),
-            fixed=forward(
-                """
-                size = x.shape[-1]
-                mask = torch.ones(size)
-                return self.fc(x) * mask
-                """,
-                init="self.fc = nn.Linear(8, 8)\nself.masks = {}",
             ),
             shows="recompile-once",
         ),
@@ -355,10 +307,6 @@ class LazyState(Rule):
                 self.register_buffer("ones", torch.ones(8))  # DYN508
                 return self.fc(x) + self.ones
                 """,
-            ),
-            fixed=forward(
-                "return self.fc(x) + self.ones",
-                init='self.fc = nn.Linear(8, 8)\nself.register_buffer("ones", torch.ones(8))',
             ),
             shows="recompile-once",
         ),

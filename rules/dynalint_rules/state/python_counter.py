@@ -11,7 +11,6 @@ from dynalint_rules._shared.buffers import number_to_buffer
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.growth import UP_TO_LIMIT, is_counter
 from dynalint_rules._shared.scope import Refusal
-from dynalint_rules._shared.shared_numbers import shared_to_tensor
 
 
 class PythonCounter(Rule):
@@ -108,14 +107,14 @@ class PythonCounter(Rule):
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Keep the count in a buffer, or in a tensor where something else than the module has it."""
+        """Keep the count in a buffer, if it is the module's own."""
         assert isinstance(event, StateChange)
         owner = event.function.owner
         is_module = owner is not None and project.is_module_class(owner)
         try:
             if event.home.name.isidentifier() and is_module:
                 return number_to_buffer(event, project)
-            return shared_to_tensor(event, project)
+            raise Refusal("the count is not the module's alone; count around the compiled function instead")
         except Refusal as refusal:
             return Declined(str(refusal))
 
@@ -436,26 +435,6 @@ class PythonCounter(Rule):
                         self.stats.calls += 1  # DYN501
                         return self.fc(x)
             """,
-            fixed="""
-                import torch
-                from torch import nn
-
-
-                class Stats:
-                    def __init__(self):
-                        self.calls = torch.tensor(0)
-
-
-                class Model(nn.Module):
-                    def __init__(self):
-                        super().__init__()
-                        self.fc = nn.Linear(8, 8)
-                        self.stats = Stats()
-
-                    def forward(self, x):
-                        self.stats.calls = self.stats.calls + 1
-                        return self.fc(x)
-            """,
         ),
         Example(
             name="method-of-a-held-object",
@@ -482,29 +461,6 @@ class PythonCounter(Rule):
                         self.stats.note()
                         return self.fc(x)
             """,
-            fixed="""
-                import torch
-                from torch import nn
-
-
-                class Stats:
-                    def __init__(self):
-                        self.calls = torch.tensor(0)
-
-                    def note(self):
-                        self.calls = self.calls + 1
-
-
-                class Model(nn.Module):
-                    def __init__(self):
-                        super().__init__()
-                        self.fc = nn.Linear(8, 8)
-                        self.stats = Stats()
-
-                    def forward(self, x):
-                        self.stats.note()
-                        return self.fc(x)
-            """,
         ),
         Example(
             name="in-a-dict",
@@ -514,13 +470,6 @@ class PythonCounter(Rule):
                 return self.fc(x)
                 """,
                 init='self.fc = nn.Linear(8, 8)\nself.counts = {"steps": 0}',
-            ),
-            fixed=forward(
-                """
-                self.counts["steps"] = self.counts["steps"] + 1
-                return self.fc(x)
-                """,
-                init='self.fc = nn.Linear(8, 8)\nself.counts = {"steps": torch.tensor(0)}',
             ),
         ),
         Example(

@@ -12,9 +12,8 @@ from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.calls import callee
-from dynalint_rules._shared.carried_loop import rounds_counted
 from dynalint_rules._shared.detached import detached, is_folded, is_stored_number, tail
-from dynalint_rules._shared.examples import CARRIED_LOOP, forward
+from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.known_numbers import read_back
 from dynalint_rules._shared.numbers import flow_of, with_conditions
 from dynalint_rules._shared.numpy_numbers import computed_by_math
@@ -53,19 +52,15 @@ class ItemOfTensor(Rule):
     ## How it is rewritten
     `t.item()` becomes `t.detach()`: a 0-dim tensor of the same value, without the gradient that the number did not have
     either. It is followed through the variable that it is assigned to, and every use must be one that takes a 0-dim
-    tensor: arithmetic and comparison with tensors, functions of `math` that torch has too, `max(n, 1)`, a list of such
-    tensors, `torch.full`, `torch.where`, `masked_fill`, a `clamp` with one bound, an f-string, an `assert`, a function
-    that asks whether it was given a tensor. Where the number decides a branch, the two are one fix with that of the
-    branch (DYN101, DYN105): what is compared with a number that not every precision holds is compared as a double.
-    `x[i]` becomes `x[i.reshape(1)].squeeze(0)`; for the sum, the mean or a window of `x[:n]` see DYN203.
-    `torch.tensor(t.item())` becomes `t.detach()`, and `torch.tensor(x.shape[0]).item()` becomes `x.shape[0]`. A tensor
-    that is not fresh from a computation is cloned as well, because the number would not follow later changes in place.
-    Declined where the number decides how many rounds a loop runs or what has no form in tensor operations, where it
-    slices, gives a size, is stored, is passed to other code, or is set at more than one place, unless it is a plain
-    number at the others.
-
-    With `--unsafe-fixes` the rounds of a `for` over a `range` that the number counts run in `torch.while_loop`, as for
-    DYN102.
+    tensor: arithmetic and comparison with tensors, functions of `math` that torch has too, `max(n, 1)`, `torch.full`,
+    `torch.where`, `masked_fill`, a `clamp` with one bound, an f-string, an `assert`, a function that asks whether it
+    was given a tensor. Where the number decides a branch, the two are one fix with that of the branch (DYN101, DYN105):
+    what is compared with a number that not every precision holds is compared as a double. `x[i]` becomes
+    `x[i.reshape(1)].squeeze(0)`; for the sum, the mean or a window of `x[:n]` see DYN203. `torch.tensor(t.item())`
+    becomes `t.detach()`, and `torch.tensor(x.shape[0]).item()` becomes `x.shape[0]`. A tensor that is not fresh from a
+    computation is cloned as well, because the number would not follow later changes in place. Declined where the number
+    decides how many rounds a loop runs or what has no form in tensor operations, where it slices, gives a size, is
+    stored, is passed to other code, or is set at more than one place, unless it is a plain number at the others.
 
     ## When the rewrite is not exact
     It is offered as `conditional`: a number never changes the dtype of a tensor it meets, a 0-dim tensor may (a
@@ -114,9 +109,6 @@ class ItemOfTensor(Rule):
             return None
         try:
             scope, source = Scope.of(event, project), event.node.func.value
-            counted = rounds_counted(scope, event.node)
-            if counted is not None:
-                return counted
             known = read_back(scope, event.node, source, listed=False)
             known = known or computed_by_math(scope, event.node, source)
             return known or _round_trip(scope, event.node, source) or _kept(scope, event.node, source)
@@ -124,33 +116,6 @@ class ItemOfTensor(Rule):
             return Declined(str(refusal))
 
     examples = (
-        Example(
-            name="counts-rounds",
-            code=forward(
-                """
-                h = self.fc(x)
-                for _ in range(x.shape[0] // count.item()):  # DYN201
-                    h = torch.tanh(h)
-                return h
-                """,
-                arguments="x: torch.Tensor, count: torch.Tensor",
-            ),
-            inputs="[(torch.randn(4, 8), torch.tensor(number)) for number in (1, 2, 9)]",
-            fixed=forward(
-                "h = self.fc(x)\n\n"
-                + CARRIED_LOOP.format(
-                    names="left, h",
-                    test="left > 0",
-                    step="h = torch.tanh(h)",
-                    state="(left - 1, h)",
-                    first="(x.shape[0] // count.long().reshape(()), h)",
-                    given="_, h",
-                    tensor="h",
-                    place=1,
-                ),
-                arguments="x: torch.Tensor, count: torch.Tensor",
-            ),
-        ),
         Example(
             name="scale",
             code=forward("""
@@ -392,32 +357,6 @@ class ItemOfTensor(Rule):
                 return self.fc(x)[:count]
             """),
             declined="is an index or a slice bound",
-        ),
-        Example(
-            name="list",
-            code=forward("""
-                h = self.fc(x)
-                means = [row.mean().item() for row in h.chunk(4)]  # DYN201
-                highest = torch.tensor([row.max().item() for row in h.chunk(4)])  # DYN201
-                count = sum((row > 0).sum().item() for row in h.chunk(4))  # DYN201
-                return h * means[0] + highest[:, None] + count
-            """),
-            fixed=forward("""
-                h = self.fc(x)
-                means = [row.mean().detach() for row in h.chunk(4)]
-                highest = torch.stack([row.max().detach() for row in h.chunk(4)])
-                count = sum((row > 0).sum().detach() for row in h.chunk(4))
-                return h * means[0] + highest[:, None] + count
-            """),
-        ),
-        Example(
-            name="list-for-a-call",
-            code=forward("""
-                h = self.fc(x)
-                sizes = [(row.abs() > -1).sum().item() for row in h.chunk(4)]  # DYN201
-                return torch.cat(h.flatten().split(sizes))
-            """),
-            declined="needs the list",
         ),
         Example(
             name="exponent",

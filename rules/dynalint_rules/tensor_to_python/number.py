@@ -10,9 +10,8 @@ from dynalint.analysis.events import Call, Event
 from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
-from dynalint_rules._shared.carried_loop import rounds_counted
 from dynalint_rules._shared.detached import detached, is_folded, is_stored_number
-from dynalint_rules._shared.examples import COUNTED_ROUNDS, forward
+from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.known_numbers import multiplied
 from dynalint_rules._shared.numbers import flow_of, with_conditions
 from dynalint_rules._shared.numpy_numbers import computed_by_math
@@ -63,9 +62,6 @@ class NumberOfTensor(Rule):
     while it traces; where running shows that `s` is a number, it becomes `s if isinstance(s, int) else math.prod(s)`.
     Declined for the others, and where DYN201 would decline.
 
-    With `--unsafe-fixes` the rounds of a `for` over a `range` that the number counts run in `torch.while_loop`, as for
-    DYN102.
-
     ## When the rewrite is not exact
     As for DYN201: `conditional` on dtypes that stay the same, and `unsafe` where Python would go on computing in
     double precision or where the number is returned. It is `unsafe` for floating tensors too, because torch warns when
@@ -114,9 +110,6 @@ class NumberOfTensor(Rule):
             return None
         try:
             scope = Scope.of(event, project)
-            counted = rounds_counted(scope, event.node)
-            if counted is not None:
-                return counted
             made = event.node.args[0] if event.callee == "builtins.int" and len(event.node.args) == 1 else None
             known = multiplied(scope, event.node, made) if made is not None else None
             if known is None and event.callee == "builtins.int" and made is not None:
@@ -126,16 +119,6 @@ class NumberOfTensor(Rule):
             return Declined(str(refusal))
 
     examples = (
-        Example(
-            name="counts-rounds",
-            code=forward("""
-                h = self.fc(x)
-                for _ in range(int((x > 0).sum())):  # DYN202
-                    h = h + 1
-                return h
-            """),
-            fixed=forward(COUNTED_ROUNDS),
-        ),
         Example(
             name="product-under-a-name",
             code=forward(

@@ -11,9 +11,8 @@ from dynalint.analysis.project import Project
 from dynalint.analysis.source import quote
 from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
-from dynalint_rules._shared.carried_loop import rounds_counted
 from dynalint_rules._shared.detached import is_stored_number
-from dynalint_rules._shared.examples import COUNTED_ROUNDS, KEPT_INPUTS, KEPT_PIECES, forward
+from dynalint_rules._shared.examples import KEPT_INPUTS, KEPT_PIECES, forward
 from dynalint_rules._shared.handed_arrays import handed_as_list
 from dynalint_rules._shared.known_numbers import multiplied
 from dynalint_rules._shared.number_arrays import array_of, listed
@@ -65,8 +64,8 @@ class TensorAsSize(Rule):
     `np.prod(sizes)`, of Python's numbers, becomes `math.prod(sizes)`. An array made of sizes, of which only elements
     are taken, as sizes, becomes a list, also where it is worked out in a list of arrays and handed to a function of
     the same file. Pieces of a tensor that are stored in an attribute for `torch.cat` to put together again become one
-    piece, as for DYN207. With `--unsafe-fixes` the rounds of `for i in range(t)` run in `torch.while_loop`, as for
-    DYN102. Anything else is declined: a bound that no input exceeds (the padded length, a number of the configuration)
+    piece, as for DYN207.
+    Anything else is declined: a bound that no input exceeds (the padded length, a number of the configuration)
     has to come from a person.
     `torch._dynamo.config.capture_scalar_outputs = True` lets Dynamo trace many of these with a size that it does not
     know.
@@ -110,9 +109,6 @@ class TensorAsSize(Rule):
         """Multiply sizes while tracing, and keep them in a list; only a person knows a bound of anything else."""
         try:
             scope = Scope.of(event, project)
-            counted = rounds_counted(scope, event.node)
-            if counted is not None:
-                return counted
             given = [node for node, kind in _sizes(event) if _holds_tensor(kind)] if isinstance(event, Call) else []
             if len(given) == 1 and isinstance(given[0], ast.Call):
                 return multiplied(scope, given[0], given[0]) or Declined(_DECLINED)
@@ -152,7 +148,6 @@ class TensorAsSize(Rule):
                     h = h + 1
                 return h
             """),
-            fixed=forward(COUNTED_ROUNDS),
         ),
         Example(
             name="repetition",

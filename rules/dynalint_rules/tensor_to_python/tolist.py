@@ -13,7 +13,6 @@ from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violat
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.detached import is_stored_number, rows_of, tail
 from dynalint_rules._shared.examples import KEPT_INPUTS, KEPT_PIECES, forward
-from dynalint_rules._shared.folded_lists import folded
 from dynalint_rules._shared.handover import is_passed_up
 from dynalint_rules._shared.known_numbers import is_whole, read_back
 from dynalint_rules._shared.numbers import flow_into, flow_of
@@ -59,8 +58,7 @@ class TolistOfTensor(Rule):
     What is known while tracing is taken as it is: `torch.tensor(x.shape[:2]).tolist()` becomes `list(x.shape[:2])`, and
     `torch.arange(2, n).tolist()` becomes `list(range(2, n))`. `for n in t.tolist():` becomes `for n in
     t.detach().unbind():`, with or without `enumerate`, and `t.tolist()[0]` becomes `t.detach()[0]`, if every use of the
-    number takes a 0-dim tensor as well (see DYN201). So does `sum(t.tolist())` become `t.sum()`, and `max` and `min`
-    likewise, where the numbers are whole.
+    number takes a 0-dim tensor as well (see DYN201).
 
     A list that is returned becomes the tensor. Pieces of a tensor cut by such a list cannot stay, but what is done with
     them can. Attention that is called once a piece, `[attend(q, k, v, attn_mask=None) for q, k, v in zip(*pieces)]`, is
@@ -114,8 +112,7 @@ class TolistOfTensor(Rule):
             return None
         try:
             scope, source = Scope.of(event, project), event.node.func.value
-            rewrite = read_back(scope, event.node, source, listed=True) or folded(scope, event.node, source)
-            rewrite = rewrite or _unbound(scope, event.node, source)
+            rewrite = read_back(scope, event.node, source, listed=True) or _unbound(scope, event.node, source)
             if rewrite is None and scope.tensor(source) is not None:
                 rewrite = in_one_call(scope, event.node, source) or kept_in_one(scope, event.node)
                 rewrite = rewrite or _returned(scope, event.node, source)
@@ -145,44 +142,6 @@ class TolistOfTensor(Rule):
                     h = h + n
                 return h
             """),
-        ),
-        Example(
-            name="summed",
-            code=forward("""
-                counts = (x > 0).sum(1)
-                if x.shape[1] * 8 < sum(counts.tolist()):  # DYN207
-                    raise ValueError("too many are positive")
-                return self.fc(x)
-            """),
-            fixed=forward("""
-                counts = (x > 0).sum(1)
-                torch._assert_async(~(x.shape[1] * 8 < counts.sum()), "too many are positive")
-                return self.fc(x)
-            """),
-        ),
-        Example(
-            name="summed-of-any-dtype",
-            code=forward(
-                """
-                if x.shape[0] != sum(lengths.tolist()):  # DYN207
-                    raise ValueError("the lengths must add up")
-                return self.fc(x)
-                """,
-                arguments="x: torch.Tensor, lengths: torch.Tensor",
-            ),
-            fixed=forward(
-                """
-                torch._assert_async(~(x.shape[0] != lengths.sum()), "the lengths must add up")
-                return self.fc(x)
-                """,
-                arguments="x: torch.Tensor, lengths: torch.Tensor",
-            ),
-            inputs="[(torch.randn(4, 8), torch.tensor([1, 3])), (torch.randn(4, 8), torch.tensor([2.0, 0.0, 2.0]))]",
-        ),
-        Example(
-            name="largest",
-            code=forward("return self.fc(x) * (1 + max((x > 0).sum(1).tolist()))  # DYN207"),
-            fixed=forward("return self.fc(x) * (1 + (x > 0).sum(1).max())"),
         ),
         Example(
             name="summed-fractions",

@@ -10,7 +10,6 @@ from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
-from dynalint_rules._shared.differentiated import differentiated
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.guard import guarded
 from dynalint_rules._shared.scope import Refusal, Scope
@@ -50,15 +49,11 @@ class AutogradCall(Rule):
 
     ## How it is rewritten
     `t.retain_grad()` is put behind `if not torch.compiler.is_compiling():`, unless the function reads the gradient
-    itself. `torch.autograd.grad(y, x)` by a tensor that the same block makes, and makes ask for gradients, becomes
-    `torch.func.grad` of a function, which holds the statements in between; they must do no more than name results. The
-    others are declined. `torch._dynamo.config.trace_autograd_ops = True` lets torch 2.13 trace `torch.autograd.grad`,
-    where what is differentiated already asks for gradients.
+    itself. The others are declined. `torch._dynamo.config.trace_autograd_ops = True` lets torch 2.13 trace
+    `torch.autograd.grad`, where what is differentiated already asks for gradients.
 
     ## When the rewrite is not exact
-    The guard is `unsafe`: eager code does as before, and a compiled run does not keep the gradient. `torch.func.grad`
-    is `conditional` under `torch.enable_grad()`, since nothing that lasts may be changed in the function; elsewhere
-    it is `unsafe`, since it gives the gradient under `torch.no_grad()` too, where torch raises.
+    The guard is `unsafe`: eager code does as before, and a compiled run does not keep the gradient.
 
     ## How Dynamo words it
     GB0123: `Unsupported Tensor.backward() call`, GB9186: `using torch.autograd.grad with
@@ -107,11 +102,6 @@ class AutogradCall(Rule):
                 return _kept_in_eager(Scope.of(event, project), event)
             except Refusal as refusal:
                 return Declined(f"{refusal}; or read the gradient with a hook")
-        if isinstance(event, Call) and event.callee == "torch.autograd.grad":
-            try:
-                return differentiated(Scope.of(event, project), event.node)
-            except Refusal as refusal:
-                return Declined(str(refusal))
         return Declined(
             "`torch.func.grad` takes a function and not its result, so the code around has to change; or take the "
             "gradient outside of the compiled code"
@@ -135,18 +125,6 @@ class AutogradCall(Rule):
             """),
         ),
         Example(
-            name="gradient-by-a-new-leaf",
-            code=forward("""
-                position = x.detach().requires_grad_()  # DYN608
-                with torch.enable_grad():
-                    h = torch.tanh(self.fc(position))
-                    energy = h.square().sum(-1)
-                    force = torch.autograd.grad(energy.sum(), position, create_graph=True)[0]  # DYN607
-                return energy, -force
-            """),
-            declined="right before",
-        ),
-        Example(
             name="gradient-by-a-leaf-in-its-block",
             code=forward("""
                 with torch.enable_grad():
@@ -156,17 +134,6 @@ class AutogradCall(Rule):
                     force = torch.autograd.grad(energy.sum(), position, create_graph=True)[0]  # DYN607
                 return energy, -force
             """),
-            fixed=forward("""
-                with torch.enable_grad():
-                    position = x.detach()
-                    def differentiated(position):
-                        h = torch.tanh(self.fc(position))
-                        energy = h.square().sum(-1)
-                        return energy.sum(), energy
-                    force, energy = torch.func.grad(differentiated, has_aux=True)(position)
-                return energy, -force
-            """),
-            exact=False,
         ),
         Example(
             name="gradient-that-is-not-differentiated",
@@ -177,25 +144,6 @@ class AutogradCall(Rule):
                     (slope,) = torch.autograd.grad(self.fc(hat).sum(), [hat])  # DYN607
                 return self.fc(x) * slope
             """),
-            fixed=forward("""
-                with torch.enable_grad():
-                    hat = x.detach().clone()
-                    def differentiated(hat):
-                        return self.fc(hat).sum()
-                    slope = torch.func.grad(differentiated)(hat)
-                    slope = slope.detach()
-                return self.fc(x) * slope
-            """),
-            exact=False,
-        ),
-        Example(
-            name="leaf-that-is-read-afterwards",
-            code=forward("""
-                hat = x.detach().requires_grad_()  # DYN608
-                slope = torch.autograd.grad(self.fc(hat).sum(), hat)[0]  # DYN607
-                return hat * slope
-            """),
-            declined="is read after the gradient",
         ),
         Example(
             name="retained",

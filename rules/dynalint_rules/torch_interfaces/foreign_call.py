@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
 
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
 from dynalint_rules._shared.examples import forward
-from dynalint_rules._shared.hoisted import asked_once, computed_once
-from dynalint_rules._shared.scope import Refusal, Scope
 
 # Each was seen to end the graph under torch 2.13.
 _CALLS = {
@@ -40,10 +37,6 @@ _CALLS = {
     "jv k0 k1 log1p log_ndtr log_softmax loggamma logit logsumexp ndtr ndtri psi",
     "scipy.stats": "norm.cdf norm.logpdf norm.pdf norm.ppf norm.rvs truncnorm.rvs",
 }
-# What only computes, and gives numbers and bytes.
-_COMPUTES = ("zlib.", "struct.", "base64.", "binascii.")
-# What may give something that can be changed.
-_MAKES = frozenset(f"ctypes.{name}" for name in _CALLS["ctypes"].split() if name != "sizeof")
 
 
 class ForeignCall(Rule):
@@ -74,15 +67,11 @@ class ForeignCall(Rule):
     ```
 
     ## How it is rewritten
-    What `zlib`, `struct`, `base64` and `binascii` compute of constants, and a function of a library that `ctypes` has
-    loaded and that takes constants, is computed once, at the top of the module. Anything else is declined: what does
-    not depend on tensors can be computed once, before; what does can be made one opaque operation of the graph with
-    `torch.library.custom_op`.
+    It is not: what does not depend on tensors can be computed once, before; what does can be made one opaque operation
+    of the graph with `torch.library.custom_op`, which has no gradient unless one is registered.
 
     ## When the rewrite is not exact
-    What is computed of constants alone is `conditional`: an error would be raised on import. A function of a loaded
-    library may give something else each time, so that is `unsafe`. A custom operation has no gradient unless one is
-    registered.
+    By hand: a custom operation has no gradient unless one is registered.
 
     ## How Dynamo words it
     GB0007: `Attempted to call function marked as skipped`, GB0156: `Unsupported method call`.
@@ -111,12 +100,7 @@ class ForeignCall(Rule):
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Compute what depends on nothing in the call when the module is imported."""
-        if isinstance(event, Call) and event.callee not in _MAKES and not event.callee.startswith(("cv2.", "scipy.")):
-            with suppress(Refusal):
-                scope = Scope.of(event, project)
-                hoist = computed_once if event.callee.startswith(_COMPUTES) else asked_once
-                return hoist(scope, event.node)
+        """Decline: what it depends on decides where it can go."""
         return Declined(
             "what it depends on decides where it can go; compute it in `__init__`, or make it an operation with "
             "`torch.library.custom_op`"
@@ -133,25 +117,6 @@ class ForeignCall(Rule):
                 """,
                 head="import zlib",
             ),
-            fixed="""
-            import zlib
-            import torch
-            from torch import nn
-
-
-            _CRC32 = zlib.crc32(b"layer")
-
-
-            class Model(nn.Module):
-                def __init__(self):
-                    super().__init__()
-                    self.fc = nn.Linear(8, 8)
-
-                def forward(self, x: torch.Tensor):
-                    h = self.fc(x)
-                    key = _CRC32 % 7
-                    return h * key
-            """,
         ),
         Example(
             name="checksum-of-an-argument",
@@ -190,27 +155,6 @@ class ForeignCall(Rule):
                 library = ctypes.CDLL(None)
                 """,
             ),
-            fixed="""
-            import torch
-            from torch import nn
-
-            import ctypes
-
-            library = ctypes.CDLL(None)
-
-
-            _ABS = library.abs(-3)
-
-
-            class Model(nn.Module):
-                def __init__(self):
-                    super().__init__()
-                    self.fc = nn.Linear(8, 8)
-
-                def forward(self, x: torch.Tensor):
-                    h = self.fc(x)
-                    return h * _ABS
-            """,
         ),
         Example(
             name="packed",
@@ -222,25 +166,6 @@ class ForeignCall(Rule):
                 """,
                 head="import struct",
             ),
-            fixed="""
-            import struct
-            import torch
-            from torch import nn
-
-
-            _CALCSIZE = struct.calcsize("i")
-
-
-            class Model(nn.Module):
-                def __init__(self):
-                    super().__init__()
-                    self.fc = nn.Linear(8, 8)
-
-                def forward(self, x: torch.Tensor):
-                    h = self.fc(x)
-                    width = _CALCSIZE
-                    return h * width
-            """,
         ),
         Example(
             name="assignment",

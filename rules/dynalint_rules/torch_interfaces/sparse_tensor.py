@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event, SparseLoad
@@ -14,9 +13,7 @@ from dynalint.analysis.project import Project
 from dynalint.analysis.sparse import SPARSE_MAKERS
 from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
-from dynalint_rules._shared.dense import kept_dense
 from dynalint_rules._shared.examples import forward
-from dynalint_rules._shared.scope import Refusal, Scope
 
 _SPREAD = """
 def spread(adjacency, h):
@@ -61,13 +58,11 @@ class SparseTensor(Rule):
     ```
 
     ## How it is rewritten
-    A matrix of which only products are taken, or that is made dense again, in the same function, is kept dense:
-    `t.to_sparse()` is left out, and coordinates become `values.new_zeros(size).index_put(...)`. Anything else is
-    declined: a product with a large sparse matrix is a gather, a multiplication and an `index_add`, which are traced.
+    It is not: a product with a large sparse matrix is a gather, a multiplication and an `index_add`, which are traced.
+    A small matrix of which only products are taken can be kept dense.
 
     ## When the rewrite is not exact
-    It is `unsafe`: a dense matrix takes more memory, its zeros take part in products with NaN and infinity and get
-    gradients, and the order of the additions differs, and so may the last digits.
+    By hand: sums run in another order, so the last digits may differ.
 
     ## How Dynamo words it
     GB0277: `Attempted to wrap sparse Tensor with VariableTracker`, GB0374: `Sparse tensor creation not supported`,
@@ -107,10 +102,7 @@ class SparseTensor(Rule):
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Keep it dense where only products are taken; else what is done with it decides what stands for it."""
-        if isinstance(event, Call):
-            with suppress(Refusal):
-                return kept_dense(Scope.of(event, project), event)
+        """Decline: what is done with it decides what stands for it."""
         return Declined(
             "what is done with the sparse tensor decides what can stand for it; a product is a gather, a "
             "multiplication and an `index_add`"
@@ -126,13 +118,6 @@ class SparseTensor(Rule):
                 adjacency = torch.sparse_coo_tensor(edges, weights, (4, 4))  # DYN606
                 return h, adjacency.to_dense()  # DYN606
             """),
-            fixed=forward("""
-                h = self.fc(x)
-                edges = torch.tensor([[0, 1], [2, 3]])
-                weights = torch.ones(2)
-                adjacency = weights.new_zeros((4, 4)).index_put(edges.unbind(), weights, accumulate=True)
-                return h, adjacency
-            """),
         ),
         Example(
             name="product",
@@ -143,14 +128,6 @@ class SparseTensor(Rule):
                 adjacency = torch.sparse_coo_tensor(edges, weights, (4, 4))  # DYN606
                 return torch.matmul(adjacency, h)  # DYN606
             """),
-            fixed=forward("""
-                h = self.fc(x)
-                edges = torch.tensor([[0, 1], [2, 3]])
-                weights = h.mean(0)[:2]
-                adjacency = weights.new_zeros((4, 4)).index_put(edges.unbind(), weights, accumulate=True)
-                return torch.matmul(adjacency, h)
-            """),
-            exact=False,
         ),
         Example(
             name="operator",
@@ -161,23 +138,12 @@ class SparseTensor(Rule):
                 adjacency = torch.sparse_coo_tensor(edges, weights, (4, 4))  # DYN606
                 return adjacency @ h + 1  # DYN606
             """),
-            fixed=forward("""
-                h = self.fc(x)
-                edges = torch.tensor([[0, 1], [2, 3]])
-                weights = torch.ones(2)
-                adjacency = weights.new_zeros((4, 4)).index_put(edges.unbind(), weights, accumulate=True)
-                return adjacency @ h + 1
-            """),
         ),
         Example(
             name="conversion",
             code=forward("""
                 h = self.fc(x)
                 return h.to_sparse().to_dense()  # DYN606
-            """),
-            fixed=forward("""
-                h = self.fc(x)
-                return h
             """),
         ),
         Example(
@@ -197,12 +163,6 @@ class SparseTensor(Rule):
                 sparse = h.to_sparse()  # DYN606
                 return torch.sparse.mm(sparse, h.t())  # DYN606
             """),
-            fixed=forward("""
-                h = self.fc(x)
-                sparse = h
-                return torch.mm(sparse, h.t())
-            """),
-            exact=False,
         ),
         Example(
             name="compressed-rows",
@@ -221,13 +181,6 @@ class SparseTensor(Rule):
                 weights = torch.ones(2)
                 adjacency = torch.sparse.FloatTensor(edges, weights, torch.Size([4, 4]))  # DYN606
                 return h, adjacency.to_dense()  # DYN606
-            """),
-            fixed=forward("""
-                h = self.fc(x)
-                edges = torch.tensor([[0, 1], [2, 3]])
-                weights = torch.ones(2)
-                adjacency = weights.new_zeros(torch.Size([4, 4])).index_put(edges.unbind(), weights, accumulate=True)
-                return h, adjacency
             """),
         ),
         Example(

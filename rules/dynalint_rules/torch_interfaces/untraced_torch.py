@@ -15,7 +15,6 @@ from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violat
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.guard import guarded
-from dynalint_rules._shared.hoisted import asked_once, hoisted
 from dynalint_rules._shared.memory import makes_tensor
 from dynalint_rules._shared.names import last_assignment
 from dynalint_rules._shared.scope import Refusal, Scope
@@ -41,17 +40,6 @@ _ROUNDED_ONCE: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.
 # Whole numbers up to this are exact in any floating type that is computed with.
 _SMALL = 256
 _IN_PYTHON = ("Tensor.apply_", "Tensor.map_")
-# What the installed torch was built with, and what it finds on the machine.
-_BUILT = frozenset(
-    "torch.backends.cuda.is_built torch.backends.mkl.is_available torch.backends.mkldnn.is_available "
-    "torch.backends.mps.is_built torch.backends.openmp.is_available torch.is_vulkan_available".split()
-)
-_FOUND = frozenset(
-    "torch.accelerator.device_count torch.backends.cpu.get_cpu_capability torch.backends.mps.is_available "
-    "torch.cpu.device_count torch.cpu.is_available torch.cuda.is_bf16_supported torch.get_default_device "
-    "torch.get_float32_matmul_precision torch.get_num_interop_threads torch.mps.device_count torch.mps.is_available "
-    "torch.xpu.device_count torch.xpu.is_bf16_supported".split()
-)
 
 _OUTSIDE = "do it outside of the compiled code, and pass the tensor"
 # What does something, where the others tell something: what to do instead.
@@ -98,16 +86,14 @@ class UntracedTorch(Rule):
     ```
 
     ## How it is rewritten
-    What torch was built with (`torch.backends.mkl.is_available()`) and what it finds on the machine
-    (`torch.mps.device_count()`) is asked for once, at the top of the module. `t.random_(low, high)` of a new tensor
+    `t.random_(low, high)` of a new tensor
     becomes `torch.randint_like`, `t.apply_(lambda value: value * 2)` of a new floating tensor `t * 2`, and
     `t.share_memory_()` goes behind `if not torch.compiler.is_compiling():`. The others are declined: what does not
     change while the model runs can be asked for in `__init__`.
 
     ## When the rewrite is not exact
-    What torch was built with never changes, and `torch.randint_like` draws the same numbers as `random_`, so that is
-    `safe`; `conditional` where the tensor may be a parameter, or share its memory. Other answers may change, so to ask
-    once is `unsafe`, and so is a compiled run that does not share memory.
+    `torch.randint_like` draws the same numbers as `random_`, so that is `safe`; `conditional` where the tensor may be a
+    parameter, or share its memory. A compiled run that does not share memory is `unsafe`.
 
     ## How Dynamo words it
     GB0208: `torch.* op returned non-Tensor`, GB0007: `Attempted to call function marked as skipped`, and others for
@@ -164,23 +150,6 @@ class UntracedTorch(Rule):
                 h = self.fc(x)
                 return h * torch.backends.mkl.is_available()  # DYN610
             """),
-            fixed="""
-            import torch
-            from torch import nn
-
-
-            _IS_AVAILABLE = torch.backends.mkl.is_available()
-
-
-            class Model(nn.Module):
-                def __init__(self):
-                    super().__init__()
-                    self.fc = nn.Linear(8, 8)
-
-                def forward(self, x: torch.Tensor):
-                    h = self.fc(x)
-                    return h * _IS_AVAILABLE
-            """,
         ),
         Example(
             name="memory",
@@ -347,10 +316,6 @@ class UntracedTorch(Rule):
 
 
 def _rewrite(scope: Scope, event: Call) -> Rewrite | None:
-    if event.callee in _BUILT:
-        return hoisted(scope, event.node, (), "safe")
-    if event.callee in _FOUND:
-        return asked_once(scope, event.node)
     if event.callee == "Tensor.random_":
         return _drawn(scope, event.node)
     if event.callee == "Tensor.share_memory_":

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.kinds import join
 from dynalint.analysis.steps import walk
-from dynalint_rules._shared.liveness import is_dead_after
-from dynalint_rules._shared.names import is_bound_before, kind_of_name, loads
+from dynalint_rules._shared.memory import is_own
+from dynalint_rules._shared.names import is_bound_before, is_shared, kind_of_name, loads
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.truth import is_tensor_test
 from dynalint_rules._shared.uncompiled import all_of, is_uncompiled
@@ -19,17 +19,28 @@ from dynalint_rules._shared.uncompiled import all_of, is_uncompiled
 
 @dataclass(frozen=True)
 class Assignment:
-    """`name = value`, or `name = name + written` for an augmented one with `operator`, whose `value` is the sum."""
+    """`name = value`, or `name = name + written` for an augmented one with `operator`, whose `value` is the sum.
+
+    With `place`, `name[place] = written` for a tensor that no other name means; its `value` holds all that it reads.
+    """
 
     name: str
     value: ast.expr
     statement: ast.stmt
     operator: ast.operator | None = None
+    place: ast.expr | None = None
 
     @property
     def written(self) -> ast.expr:
         """The expression that stands in the file."""
+        if self.place is not None and isinstance(self.value, ast.Tuple):
+            return self.value.elts[-1]
         return self.value.right if self.operator is not None and isinstance(self.value, ast.BinOp) else self.value
+
+    @property
+    def parts(self) -> list[ast.expr]:
+        """The expressions that are evaluated for it."""
+        return [self.written] if self.place is None else [self.place, self.written]
 
 
 @dataclass(frozen=True)
@@ -43,7 +54,7 @@ class Block:
     @property
     def values(self) -> list[ast.expr]:
         """The expressions that are evaluated in it, in order."""
-        values = [assignment.written for assignment in self.assignments]
+        values = [part for assignment in self.assignments for part in assignment.parts]
         return values if self.result is None else [*values, self.result]
 
 
@@ -118,7 +129,7 @@ def _chain(scope: Scope, head: ast.If, tests: list[ast.expr], bodies: list[list[
         bodies = [bodies[0][:-1], rest]
         last = rest[-1] if rest else last
         leaving = [False, False]
-    blocks = tuple(block_of(scope, body) for body in bodies)
+    blocks = tuple(block_of(scope, body, stores=True) for body in bodies)
     if len({block.result is None for block in blocks}) > 1 or (any(leaving) and not all(leaving)):
         raise Refusal(
             "one side returns and the other goes on; give both sides one result under a name and return it at the end"
@@ -164,8 +175,8 @@ def statements_after(scope: Scope, statement: ast.stmt) -> list[ast.stmt]:
     return []
 
 
-def block_of(scope: Scope, body: Sequence[ast.stmt]) -> Block:
-    """Return one way through an `if`.
+def block_of(scope: Scope, body: Sequence[ast.stmt], *, stores: bool = False) -> Block:
+    """Return one way through an `if`; with `stores`, it may store elements of tensors of its own.
 
     Raises:
         Refusal: it holds more than assignments to names and a `return` of something.
@@ -180,7 +191,10 @@ def block_of(scope: Scope, body: Sequence[ast.stmt]) -> Block:
                 )
             result = statement.value
             break
-        if not does_nothing(scope, statement):
+        stored = _stored(scope, statement) if stores else None
+        if stored is not None:
+            assignments.append(stored)
+        elif not does_nothing(scope, statement):
             assignments += _assignments(scope, statement)
     return Block(tuple(assignments), result, tuple(body))
 
@@ -219,6 +233,20 @@ def _assignments(scope: Scope, statement: ast.stmt) -> list[Assignment]:
     elif isinstance(statement, ast.If) and not is_tensor_test(scope, statement.test):
         return _under_a_python_test(scope, statement)
     raise Refusal(_why_not(scope, statement))
+
+
+def _stored(scope: Scope, statement: ast.stmt) -> Assignment | None:
+    """Turn `x[place] = value` into what gives the name a changed copy; None for another one's tensor and all else."""
+    target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
+    if not isinstance(statement, ast.Assign) or not isinstance(target, ast.Subscript):
+        return None
+    owner = target.value
+    if not isinstance(owner, ast.Name) or scope.tensor(owner) is None or not is_own(scope, owner.id, statement):
+        return None
+    read = ast.copy_location(ast.Tuple([owner, target.slice, statement.value], ast.Load()), statement)
+    scope.kinds[read] = scope.kind(owner)
+    scope.composed.add(read)
+    return Assignment(owner.id, read, statement, place=target.slice)
 
 
 def _under_a_python_test(scope: Scope, statement: ast.If) -> list[Assignment]:
@@ -281,7 +309,7 @@ def _only_read(scope: Scope, statement: ast.Assign, target: ast.Tuple, call: ast
     kind = scope.kind(call)
     names = [one.id for one in target.elts if isinstance(one, ast.Name)]
     items = kind.items if isinstance(kind, k.Sequence) and kind.type == "tuple" else None
-    used = [name for name in names if any(True for _ in loads(scope, name)) or _is_shared(scope, name)]
+    used = [name for name in names if any(True for _ in loads(scope, name)) or is_shared(scope, name)]
     if items is None or not len(items) == len(target.elts) == len(names) or len(used) != 1:
         raise Refusal(_why_not(scope, statement))
     place = names.index(used[0])
@@ -338,60 +366,3 @@ def _why_not(scope: Scope, statement: ast.stmt) -> str:
             f"a branch runs {shown} for its effect, which must not happen on the other side; move it out of the branch"
         )
     return f"a branch holds {shown}, which is more than an assignment; choose with `torch.where` by hand"
-
-
-def is_temporary(scope: Scope, assignment: Assignment, block: Block) -> bool:
-    """Whether a name is used inside one block only, so that assigning it always disturbs nobody."""
-    inside = {id(node) for statement in block.statements for node in walk(statement)}
-    return not _is_shared(scope, assignment.name) and all(id(node) in inside for node in _names(scope, assignment.name))
-
-
-def is_unread(scope: Scope, name: str, chain: Chain) -> bool:
-    """Whether nothing reads a name after a chain, so that only the block that has given it its value may.
-
-    Which blocks read it without having given it one is not looked at: they refer to a value from before the chain.
-    """
-    if _is_shared(scope, name) or _around_loop(scope, chain):
-        return False
-    if is_dead_after(scope, name, chain.last):
-        return True
-    inside = {id(node) for block in chain.blocks for statement in block.statements for node in walk(statement)}
-    start = (chain.head.lineno, chain.head.col_offset)
-    for node in _names(scope, name):
-        earlier = (node.lineno, node.col_offset) < start and not _in_inner_function(scope, node)
-        if not (isinstance(node.ctx, ast.Store) or id(node) in inside or earlier or _in_test(chain, node)):
-            return False
-    return True
-
-
-def _in_test(chain: Chain, name: ast.Name) -> bool:
-    return any(node is name for test in chain.tests for node in walk(test))
-
-
-def _in_inner_function(scope: Scope, node: ast.AST) -> bool:
-    """Whether code runs later than where it stands."""
-    while node is not scope.function.node:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) or node not in scope.parents:
-            return True
-        node = scope.parents[node]
-    return False
-
-
-def _names(scope: Scope, name: str) -> Iterator[ast.Name]:
-    return (node for node in walk(scope.function.node) if isinstance(node, ast.Name) and node.id == name)
-
-
-def _is_shared(scope: Scope, name: str) -> bool:
-    """Whether a name is declared to be another scope's as well."""
-    walked = walk(scope.function.node)
-    return any(isinstance(node, ast.Global | ast.Nonlocal) and name in node.names for node in walked)
-
-
-def _around_loop(scope: Scope, chain: Chain) -> bool:
-    """Whether a chain runs several times in one call, so that what one round leaves is there in the next."""
-    node: ast.AST | None = chain.head
-    while node is not None and node is not scope.function.node:
-        node = scope.parents.get(node)
-        if isinstance(node, ast.For | ast.While | ast.AsyncFor):
-            return True
-    return False

@@ -284,3 +284,14 @@ def only_value(scope: Scope, name: str, outside: ast.AST) -> ast.expr | None:
         return None
     parent = scope.parents.get(stores[0])
     return parent.value if isinstance(parent, ast.Assign) and parent.targets == stores else None
+
+
+def names(scope: Scope, name: str) -> Iterator[ast.Name]:
+    """Yield the places that have a name, in whatever way."""
+    return (node for node in walk(scope.function.node) if isinstance(node, ast.Name) and node.id == name)
+
+
+def is_shared(scope: Scope, name: str) -> bool:
+    """Whether a name is declared to be another scope's as well."""
+    walked = walk(scope.function.node)
+    return any(isinstance(node, ast.Global | ast.Nonlocal) and name in node.names for node in walked)

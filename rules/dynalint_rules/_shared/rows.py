@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from dynalint.analysis.steps import walk
-from dynalint_rules._shared.blocks import Assignment, Block, Chain, assigns_at_once, is_temporary, is_unread
+from dynalint_rules._shared.blocks import Assignment, Block, Chain, assigns_at_once
+from dynalint_rules._shared.liveness import is_dead_after
+from dynalint_rules._shared.names import is_shared, names
 from dynalint_rules._shared.scope import Refusal, Scope
 
 Row = tuple[str, list[Assignment | None]]
@@ -51,7 +53,7 @@ def _in_one_order(scope: Scope, chain: Chain) -> bool:
     """Whether the names can be chosen one after the other as the blocks assign them."""
     blocks = []
     for block in chain.blocks:
-        last = {one.name: one for one in block.assignments if not is_temporary(scope, one, block)}
+        last = {one.name: one for one in block.assignments if not _is_temporary(scope, one, block)}
         blocks.append([one for one in block.assignments if last.get(one.name) is one])
     order = _order(blocks)
     names = [[one.name for one in block] for block in blocks]
@@ -73,8 +75,8 @@ def _sort_out(scope: Scope, chain: Chain, block: Block, everywhere: set[str], pl
             _rename_reads(scope, assignment.value, current)
         for assignment in assignments:
             unread = chain.returns and assignment.name not in everywhere
-            unread = unread or is_unread(scope, assignment.name, chain)
-            if is_temporary(scope, assignment, block) and not plan.late:
+            unread = unread or _is_unread(scope, assignment.name, chain)
+            if _is_temporary(scope, assignment, block) and not plan.late:
                 plan.temporaries[assignment.value] = assignment.name
                 continue
             if last[assignment.name] is assignment and not unread:
@@ -95,3 +97,50 @@ def _rename_reads(scope: Scope, value: ast.expr, current: dict[str, str]) -> Non
             if not isinstance(node.ctx, ast.Load):
                 raise Refusal(f"`{node.id}` means several things in one branch; give each a name of its own first")
             scope.renamed[node] = current[node.id]
+
+
+def _is_temporary(scope: Scope, assignment: Assignment, block: Block) -> bool:
+    """Whether a name is used inside one block only, so that assigning it always disturbs nobody."""
+    inside = {id(node) for statement in block.statements for node in walk(statement)}
+    return not is_shared(scope, assignment.name) and all(id(node) in inside for node in names(scope, assignment.name))
+
+
+def _is_unread(scope: Scope, name: str, chain: Chain) -> bool:
+    """Whether nothing reads a name after a chain, so that only the block that has given it its value may.
+
+    Which blocks read it without having given it one is not looked at: they refer to a value from before the chain.
+    """
+    if is_shared(scope, name) or _around_loop(scope, chain):
+        return False
+    if is_dead_after(scope, name, chain.last):
+        return True
+    inside = {id(node) for block in chain.blocks for statement in block.statements for node in walk(statement)}
+    start = (chain.head.lineno, chain.head.col_offset)
+    for node in names(scope, name):
+        earlier = (node.lineno, node.col_offset) < start and not _in_inner_function(scope, node)
+        if not (isinstance(node.ctx, ast.Store) or id(node) in inside or earlier or _in_test(chain, node)):
+            return False
+    return True
+
+
+def _in_test(chain: Chain, name: ast.Name) -> bool:
+    return any(node is name for test in chain.tests for node in walk(test))
+
+
+def _in_inner_function(scope: Scope, node: ast.AST) -> bool:
+    """Whether code runs later than where it stands."""
+    while node is not scope.function.node:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) or node not in scope.parents:
+            return True
+        node = scope.parents[node]
+    return False
+
+
+def _around_loop(scope: Scope, chain: Chain) -> bool:
+    """Whether a chain runs several times in one call, so that what one round leaves is there in the next."""
+    node: ast.AST | None = chain.head
+    while node is not None and node is not scope.function.node:
+        node = scope.parents.get(node)
+        if isinstance(node, ast.For | ast.While | ast.AsyncFor):
+            return True
+    return False

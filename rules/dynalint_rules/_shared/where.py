@@ -41,6 +41,7 @@ from dynalint_rules._shared.raising import raising_conditions
 from dynalint_rules._shared.rows import Plan, plan_of
 from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
 from dynalint_rules._shared.sides import (
+    FINITE,
     NO_RAISE,
     Side,
     alias_conditions,
@@ -101,14 +102,15 @@ def _rewrite_as_expressions(scope: Scope, statement: ast.If) -> Rewrite:
 class _Writer:
     """Writes the statements that take the place of one chain of `if` and `elif`.
 
-    `lines` are these statements, `tests` the code of each test, `copied` the expressions taken over as they stand,
-    comments included.
+    `lines` are these statements, `copies` the names in them of tensors that are changed, `tests` the code of each test,
+    `copied` the expressions taken over as they stand, comments included.
     """
 
     scope: Scope
     chain: Chain
     python: str | None
     lines: list[str] = field(default_factory=list)
+    copies: list[str] = field(default_factory=list)
     tests: list[str] = field(default_factory=list)
     conditions: list[str] = field(default_factory=list)
     changes: list[str] = field(default_factory=list)
@@ -239,6 +241,8 @@ class _Writer:
             self.copied += [part for part in (written.test, written.body, written.orelse) if part not in scope.composed]
         else:
             self.copied.append(written)
+        if assignment.place is not None:
+            return self._changed(assignment, assignment.place, index)
         text = self._rendered(written, index)
         if assignment.operator is None:
             return text
@@ -257,6 +261,18 @@ class _Writer:
             old = self._operand(assignment.value.left, scope.renamed.get(assignment.value.left, old), index)
         text = self._operand(written, text if simple else f"({text})", index)
         return f"{old} {operator} {text}"
+
+    def _changed(self, assignment: Assignment, place: ast.expr, index: int) -> str:
+        """Write a copy in which an element is stored; return its name."""
+        assert isinstance(assignment.value, ast.Tuple)
+        old = self._rendered(assignment.value.elts[0], index)
+        name = self.scope.fresh_name("changed", [*self.plan.temporaries.values(), *self.copies])
+        self.copies.append(name)
+        self.copied.append(place)
+        value = held_together(self._rendered(assignment.written, index))
+        self.lines += [f"{name} = {old}.clone()", f"{name}[{self._rendered(place, index)}] = {value}"]
+        self.conditions += [NO_RAISE, FINITE]
+        return name
 
     def _operand(self, node: ast.expr, text: str, index: int) -> str:
         """The text of a whole operand, which is harmless where its block is not taken if it has to be."""

@@ -94,8 +94,9 @@ class BranchOnTensor(Rule):
     test that is not bool is compared with zero, and a test that may have dimensions of size 1 is reshaped to none,
     because `where` would give its result those dimensions. The operand of a square root, a logarithm or a division
     is replaced by a harmless number where its side is not taken, so that its gradient does not become NaN there.
-    A test both sides of which are the same code is dropped. A test of a conditional expression that is too long to come
-    twice, that would come more than twice, or that draws random numbers, gets a name.
+    What a side stores in a tensor of the function's own (`x[mask] = y`) is stored in a copy, and `where` takes that or
+    the tensor. A test both sides of which are the same code is dropped. A test of a conditional expression that is too
+    long to come twice, that would come more than twice, or that draws random numbers, gets a name.
 
     After an early `return` the rest of the function always runs, and each later `return` chooses between its own value
     and the early one. Where it stands in a loop, all rounds run: the early value is None at first, its mask false, and
@@ -492,6 +493,38 @@ class BranchOnTensor(Rule):
                 y[padding] = 0.0
                 return y
             """),
+        ),
+        Example(
+            name="elements stored on both sides",
+            code=forward("""
+                y = self.fc(x)
+                if x.sum() > 0:  # DYN101
+                    row = x[1]
+                    y[0] = row * 2
+                else:
+                    y[1:, x[0] > 0] = 0.5
+                return y
+            """),
+            fixed=forward("""
+                y = self.fc(x)
+                condition = x.sum() > 0
+                row = x[1]
+                changed = y.clone()
+                changed[0] = row * 2
+                changed_2 = y.clone()
+                changed_2[1:, x[0] > 0] = 0.5
+                y = torch.where(condition, changed, changed_2)
+                return y
+            """),
+        ),
+        Example(
+            name="an element stored in the caller's tensor",
+            code=forward("""
+                if x.sum() > 0:  # DYN101
+                    x[0] = 1.0
+                return self.fc(x)
+            """),
+            declined="changes something in place",
         ),
         Example(
             "mask that the caller makes",

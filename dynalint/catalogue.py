@@ -2,29 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from inspect import cleandoc
 from typing import Any
 
 from dynalint.findings import Category, Severity
+from dynalint.pages import Page
 from dynalint.rules import DOCS_URL, Example, Rule, all_rules
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is known of a code. `fix` tells whether its findings may come with a fix."""
+    """What is known of a code. `page` gives its page, which is read only where somebody asks what stands there.
+
+    `rewrites` tells that there is an answer when a fix is asked for, be it the reason why none is offered.
+    """
 
     code: str
     name: str
     summary: str
     category: Category
     severity: Severity
-    documentation: str
+    page: Callable[[], Page]
     gb: tuple[str, ...] = ()
     torch: str = ""
-    fix: bool = False
-    examples: tuple[Example, ...] = ()
+    rewrites: bool = False
+
+    @property
+    def documentation(self) -> str:
+        """What is to be said of it."""
+        return self.page().documentation
+
+    @property
+    def examples(self) -> tuple[Example, ...]:
+        """The examples that prove it."""
+        return self.page().examples
+
+    @property
+    def fix(self) -> bool:
+        """Whether its findings may come with a fix; where all examples are declined, it only says why there is none."""
+        return self.rewrites and (not self.examples or any(one.fixed is not None for one in self.examples))
 
     @property
     def url(self) -> str:
@@ -51,6 +70,10 @@ class Entry:
         }
 
 
+def _said(text: str) -> Callable[[], Page]:
+    return lambda: Page(cleandoc(text))
+
+
 _OWN = (
     Entry(
         "DYN001",
@@ -58,7 +81,7 @@ _OWN = (
         "A graph break that only running showed",
         "graph-break",
         "error",
-        cleandoc("""
+        _said("""
             Dynamo broke the graph here when the code was run, and no rule saw it coming: the cause lies in a library
             that the code calls, or in something that reading the source does not tell. The finding stands at the
             innermost line of your own code and carries Dynamo's id, explanation and hints.
@@ -72,7 +95,7 @@ _OWN = (
         "A recompilation that only running showed",
         "recompile",
         "error",
-        cleandoc("""
+        _said("""
             Dynamo compiled this function again on a later call, and no rule saw it coming. The finding names the guard
             that failed, so it tells which value changed between the calls.
 
@@ -85,7 +108,7 @@ _OWN = (
         "A difference between compiled and uncompiled code that only running showed",
         "miscompile",
         "error",
-        cleandoc("""
+        _said("""
             Compiled, this code computes something else than it does uncompiled, or raises where it does not, and no
             rule saw it coming. Values, gradients, state and inputs were compared over three calls with `aot_eager`, in
             training and in evaluation. The finding stands at the innermost module of yours that shows the difference
@@ -103,7 +126,7 @@ _OWN = (
         "A file that Python cannot read",
         "error",
         "error",
-        cleandoc("""
+        _said("""
             The file is not Python source: it does not parse, cannot be decoded, or is binary. It is not checked; all
             others are. The interpreter that runs dynalint decides what is valid syntax.
 
@@ -116,14 +139,14 @@ _OWN = (
         "A comment that silences nothing",
         "advice",
         "warning",
-        cleandoc("""
+        _said("""
             A `# dynalint: ignore[...]` or `# dynalint: ignore-file[...]` comment silences no finding, names a code that
             does not exist, or names none. Comments like that hide the next real finding. Only codes of rules that ran
             on the file are judged, so what a run did not select or could not show is not called unused.
 
             The fix removes the codes that silence nothing, and the comment if none is left.
         """),
-        fix=True,
+        rewrites=True,
     ),
 )
 
@@ -153,15 +176,8 @@ def _entry(rule: Rule) -> Entry:
         summary=rule.summary,
         category=rule.category,
         severity=rule.severity,
-        documentation=rule.documentation(),
+        page=rule.page,
         gb=rule.gb,
         torch=rule.torch,
-        fix=_has_fix(rule),
-        examples=rule.examples,
+        rewrites=type(rule).fix is not Rule.fix,
     )
-
-
-def _has_fix(rule: Rule) -> bool:
-    """Whether a rule may fix what it finds; one whose examples are all declined only says why it does not."""
-    fixed = not rule.examples or any(example.fixed is not None for example in rule.examples)
-    return fixed and type(rule).fix is not Rule.fix

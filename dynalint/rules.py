@@ -1,8 +1,8 @@
 """The rule API: what a rule file declares, and how the rules are found.
 
-A rule is one class in one file. Its docstring is its documentation, its `examples` are its proof: the test suite runs
-every one of them under Dynamo. A rule sees events (what the analysis knows happens in a region) and answers with
-violations; asked for a fix, it answers with a rewrite or with the reason why there is none.
+A rule is one class in one file, with a page beside it (`pages.py`) that holds its documentation and its examples, which
+are its proof: the test suite runs every one of them under Dynamo. A rule sees events (what the analysis knows happens
+in a region) and answers with violations; asked for a fix, it answers with a rewrite or the reason why there is none.
 """
 
 from __future__ import annotations
@@ -26,8 +26,12 @@ if TYPE_CHECKING:
     from dynalint.analysis.index import FunctionInfo
     from dynalint.analysis.project import Project
     from dynalint.analysis.source import SourceFile
+    from dynalint.pages import Page
 
 DOCS_URL = "https://github.com/dynalint/dynalint/blob/main/docs/rules/"
+
+Shows = Literal["graph-break", "recompile", "recompile-once", "miscompile", "clean"]
+"""What a run of an example may show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,7 @@ class Example:
     inputs: str = "[(torch.randn(4, 8),), (-torch.ones(4, 8),), (torch.ones(4, 8),)]"
     fixed: str | None = None
     declined: str | None = None
-    shows: Literal["graph-break", "recompile", "recompile-once", "miscompile", "clean"] | None = None
+    shows: Shows | None = None
     gb: tuple[str, ...] = ()
     exact: bool = True
     options: dict[str, object] = field(default_factory=dict)
@@ -144,7 +148,6 @@ class Rule(ABC):
     calls: ClassVar[frozenset[str]] = frozenset()
     torch: ClassVar[str] = ""
     gives_up: ClassVar[bool] = False
-    examples: ClassVar[tuple[Example, ...]] = ()
 
     @abstractmethod
     def check(self, event: Event, project: Project) -> Iterable[Violation]:
@@ -155,11 +158,15 @@ class Rule(ABC):
         return None
 
     @classmethod
-    def documentation(cls) -> str:
-        """Return the rule's documentation: its docstring, without indentation."""
-        import inspect
+    def page(cls) -> Page:
+        """Return the rule's page, which is read when it is first asked for.
 
-        return inspect.getdoc(cls) or ""
+        Raises:
+            PageError: it is not written as pages are.
+        """
+        from dynalint.pages import page_of
+
+        return page_of(cls)
 
 
 @cache

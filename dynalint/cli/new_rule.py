@@ -1,4 +1,4 @@
-"""The file that `dynalint rule CODE --new FILE` writes: a whole rule, with examples that prove it."""
+"""The files that `dynalint rule CODE --new FILE` writes: a whole rule, and its page with examples that prove it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dynalint.errors import DynalintError, UsageError
 
-_TEMPLATE = '''"""{code}: in a few words, what is wrong."""
+_RULE = '''"""{code}: in a few words, what is wrong."""
 
 from __future__ import annotations
 
@@ -16,51 +16,10 @@ from collections.abc import Iterable
 
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
 
 
 class {class_name}(Rule):
-    """In one sentence, what it flags. This one flags `torch.square`: replace it by what yours is about.
-
-    ## What it flags
-
-    Which code is flagged, and which look-alikes are not.
-
-    ## Why
-
-    What Dynamo makes of such code, and what that costs.
-
-    ## Example
-
-    ```python
-    def forward(self, x):
-        return torch.square(x)
-    ```
-
-    Use instead:
-
-    ```python
-    def forward(self, x):
-        return x * x
-    ```
-
-    ## How it is rewritten
-
-    What the rewrite looks like, and where none is offered.
-
-    ## When the rewrite is not exact
-
-    What may differ, and for which inputs. `x * x` equals `torch.square(x)` for every input.
-
-    ## How Dynamo words it
-
-    The ids and messages of Dynamo's that this stands for; for advice, none.
-
-    ## References
-
-    - https://docs.pytorch.org/docs/stable/torch.compiler.html
-    """
-
     code = "{code}"
     name = "{name}"
     summary = "`torch.square` where a product would do"
@@ -83,66 +42,95 @@ class {class_name}(Rule):
             return Declined("the argument would be computed twice; give it a name first")
         start, end = file.span(event.node)
         return Rewrite("Write the product", "safe", (Replacement(file, start, end, f"({{text}} * {{text}})"),))
-
-    examples = (
-        Example(
-            "call",
-            """
-import torch
-from torch import nn
-
-
-class Model(nn.Module):
-    def forward(self, x):
-        return torch.square(x)  # {code}
-""",
-            fixed="""
-import torch
-from torch import nn
-
-
-class Model(nn.Module):
-    def forward(self, x):
-        return (x * x)
-""",
-            shows="clean",
-        ),
-        Example(
-            "computed-argument",
-            """
-import torch
-from torch import nn
-
-
-class Model(nn.Module):
-    def forward(self, x):
-        return torch.square(x + 1)  # {code}
-""",
-            declined="computed twice",
-            shows="clean",
-        ),
-        Example(
-            "product",
-            """
-import torch
-from torch import nn
-
-
-class Model(nn.Module):
-    def forward(self, x):
-        return x * x
-""",
-        ),
-    )
 '''
+
+_PAGE = """\
+# {code}: {name}
+
+In one sentence, what it flags. This one flags `torch.square`: replace it by what yours is about.
+
+## What it flags
+
+Which code is flagged, and which look-alikes are not.
+
+## Why
+
+What Dynamo makes of such code, and what that costs.
+
+## Example
+
+```python
+def forward(self, x):
+    return torch.square(x)
+```
+
+Use instead:
+
+```python
+def forward(self, x):
+    return x * x
+```
+
+## How it is rewritten
+
+What the rewrite looks like, and where none is offered.
+
+## When the rewrite is not exact
+
+What may differ, and for which inputs. `x * x` equals `torch.square(x)` for every input.
+
+## How Dynamo words it
+
+The ids and messages of Dynamo's that this stands for; for advice, none.
+
+## References
+
+- https://docs.pytorch.org/docs/stable/torch.compiler.html
+
+## Proof
+
+### call
+
+```toml
+shows = "clean"
+```
+
+```py
+return torch.square(x)  # {code}
+```
+
+```py fixed
+return (x * x)
+```
+
+### computed-argument
+
+```toml
+shows = "clean"
+```
+
+```py
+return torch.square(x + 1)  # {code}
+```
+
+```text declined
+computed twice
+```
+
+### product
+
+```py
+return x * x
+```
+"""
 
 
 def write_rule(code: str, path: Path) -> None:
-    """Write the file of a new rule; its name is that of the file.
+    """Write a new rule and its page beside it; its name is that of the file.
 
     Raises:
         UsageError: the code or the name of the file will not do, or is taken.
-        DynalintError: the file cannot be written.
+        DynalintError: a file cannot be written.
     """
     from dynalint.catalogue import catalogue
 
@@ -157,12 +145,16 @@ def write_rule(code: str, path: Path) -> None:
         raise UsageError(f"a rule stands in a file of two or more words, such as branch_on_tensor.py, not {path.name}.")
     if any(entry.name == name for entry in entries.values()):
         raise UsageError(f"the name {name} is taken.")
-    text = _TEMPLATE.format(code=code, name=name, class_name="".join(word.capitalize() for word in words))
+    class_name = "".join(word.capitalize() for word in words)
+    texts = {path: _RULE.format(code=code, name=name, class_name=class_name)}
+    texts[path.with_suffix(".md")] = _PAGE.format(code=code, name=name)
+    for file in texts:
+        if file.exists():
+            raise UsageError(f"{file}: the file is there already.")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("x", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-    except FileExistsError as fault:
-        raise UsageError(f"{path}: the file is there already.") from fault
+        for file, text in texts.items():
+            with file.open("x", encoding="utf-8", newline="\n") as stream:
+                stream.write(text)
     except OSError as fault:
         raise DynalintError(f"cannot write {path}: {fault.strerror or fault}.") from fault

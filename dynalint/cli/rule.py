@@ -72,7 +72,7 @@ def _write_new(code: str | None, path: Path) -> None:
     if code is None:
         raise UsageError("--new wants the code of the new rule, such as XYZ101.")
     write_rule(code, path)
-    note(f"wrote {path}; {GUIDE} tells how to prove it.")
+    note(f"wrote {path} and its page {path.with_suffix('.md').name}; {GUIDE} tells how to prove it.")
 
 
 def _find(code: str) -> Entry:

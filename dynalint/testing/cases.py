@@ -60,7 +60,9 @@ class Case:
 
 def cases_of(rules: Iterable[Rule]) -> list[Case]:
     """Return all examples of `rules` that hold for the installed torch, or all of them where there is no torch."""
-    return [Case(rule, example) for rule in rules for example in rule.examples if _holds(rule.torch, example.torch)]
+    return [
+        Case(rule, example) for rule in rules for example in rule.page().examples if _holds(rule.torch, example.torch)
+    ]
 
 
 def unmarked(code: str) -> tuple[str, dict[int, tuple[str, ...]]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -15,10 +16,19 @@ from dynalint import catalogue, engine
 from dynalint.analysis.events import Branch, Call, Event
 from dynalint.analysis.project import Project
 from dynalint.cli import run
+from dynalint.pages import Page
 from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
 
 
-class BranchRule(Rule):
+class _Documented(Rule):
+    """A rule without a page of its own."""
+
+    @classmethod
+    def page(cls) -> Page:
+        return Page(inspect.getdoc(cls) or "")
+
+
+class BranchRule(_Documented):
     """Flags branches on tensors; has no fix.
 
     More words about it.
@@ -35,7 +45,7 @@ class BranchRule(Rule):
         return Declined("the branches do different things")
 
 
-class PrintRule(Rule):
+class PrintRule(_Documented):
     """Flags prints and takes them out."""
 
     code, name, summary, severity = "DYN401", "print-call", "A call of print", "warning"
@@ -53,7 +63,7 @@ class PrintRule(Rule):
         return Rewrite("Remove the call", "safe", (Replacement(file, start, end, content),))
 
 
-class OldRule(Rule):
+class OldRule(_Documented):
     """Holds for old releases only."""
 
     code, name, summary, category = "DYN402", "old-print", "A print, long ago", "advice"
@@ -65,7 +75,7 @@ class OldRule(Rule):
         yield Violation(event.node, "A call of `print`, on an old torch")
 
 
-class CrashingRule(Rule):
+class CrashingRule(_Documented):
     """Fails on any time.sleep."""
 
     code, name, summary = "DYN499", "crashing", "A rule with a fault"

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from dynalint.pages import whole_module
 from dynalint.rules import Example
 from dynalint.testing.cases import Case
 from dynalint.testing.static import Study
-from dynalint_rules._shared.examples import forward
 from dynalint_rules.tensor_to_python.numpy_call import UntracedNumpy
 
 
 def study(grid: str) -> Study:
-    code = forward(f"return self.fc(x), {grid}", head="import numpy as np", arguments="x: torch.Tensor, n: int")
+    code = whole_module(
+        f"import numpy as np\n\n\ndef forward(self, x: torch.Tensor, n: int):\n    return self.fc(x), {grid}\n"
+    )
     return Study(Case(UntracedNumpy(), Example("x", code)), [UntracedNumpy()])
 
 

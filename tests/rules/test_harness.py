@@ -15,6 +15,7 @@ from dynalint.analysis.events import Branch, Event
 from dynalint.analysis.project import Project
 from dynalint.confirm.worker import witness
 from dynalint.findings import Category
+from dynalint.pages import Page
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
 from dynalint.testing import assert_compiles
 from dynalint.testing.cases import Case, cases_of, unmarked
@@ -203,19 +204,18 @@ def test_marks_are_read_off_and_taken_away() -> None:
 
 def test_examples_for_other_releases_are_left_out() -> None:
     rule = _Branches()
-    rule.examples = (Example("old", _BRANCH, torch="<2"), Example("new", _BRANCH, torch=">=2.6"))  # type: ignore[misc]
+    page = Page("", (Example("old", _BRANCH, torch="<2"), Example("new", _BRANCH, torch=">=2.6")))
+    rule.page = lambda: page  # type: ignore[method-assign]
     assert [case.example.name for case in cases_of([rule])] == ["new"]
 
 
 def test_faults_of_a_rule_file() -> None:
     rule = _Branches()
     faults = " ".join(rule_faults(rule))
-    for words in ("headings", "no example that it flags", "no example that stays silent"):
+    for words in ("no page test_harness.md", "headings", "no example that it flags", "no example that stays silent"):
         assert words in faults
     rule.gb = ("GB9999999",)  # type: ignore[misc]
     assert "torch has no break with the id GB9999999" in rule_faults(rule)
-    rule.examples = (Example("same", _BRANCH), Example("same", _SILENT))  # type: ignore[misc]
-    assert "two examples are called 'same'" in rule_faults(rule)
 
 
 class _Counting(nn.Module):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from dynalint.analysis.events import CompilerUse, Event
 from dynalint.analysis.index import walk_function
 from dynalint.analysis.project import Project
-from dynalint.rules import Example, Rule, Violation
+from dynalint.rules import Rule, Violation
 from dynalint_rules._shared.compiling import calls_after, compilation, external_name, loops_around
 
 _CLOCKS = frozenset(
@@ -32,58 +32,6 @@ class _Span:
 
 
 class ColdTiming(Rule):
-    """Time the first call of compiled code, or stop the clock before the device is done.
-
-    ## What it flags
-
-    A call of what `torch.compile` returned between two readings of a clock in the same function, where no call comes
-    before the first reading; and, in code that speaks of CUDA, where nothing waits for the device before the second.
-
-    Not flagged are measurements after a call for warming up, in a loop that reads the clock in every round, of
-    training (what calls `backward()` or steps an optimizer is no benchmark), and with `torch.utils.benchmark`, which
-    does both by itself.
-
-    ## Why
-
-    The first call compiles, for seconds or minutes, and the time for that is what is measured. On a GPU the opposite
-    happens as well: a call returns as soon as its kernels are queued, so the clock stops before they have run.
-
-    ## Example
-
-    ```python
-    model = torch.compile(model)
-    start = time.perf_counter()
-    model(x)
-    print(time.perf_counter() - start)
-    ```
-
-    Use instead:
-
-    ```python
-    model = torch.compile(model)
-    model(x)
-    print(torch.utils.benchmark.Timer("model(x)", globals=globals()).blocked_autorange())
-    ```
-
-    ## How it is rewritten
-
-    It is not: a measurement of the time to compile is a good thing, too, where it is meant. Call the compiled code two
-    or three times before, with the shapes that are timed, and call `torch.cuda.synchronize()` before each reading.
-
-    ## When the rewrite is not exact
-
-    There is no rewrite.
-
-    ## How Dynamo words it
-
-    `torch._dynamo.utils.compile_times()` tells how much of it was compiling.
-
-    ## References
-
-    - https://docs.pytorch.org/docs/stable/benchmark_utils.html
-    - https://docs.pytorch.org/docs/stable/generated/torch.cuda.synchronize.html
-    """
-
     code = "DYN005"
     name = "cold-timing"
     summary = "Compiled code is timed with its compilation, or before the device is done"
@@ -115,126 +63,6 @@ class ColdTiming(Rule):
                     help="Call `torch.cuda.synchronize()` before each reading.",
                 )
                 return
-
-    examples = (
-        Example(
-            name="no-warm-up",
-            code="""
-                import time
-
-                import torch
-
-
-                def measure(function, x):
-                    fast = torch.compile(function)
-                    start = time.perf_counter()
-                    fast(x)  # DYN005
-                    return time.perf_counter() - start
-            """,
-            target="torch.relu",
-            inputs="[(torch.ones(4),)]",
-        ),
-        Example(
-            name="no-warm-up-many-rounds",
-            code="""
-                from time import time
-
-                import torch
-
-
-                def measure(function, x):
-                    fast = torch.compile(function)
-                    begin = time()
-                    for _ in range(100):
-                        fast(x)  # DYN005
-                    end = time()
-                    print((end - begin) / 100)
-            """,
-            target="torch.relu",
-            inputs="[(torch.ones(4),)]",
-        ),
-        Example(
-            name="device-still-busy",
-            code="""
-                import time
-
-                import torch
-
-
-                def measure(model):
-                    x = torch.randn(64, 64, device="cuda")
-                    model = torch.compile(model)
-                    model(x)
-                    start = time.perf_counter()
-                    model(x)  # DYN005
-                    return time.perf_counter() - start
-            """,
-            target="torch.relu",
-            inputs="[(torch.ones(4),)]",
-        ),
-        Example(
-            name="warm-and-waited-for",
-            code="""
-                import time
-
-                import torch
-
-
-                def measure(model):
-                    x = torch.randn(64, 64, device="cuda")
-                    model = torch.compile(model)
-                    model(x)
-                    torch.cuda.synchronize()
-                    start = time.perf_counter()
-                    model(x)
-                    torch.cuda.synchronize()
-                    return time.perf_counter() - start
-            """,
-            target="torch.relu",
-            inputs="[(torch.ones(4),)]",
-        ),
-        Example(
-            name="on-the-cpu-and-warm",
-            code="""
-                import time
-
-                import torch
-
-
-                def measure(function, x):
-                    fast = torch.compile(function)
-                    for _ in range(3):
-                        start = time.perf_counter()
-                        fast(x)
-                        print(time.perf_counter() - start)
-            """,
-            target="torch.relu",
-            inputs="[(torch.ones(4),)]",
-        ),
-        Example(
-            name="each-step-and-all-of-training",
-            code="""
-                import time
-
-                import torch
-
-
-                def train(model, optimizer, batches):
-                    model = torch.compile(model)
-                    begin = end = time.time()
-                    for batch in batches:
-                        loaded = time.time() - end
-                        loss = model(batch).sum()
-                        loss.backward()
-                        optimizer.step()
-                        print(loaded, time.time() - end)
-                        end = time.time()
-                    print("all", time.time() - begin)
-            """,
-            target="torch.relu",
-            inputs="[(torch.ones(4),)]",
-        ),
-    )
 
 
 def _spans(event: Event, project: Project) -> Iterator[_Span]:

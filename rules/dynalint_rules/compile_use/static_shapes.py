@@ -8,62 +8,13 @@ from collections.abc import Iterable, Iterator
 from dynalint.analysis.events import CompilerUse, Event
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
-from dynalint.rules import Example, Rule, Violation
+from dynalint.rules import Rule, Violation
 from dynalint_rules._shared.compiling import option
 
 _FACTORIES = frozenset({"randn", "rand", "ones", "zeros", "empty", "full", "randint", "arange"})
 
 
 class StaticShapes(Rule):
-    """Compile with `dynamic=False` and call the result with tensors of several sizes.
-
-    ## What it flags
-
-    `torch.compile(..., dynamic=False)`, as a call or a decorator, where the same file calls the result with tensors of
-    sizes that differ: made in a loop from its variable, or written down with different numbers.
-
-    ## Why
-
-    With `dynamic=False` each size has a graph of its own. The ninth one ends it: Dynamo gives the function up, and all
-    further sizes run uncompiled. Without the option Dynamo takes a dimension for a variable at its second size, two
-    graphs in all.
-
-    ## Example
-
-    ```python
-    fast = torch.compile(model, dynamic=False)
-    for size in (8, 16, 32):
-        fast(torch.randn(size, 64))
-    ```
-
-    Use instead:
-
-    ```python
-    fast = torch.compile(model)
-    for size in (8, 16, 32):
-        fast(torch.randn(size, 64))
-    ```
-
-    ## How it is rewritten
-
-    It is not: code for one size is faster than code for all, and with a handful of sizes that may be worth its
-    compilations. Pad to a few sizes, leave the option out, or mark the dimension with `torch._dynamo.mark_dynamic`.
-
-    ## When the rewrite is not exact
-
-    There is no rewrite.
-
-    ## How Dynamo words it
-
-    The recompile reason is `tensor 'x' size mismatch at index 0. expected 8, actual 16`; in the end "torch._dynamo hit
-    config.recompile_limit (8)".
-
-    ## References
-
-    - https://docs.pytorch.org/docs/stable/torch.compiler_dynamic_shapes.html
-    - https://docs.pytorch.org/docs/stable/generated/torch.compile.html
-    """
-
     code = "DYN009"
     name = "static-shapes"
     summary = "Code compiled with `dynamic=False` is called with several sizes"
@@ -86,58 +37,6 @@ class StaticShapes(Rule):
                 f"`dynamic=False` compiles each size anew, and `{target}` is called with several",
                 help="Leave the option out, or pad the inputs to a few sizes.",
             )
-
-    examples = (
-        Example(
-            name="sizes-of-a-loop",
-            code="""
-                import torch
-
-
-                def measure(function):
-                    fast = torch.compile(function, dynamic=False)  # DYN009
-                    for size in (8, 16, 32):
-                        fast(torch.randn(size, 64))
-            """,
-            target="torch.relu",
-            inputs="[(torch.ones(4),)]",
-        ),
-        Example(
-            name="decorated",
-            code="""
-                import torch
-
-
-                @torch.compile(dynamic=False)  # DYN009
-                def scale(x):
-                    return x * 2
-
-
-                def main():
-                    scale(torch.ones(4, 8))
-                    scale(torch.ones(5, 8))
-            """,
-            target="scale",
-            inputs="[(torch.ones(4),)]",
-        ),
-        Example(
-            name="one-size",
-            code="""
-                import torch
-
-
-                def measure(function, sizes):
-                    fast = torch.compile(function, dynamic=False)
-                    for _ in range(10):
-                        fast(torch.randn(8, 64))
-                    anything = torch.compile(function)
-                    for size in sizes:
-                        anything(torch.randn(size, 64))
-            """,
-            target="torch.relu",
-            inputs="[(torch.ones(4),)]",
-        ),
-    )
 
 
 def _target(parent: ast.AST | None, call: ast.Call) -> str | None:

@@ -12,9 +12,8 @@ from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.project import Project
 from dynalint.analysis.source import SourceFile
 from dynalint.analysis.steps import walk
-from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.constructors import appended, check_reads, constructor_for, stores_of
-from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.uses import self_name
 
@@ -23,67 +22,6 @@ _TAKES_LOCK = sys.version_info < (3, 12)
 
 
 class CachedProperty(Rule):
-    """Read a `functools.cached_property` while a model runs.
-
-    ## What it flags
-
-    Reading an attribute that a class of the project computes by `functools.cached_property`, in code that is compiled.
-    Not flagged: `property`, a method under `functools.lru_cache`, and attributes that a constructor sets, which are
-    traced.
-
-    ## Why
-
-    Up to Python 3.11 a cached property takes a lock before it computes its value, and Dynamo cannot enter locks: if the
-    value is not there yet when the function is compiled, nothing of the function is. Once it is there, from an
-    uncompiled call or a constructor that has read it, it is an attribute like any other. From Python 3.12 on there is
-    no lock: Dynamo traces the computation, and compiles once more when it finds the value kept. As it depends on what
-    has run before, the finding is advice.
-
-    ## Example
-
-    ```python
-    @functools.cached_property
-    def scale(self):
-        return self.width**-0.5
-
-
-    def forward(self, x):
-        return self.fc(x) * self.scale
-    ```
-
-    Use instead:
-
-    ```python
-    def __init__(self, width):
-        super().__init__()
-        self.scale = width**-0.5
-
-
-    def forward(self, x):
-        return self.fc(x) * self.scale
-    ```
-
-    ## How it is rewritten
-
-    A number that one expression gives is computed at the end of the constructor, if it takes from the object only
-    numbers that the constructor sets for good, and the method is taken out. One that takes nothing from the object
-    becomes a `property`, which is traced and folded away. Anything else is declined: a tensor would be another one for
-    each read, and what is set later is not there yet in the constructor.
-
-    ## When the rewrite is not exact
-
-    The object holds the number from the start, and not from the first read on; with a `property` it holds none.
-
-    ## How Dynamo words it
-
-    GB0142: `Unsupported context manager`, within the standard library.
-
-    ## References
-
-    - https://docs.python.org/3/library/functools.html#functools.cached_property
-    - https://meta-pytorch.github.io/compile-graph-break-site/gb/gb0142.html
-    """
-
     code = "DYN707"
     name = "cached-property"
     summary = "reading a `functools.cached_property` for the first time in compiled code costs a break or a graph"
@@ -114,125 +52,6 @@ class CachedProperty(Rule):
             return _computed_before(project, method)
         except Refusal as refusal:
             return Declined(f"{refusal}; compute it in the constructor by hand")
-
-    examples = (
-        Example(
-            name="of-the-model",
-            code="""import functools
-import torch
-from torch import nn
-
-
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.fc = nn.Linear(8, 8)
-
-    @functools.cached_property
-    def scale(self):
-        return self.fc.in_features**-0.5
-
-    def forward(self, x: torch.Tensor):
-        return self.fc(x) * self.scale  # DYN707
-""",
-            fixed="""import functools
-import torch
-from torch import nn
-
-
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.fc = nn.Linear(8, 8)
-        self.scale = self.fc.in_features**-0.5
-
-    def forward(self, x: torch.Tensor):
-        return self.fc(x) * self.scale
-""",
-            shows="graph-break" if _TAKES_LOCK else None,
-        ),
-        Example(
-            name="of-an-object",
-            code=forward(
-                """
-                settings = Settings()
-                return self.fc(x) * settings.scale  # DYN707
-                """,
-                head="""
-                from functools import cached_property
-
-
-                class Settings:
-                    @cached_property
-                    def scale(self):
-                        return 3
-                """,
-            ),
-            fixed=forward(
-                """
-                settings = Settings()
-                return self.fc(x) * settings.scale
-                """,
-                head="""
-                from functools import cached_property
-
-
-                class Settings:
-                    @property
-                    def scale(self):
-                        return 3
-                """,
-            ),
-            shows="graph-break" if _TAKES_LOCK else None,
-        ),
-        Example(
-            name="tensor",
-            code="""import functools
-import torch
-from torch import nn
-
-
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.fc = nn.Linear(8, 8)
-
-    @functools.cached_property
-    def ones(self):
-        return torch.ones(8)
-
-    def forward(self, x: torch.Tensor):
-        return self.fc(x) * self.ones  # DYN707
-""",
-            declined="may be something else than a number",
-            shows="graph-break" if _TAKES_LOCK else None,
-        ),
-        Example(
-            name="property",
-            code="""import functools
-import torch
-from torch import nn
-
-
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.fc = nn.Linear(8, 8)
-        self.offset = 1
-
-    @property
-    def scale(self):
-        return self.fc.in_features**-0.5
-
-    @functools.lru_cache
-    def bound(self):
-        return 3
-
-    def forward(self, x: torch.Tensor):
-        return self.fc(x) * self.scale + self.offset + self.bound()
-""",
-        ),
-    )
 
 
 def _method(event: Read, project: Project) -> FunctionInfo | None:

@@ -8,61 +8,12 @@ from collections.abc import Iterable
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Event, Operation
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
-from dynalint_rules._shared.examples import forward
+from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.made_sizes import made_size
 from dynalint_rules._shared.scope import Refusal, Scope
 
 
 class ContainerComparison(Rule):
-    """Compare lists or tuples that hold tensors.
-
-    ## What it flags
-
-    `==`, `!=`, `<` and the like between two lists, tuples or sizes, where a tensor is compared with a number or another
-    tensor before the outcome is known otherwise. Not flagged: comparisons of shapes, of lists of numbers, of lists that
-    differ in length, or in a constant that stands before the tensor, and of a tensor with a tensor, which is no truth
-    value yet.
-
-    ## Why
-
-    Python compares item by item, and asks each pair for its truth. For a tensor only the data tells.
-
-    ## Example
-
-    ```python
-    def forward(self, x, lengths):
-        assert list(x.shape[:2]) == [self.batch, lengths.max()]
-        return self.fc(x)
-    ```
-
-    Use instead:
-
-    ```python
-    def forward(self, x, lengths):
-        assert x.shape[0] == self.batch
-        return self.fc(x)
-    ```
-
-    ## How it is rewritten
-
-    Where the tensor has given a size to another one before, as in `h = x.new_zeros(n, 8)`, that size takes its place:
-    `[h.shape[0], 8]` for `[n, 8]`. Otherwise compare the plain numbers in Python, and the tensors with `torch.equal`
-    outside of the graph or with `(a == b).all()` in it.
-
-    ## When the rewrite is not exact
-
-    Of a tensor of 8 bits: it cannot hold a size of 256, and torch compares with what is left of it.
-
-    ## How Dynamo words it
-
-    GB6622: `list_richcompare_nonconst`.
-
-    ## References
-
-    - https://meta-pytorch.github.io/compile-graph-break-site/gb/gb6622.html
-    """
-
     code = "DYN709"
     name = "container-comparison"
     summary = "comparing lists or tuples that hold tensors ends the graph"
@@ -88,98 +39,6 @@ class ContainerComparison(Rule):
         return rewrite or Declined(
             "compare the plain numbers in Python; what to do about the tensors depends on what it is for"
         )
-
-    examples = (
-        Example(
-            name="size-with-a-number-from-data",
-            code=forward(
-                """
-                h = self.fc(x)
-                fits = list(h.shape) == [4, h.argmax()]  # DYN709
-                return h + fits
-                """,
-            ),
-            declined="compare the plain numbers",
-        ),
-        Example(
-            name="size-given-before",
-            code=forward(
-                """
-                count = torch.tensor(4)
-                kept = x.new_zeros(count, 8)
-                h = kept + self.fc(x)[:1]
-                assert list(h.size()) == [count, 8], f"{h.size()} is not {(count, 8)}"  # DYN709
-                return h
-                """,
-            ),
-            fixed=forward(
-                """
-                count = torch.tensor(4)
-                kept = x.new_zeros(count, 8)
-                h = kept + self.fc(x)[:1]
-                assert list(h.size()) == [kept.shape[0], 8], f"{h.size()} is not {(count, 8)}"
-                return h
-                """,
-            ),
-        ),
-        Example(
-            name="size-changed-since",
-            code=forward(
-                """
-                count = (x > 0).sum(dim=1).max()
-                kept = x.new_zeros(count, 8)  # DYN204
-                count += 1
-                assert list(kept.size()) != [count, 8]  # DYN709
-                return kept + self.fc(x)[:1]
-                """,
-            ),
-            inputs="[(torch.eye(4, 8),), (torch.ones(4, 8),)]",
-            declined="compare the plain numbers",
-        ),
-        Example(
-            name="tuple",
-            code=forward(
-                """
-                h = self.fc(x)
-                fits = (h.shape[0], h.sum()) == (4, 1)  # DYN709
-                return h + fits
-                """,
-            ),
-        ),
-        Example(
-            name="order",
-            code=forward(
-                """
-                h = self.fc(x)
-                before = (h.sum(), 1) < (h.mean(), 2)  # DYN709
-                return h + before
-                """,
-            ),
-        ),
-        Example(
-            name="known-otherwise",
-            code=forward(
-                """
-                h = self.fc(x)
-                shapes = list(h.shape) == [4, 8] and h.shape == (4, 8)
-                constant = [1, h.sum()] == [2, 1]
-                longer = [h.sum()] == [1, 2]
-                return h + shapes + constant + longer
-                """,
-            ),
-        ),
-        Example(
-            name="tensors-themselves",
-            torch=">=2.13",
-            code=forward(
-                """
-                h = self.fc(x)
-                same = (h, 1) == (h, 1)
-                return torch.where(h == x, h, x) + same
-                """,
-            ),
-        ),
-    )
 
 
 def _with_sizes(scope: Scope, event: Operation) -> Rewrite | None:

@@ -12,8 +12,7 @@ from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
-from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
-from dynalint_rules._shared.examples import forward
+from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.names import loads, only_value
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.text import indentation
@@ -22,57 +21,6 @@ _OWN_SCOPE = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.Generator
 
 
 class DynamicCode(Rule):
-    """Run code from text, import by name, or look into the namespace while a model runs.
-
-    ## What it flags
-
-    `eval` of a text that names something, `exec`, `compile`, `globals()`, `dir()`, `__import__` and
-    `importlib.import_module` in code that is compiled. Not flagged: `eval` of literals such as `"1 + 1"`, `locals()`,
-    `vars()`, `getattr` with a name that is worked out, and `import` statements, all of which are traced.
-
-    ## Why
-
-    Dynamo traces the bytecode of functions that it can see. It does not compile text, and its view of the namespace is
-    its own, so it ends the graph there. `eval` of a local variable may even fail afterwards, in the function that goes
-    on behind the break: the variable is not there unless the code itself uses it.
-
-    ## Example
-
-    ```python
-    def forward(self, x):
-        h = self.fc(x)
-        return eval(f"torch.{self.activation}")(h)
-    ```
-
-    Use instead:
-
-    ```python
-    def forward(self, x):
-        h = self.fc(x)
-        return getattr(torch, self.activation)(h)
-    ```
-
-    ## How it is rewritten
-
-    `eval("x + 1")`, of a text that stands there, becomes `(x + 1)`, and `globals()["SCALE"]` becomes `SCALE`.
-    `exec("scale = 2", space)`, of plain values in a dictionary that only its items are read of, becomes
-    `space["scale"] = 2`. Anything else is declined, since what is meant is not to be read off: use `getattr`, a dict of
-    functions, or look the name up in the constructor.
-
-    ## When the rewrite is not exact
-
-    It is exact: the same names are looked up in the same places.
-
-    ## How Dynamo words it
-
-    GB0059: `Failed to trace builtin operator`, GB0193: `invalid call to builtin op handler`, GB0007: `Attempted to call
-    function marked as skipped` for imports by name.
-
-    ## References
-
-    - https://meta-pytorch.github.io/compile-graph-break-site/gb/gb0059.html
-    """
-
     code = "DYN704"
     name = "dynamic-code"
     summary = "code from text, or a look into the namespace, ends the graph"
@@ -114,134 +62,6 @@ class DynamicCode(Rule):
             if rewrite is not None:
                 return rewrite
         return Declined("what is meant is not to be read off; use `getattr`, a dict, or look it up in the constructor")
-
-    examples = (
-        Example(
-            name="function-by-text",
-            code=forward(
-                """
-                h = self.fc(x)
-                return eval("torch.relu")(h)  # DYN704
-                """,
-            ),
-            fixed=forward(
-                """
-                h = self.fc(x)
-                return (torch.relu)(h)
-                """,
-            ),
-        ),
-        Example(
-            name="text-with-a-comment",
-            code=forward("""
-                h = self.fc(x)
-                return eval("h * 2  # twice") + 1  # DYN704
-            """),
-            fixed=forward("""
-                h = self.fc(x)
-                return (h * 2) + 1
-            """),
-        ),
-        Example(
-            name="formatted-text",
-            code=forward(
-                """
-                h = self.fc(x)
-                kind = "relu"
-                return eval(f"torch.{kind}")(h)  # DYN704
-                """,
-            ),
-            declined="use `getattr`",
-        ),
-        Example(
-            name="statements",
-            code=forward(
-                """
-                space = {}
-                exec("scale = 2", space)  # DYN704
-                return self.fc(x) * space["scale"]
-                """,
-            ),
-            fixed=forward(
-                """
-                space = {}
-                space["scale"] = 2
-                return self.fc(x) * space["scale"]
-                """,
-            ),
-        ),
-        Example(
-            name="statements-in-a-namespace-that-is-handed-on",
-            code=forward(
-                """
-                space = {}
-                exec("scale = 2", space)  # DYN704
-                return self.fc(x) * len(space)
-                """,
-            ),
-            declined="use `getattr`",
-        ),
-        Example(
-            name="globals",
-            code=forward(
-                """
-                h = self.fc(x)
-                return h * globals()["SCALE"]  # DYN704
-                """,
-                head="SCALE = 2",
-            ),
-            fixed=forward(
-                """
-                h = self.fc(x)
-                return h * SCALE
-                """,
-                head="SCALE = 2",
-            ),
-        ),
-        Example(
-            name="names-of-attributes",
-            code=forward(
-                """
-                h = self.fc(x)
-                return h + ("scale" in dir(self))  # DYN704
-                """,
-            ),
-        ),
-        Example(
-            name="import-by-name",
-            code=forward(
-                """
-                h = self.fc(x)
-                module = importlib.import_module("math")  # DYN704
-                return h * module.pi
-                """,
-                head="import importlib",
-            ),
-        ),
-        Example(
-            name="what-is-traced",
-            torch=">=2.13",
-            code=forward(
-                """
-                import math
-
-                factor = eval("1 + 1")
-                h = getattr(torch, "re" + "lu")(self.fc(x))
-                return h * factor * math.pi + len(locals()) + len(vars(self))
-                """,
-            ),
-        ),
-        Example(
-            name="in-the-constructor",
-            code=forward(
-                "return self.activation(self.fc(x))",
-                init="""
-                self.fc = nn.Linear(8, 8)
-                self.activation = eval("torch.relu")
-                """,
-            ),
-        ),
-    )
 
 
 def _names_something(event: Call) -> bool:

@@ -11,75 +11,10 @@ from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.kinds import UNKNOWN, Kind
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
-from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
-from dynalint_rules._shared.examples import forward
-
-_HEAD = '''
-def scaled(row: torch.Tensor) -> torch.Tensor:
-    """Break the graph, on every way through."""
-    return row * row.sum().item()  # DYN201 DYN804
-
-
-def mean(rows):
-    """Return the mean of what an iterator gives."""
-    rows = iter(rows)
-    total, count = next(rows), 1
-    for row in rows:
-        total, count = total + row, count + 1
-    return total / count
-'''
-_SHAPES = "[(torch.randn(4, 8),), (torch.randn(4, 8),)]"
+from dynalint.rules import Declined, Rewrite, Rule, Violation
 
 
 class GeneratorOverBreak(Rule):
-    """Hand on a generator expression whose elements break the graph.
-
-    ## What it flags
-
-    `sum(loss(row) for row in rows)`, and such a generator handed to a function of yours, where `loss`, or the function
-    that it is handed to, breaks the graph on every way through it. The break itself is flagged where it is. Not
-    flagged: list comprehensions, generators whose elements are traced, and calls in loops and in `try`, whose function
-    is given up in any case.
-
-    ## Why
-
-    At a break Dynamo stores what is under way, calls the function that breaks, and goes on after it. It cannot store a
-    generator that has come half way. So it gives up the whole function that holds the generator, with all that
-    comes before and after, where a list would cost no more than the break.
-
-    ## Example
-
-    ```python
-    def forward(self, x, target):
-        h = self.fc(x)
-        return sum(loss(row, one) for row, one in zip(h, target))  # `loss` breaks the graph
-    ```
-
-    Use instead:
-
-    ```python
-    def forward(self, x, target):
-        h = self.fc(x)
-        return sum([loss(row, one) for row, one in zip(h, target)])
-    ```
-
-    ## How it is rewritten
-
-    It is not: better repair the break, which removes this finding too. Else write brackets.
-
-    ## When the rewrite is not exact
-
-    A list computes all elements before the first is used, and holds them at once.
-
-    ## How Dynamo words it
-
-    GB8335: `Generator reconstruction with mutations`.
-
-    ## References
-
-    - https://meta-pytorch.github.io/compile-graph-break-site/gb/gb8335.html
-    """
-
     code = "DYN719"
     name = "generator-over-break"
     summary = "a generator whose elements break the graph costs the whole function"
@@ -108,71 +43,6 @@ class GeneratorOverBreak(Rule):
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Decline: the break is what to repair."""
         return Declined("repair the break; else hand on a list, which computes all elements before the first is used")
-
-    examples = (
-        Example(
-            name="sum",
-            code=forward(
-                """
-                h = self.fc(x)
-                return sum(scaled(row) for row in h)  # DYN719 DYN803
-                """,
-                head=_HEAD,
-            ),
-            inputs=_SHAPES,
-            declined="hand on a list",
-        ),
-        Example(
-            name="handed-on",
-            code=forward(
-                """
-                h = self.fc(x)
-                return mean(scaled(row + one) for row, one in zip(h, x))  # DYN719
-                """,
-                head=_HEAD,
-            ),
-            inputs=_SHAPES,
-        ),
-        Example(
-            name="taker-breaks",
-            code=forward(
-                """
-                h = self.fc(x)
-                return told(row * 2 for row in h)  # DYN719 DYN803
-                """,
-                head='''
-                def told(rows):
-                    """Return a sum, and say so."""
-                    print("sum")  # DYN401
-                    return sum(rows)
-                ''',
-            ),
-            inputs=_SHAPES,
-        ),
-        Example(
-            name="list",
-            code=forward(
-                """
-                h = self.fc(x)
-                return mean([scaled(row) for row in h])  # DYN803
-                """,
-                head=_HEAD,
-            ),
-            inputs=_SHAPES,
-            shows="graph-break",
-            gb=("GB0124",),
-        ),
-        Example(
-            name="traced",
-            code=forward(
-                """
-                h = self.fc(x)
-                return sum(torch.relu(row) for row in h)  # DYN803
-                """
-            ),
-            inputs=_SHAPES,
-        ),
-    )
 
 
 def _handed_to(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> ast.Call | None:

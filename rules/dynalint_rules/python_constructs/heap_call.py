@@ -8,10 +8,9 @@ from collections.abc import Iterable
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.effects import is_pure
-from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.known_numbers import is_whole
 from dynalint_rules._shared.names import loads, only_value
 from dynalint_rules._shared.scope import Refusal, Scope
@@ -23,57 +22,6 @@ _CALLS = {
 
 
 class HeapCall(Rule):
-    """Keep a heap, or search a sorted list, by `heapq` or `bisect` while a model runs.
-
-    ## What it flags
-
-    The functions of `heapq` and `bisect` in code that is compiled. Not flagged: `sorted`, `list.sort`, `min` and `max`
-    of plain values, which are traced, and `torch.searchsorted` and `torch.topk`, which do the same for tensors.
-
-    ## Why
-
-    These functions are written in C. Dynamo cannot look into them, and ends the graph at each call.
-
-    ## Example
-
-    ```python
-    def forward(self, x):
-        h = self.fc(x)
-        level = bisect.bisect(self.levels, x.shape[0])
-        return h * level
-    ```
-
-    Use instead:
-
-    ```python
-    def forward(self, x):
-        h = self.fc(x)
-        level = sum(bound <= x.shape[0] for bound in self.levels)
-        return h * level
-    ```
-
-    ## How it is rewritten
-
-    `bisect.bisect([1, 2, 4], n)` of whole numbers that are written out in order becomes
-    `sum(bound <= n for bound in [1, 2, 4])`. A list of whole numbers that the function itself writes out, and only
-    makes a heap and takes the smallest from, is sorted (`heap.sort()`, `heap.pop(0)`): a sorted list is a heap. Other
-    heaps are declined, since the code around them has to change with them. Write it with `sorted` or `list.sort`, or
-    work it out before the compiled function is called.
-
-    ## When the rewrite is not exact
-
-    To take from a heap with nothing in it raises an `IndexError` of another text.
-
-    ## How Dynamo words it
-
-    GB0007: `Attempted to call function marked as skipped`. GB0059: `Failed to trace builtin operator` for
-    `heapq.nsmallest` of one value.
-
-    ## References
-
-    - https://meta-pytorch.github.io/compile-graph-break-site/gb/gb0007.html
-    """
-
     code = "DYN703"
     name = "heap-call"
     summary = "a call of `heapq` or `bisect` ends the graph"
@@ -97,90 +45,6 @@ class HeapCall(Rule):
             return Declined(str(refusal))
         declined = "the list is shared with the code around the call; write it with `sorted` or `list.sort`"
         return rewrite or Declined(declined)
-
-    examples = (
-        Example(
-            name="heap",
-            code=forward(
-                """
-                heap = [3, 1, 2]
-                heapq.heapify(heap)  # DYN703
-                return self.fc(x) * heapq.heappop(heap)  # DYN703
-                """,
-                head="import heapq",
-            ),
-            fixed=forward(
-                """
-                heap = [3, 1, 2]
-                heap.sort()
-                return self.fc(x) * heap.pop(0)
-                """,
-                head="import heapq",
-            ),
-        ),
-        Example(
-            name="heap-that-is-shown",
-            code=forward(
-                """
-                heap = [3, 1, 2]
-                heapq.heapify(heap)  # DYN703
-                return self.fc(x) * heapq.heappop(heap), heap  # DYN703
-                """,
-                head="import heapq",
-            ),
-            declined="shared with the code around",
-        ),
-        Example(
-            name="binary-search",
-            code=forward(
-                """
-                h = self.fc(x)
-                level = bisect.bisect([1, 2, 4, 8], x.shape[0])  # DYN703
-                return h * level
-                """,
-                head="import bisect",
-            ),
-            fixed=forward(
-                """
-                h = self.fc(x)
-                level = sum(bound <= x.shape[0] for bound in [1, 2, 4, 8])
-                return h * level
-                """,
-                head="import bisect",
-            ),
-        ),
-        Example(
-            name="in-order",
-            code=forward(
-                """
-                h = self.fc(x)
-                names = ["a", "b"]
-                insort(names, "aa")  # DYN703
-                return h + len(names), names
-                """,
-                head="from bisect import insort",
-            ),
-        ),
-        Example(
-            name="sorted",
-            code=forward(
-                """
-                largest = sorted([3, 1, 2], reverse=True)[:2]
-                level = sum(bound <= x.shape[0] for bound in (1, 2, 4, 8))
-                return self.fc(x) * level + sum(largest)
-                """,
-            ),
-        ),
-        Example(
-            name="searchsorted",
-            code=forward(
-                """
-                bounds = torch.tensor([-1.0, 0.0, 1.0])
-                return self.fc(x) + torch.searchsorted(bounds, x)
-                """,
-            ),
-        ),
-    )
 
 
 def _counted(scope: Scope, node: ast.Call) -> Rewrite | None:

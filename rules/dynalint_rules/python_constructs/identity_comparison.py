@@ -9,63 +9,10 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
-from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
-from dynalint_rules._shared.examples import forward
+from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
 
 
 class IdentityComparison(Rule):
-    """Compare the identities of tensors as numbers.
-
-    ## What it flags
-
-    `id(a) == id(b)` and `id(a) != id(b)` of tensors, one of them an argument, in code that is compiled. Not flagged:
-    `a is b`, which Dynamo answers while it traces, tensors that were both computed, `id` of modules and other objects,
-    and `id` that is only a key of a dict.
-
-    ## Why
-
-    While Dynamo traces, a tensor that the function has computed has no address yet: compared with that of an argument,
-    it ends the graph, and the function is not compiled. An argument has one, and the function is compiled for this very
-    tensor: with the next batch it is compiled again, up to the limit.
-
-    ## Example
-
-    ```python
-    def forward(self, query, key):
-        if id(query) == id(key):
-            return self.self_attention(query)
-        return self.attention(query, key)
-    ```
-
-    Use instead:
-
-    ```python
-    def forward(self, query, key):
-        if query is key:
-            return self.self_attention(query)
-        return self.attention(query, key)
-    ```
-
-    ## How it is rewritten
-
-    `id(a) == id(b)` becomes `a is b`, and `!=` becomes `is not`. The rewrite is `safe`: `id` is defined by identity,
-    and both tensors are alive while they are compared.
-
-    ## When the rewrite is not exact
-
-    It always is. Where a side is not a plain name it is declined: a tensor that is made for `id` alone is gone before
-    the other is, and may leave its address to it.
-
-    ## How Dynamo words it
-
-    GB9316: `Comparison on compile-time-only id or hash value`, for computed tensors. For arguments the recompile says
-    `Cache line invalidated because L['x'] got deallocated`.
-
-    ## References
-
-    - https://meta-pytorch.github.io/compile-graph-break-site/gb/gb9316.html
-    """
-
     code = "DYN713"
     name = "identity-comparison"
     summary = "comparing tensors by `id` ends the graph or compiles again for each tensor"
@@ -103,67 +50,6 @@ class IdentityComparison(Rule):
         operator = "is" if isinstance(node.ops[0], ast.Eq) else "is not"
         content = f"{file.segment(sides[0])} {operator} {file.segment(sides[1])}"
         return Rewrite("Compare by identity", "safe", (Replacement(file, start, end, content),))
-
-    examples = (
-        Example(
-            name="computed",
-            code=forward(
-                """
-                h = self.fc(x)
-                return h * (2 if id(h) == id(x) else 3)  # DYN713
-                """,
-            ),
-            fixed=forward(
-                """
-                h = self.fc(x)
-                return h * (2 if h is x else 3)
-                """,
-            ),
-        ),
-        Example(
-            name="arguments",
-            code=forward(
-                """
-                if id(x) != id(y):  # DYN713
-                    x = x + y
-                return self.fc(x)
-                """,
-                arguments="x: torch.Tensor, y: torch.Tensor",
-            ),
-            inputs="[(torch.randn(4, 8), torch.randn(4, 8))]",
-            fixed=forward(
-                """
-                if x is not y:
-                    x = x + y
-                return self.fc(x)
-                """,
-                arguments="x: torch.Tensor, y: torch.Tensor",
-            ),
-            shows="recompile",
-        ),
-        Example(
-            name="expression",
-            code=forward(
-                """
-                h = self.fc(x)
-                return h * (2 if id(x) == id(h.contiguous()) else 3)  # DYN713
-                """,
-            ),
-            declined="no plain name",
-        ),
-        Example(
-            name="identity-itself",
-            torch=">=2.13",
-            code=forward(
-                """
-                h = self.fc(x)
-                g = torch.relu(h)
-                seen = {id(h): 1 if id(g) == id(h) else 2}
-                return h * (2 if g is x else 3) + seen[id(h)] + (id(self.fc) == id(self))
-                """,
-            ),
-        ),
-    )
 
 
 def _compared(node: ast.AST | None) -> tuple[ast.expr, ast.expr] | None:

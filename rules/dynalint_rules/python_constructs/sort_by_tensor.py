@@ -8,8 +8,7 @@ from collections.abc import Iterable
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Event, Ordering
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
-from dynalint_rules._shared.examples import forward
+from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.known_numbers import is_whole
 from dynalint_rules._shared.names import loads, only_value
 from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
@@ -17,61 +16,6 @@ from dynalint_rules._shared.text import indentation
 
 
 class SortByTensor(Rule):
-    """Put values in Python's order by a key that is a tensor, or choose by a key among tensors.
-
-    ## What it flags
-
-    `sorted` and `list.sort` with a `key` that gives a tensor, or of tuples and lists that hold tensors; and `min` and
-    `max` with a `key` where what is chosen from are tensors, hold tensors, or are modules. Not flagged: sorting by a
-    number, a string or a size, which Dynamo works out while it traces, and `min` and `max` of tensors without a `key`.
-    For `sorted` of tensors themselves there is DYN106.
-
-    ## Why
-
-    Which value comes first decides what the rest of the code sees, and only the data tells. Dynamo puts constants in
-    order while it traces, and nothing else. It looks for tensors before it compares, so `(2, h)` and `(1, g)` are not
-    put in order either, though the numbers would decide.
-
-    ## Example
-
-    ```python
-    def forward(self, x):
-        outputs = [head(x) for head in self.heads]
-        return sorted(outputs, key=lambda output: output.mean())[0]
-    ```
-
-    Use instead:
-
-    ```python
-    def forward(self, x):
-        outputs = torch.stack([head(x) for head in self.heads])
-        first = outputs.flatten(1).mean(1).argmin()
-        return outputs.index_select(0, first.reshape(1)).squeeze(0)
-    ```
-
-    ## How it is rewritten
-
-    Tensors of a list of which only single ones are asked for (`parts[0] * 2`) are stacked, and the rows of the stack
-    put in order by `argsort` of their keys. Anything else is declined: stack the keys and use `torch.sort`,
-    `torch.argsort` or `torch.topk`; where a number decides, give a `key` that returns it, such as
-    `key=lambda pair: pair[0]`.
-
-    ## When the rewrite is not exact
-
-    The tensors must have one shape and type, and no key may be NaN: Python and torch put NaN in different places. A row
-    is an equal copy of the tensor. By hand: values that are equal may come in another order, for `torch.sort` is not
-    stable unless told.
-
-    ## How Dynamo words it
-
-    GB0207: `sort with non-constant keys`, GB0193: `invalid call to builtin op handler` for `min` and
-    `max`, GB0059: `Failed to trace builtin operator` for arrays.
-
-    ## References
-
-    - https://meta-pytorch.github.io/compile-graph-break-site/gb/gb0207.html
-    """
-
     code = "DYN708"
     name = "sort-by-tensor"
     summary = "putting values in order by tensors ends the graph"
@@ -109,122 +53,6 @@ class SortByTensor(Rule):
             return _rows_in_order(Scope.of(event, project), event, event.node)
         except Refusal as refusal:
             return Declined(f"{refusal}, for `torch.sort` or `torch.topk`, with the code around them")
-
-    examples = (
-        Example(
-            name="key-is-a-tensor",
-            code=forward(
-                """
-                h = self.fc(x)
-                parts = sorted([h, h + 1], key=lambda part: part.sum())  # DYN708
-                return parts[0] * 2
-                """,
-            ),
-            fixed=forward(
-                """
-                h = self.fc(x)
-                unsorted = [h, h + 1]
-                parts = torch.stack(unsorted)[torch.stack([part.sum() for part in unsorted]).argsort(stable=True)]
-                return parts[0] * 2
-                """,
-            ),
-        ),
-        Example(
-            name="handed-on",
-            code=forward(
-                """
-                h = self.fc(x)
-                parts = sorted([h, h + 1], key=lambda part: part.sum())  # DYN708
-                return parts
-                """,
-            ),
-            declined="have to be stacked",
-        ),
-        Example(
-            name="array",
-            code=forward(
-                """
-                h = self.fc(x)
-                for axis in sorted(np.array([0, 1]), reverse=True):  # DYN708
-                    h = h.sum(int(axis))
-                return h
-                """,
-                head="import numpy as np",
-            ),
-        ),
-        Example(
-            name="in-place",
-            code=forward(
-                """
-                h = self.fc(x)
-                parts = [h, h + 1]
-                parts.sort(key=torch.sum)  # DYN708
-                return parts[0] * 2
-                """,
-            ),
-        ),
-        Example(
-            name="tensor-behind-a-number",
-            code=forward(
-                """
-                h = self.fc(x)
-                pairs = sorted([(2, h), (1, h + 1)])  # DYN708
-                return pairs[0][1] * 2
-                """,
-            ),
-        ),
-        Example(
-            name="indices-by-data",
-            code=forward(
-                """
-                h = self.fc(x)
-                order = sorted(range(8), key=lambda i: h[0, i])  # DYN708
-                return h * order[0]
-                """,
-            ),
-        ),
-        Example(
-            name="items-of-a-dict",
-            code=forward(
-                """
-                h = self.fc(x)
-                for name, part in sorted({"b": h, "a": h + 1}.items()):  # DYN708
-                    h = h + part
-                return h
-                """,
-            ),
-        ),
-        Example(
-            name="largest-by-key",
-            code=forward(
-                """
-                h = self.fc(x)
-                return max([h, h + 1], key=lambda part: part.shape[0]) * 2  # DYN708
-                """,
-            ),
-        ),
-        Example(
-            name="constant-keys",
-            code=forward(
-                """
-                h = self.fc(x)
-                parts = sorted([(2, h), (1, h + 1)], key=lambda pair: pair[0])
-                wide = sorted([h, h + 1], key=lambda part: part.shape[0])
-                name = max({"a": 1, "bb": 2}, key=len)
-                return parts[0][1] + wide[0] + len(name) + sorted([3, 1])[0]
-                """,
-            ),
-        ),
-        Example(
-            name="without-a-key",
-            code=forward(
-                """
-                h = self.fc(x)
-                return h + max(h.sum(), h.mean()) + torch.stack([h.sum(), h.mean()]).sort().values[0]
-                """,
-            ),
-        ),
-    )
 
 
 def _is_array(kind: k.Kind) -> bool:

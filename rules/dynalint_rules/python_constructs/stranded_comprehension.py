@@ -4,79 +4,19 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
-from typing import Literal
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.comprehensions import COMPREHENSIONS, Comprehension
 from dynalint.analysis.events import Event, Iteration
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
-from dynalint_rules._shared.examples import forward
+from dynalint.rules import Declined, Rewrite, Rule, Violation
 
-_SHOWS: Literal["graph-break"] | None = "graph-break" if COMPREHENSIONS else None
 # Whose iterators Dynamo does not go through where it finds one as an argument. It does through those of tuples,
 # ranges and tensors.
 _ITERATED = ("list", "set", "generator", "view", "torch.nn.ModuleList", "torch.nn.Sequential")
-_HEAD = '''
-def scaled(x: torch.Tensor) -> torch.Tensor:
-    """Break the graph, on every way through."""
-    return x * x.sum().item()  # DYN201 DYN804
-'''
 
 
 class StrandedComprehension(Rule):
-    """Go through a list by a comprehension in a function that Dynamo gives up.
-
-    ## What it flags
-
-    `[layer(x) for layer in self.layers]` that uses a tensor from around it, in a function with a graph break in a loop,
-    or with a loop that calls a function that breaks the graph. The break itself is flagged where it is. Not flagged:
-    comprehensions over tuples, ranges and tensors; those with another break, or a call that may hold one, between them
-    and the loop, since Dynamo has compiled what comes before it; and none where dynalint runs on Python 3.12 or later.
-
-    ## Why
-
-    After a break in a loop Dynamo gives up the function and compiles what the function calls, each by itself. Before
-    Python 3.12 a comprehension is such a function, whose argument is an iterator that is already under way. Dynamo
-    follows iterators only where it has seen them made, apart from those of tuples and ranges: it gives up the
-    comprehension too, and its operations run uncompiled.
-
-    ## Example
-
-    ```python
-    def forward(self, x):
-        parts = [x * factor for factor in self.factors]
-        for part in parts:
-            print(part.sum().item())
-        return torch.cat(parts)
-    ```
-
-    Use instead:
-
-    ```python
-    def forward(self, x):
-        parts = [x * factor for factor in self.factors]
-        return torch.cat(parts), torch.stack([part.sum() for part in parts])
-    ```
-
-    ## How it is rewritten
-
-    It is not: better repair the break, which removes this finding too. Else go through a tuple.
-
-    ## When the rewrite is not exact
-
-    There is none.
-
-    ## How Dynamo words it
-
-    GB4347: `Missing tp_iternext`, in a frame called `<listcomp>`.
-
-    ## References
-
-    - https://meta-pytorch.github.io/compile-graph-break-site/gb/gb4347.html
-    - https://peps.python.org/pep-0709/
-    """
-
     code = "DYN720"
     name = "stranded-comprehension"
     summary = "a comprehension over a list is not compiled where Dynamo gives up the function around it"
@@ -99,51 +39,6 @@ class StrandedComprehension(Rule):
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Decline: the break is what to repair."""
         return Declined("repair the break in the loop; else go through a tuple")
-
-    examples = (
-        Example(
-            name="break-in-a-loop",
-            code=forward(
-                """
-                parts = [x * factor for factor in self.factors]  # DYN720
-                total = 0.0
-                for part in parts:
-                    total += part.sum().item()  # DYN201
-                return self.fc(x) * total
-                """,
-                init="self.fc = nn.Linear(8, 8)\nself.factors = [1, 2]",
-            ),
-            shows=_SHOWS,
-        ),
-        Example(
-            name="called-in-a-loop",
-            code=forward(
-                """
-                h = [layer(x) for layer in self.layers]  # DYN720
-                for index in range(len(h)):
-                    x = x + scaled(h[index])
-                return x
-                """,
-                head=_HEAD,
-                init="self.layers = nn.ModuleList([nn.Linear(8, 8), nn.Linear(8, 8)])",
-            ),
-            shows=_SHOWS,
-        ),
-        Example(
-            name="tuple-and-range",
-            code=forward(
-                """
-                h = [x * factor for factor in self.factors] + [x * factor for factor in range(2)]
-                for part in h:
-                    x = x + part.sum().item()  # DYN201
-                return self.fc(x)
-                """,
-                init="self.fc = nn.Linear(8, 8)\nself.factors = (1, 2)",
-            ),
-            shows="graph-break",
-            gb=("GB0124",),
-        ),
-    )
 
 
 def _comprehension(event: Iteration, project: Project) -> Comprehension | None:

@@ -10,62 +10,10 @@ from dynalint.analysis.events import Event, Iteration
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
-from dynalint.rules import Example, Rule, Violation
-from dynalint_rules._shared.examples import forward
+from dynalint.rules import Rule, Violation
 
 
 class ArgumentDecidesRounds(Rule):
-    """Loop as often as an argument of the compiled function says, so that each number of rounds has its own graph.
-
-    ## What it flags
-
-    `for _ in range(n)`, where `n` is an argument of the function that is compiled, and a loop over an argument that is
-    a list or tuple (declared so). Not flagged is an argument that compiled code passes on: what stands there decides.
-
-    ## Why
-
-    A number that is only computed with becomes a variable of the graph after one recompilation. A number of rounds
-    cannot: the loop is unrolled, and Dynamo guards on the number, or on the length of the list. A caller that brings
-    nine different ones gets eight graphs and then eager code. Where it is always the same, nothing is wrong.
-
-    ## Example
-
-    ```python
-    @torch.compile
-    def refine(x, steps: int):
-        for _ in range(steps):
-            x = step(x)
-        return x
-    ```
-
-    Use instead:
-
-    ```python
-    step = torch.compile(step)
-
-    def refine(x, steps: int):
-        for _ in range(steps):
-            x = step(x)
-        return x
-    ```
-
-    ## How it is rewritten
-
-    It is not. Compile the body and leave the loop outside, or pass a list of tensors as one stacked tensor.
-
-    ## When the rewrite is not exact
-
-    There is no rewrite.
-
-    ## How Dynamo words it
-
-    The recompile reason is `steps == 3`, or `len(xs) == 3` for a list.
-
-    ## References
-
-    - https://docs.pytorch.org/docs/stable/compile/programming_model.recompilation.html
-    """
-
     code = "DYN802"
     name = "argument-decides-rounds"
     summary = "An argument decides how often a loop runs, and each number of rounds has its own graph"
@@ -85,73 +33,6 @@ class ArgumentDecidesRounds(Rule):
                 f"the caller's `{name}` decides how often this loop runs, and each number of rounds has its own graph",
                 help="Compile the body of the loop, and leave the loop to the caller.",
             )
-
-    examples = (
-        Example(
-            name="rounds",
-            code="""
-                import torch
-
-
-                @torch.compile
-                def refine(x: torch.Tensor, steps: int):
-                    for _ in range(steps):  # DYN802
-                        x = x * 0.9 + 1
-                    return x
-            """,
-            target="refine",
-            inputs="[(torch.ones(8), n) for n in range(2, 13)]",
-            shows="recompile",
-        ),
-        Example(
-            name="list-of-tensors",
-            code=forward(
-                """
-                total = 0
-                for x in xs:  # DYN802
-                    total = total + self.fc(x)
-                return total
-                """,
-                arguments="xs: list[torch.Tensor]",
-            ),
-            inputs="[([torch.ones(4, 8)] * n,) for n in range(2, 13)]",
-            shows="recompile",
-        ),
-        Example(
-            name="computed-with",
-            code="""
-                import torch
-
-
-                @torch.compile
-                def scale(x: torch.Tensor, steps: int):
-                    for _ in range(3):
-                        x = x * steps
-                    return x
-            """,
-            target="scale",
-            inputs="[(torch.ones(8), n) for n in range(2, 13)]",
-        ),
-        Example(
-            name="decided-by-compiled-code",
-            code="""
-                import torch
-
-
-                def refine(x: torch.Tensor, steps: int):
-                    for _ in range(steps):
-                        x = x * 0.9 + 1
-                    return x
-
-
-                @torch.compile
-                def solve(x: torch.Tensor):
-                    return refine(refine(x, 3), 2)
-            """,
-            target="solve",
-            inputs="[(torch.ones(8),)]",
-        ),
-    )
 
 
 def _argument(node: ast.expr | ast.stmt, kind: k.Sequence) -> str | None:

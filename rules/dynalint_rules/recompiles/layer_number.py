@@ -11,69 +11,13 @@ from dynalint.analysis.index import ClassInfo, walk_function
 from dynalint.analysis.kinds import Kind
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
-from dynalint.rules import Example, Rule, Violation
+from dynalint.rules import Rule, Violation
 from dynalint_rules._shared.compiling import compilation, loops_around
 
 _LOOPS = (ast.For, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)
 
 
 class LayerNumber(Rule):
-    """Compile layers one by one whose code reads a number that each of them has for itself.
-
-    ## What it flags
-
-    `layer.compile()` or `torch.compile(layer)` in a loop over layers, where the class of the layer reads an int of
-    `self` in compiled code, such as `self.layer_idx`, that the constructor takes as an argument and that is counted up
-    where the layers are made.
-
-    Not flagged are layers without such a number, and a model that is compiled as a whole.
-
-    ## Why
-
-    Layers of one class share their code, and compiled one by one they share its graphs: that is what compiling them
-    one by one is for. An int on a module is a constant of the graph, so a number of its own gives each layer a graph of
-    its own. The ninth layer and all after it run uncompiled, because Dynamo gives a function up after eight graphs.
-
-    ## Example
-
-    ```python
-    def forward(self, x, cache):
-        return self.attend(x, cache[self.layer_idx])
-
-    for layer in model.layers:
-        layer.compile()
-    ```
-
-    Use instead:
-
-    ```python
-    def forward(self, x, layer_cache):
-        return self.attend(x, layer_cache)
-
-    for layer in model.layers:
-        layer.compile()
-    ```
-
-    ## How it is rewritten
-
-    It is not. Pass in what the number selects, keep the number in a tensor, or compile the model as a whole. The
-    setting `torch._dynamo.config.allow_unspec_int_on_nn_module` makes such numbers variables of the graph.
-
-    ## When the rewrite is not exact
-
-    There is no rewrite.
-
-    ## How Dynamo words it
-
-    The recompile reason is `self.layer_idx == 0`, with a hint at the setting above; in the end "torch._dynamo hit
-    config.recompile_limit (8)".
-
-    ## References
-
-    - https://docs.pytorch.org/tutorials/recipes/regional_compilation.html
-    - https://docs.pytorch.org/docs/stable/compile/programming_model.recompilation.html
-    """
-
     code = "DYN801"
     name = "layer-number"
     summary = "Layers are compiled one by one, and a number of its own gives each a graph of its own"
@@ -95,98 +39,6 @@ class LayerNumber(Rule):
                 help=f"Pass in what `{name}` selects, or compile the model as a whole.",
             )
             return
-
-    examples = (
-        Example(
-            name="layer-index",
-            code="""
-                import torch
-                from torch import nn
-
-
-                class Layer(nn.Module):
-                    def __init__(self, index: int):
-                        super().__init__()
-                        self.index = index
-                        self.fc = nn.Linear(8, 8)
-
-                    def forward(self, x):
-                        return self.fc(x) * self.index
-
-
-                class Model(nn.Module):
-                    def __init__(self):
-                        super().__init__()
-                        self.layers = nn.ModuleList([Layer(i) for i in range(12)])
-
-                    def compile_layers(self):
-                        for layer in self.layers:
-                            layer.compile()  # DYN801
-
-                    def forward(self, x):
-                        for layer in self.layers:
-                            x = layer(x)
-                        return x
-            """,
-        ),
-        Example(
-            name="compiled-methods",
-            code="""
-                import torch
-                from torch import nn
-
-
-                class Layer(nn.Module):
-                    def __init__(self, index):
-                        super().__init__()
-                        self.index = index
-                        self.fc = nn.Linear(8, 8)
-
-                    def forward(self, x):
-                        return self.fc(x) * self.index
-
-
-                def build():
-                    model = nn.Sequential(*[Layer(i) for i in range(12)])
-                    for layer in model:
-                        layer.forward = torch.compile(layer.forward)  # DYN801
-                    return model
-            """,
-            target="build()",
-        ),
-        Example(
-            name="no-number",
-            code="""
-                import torch
-                from torch import nn
-
-
-                class Layer(nn.Module):
-                    def __init__(self, size: int):
-                        super().__init__()
-                        self.size = size
-                        self.fc = nn.Linear(size, size)
-
-                    def forward(self, x):
-                        return self.fc(x) / self.size
-
-
-                class Model(nn.Module):
-                    def __init__(self):
-                        super().__init__()
-                        self.layers = nn.ModuleList([Layer(8) for _ in range(12)])
-
-                    def compile_layers(self):
-                        for layer in self.layers:
-                            layer.compile()
-
-                    def forward(self, x):
-                        for layer in self.layers:
-                            x = layer(x)
-                        return x
-            """,
-        ),
-    )
 
 
 def _compiled_kind(event: CompilerUse, project: Project) -> Kind | None:

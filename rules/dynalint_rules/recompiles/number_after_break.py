@@ -11,69 +11,13 @@ from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.kinds import UNKNOWN, Kind
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
-from dynalint.rules import Example, Rule, Violation
-from dynalint_rules._shared.examples import forward
+from dynalint.rules import Rule, Violation
 from dynalint_rules._shared.settings import captures_scalars
 
 _NUMBERS = ("int", "float")
 
 
 class NumberAfterBreak(Rule):
-    """Compute with a number read from a tensor, so that the code after the break is compiled again for the next one.
-
-    ## What it flags
-
-    `.item()`, `float(t)` and `int(t)` of a tensor that depends on the input, where the number then meets a tensor
-    (`loss / count`, `x[:count]`), or is kept while another number is read: the first of
-    `{"loss": loss.item(), "accuracy": accuracy.item()}`. The line is also flagged for the break (DYN201, DYN202); this
-    is the other half of the price.
-
-    Not flagged are numbers that are only returned or tested with no read after them, numbers read from weights and
-    buffers or from a tensor that was made of sizes, and functions that Dynamo gives up as a whole, because something
-    breaks in a loop, a `try` or a `with`.
-
-    ## Why
-
-    The read ends a graph, and Dynamo compiles the rest of the function with the number as an argument. It takes the
-    first value for a constant, even where the rest only hands it on to what comes after the next break. The next call
-    reads another value, and the rest is compiled again, this time with the number as a variable. Further breaks
-    further down multiply that, and where the number decides how often a loop runs, each value has a graph of its own.
-
-    ## Example
-
-    ```python
-    def forward(self, loss, mask):
-        count = mask.sum().item()
-        return loss.sum() / count
-    ```
-
-    Use instead:
-
-    ```python
-    def forward(self, loss, mask):
-        return loss.sum() / mask.sum()
-    ```
-
-    ## How it is rewritten
-
-    By the fix for the read itself (DYN201, DYN202): a 0-dim tensor instead of the number removes break and
-    recompilation at once.
-
-    ## When the rewrite is not exact
-
-    See there.
-
-    ## How Dynamo words it
-
-    The recompile reason is about the argument of a function called `torch_dynamo_resume_in_forward_at_12`, such as
-    `L['count'] == 17.0`. With `torch._dynamo.config.capture_scalar_outputs` there is neither break nor recompilation.
-
-    ## References
-
-    - https://docs.pytorch.org/docs/stable/compile/programming_model.recompilation.html
-    - https://docs.pytorch.org/docs/stable/compile/programming_model.graph_breaks_index.html
-    """
-
     code = "DYN804"
     name = "number-after-break"
     summary = "A number read from a tensor is computed with, and the code after the break compiles again"
@@ -103,107 +47,6 @@ class NumberAfterBreak(Rule):
         else:
             return
         yield Violation(event.node, message, help="Keep the value as a 0-dim tensor.")
-
-    examples = (
-        Example(
-            name="count",
-            code=forward(
-                """
-                count = (x > 0).sum().item()  # DYN201 DYN804
-                return self.fc(x) / count
-                """
-            ),
-            inputs="[(torch.ones(4, 8),), (torch.eye(4, 8),), (torch.ones(4, 8).triu(),)]",
-            shows="recompile-once",
-        ),
-        Example(
-            name="in-one-expression",
-            code=forward(
-                """
-                return self.fc(x) / max(1, x.abs().sum().item())  # DYN201 DYN804
-                """
-            ),
-            shows="recompile-once",
-        ),
-        Example(
-            name="rows",
-            code=forward(
-                """
-                rows = int(x.sum(1).argmax())  # DYN202 DYN804
-                return self.fc(x)[: rows + 1]
-                """
-            ),
-            inputs="[(torch.eye(4, 8)[[0, 1, 3]].cumsum(0),), (torch.eye(4, 8).flip(0).cumsum(1),), (torch.eye(4, 8) + "
-            "torch.eye(4, 8)[[0, 0, 0, 1]],)]",
-            shows="recompile-once",
-        ),
-        Example(
-            name="only-returned",
-            code=forward(
-                """
-                y = self.fc(x)
-                return y, y.detach().mean().item()  # DYN201
-                """
-            ),
-            shows="graph-break",
-            gb=("GB0124",),
-        ),
-        Example(
-            name="several-returned",
-            code=forward(
-                """
-                y = self.fc(x)
-                loss, peak = y.pow(2).mean(), y.max()
-                return y, {"loss": loss.item(), "peak": float(peak)}  # DYN201 DYN202 DYN804
-                """
-            ),
-            shows="recompile-once",
-        ),
-        Example(
-            name="one-after-the-other",
-            code=forward(
-                """
-                y = self.fc(x)
-                loss = y.pow(2).mean().item()  # DYN201 DYN804
-                peak = y.max().item()  # DYN201
-                return y, loss, peak
-                """
-            ),
-            shows="recompile-once",
-        ),
-        Example(
-            name="first-not-kept",
-            code=forward(
-                """
-                y = self.fc(x)
-                loss = y.pow(2).mean().item()  # DYN201
-                peak = y.max().item()  # DYN201
-                return y, peak
-                """
-            ),
-            shows="graph-break",
-            gb=("GB0124",),
-        ),
-        Example(
-            name="of-a-weight",
-            code=forward(
-                """
-                return self.fc(x) / self.scale.item()  # DYN201
-                """,
-                init='self.fc = nn.Linear(8, 8)\nself.register_buffer("scale", torch.tensor(2.0))',
-            ),
-            shows="graph-break",
-            gb=("GB0124",),
-        ),
-        Example(
-            name="kept-as-a-tensor",
-            code=forward(
-                """
-                return self.fc(x) / (x > 0).sum()
-                """
-            ),
-        ),
-    )
 
 
 def _tensor_read(event: Call) -> ast.expr | None:

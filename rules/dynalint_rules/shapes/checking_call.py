@@ -8,8 +8,7 @@ from collections.abc import Iterable
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
-from dynalint_rules._shared.examples import forward
+from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.text import atom
 
@@ -31,52 +30,6 @@ _SPLITTING = frozenset({"torch.tensor_split", "Tensor.tensor_split"})
 
 
 class CheckingCall(Rule):
-    """Call a function that reads its arguments to check them, or to know the sizes of its results.
-
-    ## What it flags
-    `torch.cov`, `torch.corrcoef` and the methods of these names, `gaussian_nll_loss` and `nn.GaussianNLLLoss` with a
-    tensor for the variance, `tensor_split` at the places that a tensor holds, and `torch._check_tensor_all`, in code
-    that is compiled. Not flagged: `gaussian_nll_loss` with a number for the variance, `tensor_split` at Python numbers.
-
-    ## Why
-    The function looks at the elements of its arguments and decides by them: the weights of a covariance must add up
-    to more than the correction, a variance must not be negative, places say how long the pieces are. Dynamo ends the
-    graph before the call, runs it on its own, and waits for the device.
-
-    ## Example
-    ```python
-    def forward(self, x, target):
-        mean, var = self.head(x).chunk(2, dim=-1)
-        return F.gaussian_nll_loss(mean, target, var.exp())
-    ```
-
-    Use instead:
-    ```python
-    def forward(self, x, target):
-        mean, log_var = self.head(x).chunk(2, dim=-1)
-        return 0.5 * (log_var + (mean - target) ** 2 / log_var.exp()).mean()
-    ```
-
-    ## How it is rewritten
-    `torch._check_tensor_all(t)` becomes `torch._assert_async(t.all())`, which is part of the graph. The others are not
-    rewritten: the same thing written out in tensor operations leaves the check away, which is for a person to decide,
-    and rounds in another order.
-
-    ## When the rewrite is not exact
-    The new check is `unsafe`: it raises the same type of exception, with other words where none are given, and on a GPU
-    at a later moment. Of what is written out the last digits may differ, and what the function refuses with an error
-    goes through.
-
-    ## How Dynamo words it
-    GB0033: `Data dependent operator`, "Operator `aten._local_scalar_dense.default` has a non-Tensor output whose value
-    is dependent on the data of Tensor inputs".
-
-    ## References
-    - https://docs.pytorch.org/docs/stable/compile/programming_model.graph_breaks_index.html
-    - https://docs.pytorch.org/docs/stable/generated/torch.cov.html
-    - https://docs.pytorch.org/docs/stable/generated/torch.nn.GaussianNLLLoss.html
-    """
-
     code = "DYN305"
     name = "checking-call"
     summary = "a function that reads its arguments to check them ends the graph"
@@ -112,126 +65,6 @@ class CheckingCall(Rule):
             except Refusal as refusal:
                 return Declined(str(refusal))
         return Declined(f"written out it leaves a check away and rounds in another order; {violation.help}")
-
-    examples = (
-        Example(
-            name="covariance",
-            code=forward("""
-                h = self.fc(x)
-                return torch.cov(h) + h.cov()  # DYN305
-            """),
-            declined="leaves a check away",
-        ),
-        Example(
-            name="correlation",
-            code=forward("return torch.corrcoef(self.fc(x))  # DYN305"),
-        ),
-        Example(
-            name="loss",
-            code=forward(
-                """
-                h = self.fc(x)
-                return F.gaussian_nll_loss(h, x, h.exp())  # DYN305
-                """,
-                head="import torch.nn.functional as F",
-            ),
-            declined="leaves a check away",
-        ),
-        Example(
-            name="loss-layer",
-            code=forward(
-                """
-                h = self.fc(x)
-                return self.loss(h, x, h.exp())  # DYN305
-                """,
-                init="""
-                    self.fc = nn.Linear(8, 8)
-                    self.loss = nn.GaussianNLLLoss()
-                """,
-            ),
-        ),
-        Example(
-            name="split-at-a-tensor",
-            code=forward("""
-                places = (x > 0).sum(-1).sort().values
-                first = self.fc(x).tensor_split(places, dim=1)[0]  # DYN305
-                return first.sum()
-            """),
-            declined="Python numbers",
-        ),
-        Example(
-            name="check",
-            code=forward("""
-                h = self.fc(x)
-                torch._check_tensor_all(x > -100, lambda: "too small")  # DYN305
-                return h + 1
-            """),
-            fixed=forward("""
-                h = self.fc(x)
-                torch._assert_async((x > -100).all(), "too small")
-                return h + 1
-            """),
-        ),
-        Example(
-            name="check-where-torch-is-imported-late",
-            code=forward(
-                """
-                require(x > -100)
-                return self.fc(x)
-                """,
-                head="""
-                    def require(condition):
-                        if condition.dim() > 3:
-                            return
-                        import torch
-
-                        torch._check_tensor_all(condition)  # DYN305
-                """,
-            ),
-            fixed=forward(
-                """
-                require(x > -100)
-                return self.fc(x)
-                """,
-                head="""
-                    def require(condition):
-                        if condition.dim() > 3:
-                            return
-                        import torch
-
-                        torch._assert_async(condition.all())
-                """,
-            ),
-        ),
-        Example(
-            name="check-with-words-of-its-own",
-            code=forward("""
-                h = self.fc(x)
-                torch._check_tensor_all(x > -100, lambda: f"of {len(x)}")  # DYN305
-                return h + 1
-            """),
-            declined="put together",
-        ),
-        Example(
-            name="numbers",
-            code=forward(
-                """
-                h = self.fc(x)
-                parts = h.tensor_split((2, 5), dim=1)
-                return F.gaussian_nll_loss(h, x, 1.0) + parts[0].sum() + F.mse_loss(h, x)
-                """,
-                head="import torch.nn.functional as F",
-            ),
-        ),
-        Example(
-            name="written-out",
-            code=forward("""
-                h = self.fc(x)
-                centred = h - h.mean(1, keepdim=True)
-                return centred @ centred.mT / 7 + 0.5 * (h + (h - x) ** 2 / h.exp()).mean()
-            """),
-        ),
-    )
 
 
 def _reads(event: Call) -> bool:

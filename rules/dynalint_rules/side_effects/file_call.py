@@ -9,10 +9,9 @@ from dynalint.analysis.events import Call, Event
 from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
-from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Rewrite, Rule, Violation
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.effects import effects_of
-from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.guard import guarded_all
 from dynalint_rules._shared.names import loads
 from dynalint_rules._shared.scope import Refusal, Scope
@@ -53,54 +52,6 @@ _WRITING_MODES = frozenset("wax")
 
 
 class FileCall(Rule):
-    """Open, read, write or look for files while a model runs.
-
-    ## What it flags
-    `open`, `torch.save` and `torch.load`, `np.save` and `np.load`, `json` and `pickle`, `os.path.exists`, `os.listdir`
-    and their like, the methods of `pathlib.Path` that touch the file system, `glob`, `shutil` and `tempfile`, in code
-    that is compiled. Not flagged: computing with paths (`os.path.join`, `Path(...).name`), which is traced, and the
-    same calls in code that is not compiled.
-
-    ## Why
-    Files cannot be part of a graph, so the graph ends at each of these calls. Methods of `Path` leave the whole
-    function to eager Python.
-
-    ## Example
-    ```python
-    def forward(self, x):
-        h = self.fc(x)
-        torch.save(h, "hidden.pt")
-        return h
-    ```
-
-    Use instead:
-    ```python
-    def forward(self, x):
-        return self.fc(x)
-
-
-    h = model(x)
-    torch.save(h, "hidden.pt")
-    ```
-
-    ## How it is rewritten
-    Statements that only write (`torch.save(...)`, `json.dump(...)`, `with open(path, "w") as file:` with nothing but
-    writes in it) are put behind `if not torch.compiler.is_compiling():`.
-    Everything else is declined: what is read or looked for has to be read or looked for before the call, or in
-    `__init__`.
-
-    ## When the rewrite is not exact
-    The guard is `unsafe`: eager code writes as before, and a compiled run writes nothing. Where it should, return what
-    is to be written.
-
-    ## How Dynamo words it
-    GB0007: `Attempted to call function marked as skipped`, GB0059: `Failed to trace builtin operator` for `open`,
-    GB0156: `Unsupported method call` for `json`, GB0294 for NumPy.
-
-    ## References
-    - https://docs.pytorch.org/docs/stable/compile/programming_model.graph_breaks_index.html
-    """
-
     code = "DYN410"
     name = "file-call"
     summary = "a call that touches the file system ends the graph"
@@ -129,121 +80,6 @@ class FileCall(Rule):
         if event.callee in _LOOKS:
             return Declined("files come and go; look before the call, or in `__init__`")
         return Declined("files cannot be part of a graph; read before the call, or in `__init__`")
-
-    examples = (
-        Example(
-            name="saving",
-            code=forward(
-                """
-                h = self.fc(x)
-                torch.save(h.shape, os.devnull)  # DYN410
-                return h + 1
-                """,
-                head="import os",
-            ),
-            fixed=forward(
-                """
-                h = self.fc(x)
-                if not torch.compiler.is_compiling():
-                    torch.save(h.shape, os.devnull)
-                return h + 1
-                """,
-                head="import os",
-            ),
-        ),
-        Example(
-            name="writing",
-            code=forward(
-                """
-                h = self.fc(x)
-                with open(os.devnull, "w") as log:  # DYN410
-                    log.write("hidden")
-                return h + 1
-                """,
-                head="import os",
-            ),
-            fixed=forward(
-                """
-                h = self.fc(x)
-                if not torch.compiler.is_compiling():
-                    with open(os.devnull, "w") as log:
-                        log.write("hidden")
-                return h + 1
-                """,
-                head="import os",
-            ),
-        ),
-        Example(
-            name="computing-while-a-file-is-open",
-            code=forward(
-                """
-                h = self.fc(x)
-                with open(os.devnull, "w") as log:  # DYN410
-                    h = h + 1
-                    log.write("hidden")
-                return h + 1
-                """,
-                head="import os",
-            ),
-            declined="does more than write",
-        ),
-        Example(
-            name="looking-for-a-file",
-            code=forward(
-                """
-                h = self.fc(x)
-                if os.path.exists("weights.pt"):  # DYN410
-                    h = h + 1
-                return h + 2
-                """,
-                head="import os",
-            ),
-        ),
-        Example(
-            name="path-object",
-            code=forward(
-                """
-                h = self.fc(x)
-                if Path("weights.pt").is_file():  # DYN410
-                    h = h + 1
-                return h + 2
-                """,
-                head="from pathlib import Path",
-            ),
-        ),
-        Example(
-            name="json",
-            code=forward(
-                """
-                h = self.fc(x)
-                text = json.dumps({"batch": 4})  # DYN410
-                return h + 1, text
-                """,
-                head="import json",
-            ),
-        ),
-        Example(
-            name="computing-with-paths",
-            code=forward(
-                """
-                name = os.path.join("a", os.path.basename("b/c.pt")) + Path("d/e.pt").name
-                return self.fc(x), name
-                """,
-                head="import os\nfrom pathlib import Path",
-            ),
-        ),
-        Example(
-            name="outside",
-            code=forward(
-                "return self.fc(x) + self.offset",
-                head="import os",
-                init="""
-                self.fc = nn.Linear(8, 8)
-                self.offset = 1.0 if os.path.exists("weights.pt") else 2.0
-                """,
-            ),
-        ),
-    )
 
 
 def _written_in_eager(scope: Scope, event: Call) -> Rewrite:

@@ -10,10 +10,9 @@ from dynalint.analysis.events import Call, Event
 from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.index import walk_function
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Rewrite, Rule, Violation
 from dynalint_rules._shared.bystanders import guarded_bystanders
 from dynalint_rules._shared.calls import callee
-from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.scope import Refusal, Scope
 
 _STATE = "manual_seed get_rng_state set_rng_state initial_seed".split()
@@ -27,49 +26,6 @@ _SAVES = _ASKS | {"torch.set_rng_state", "torch.random.set_rng_state"}
 
 
 class GeneratorState(Rule):
-    """Seed a random generator of torch, make one, or read or set its state, while a model runs.
-
-    ## What it flags
-    `torch.manual_seed`, `torch.cuda.manual_seed`, `torch.get_rng_state`, `torch.set_rng_state`, `torch.initial_seed`,
-    `torch.random.fork_rng` and `torch.Generator(...)` in code that is compiled. Not flagged: drawing (`torch.rand`,
-    `F.dropout`), which is traced, and seeding in code that is not compiled.
-
-    ## Why
-    A graph draws from the default generator in an order of its own. Dynamo ends the graph where code sets or asks for
-    the generator's state, so that both sides of it see the same.
-
-    ## Example
-    ```python
-    def forward(self, x):
-        torch.manual_seed(0)
-        return x + torch.rand(8)
-    ```
-
-    Use instead:
-    ```python
-    torch.manual_seed(0)
-    model(x)
-    ```
-
-    ## How it is rewritten
-    A state that is asked for and put back by the same function goes behind `if not torch.compiler.is_compiling():`.
-    Anything else is declined: noise that is the same in every call can be drawn once, in `__init__`, and kept in a
-    buffer. So is a state that is set for drawing the same numbers once more: one that comes from elsewhere, and any in
-    a `torch.autograd.Function`, whose gradients would be those of other numbers.
-
-    ## When the rewrite is not exact
-    The guard is `unsafe`: eager code does as before, and after a compiled run the generator has moved on. Seeding
-    before the call instead of within it changes what is drawn before that point in the call.
-
-    ## How Dynamo words it
-    GB0007: `Attempted to call function marked as skipped`, GB0208: `torch.* op returned non-Tensor`, GB0363: `An
-    opaque object was created in the middle of the program`, GB7650: `torch.Generator method`.
-
-    ## References
-    - https://docs.pytorch.org/docs/stable/notes/randomness.html
-    - https://docs.pytorch.org/docs/stable/compile/programming_model.graph_breaks_index.html
-    """
-
     code = "DYN409"
     name = "generator-state"
     summary = "seeding a random generator or handling its state ends the graph"
@@ -111,79 +67,6 @@ class GeneratorState(Rule):
             "seeding elsewhere changes what is drawn; seed outside of the compiled code, or draw fixed "
             "noise once in `__init__` and keep it in a buffer"
         )
-
-    examples = (
-        Example(
-            name="seed",
-            code=forward("""
-                h = self.fc(x)
-                torch.manual_seed(0)  # DYN409
-                return h + torch.rand(8)
-            """),
-            declined="seed outside of the compiled code",
-        ),
-        Example(
-            name="generator",
-            code=forward("""
-                h = self.fc(x)
-                generator = torch.Generator()  # DYN409
-                return h, generator is None
-            """),
-        ),
-        Example(
-            name="state-put-back",
-            code=forward("""
-                h = self.fc(x)
-                state = torch.get_rng_state()  # DYN409
-                h = h + torch.rand(8)
-                torch.set_rng_state(state)  # DYN409
-                return h
-            """),
-            fixed=forward("""
-                h = self.fc(x)
-                if not torch.compiler.is_compiling():
-                    state = torch.get_rng_state()
-                h = h + torch.rand(8)
-                if not torch.compiler.is_compiling():
-                    torch.set_rng_state(state)
-                return h
-            """),
-        ),
-        Example(
-            name="saved-state",
-            code=forward("""
-                h = self.fc(x)
-                state = torch.get_rng_state()  # DYN409
-                return h, state
-            """),
-            declined="seed outside of the compiled code",
-        ),
-        Example(
-            name="state-kept-for-the-next-call",
-            code=forward(
-                """
-                self.state = torch.get_rng_state()  # DYN409
-                return self.fc(x) + self.again(x)
-                """,
-                init="self.fc, self.state = nn.Linear(8, 8), None",
-            )
-            + """
-    def again(self, x):
-        torch.set_rng_state(self.state)  # DYN409
-        return x * torch.rand(8)
-""",
-            declined="draw others",
-        ),
-        Example(
-            name="drawing",
-            code=forward("return self.fc(x) + torch.rand(8) + torch.rand_like(x)"),
-        ),
-        Example(
-            name="seeded-outside",
-            code=forward("return self.fc(x) + torch.rand(8)")
-            + "\n\ndef step(model, x):\n    torch.manual_seed(0)\n    return model(x)\n",
-        ),
-    )
 
 
 def _draws_again(scope: Scope) -> bool:

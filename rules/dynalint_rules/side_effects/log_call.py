@@ -8,10 +8,9 @@ from collections.abc import Iterable
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.bystanders import guarded_bystanders
 from dynalint_rules._shared.calls import callee
-from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.guard import check_arguments, guarded, may_go_unasked
 from dynalint_rules._shared.scope import Refusal, Scope
 
@@ -25,57 +24,6 @@ _LOGURU_LEVELS = "debug info success warning error critical exception log".split
 
 
 class LogCall(Rule):
-    """Log while a model runs.
-
-    ## What it flags
-    Any method of a logger or a `LoggerAdapter` (`logger.info(...)`, `self.logger.isEnabledFor(...)`,
-    `logger.warning_once(...)`), the loggers of `loguru` and `absl`, the functions of `logging` (`logging.info(...)`,
-    `logging.basicConfig(...)`) and `logging.getLogger(...)`, in code that is compiled. A message below the logger's
-    level counts too. Not flagged: `logger.name` and `logging.DEBUG`, logging in code that is not compiled or behind
-    `if not torch.compiler.is_compiling():`, and logging on the way to a `raise`.
-
-    ## Why
-    A log record cannot be part of a graph. Dynamo does not ask for the level: it ends the graph at `logger.debug(...)`
-    of a logger that is set to WARNING as well. A logger of `loguru` it follows, to the handlers that take the level.
-
-    ## Example
-    ```python
-    def forward(self, x):
-        logger.debug("input %s", x.shape)
-        return self.fc(x)
-    ```
-
-    Use instead:
-    ```python
-    def forward(self, x):
-        if not torch.compiler.is_compiling():
-            logger.debug("input %s", x.shape)
-        return self.fc(x)
-    ```
-
-    ## How it is rewritten
-    A statement that logs is put behind `if not torch.compiler.is_compiling():`, together with those right beside it.
-    An `if` that holds nothing else gets `not torch.compiler.is_compiling()` as a part of its test instead, before
-    `logger.isEnabledFor(...)` where it asks that. Declined where the
-    call is part of another expression, where it shares its
-    line with another statement, and where its arguments may do more than give a value, or raise under a `try`
-    of the function that catches it.
-
-    ## When the rewrite is not exact
-    The guard is `safe`: eager code logs as before for every input, and outputs, gradients and state of a compiled run
-    are the same. A compiled run no longer logs. To have Dynamo itself drop the calls, leave the code as it is and put
-    the methods into `torch._dynamo.config.ignore_logging_functions`.
-
-    ## How Dynamo words it
-    GB0291: `logging.Logger method not supported for non-export cases`. The functions of `logging` give GB4841:
-    `Unsupported python_type() call`, `logging.getLogger` GB6215: `Unresolved GetAttrVariable comparison`,
-    `logging.basicConfig` GB0156: `Unsupported method call`.
-
-    ## References
-    - https://docs.pytorch.org/docs/stable/compile/programming_model.graph_breaks_index.html
-    - https://docs.pytorch.org/docs/stable/generated/torch.compiler.is_compiling.html
-    """
-
     code = "DYN402"
     name = "log-call"
     summary = "a call of a logger ends the graph, whatever its level"
@@ -117,158 +65,6 @@ class LogCall(Rule):
             return guarded(scope, event, title, alike=lambda call: _logs(scope, call))
         except Refusal as refusal:
             return Declined(str(refusal))
-
-    examples = (
-        Example(
-            name="logger",
-            code=forward(
-                """
-                logger.info("input %s", x.shape)  # DYN402
-                return self.fc(x)
-                """,
-                head='import logging\n\nlogger = logging.getLogger("dynalint.example")\n',
-            ),
-            fixed=forward(
-                """
-                if not torch.compiler.is_compiling():
-                    logger.info("input %s", x.shape)
-                return self.fc(x)
-                """,
-                head='import logging\n\nlogger = logging.getLogger("dynalint.example")\n',
-            ),
-        ),
-        Example(
-            name="disabled-level-on-an-attribute",
-            code=forward(
-                """
-                h = self.fc(x)
-                self.logger.debug("hidden %s", h)  # DYN402
-                return h + 1
-                """,
-                head="import logging",
-                init="""
-                self.fc = nn.Linear(8, 8)
-                self.logger = logging.getLogger("dynalint.example")
-                """,
-            ),
-            fixed=forward(
-                """
-                h = self.fc(x)
-                if not torch.compiler.is_compiling():
-                    self.logger.debug("hidden %s", h)
-                return h + 1
-                """,
-                head="import logging",
-                init="""
-                self.fc = nn.Linear(8, 8)
-                self.logger = logging.getLogger("dynalint.example")
-                """,
-            ),
-        ),
-        Example(
-            name="several-in-a-row",
-            code=forward(
-                """
-                h = self.fc(x)
-                logging.debug("in %s", x.shape)  # DYN402
-                logging.debug("out %s", h.shape)  # DYN402
-                return h
-                """,
-                head="import logging",
-            ),
-            fixed=forward(
-                """
-                h = self.fc(x)
-                if not torch.compiler.is_compiling():
-                    logging.debug("in %s", x.shape)
-                    logging.debug("out %s", h.shape)
-                return h
-                """,
-                head="import logging",
-            ),
-        ),
-        Example(
-            name="logging-costs-something",
-            code=forward(
-                """
-                h = self.fc(x)
-                if self.training and logger.isEnabledFor(logging.DEBUG):  # DYN402
-                    logger.debug("shape %s", h.shape)  # DYN402
-                return h + 1
-                """,
-                head='import logging\n\nlogger = logging.getLogger("dynalint.example")\nlogger.setLevel(10)\n',
-            ),
-            fixed=forward(
-                """
-                h = self.fc(x)
-                if self.training and not torch.compiler.is_compiling() and logger.isEnabledFor(logging.DEBUG):
-                    logger.debug("shape %s", h.shape)
-                return h + 1
-                """,
-                head='import logging\n\nlogger = logging.getLogger("dynalint.example")\nlogger.setLevel(10)\n',
-            ),
-            target="Model().train()",
-        ),
-        Example(
-            name="level-asked-first",
-            code=forward(
-                """
-                h = self.fc(x)
-                if logger.isEnabledFor(logging.DEBUG):  # DYN402
-                    h = h + 0
-                return h
-                """,
-                head='import logging\n\nlogger = logging.getLogger("dynalint.example")\n',
-            ),
-            declined="is part of a larger expression",
-        ),
-        Example(
-            name="logger-made-on-every-call",
-            code=forward(
-                """
-                log = logging.getLogger("dynalint.example")  # DYN402
-                return self.fc(x), log.name
-                """,
-                head="import logging",
-            ),
-            declined="make it once",
-        ),
-        Example(
-            name="attributes-of-a-logger",
-            code=forward(
-                """
-                return self.fc(x), logger.name, logging.getLevelName(logging.DEBUG)
-                """,
-                head='import logging\n\nlogger = logging.getLogger("dynalint.example")\n',
-            ),
-        ),
-        Example(
-            name="not-a-logger",
-            code=forward(
-                """
-                self.log.info(x)
-                return self.fc(x)
-                """,
-                head="""
-                class Notes:
-                    def info(self, value):
-                        return value
-                """,
-                init="self.fc, self.log = nn.Linear(8, 8), Notes()",
-            ),
-        ),
-        Example(
-            name="behind-a-guard",
-            code=forward(
-                """
-                if not torch.compiler.is_compiling():
-                    logger.info("input %s", x.shape)
-                return self.fc(x)
-                """,
-                head='import logging\n\nlogger = logging.getLogger("dynalint.example")\n',
-            ),
-        ),
-    )
 
 
 def _whenever(callee: str) -> str:

@@ -9,10 +9,9 @@ from dynalint.analysis.events import Call, Event, ItemWrite
 from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
-from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.bystanders import guarded_bystanders
 from dynalint_rules._shared.effects import effects_of
-from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.guard import guarded, guarded_all
 from dynalint_rules._shared.names import within
 from dynalint_rules._shared.scope import Refusal, Scope
@@ -55,54 +54,6 @@ _FRAMES = ("inspect.currentframe", "sys._getframe")
 
 
 class SystemCall(Rule):
-    """Ask or change the interpreter, the process or the operating system while a model runs.
-
-    ## What it flags
-    `gc.collect()`, `uuid.uuid4()`, `os.getpid()`, `os.environ["NAME"] = value`, `threading.Lock()`,
-    `subprocess.run(...)`, `inspect.stack()`, `hashlib`, `torch.cuda.memory_allocated()` and their like in code that is
-    compiled. Not flagged: `torch.cuda.empty_cache()` and `torch.cuda.is_available()`, which are traced,
-    `os.environ.get`, which is guarded, and the same calls in code that is not compiled.
-
-    ## Why
-    What these give or do is not part of the tensors that a graph computes with. Dynamo ends the graph at the call.
-
-    ## Example
-    ```python
-    def forward(self, x):
-        h = self.fc(x)
-        gc.collect()
-        return torch.relu(h)
-    ```
-
-    Use instead:
-    ```python
-    def forward(self, x):
-        h = self.fc(x)
-        if not torch.compiler.is_compiling():
-            gc.collect()
-        return torch.relu(h)
-    ```
-
-    ## How it is rewritten
-    Statements that collect garbage or show a stack are put behind `if not torch.compiler.is_compiling():`, and so is a
-    question whose answer is not used, or only shown. `os.environ["NAME"] = value` goes behind a guard as well.
-    The name of the function, asked of its frame, is written out. The others are declined, because code may depend on
-    what they give or do: what stays the same while a process runs (`torch.cuda.device_count()`, `os.cpu_count()`,
-    `socket.gethostname()`) can be asked for once, at the top of the module.
-
-    ## When the rewrite is not exact
-    The guard is `safe`: eager code does as before for every input, and outputs, gradients and state of a compiled run
-    are the same. A compiled run no longer collects garbage at that point, and shows no stack. It is `unsafe` for
-    `os.environ`, which a compiled run leaves as it was.
-
-    ## How Dynamo words it
-    GB0007: `Attempted to call function marked as skipped`, GB0208: `torch.* op returned non-Tensor`, GB0008:
-    `Attempted to inline function marked as skipped`.
-
-    ## References
-    - https://docs.pytorch.org/docs/stable/compile/programming_model.graph_breaks_index.html
-    """
-
     code = "DYN411"
     name = "system-call"
     summary = "asking or changing the interpreter or the operating system ends the graph"
@@ -148,139 +99,6 @@ class SystemCall(Rule):
         except Refusal as refusal:
             return Declined(f"{refusal}; do it outside of the compiled code")
         return Declined("code may depend on what this gives or does; do it outside of the compiled code")
-
-    examples = (
-        Example(
-            name="garbage",
-            code=forward(
-                """
-                h = self.fc(x)
-                gc.collect(0)  # DYN411
-                return torch.relu(h)
-                """,
-                head="import gc",
-            ),
-            fixed=forward(
-                """
-                h = self.fc(x)
-                if not torch.compiler.is_compiling():
-                    gc.collect(0)
-                return torch.relu(h)
-                """,
-                head="import gc",
-            ),
-        ),
-        Example(
-            name="identifier",
-            code=forward(
-                """
-                h = self.fc(x)
-                label = uuid.uuid4()  # DYN411
-                return h, label is None
-                """,
-                head="import uuid",
-            ),
-            declined="needs the value",
-        ),
-        Example(
-            name="environment",
-            code=forward(
-                """
-                h = self.fc(x)
-                os.environ.update(DYNALINT_EXAMPLE="1")  # DYN411
-                return h + 1
-                """,
-                head="import os",
-            ),
-        ),
-        Example(
-            name="environment-by-item",
-            code=forward(
-                """
-                h = self.fc(x)
-                os.environ["DYNALINT_EXAMPLE"] = "1"  # DYN411
-                return h + 1
-                """,
-                head="import os",
-            ),
-            fixed=forward(
-                """
-                h = self.fc(x)
-                if not torch.compiler.is_compiling():
-                    os.environ["DYNALINT_EXAMPLE"] = "1"
-                return h + 1
-                """,
-                head="import os",
-            ),
-        ),
-        Example(
-            name="process",
-            code=forward(
-                """
-                h = self.fc(x)
-                return h + 1, os.getpid() > 0  # DYN411
-                """,
-                head="import os",
-            ),
-        ),
-        Example(
-            name="devices",
-            code=forward("""
-                h = self.fc(x)
-                return h + torch.cuda.device_count()  # DYN411
-            """),
-        ),
-        Example(
-            name="own-name",
-            code=forward(
-                """
-                h = self.fc(x)
-                return h + 1, inspect.currentframe().f_code.co_name  # DYN411
-                """,
-                head="import inspect",
-            ),
-            fixed=forward(
-                """
-                h = self.fc(x)
-                return h + 1, "forward"
-                """,
-                head="import inspect",
-            ),
-        ),
-        Example(
-            name="name-of-the-caller",
-            code=forward(
-                """
-                h = self.fc(x)
-                return h + 1, inspect.currentframe().f_back.f_code.co_name == "f"  # DYN411
-                """,
-                head="import inspect",
-            ),
-            declined="needs the value",
-        ),
-        Example(
-            name="traced-calls",
-            code=forward(
-                """
-                torch.cuda.empty_cache()
-                scale = 2.0 if torch.cuda.is_available() else 1.0
-                return self.fc(x) * scale * len(os.environ.get("PATH", ""))
-                """,
-                head="import os",
-            ),
-        ),
-        Example(
-            name="behind-a-guard",
-            code=forward(
-                """
-                if not torch.compiler.is_compiling():
-                    gc.collect()
-                return self.fc(x)
-                """,
-                head="import gc",
-            ),
-        ),
-    )
 
 
 def _own_name(scope: Scope, call: ast.Call) -> Rewrite | None:

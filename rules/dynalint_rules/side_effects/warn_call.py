@@ -10,9 +10,8 @@ from dynalint.analysis.events import Call, Event
 from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
-from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Rewrite, Rule, Violation
 from dynalint_rules._shared.calls import callee
-from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.guard import guarded
 from dynalint_rules._shared.scope import Refusal, Scope
 
@@ -20,55 +19,6 @@ _FILTERS = ("simplefilter", "filterwarnings", "resetwarnings")
 
 
 class WarnCall(Rule):
-    """Warn, or change which warnings are shown, while a model runs.
-
-    ## What it flags
-    `warnings.warn`, `warnings.warn_explicit`, `warnings.simplefilter`, `warnings.filterwarnings` and
-    `warnings.resetwarnings` in code that is compiled. Not flagged: `with warnings.catch_warnings():` by itself, which
-    is traced; a warning behind a test on shapes or settings that is not taken, which Dynamo never reaches, is flagged,
-    because it may be.
-
-    ## Why
-    `warnings` is written in C and keeps its state outside of what Dynamo models, so the graph ends at the call. Within
-    `with warnings.catch_warnings():` the whole function is left to eager Python.
-
-    ## Example
-    ```python
-    def forward(self, x):
-        if x.shape[0] == 1:
-            warnings.warn("a batch of one")
-        return self.fc(x)
-    ```
-
-    Use instead:
-    ```python
-    def forward(self, x):
-        if x.shape[0] == 1 and not torch.compiler.is_compiling():
-            warnings.warn("a batch of one")
-        return self.fc(x)
-    ```
-
-    ## How it is rewritten
-    A statement that warns is put behind `if not torch.compiler.is_compiling():`, and so is one that changes a filter
-    to "ignore" within `with warnings.catch_warnings():`. An `if` that holds nothing else gets
-    `and not torch.compiler.is_compiling()` instead. Declined for filters that stay, that raise or show warnings or
-    stand where warnings are recorded, and where the call is part of an expression or has arguments that may do more
-    than give a value.
-
-    ## When the rewrite is not exact
-    The guard is `safe`: eager code warns as before for every input, and outputs, gradients and state of a compiled run
-    are the same. A compiled run no longer warns, and so no longer raises where warnings are turned into errors.
-    Declined where the function itself records its warnings or has them raised.
-
-    ## How Dynamo words it
-    GB0007: `Attempted to call function marked as skipped`, "Dynamo does not know how to trace the Python builtin
-    `_warnings.warn`".
-
-    ## References
-    - https://docs.pytorch.org/docs/stable/compile/programming_model.graph_breaks_index.html
-    - https://docs.pytorch.org/docs/stable/generated/torch.compiler.is_compiling.html
-    """
-
     code = "DYN403"
     name = "warn-call"
     summary = "a call of `warnings` ends the graph"
@@ -110,126 +60,6 @@ class WarnCall(Rule):
             return guarded(scope, event, title, alike=lambda call: callee(scope, call) == event.callee)
         except Refusal as refusal:
             return Declined(str(refusal))
-
-    examples = (
-        Example(
-            name="warning",
-            code=forward(
-                """
-                h = self.fc(x)
-                if h.shape[0] == 4:
-                    warnings.warn(f"a batch of {h.shape[0]}", stacklevel=2)  # DYN403
-                return h + 1
-                """,
-                head="import warnings",
-            ),
-            fixed=forward(
-                """
-                h = self.fc(x)
-                if h.shape[0] == 4 and not torch.compiler.is_compiling():
-                    warnings.warn(f"a batch of {h.shape[0]}", stacklevel=2)
-                return h + 1
-                """,
-                head="import warnings",
-            ),
-        ),
-        Example(
-            name="imported-by-name",
-            code=forward(
-                """
-                warn("always")  # DYN403
-                return self.fc(x)
-                """,
-                head="from warnings import warn",
-            ),
-            fixed=forward(
-                """
-                if not torch.compiler.is_compiling():
-                    warn("always")
-                return self.fc(x)
-                """,
-                head="from warnings import warn",
-            ),
-        ),
-        Example(
-            name="filter",
-            code=forward(
-                """
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # DYN403
-                    return self.fc(x)
-                """,
-                head="import warnings",
-            ),
-            fixed=forward(
-                """
-                with warnings.catch_warnings():
-                    if not torch.compiler.is_compiling():
-                        warnings.simplefilter("ignore")
-                    return self.fc(x)
-                """,
-                head="import warnings",
-            ),
-        ),
-        Example(
-            name="recorded",
-            code=forward(
-                """
-                with warnings.catch_warnings(record=True) as caught:
-                    warnings.simplefilter("ignore")  # DYN403
-                    h = self.fc(x)
-                return h + len(caught)
-                """,
-                head="import warnings",
-            ),
-            declined="recorded",
-        ),
-        Example(
-            name="filter-that-raises",
-            code=forward(
-                """
-                with warnings.catch_warnings():
-                    warnings.simplefilter("error")  # DYN403
-                    return self.fc(x)
-                """,
-                head="import warnings",
-            ),
-            declined="may raise them",
-        ),
-        Example(
-            name="filter-that-stays",
-            code=forward(
-                """
-                warnings.filterwarnings("ignore", message="nothing")  # DYN403
-                return self.fc(x)
-                """,
-                head="import warnings",
-            ),
-            declined="set it once, outside the compiled function",
-        ),
-        Example(
-            name="catching-alone",
-            code=forward(
-                """
-                with warnings.catch_warnings():
-                    h = self.fc(x)
-                return h
-                """,
-                head="import warnings",
-            ),
-        ),
-        Example(
-            name="behind-a-guard",
-            code=forward(
-                """
-                if not torch.compiler.is_compiling():
-                    warnings.warn("eager code is slow")
-                return self.fc(x)
-                """,
-                head="import warnings",
-            ),
-        ),
-    )
 
 
 def _is_undone(event: Call, project: Project) -> bool:

@@ -8,69 +8,13 @@ from collections.abc import Iterable
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Event, StateChange
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
-from dynalint_rules._shared.examples import forward
+from dynalint.rules import Declined, Rewrite, Rule, Violation
 from dynalint_rules._shared.growth import is_there_before, same, settles
 
 _JOINING = frozenset({"cat", "concat", "concatenate", "hstack", "vstack", "dstack"})
 
 
 class GrowingTensor(Rule):
-    """Join to a tensor that outlives the call, so that later calls compile the code anew.
-
-    ## What it flags
-
-    An attribute or global that is replaced by itself joined with something: `self.keys = torch.cat([self.keys, k])`,
-    the usual cache of keys and values. Also where the first call starts it, as in
-    `self.keys = k if self.keys is None else torch.cat([self.keys, k])`.
-
-    Not flagged is what is cut to a length in the same statement (`torch.cat([self.queue, x])[-100:]`), what the code
-    sets to something else elsewhere, local tensors, and tensors that the caller passes in.
-
-    ## Why
-
-    Dynamo takes the sizes of buffers and parameters for constants: each call is compiled anew, until Dynamo gives the
-    function up after eight graphs and runs it uncompiled. For a plain tensor it takes the size for a variable from the
-    third one on; a cache that starts as `None` costs one graph more. Since the tensor moves to a new place in memory
-    with every call, CUDA graphs cannot replay, and each call copies all that is there.
-
-    ## Example
-
-    ```python
-    def forward(self, x):
-        k = self.key(x)
-        self.keys = k if self.keys is None else torch.cat([self.keys, k], dim=1)
-        return attention(x, self.keys)
-    ```
-
-    Use instead:
-
-    ```python
-    def forward(self, x, position):
-        self.keys.index_copy_(1, position, self.key(x))
-        return attention(x, self.keys, mask=self.mask[position])
-    ```
-
-    ## How it is rewritten
-
-    It is not. A cache of fixed size needs to know how long it may get, where the next item belongs and which part is
-    not filled yet, and the attention must mask that part.
-
-    ## When the rewrite is not exact
-
-    There is no rewrite.
-
-    ## How Dynamo words it
-
-    The recompile reason is a guard on the size, such as `tensor 'self.keys' size mismatch at index 0. expected 4,
-    actual 8`, or `self.keys is None`.
-
-    ## References
-
-    - https://docs.pytorch.org/docs/stable/compile/programming_model.recompilation.html
-    - https://docs.pytorch.org/docs/stable/torch.compiler_dynamic_shapes.html
-    """
-
     code = "DYN511"
     name = "growing-tensor"
     summary = "A tensor that outlives the call gets longer with every call, and later calls compile anew"
@@ -98,75 +42,6 @@ class GrowingTensor(Rule):
             f"how long `{event.home.name}` may get is not written anywhere; register a buffer of that size and write "
             "at a position that the caller passes in"
         )
-
-    examples = (
-        Example(
-            name="cache-of-keys",
-            code=forward(
-                """
-                k = self.fc(x)
-                self.keys = k.detach() if self.keys is None else torch.cat([self.keys, k.detach()])  # DYN508 DYN511
-                return self.keys.sum(0)
-                """,
-                init="self.fc = nn.Linear(8, 8)\nself.keys = None",
-            ),
-            declined="how long",
-            shows="recompile-once",
-        ),
-        Example(
-            name="grows-a-buffer",
-            code=forward(
-                """
-                self.seen = torch.cat((x, self.seen), dim=0)  # DYN511
-                return self.fc(self.seen).mean(0)
-                """,
-                init='self.fc = nn.Linear(8, 8)\nself.register_buffer("seen", torch.zeros(2, 8))',
-            ),
-            declined="how long",
-        ),
-        Example(
-            name="cut-to-a-length",
-            code=forward(
-                """
-                self.queue = torch.cat([self.queue, x])[-8:]
-                return self.fc(self.queue).mean(0)
-                """,
-                init='self.fc = nn.Linear(8, 8)\nself.register_buffer("queue", torch.zeros(8, 8))',
-            ),
-        ),
-        Example(
-            name="local",
-            code=forward(
-                """
-                rows = x
-                for _ in range(3):
-                    rows = torch.cat([rows, self.fc(x)])
-                return rows
-                """,
-            ),
-        ),
-        Example(
-            name="begins-anew-in-each-call",
-            code=forward(
-                """
-                self.rows = x
-                for _ in range(3):
-                    self.rows = torch.cat([self.rows, self.fc(x)])
-                return self.rows
-                """,
-            ),
-        ),
-        Example(
-            name="position-in-a-fixed-cache",
-            code=forward(
-                """
-                self.keys.index_copy_(0, torch.arange(x.shape[0]), self.fc(x).detach())
-                return self.keys.sum(0)
-                """,
-                init='self.fc = nn.Linear(8, 8)\nself.register_buffer("keys", torch.zeros(8, 8))',
-            ),
-        ),
-    )
 
 
 def _is_prolonged(event: StateChange) -> bool:

@@ -8,9 +8,8 @@ from collections.abc import Iterable
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Event, Subscript
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.effects import effects_of
-from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
 from dynalint_rules._shared.text import atom
 
@@ -20,49 +19,6 @@ _CONTAINERS = (
 
 
 class ListIndexedByTensor(Rule):
-    """Index a list, a tuple, a shape, a string or an `nn.ModuleList` with a tensor.
-
-    ## What it flags
-    `layers[t]`, `names[t]`, `x.shape[t]` and `del names[t]` with a tensor `t` in code that is compiled. Not flagged:
-    dictionaries, which look tensors up by identity, and indices that are Python numbers or come from shapes.
-
-    ## Why
-    Python asks the tensor for its value to find the element, and the graph ends there. Which layer runs next then
-    depends on data, so that the code behind it is compiled again for each.
-
-    ## Example
-    ```python
-    def forward(self, x):
-        expert = self.router(x).sum(0).argmax()
-        return self.experts[expert](x)
-    ```
-
-    Use instead:
-    ```python
-    def forward(self, x):
-        expert = self.router(x).sum(0).argmax()
-        results = torch.stack([layer(x) for layer in self.experts])
-        return results[expert.reshape(1)].squeeze(0)
-    ```
-
-    ## How it is rewritten
-    `results[t]`, of a list or tuple of tensors, becomes `torch.stack(results)[t.reshape(1)].squeeze(0)`, and the call
-    of a layer `layers[t](x)` that of the results of all layers. Layers that draw random numbers or update statistics,
-    and other elements, are declined.
-
-    ## When the rewrite is not exact
-    It is `conditional`: the tensors must have one shape, dtype and device, and what comes out is a copy, which must not
-    be changed in place. Where layers are called it is `unsafe`: all of them are computed, which costs what the
-    selection was there to save, and those not selected get gradients of zero instead of none.
-
-    ## How Dynamo words it
-    GB0124: `Unsupported Tensor.item() call with capture_scalar_outputs=False`. For a string GB4880:
-    `missing_mp_subscript`.
-
-    ## References
-    - https://docs.pytorch.org/docs/stable/compile/programming_model.graph_breaks_index.html
-    """
-
     code = "DYN206"
     name = "list-indexed-by-tensor"
     summary = "a list, tuple or string indexed by a tensor reads the tensor and ends the graph"
@@ -95,71 +51,6 @@ class ListIndexedByTensor(Rule):
             "which element it is depends on data; stack all of them and index the stack with `t.reshape(1)`, or choose "
             "the element by a Python number outside the compiled function"
         )
-
-    examples = (
-        Example(
-            name="list-of-tensors",
-            code=forward("""
-                results = [x * 2, x * 3, x * 4, x * 5]
-                return self.fc(results[x.sum(1).argmax()])  # DYN206
-            """),
-            fixed=forward("""
-                results = [x * 2, x * 3, x * 4, x * 5]
-                return self.fc(torch.stack(results)[x.sum(1).argmax().reshape(1)].squeeze(0))
-            """),
-        ),
-        Example(
-            name="module-list",
-            code=forward(
-                """
-                expert = x.sum(0).argmax() % 2
-                return self.experts[expert](x)  # DYN206
-                """,
-                init="self.experts = nn.ModuleList([nn.Softmax(0), nn.Softmax(1)])",
-            ),
-            fixed=forward(
-                """
-                expert = x.sum(0).argmax() % 2
-                return torch.stack([layer(x) for layer in self.experts])[expert.reshape(1)].squeeze(0)
-                """,
-                init="self.experts = nn.ModuleList([nn.Softmax(0), nn.Softmax(1)])",
-            ),
-        ),
-        Example(
-            name="layers-that-drop-out",
-            code=forward(
-                """
-                expert = x.sum(0).argmax() % 2
-                return self.experts[expert](x)  # DYN206
-                """,
-                init="self.experts = nn.ModuleList([nn.Dropout(0.5), nn.Dropout(0.1)])",
-            ),
-            declined="draws random numbers",
-        ),
-        Example(
-            name="shape",
-            code=forward("""
-                axis = (x > 100).sum() * 0
-                return self.fc(x) * x.shape[axis]  # DYN206
-            """),
-        ),
-        Example(
-            name="tensor-instead",
-            code=forward("""
-                results = torch.stack([x * 2, x * 3, x * 4, x * 5])
-                best = x.sum(1).argmax()
-                return self.fc(results[best.reshape(1)].squeeze(0))
-            """),
-        ),
-        Example(
-            name="numbers-and-keys",
-            code=forward("""
-                results = [x * 2, x * 3]
-                named = {"a": x, x: 1}
-                return self.fc(results[x.dim() - 1] + named["a"] * named[x])
-            """),
-        ),
-    )
 
 
 def _is_container(kind: k.Kind) -> bool:

@@ -9,10 +9,9 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.detached import detached
 from dynalint_rules._shared.either import IN_TORCH, WHOLE
-from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.numbers import flow_of, with_conditions
 from dynalint_rules._shared.scope import Refusal, Scope
 
@@ -25,49 +24,6 @@ _OTHERS = (
 
 
 class MathOnTensor(Rule):
-    """Call a function of Python's `math` with a tensor.
-
-    ## What it flags
-    `math.sqrt(t)`, `math.log(t)`, `math.isnan(t)` and the other functions of `math` and `cmath` with a tensor or NumPy
-    array as an argument, in code that is compiled. Not flagged: the same of Python numbers, shapes
-    (`math.sqrt(x.shape[-1])`) and values of which nothing is known; `math.prod` and `math.radians`, which Dynamo
-    traces.
-
-    ## Why
-    `math` computes with Python numbers, so the tensor is read and the graph ends there. `fullgraph=True` raises.
-
-    ## Example
-    ```python
-    def forward(self, x):
-        norm = math.sqrt(x.pow(2).sum())
-        return x / norm
-    ```
-
-    Use instead:
-    ```python
-    def forward(self, x):
-        norm = torch.sqrt(x.pow(2).sum().detach())
-        return x / norm
-    ```
-
-    ## How it is rewritten
-    A function with a namesake in torch is called there, on the detached tensor, where every use of the result takes a
-    0-dim tensor (as in DYN201). Declined for functions without one, and where the result is tested, indexes, or gives
-    a size.
-
-    ## When the rewrite is not exact
-    It is `unsafe`: `math` computes in double precision and raises ValueError or OverflowError where torch computes in
-    the precision of the tensor and gives NaN or infinity. `math.floor` and `math.ceil` give whole numbers, torch gives
-    floating ones of the same value. Without `detach` a gradient would flow that did not before.
-
-    ## How Dynamo words it
-    GB0033: `Data dependent operator`, or GB0208: `torch.* op returned non-Tensor`. `cmath` gives GB0007: `Attempted to
-    call function marked as skipped`. With `fullgraph=True`: "Could not guard on data-dependent expression".
-
-    ## References
-    - https://docs.pytorch.org/docs/stable/torch.html#math-operations
-    """
-
     code = "DYN208"
     name = "math-on-tensor"
     summary = "a function of `math` reads a tensor into Python and ends the graph"
@@ -94,86 +50,6 @@ class MathOnTensor(Rule):
             return _in_torch(Scope.of(event, project), event)
         except Refusal as refusal:
             return Declined(str(refusal))
-
-    examples = (
-        Example(
-            name="norm",
-            code=forward(
-                """
-                h = self.fc(x)
-                norm = math.sqrt(h.pow(2).sum())  # DYN208
-                return h / norm
-                """,
-                head="import math",
-            ),
-            fixed=forward(
-                """
-                h = self.fc(x)
-                norm = torch.sqrt(h.pow(2).sum().detach())
-                return h / norm
-                """,
-                head="import math",
-            ),
-            exact=False,
-        ),
-        Example(
-            name="decibel",
-            code=forward(
-                """
-                error = self.fc(x).pow(2).mean()
-                return x * (10 * math.log10(error))  # DYN208
-                """,
-                head="import math",
-            ),
-            fixed=forward(
-                """
-                error = self.fc(x).pow(2).mean()
-                return x * (10 * torch.log10(error.detach().clone()))
-                """,
-                head="import math",
-            ),
-            exact=False,
-        ),
-        Example(
-            name="test-for-nan",
-            code=forward(
-                """
-                h = self.fc(x)
-                if math.isnan(h.sum()):  # DYN208
-                    return h * 0
-                return h + 1
-                """,
-                head="import math",
-            ),
-            fixed=forward(
-                """
-                h = self.fc(x)
-                return torch.where(torch.isnan(h.sum()), h * 0, h + 1)
-                """,
-                head="import math",
-            ),
-            inputs='[(torch.randn(4, 8),), (torch.full((4, 8), float("nan")),)]',
-        ),
-        Example(
-            name="two-arguments",
-            code=forward("return x * math.pow(x.abs().sum(), 2)  # DYN208", head="import math"),
-            declined="has no namesake in torch that gives a number",
-        ),
-        Example(
-            name="numbers-and-shapes",
-            code=forward(
-                """
-                scale = 1 / math.sqrt(x.shape[-1])
-                return self.fc(x) * scale * math.log(2.0) * math.prod(x.shape)
-                """,
-                head="import math",
-            ),
-        ),
-        Example(
-            name="torch-itself",
-            code=forward("return self.fc(x) / torch.sqrt(x.pow(2).sum() + 1)", head="import math"),
-        ),
-    )
 
 
 def _in_torch(scope: Scope, event: Call) -> Rewrite:

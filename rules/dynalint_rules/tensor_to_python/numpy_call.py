@@ -8,8 +8,7 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event, Read
 from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
-from dynalint_rules._shared.examples import forward
+from dynalint.rules import Declined, Rewrite, Rule, Violation
 from dynalint_rules._shared.grids import as_ranges
 from dynalint_rules._shared.scope import Refusal, Scope
 
@@ -34,51 +33,6 @@ _INDEXED = ("c_", "mgrid", "ogrid", "r_", "s_")
 
 
 class UntracedNumpy(Rule):
-    """Call a function of NumPy that `torch._numpy` does not have.
-
-    ## What it flags
-    Calls such as `np.interp`, `np.isin`, `np.polyfit`, `np.nanmean`, `np.frexp`, `np.linalg.norm`'s newer namesakes in
-    `np.linalg`, `array.tobytes()`, the objects that make arrays of an index (`np.ogrid[:n, :n]`, `np.mgrid`,
-    `np.r_`, `np.c_`, `np.s_`), and reads of `array.dtype` and `array.base`, in code that is compiled. Not flagged: the
-    hundreds of functions of NumPy that Dynamo traces as operations on tensors (`np.sqrt`, `np.where`, `np.einsum`,
-    ...), and the other attributes of arrays.
-
-    ## Why
-    Dynamo traces NumPy by the implementation of it on tensors that comes with torch. What that lacks, NumPy itself has
-    to run, and the graph ends there.
-
-    ## Example
-    ```python
-    def forward(self, x):
-        allowed = np.isin(x.numpy(), [1, 2])
-        return torch.from_numpy(allowed)
-    ```
-
-    Use instead:
-    ```python
-    def forward(self, x):
-        return torch.isin(x, torch.tensor([1, 2]))
-    ```
-
-    ## How it is rewritten
-    `np.ogrid[:n, :m]` and `np.mgrid[:n, :m]` with bounds that are whole numbers become `np.arange`, which is traced.
-    The others are not rewritten: most have no operation in torch of the same meaning. `torch.library.custom_op` makes
-    the call one opaque operation in the graph.
-
-    ## When the rewrite is not exact
-    `np.ogrid` raises for bounds that are not in order, where `np.arange` gives nothing. That is `conditional` where the
-    bounds are not written out or sizes. NumPy computes in double precision by default, torch in single precision.
-
-    ## How Dynamo words it
-    GB0294: `attempted to trace numpy function unsupported by PyTorch`. For methods GB0158: `Unsupported ndarray method
-    call`, for attributes GB0157: `Unsupported ndarray attribute access`. For functions that give Python values GB0208:
-    `torch.* op returned non-Tensor`. For indexed objects GB0008: `Attempted to inline function marked as skipped`.
-
-    ## References
-    - https://docs.pytorch.org/docs/stable/torch.compiler_faq.html
-    - https://docs.pytorch.org/docs/stable/library.html
-    """
-
     code = "DYN209"
     name = "untraced-numpy"
     summary = "a function of NumPy that Dynamo has no version of ends the graph"
@@ -125,123 +79,6 @@ class UntracedNumpy(Rule):
             "what comes nearest in torch differs from function to function, and mostly in precision; compute with "
             "tensors, or make the call one operation with `torch.library.custom_op`"
         )
-
-    examples = (
-        Example(
-            name="interp",
-            code=forward(
-                """
-                values = np.interp(x.numpy()[0], [0.0, 1.0], [0.0, 2.0])  # DYN209
-                return x.sum() + torch.from_numpy(values)
-                """,
-                head="import numpy as np",
-                init="pass",
-            ),
-            inputs="[(torch.rand(4, 8),)]",
-            declined="custom_op",
-        ),
-        Example(
-            name="dtype-of-an-array",
-            code=forward(
-                """
-                y = self.fc(x)
-                steps = np.arange(x.shape[1])
-                return y * torch.from_numpy(np.array(steps * 2, dtype=steps.dtype))  # DYN209
-                """,
-                head="import numpy as np",
-            ),
-        ),
-        Example(
-            name="shape-of-an-array",
-            code=forward(
-                """
-                y = self.fc(x)
-                steps = np.arange(x.shape[1])
-                return y * torch.from_numpy(steps) * steps.ndim * steps.itemsize * len(steps.shape) + y.dtype.itemsize
-                """,
-                head="import numpy as np",
-            ),
-        ),
-        Example(
-            name="bytes-of-an-array",
-            code=forward(
-                """
-                y = x * 2
-                length = len(y.detach().numpy().tobytes())  # DYN209
-                return y * length
-                """,
-                head="import numpy as np",
-            ),
-        ),
-        Example(
-            name="grid",
-            code=forward(
-                """
-                y = self.fc(x)
-                rows, columns = np.ogrid[:4, :8]  # DYN209
-                return y * torch.from_numpy(rows + columns)
-                """,
-                head="import numpy as np",
-            ),
-            fixed=forward(
-                """
-                y = self.fc(x)
-                rows, columns = np.arange(4)[:, None], np.arange(8)[None, :]
-                return y * torch.from_numpy(rows + columns)
-                """,
-                head="import numpy as np",
-            ),
-        ),
-        Example(
-            name="full-grid-of-a-size",
-            code=forward(
-                """
-                grid = torch.from_numpy(np.mgrid[1:5, : x.shape[1]])  # DYN209
-                return self.fc(x) * grid.sum(0)
-                """,
-                head="import numpy as np",
-            ),
-            fixed=forward(
-                """
-                grid = torch.from_numpy(np.stack(np.meshgrid(np.arange(1, 5), np.arange(x.shape[1]), indexing="ij")))
-                return self.fc(x) * grid.sum(0)
-                """,
-                head="import numpy as np",
-            ),
-        ),
-        Example(
-            name="rows-of-a-grid",
-            code=forward(
-                """
-                rows = np.r_[0:4, 6]  # DYN209
-                return self.fc(x) + torch.from_numpy(rows).sum()
-                """,
-                head="import numpy as np",
-            ),
-            declined="custom_op",
-        ),
-        Example(
-            name="traced-numpy",
-            code=forward(
-                """
-                array = x.detach().numpy()
-                return x + torch.from_numpy(np.where(array > 0, np.sqrt(np.abs(array)), array.astype(np.float32)))
-                """,
-                head="import numpy as np",
-            ),
-        ),
-        Example(
-            name="in-the-constructor",
-            code=forward(
-                "return self.fc(x) * self.weights",
-                head="import numpy as np",
-                init="""
-                self.fc = nn.Linear(8, 8)
-                self.register_buffer("weights", torch.tensor(np.interp(range(8), [0, 7], [0.0, 1.0])))
-                """,
-            ),
-        ),
-    )
 
 
 def _read(event: Read) -> Iterable[Violation]:

@@ -8,49 +8,12 @@ from collections.abc import Iterable
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
-from dynalint_rules._shared.examples import forward
+from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.text import atom
 
 
 class BuiltinPow(Rule):
-    """Raise a tensor to a power with the builtin `pow()`.
-
-    ## What it flags
-    `pow(t, 2)` and `pow(2, t)` with a tensor `t`, in code that is compiled. Not flagged: `t ** 2`, `t.pow(2)`,
-    `torch.pow(t, 2)`, and `pow()` of Python numbers.
-
-    ## Why
-    Dynamo traces the operator `**` but has no handler for the builtin, although Python gives both the same meaning.
-    The graph ends there.
-
-    ## Example
-    ```python
-    def forward(self, x):
-        return pow(x, 2).mean()
-    ```
-
-    Use instead:
-    ```python
-    def forward(self, x):
-        return (x ** 2).mean()
-    ```
-
-    ## How it is rewritten
-    `pow(a, b)` becomes `a ** b`, with parentheses where they are needed. This is `safe`: both call the same method.
-
-    ## When the rewrite is not exact
-    It always is. `pow()` with three arguments does not work on tensors and is left alone.
-
-    ## How Dynamo words it
-    GB0059: `Failed to trace builtin operator`, "Dynamo does not know how to trace builtin operator `pow` with argument
-    types ['Tensor', 'int']".
-
-    ## References
-    - https://docs.python.org/3/library/functions.html#pow
-    """
-
     code = "DYN211"
     name = "builtin-pow"
     summary = "the builtin `pow()` of a tensor ends the graph, the operator `**` does not"
@@ -82,29 +45,6 @@ class BuiltinPow(Rule):
             text = f"({text})"
         start, end = scope.file.span(node)
         return Rewrite("Use the operator `**`", "safe", (Replacement(scope.file, start, end, text),))
-
-    examples = (
-        Example(
-            name="square",
-            code=forward("return pow(self.fc(x), 2).mean()  # DYN211"),
-            fixed=forward("return (self.fc(x) ** 2).mean()"),
-        ),
-        Example(
-            name="operands-in-parentheses",
-            code=forward("""
-                h = self.fc(x)
-                return -pow(h + 1, -x.dim()) + pow(2, h)  # DYN211
-            """),
-            fixed=forward("""
-                h = self.fc(x)
-                return -(h + 1) ** -x.dim() + 2 ** h
-            """),
-        ),
-        Example(
-            name="traced-powers",
-            code=forward("return self.fc(x) ** 2 + self.fc(x).pow(3) + torch.pow(x, pow(2, 2))"),
-        ),
-    )
 
 
 def _operand(scope: Scope, node: ast.expr, *, right: bool = False) -> str:

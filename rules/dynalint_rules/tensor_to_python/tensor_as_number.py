@@ -10,8 +10,7 @@ from dynalint.analysis.events import Call, Event
 from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.analysis.source import quote
-from dynalint.rules import Example, Rule, Violation
-from dynalint_rules._shared.examples import forward
+from dynalint.rules import Rule, Violation
 from dynalint_rules._shared.settings import captures_scalars
 
 _F = "torch.nn.functional."
@@ -55,43 +54,6 @@ _INSTEAD = {
 
 
 class TensorAsNumber(Rule):
-    """Give a tensor where a function of torch takes a Python number.
-
-    ## What it flags
-    A tensor as the value of `torch.full_like` and `x.new_full`, as the `alpha` of `torch.add`, the `value` of `F.pad`,
-    the slope, margin, `eps` or probability of a function, and one bound of `torch.clamp` where the other is a number,
-    in code that is compiled. Not flagged: `torch.full`, `x.fill_`, `x.masked_fill` and others that take a tensor for a
-    value, tensors made of Python numbers alone, and sizes, which DYN204 is about.
-
-    ## Why
-    The function is written for a number. torch reads the tensor on the way in, which ends the graph.
-
-    ## Example
-    ```python
-    def forward(self, x):
-        return torch.full_like(x, x.max())
-    ```
-
-    Use instead:
-    ```python
-    def forward(self, x):
-        return torch.empty_like(x).fill_(x.max())
-    ```
-
-    ## How it is rewritten
-    It is not: where gradients flow through the value that is computed with instead is for a person to say.
-
-    ## When the rewrite is not exact
-    There is no rewrite. A value that is filled in hands its gradient on, and one that is read does not.
-
-    ## How Dynamo words it
-    GB0033: `Data dependent operator`, "Operator `aten._local_scalar_dense.default` has a non-Tensor output whose value
-    is dependent on the data of Tensor inputs".
-
-    ## References
-    - https://docs.pytorch.org/docs/stable/compile/programming_model.graph_breaks_index.html
-    """
-
     code = "DYN212"
     name = "tensor-as-number"
     summary = "a tensor where torch takes a Python number is read and ends the graph"
@@ -116,41 +78,6 @@ class TensorAsNumber(Rule):
                 "the graph",
                 help=_INSTEAD.get(name, bounds if event.callee in _BOUNDS else "write it with operations on tensors"),
             )
-
-    examples = (
-        Example(
-            name="filled-with-a-tensor",
-            code=forward("""
-                h = self.fc(x)
-                low = torch.full_like(h, h.detach().min())  # DYN212
-                return torch.maximum(h, low) + h.new_full((8,), x.max())  # DYN212
-            """),
-        ),
-        Example(
-            name="given-by-name",
-            code=forward("""
-                h = self.fc(x)
-                return torch.nn.functional.pad(h, (0, 1), value=x.mean())  # DYN212
-            """),
-        ),
-        Example(
-            name="slope",
-            code=forward("return torch.nn.functional.leaky_relu(self.fc(x), x.detach().std())  # DYN212"),
-        ),
-        Example(
-            name="one-bound-of-two",
-            code=forward("return torch.clamp(self.fc(x), 0.0, x.max())  # DYN212"),
-        ),
-        Example(
-            name="takes-tensors",
-            code=forward("""
-                h = self.fc(x)
-                h = h.masked_fill(h > 0, x.min()).clamp(min=x.min()).clamp(x.min(), x.max())
-                h = h + torch.full((8,), x.max()) + torch.empty_like(h).fill_(x.max())
-                return h + torch.full_like(h, 2.0) + torch.full_like(h, torch.tensor(2.0)) + h.new_full((8,), len(x))
-            """),
-        ),
-    )
 
 
 def _given(event: Call, places: Mapping[str, int | None]) -> list[tuple[ast.expr, k.Kind]]:

@@ -9,8 +9,7 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event, Format
 from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
-from dynalint_rules._shared.examples import forward
+from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.text import atom
 
 _BUILTINS = ("builtins.str", "builtins.repr", "builtins.ascii")
@@ -18,48 +17,6 @@ _METHODS = ("Tensor.__str__", "Tensor.__repr__", "Tensor.__format__")
 
 
 class TensorToText(Rule):
-    """Turn a tensor into text with `str()`, `repr()` or the `%` operator.
-
-    ## What it flags
-    `str(t)`, `repr(t)`, `ascii(t)`, `"%s" % t` and an f-string with a conversion (`f"{t!r}"`, `f"{t!s}"`) of a tensor,
-    or of a list or tuple of tensors, in code that is compiled. Not flagged: a plain f-string (`f"{t}"`, `f"{t:.3f}"`)
-    and `"{}".format(t)`, which Dynamo puts off until the graph has run; text of shapes, dtypes and devices; and text
-    for an exception.
-
-    ## Why
-    The text shows numbers that exist only when the kernels have run, so the graph ends there. `%` leaves the whole
-    function to eager Python.
-
-    ## Example
-    ```python
-    def forward(self, x):
-        loss = x.pow(2).mean()
-        return loss, "loss " + str(loss)
-    ```
-
-    Use instead:
-    ```python
-    def forward(self, x):
-        loss = x.pow(2).mean()
-        return loss, f"loss {loss}"
-    ```
-
-    ## How it is rewritten
-    `str(t)` that is returned becomes `f"{t}"`. Anything else is declined. Where the text is printed or logged, that
-    call is the one to move.
-
-    ## When the rewrite is not exact
-    A tensor of whole numbers with dimensions reads the same in both ways. Without, `str(t)` gives `tensor(-0.1496)`
-    where `f"{t}"` gives `-0.1495644599199295`, and compiled code has another `grad_fn` to tell of: that is `unsafe`.
-
-    ## How Dynamo words it
-    GB0059: `Failed to trace builtin operator` for `str`, GB0569: `repr() on tensor` for `repr`, GB0208: `torch.* op
-    returned non-Tensor` or GB0033: `Data dependent operator` for `%`.
-
-    ## References
-    - https://docs.pytorch.org/docs/stable/compile/programming_model.graph_breaks_index.html
-    """
-
     code = "DYN210"
     name = "tensor-to-text"
     summary = "`str()`, `repr()` or `%` of a tensor needs its numbers and ends the graph"
@@ -87,98 +44,6 @@ class TensorToText(Rule):
             "the form that Dynamo traces, an f-string, reads otherwise for a tensor without dimensions "
             '(`f"{t}"` gives the bare number); write the f-string by hand if that will do'
         )
-
-    examples = (
-        Example(
-            name="str",
-            code=forward("""
-                loss = self.fc(x).pow(2).mean()
-                return loss, str(loss)  # DYN210
-            """),
-            fixed=forward("""
-                loss = self.fc(x).pow(2).mean()
-                return loss, f"{loss}"
-            """),
-        ),
-        Example(
-            name="str-in-a-sum",
-            code=forward("""
-                loss = self.fc(x).pow(2).mean()
-                return loss, "loss " + str(loss)  # DYN210
-            """),
-            declined="reads otherwise",
-        ),
-        Example(
-            name="str-of-rows",
-            code=forward("""
-                ids = torch.arange(4)
-                return self.fc(x), str(ids["a" == "b":])  # DYN210
-            """),
-            fixed=forward("""
-                ids = torch.arange(4)
-                return self.fc(x), f'{ids["a" == "b":]}'
-            """),
-        ),
-        Example(
-            name="repr",
-            code=forward("""
-                loss = self.fc(x).pow(2).mean()
-                return loss, repr(loss)  # DYN210
-            """),
-            declined="reads otherwise",
-        ),
-        Example(
-            name="percent",
-            code=forward("""
-                loss = self.fc(x).pow(2).mean()
-                return loss, "loss %s" % loss  # DYN210
-            """),
-        ),
-        Example(
-            name="percent-with-others",
-            code=forward("""
-                loss = self.fc(x).pow(2).mean()
-                return loss, "loss %.3f of %d" % (loss, len(x))  # DYN210
-            """),
-        ),
-        Example(
-            name="conversion-in-f-string",
-            code=forward("""
-                loss = self.fc(x).pow(2).mean()
-                return loss, f"loss {loss!r}"  # DYN210
-            """),
-        ),
-        Example(
-            name="list-of-tensors",
-            code=forward("""
-                loss = self.fc(x).pow(2).mean()
-                return loss, str([loss, loss])  # DYN210
-            """),
-        ),
-        Example(
-            name="f-string-and-format",
-            code=forward("""
-                loss = self.fc(x).pow(2).mean()
-                return loss, f"loss {loss} {loss:.3f}", "loss {}".format(loss)
-            """),
-        ),
-        Example(
-            name="text-of-shapes",
-            code=forward("""
-                note = str(x.shape) + "%s %s" % (x.dtype, x.device) + repr(x.dim())
-                return self.fc(x), note
-            """),
-        ),
-        Example(
-            name="message-of-an-exception",
-            code=forward("""
-                if x.dim() != 2:
-                    raise ValueError("bad input %s" % x)
-                assert x.shape[1] == 8, "bad input " + str(x)
-                return self.fc(x)
-            """),
-        ),
-    )
 
 
 def _way(event: Event, project: Project) -> str:

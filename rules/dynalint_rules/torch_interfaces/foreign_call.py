@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
-from dynalint_rules._shared.examples import forward
+from dynalint.rules import Declined, Rewrite, Rule, Violation
 
 # Each was seen to end the graph under torch 2.13.
 _CALLS = {
@@ -40,47 +39,6 @@ _CALLS = {
 
 
 class ForeignCall(Rule):
-    """Call C code that is neither torch's nor NumPy's in code that is compiled.
-
-    ## What it flags
-    Types and functions of `ctypes` and of libraries that it loads, functions of `cv2`, PIL, `zlib`, `struct`, `base64`
-    and `binascii`, and those of SciPy that come down to compiled code (`linear_sum_assignment`, `cdist`,
-    `distance_transform_edt`, most of `scipy.special`), in code that is compiled. Not flagged: the same in `__init__`,
-    and Python functions of other packages, which Dynamo follows.
-
-    ## Why
-    Dynamo follows Python code, that of other packages too. A function written in C has none, and for the few that it
-    knows it has a version of its own; at all others the graph ends.
-
-    ## Example
-    ```python
-    def forward(self, x):
-        key = zlib.crc32(self.name.encode())
-        return x * (key % 7)
-    ```
-
-    Use instead:
-    ```python
-    def __init__(self, name):
-        super().__init__()
-        self.key = zlib.crc32(name.encode()) % 7
-    ```
-
-    ## How it is rewritten
-    It is not: what does not depend on tensors can be computed once, before; what does can be made one opaque operation
-    of the graph with `torch.library.custom_op`, which has no gradient unless one is registered.
-
-    ## When the rewrite is not exact
-    By hand: a custom operation has no gradient unless one is registered.
-
-    ## How Dynamo words it
-    GB0007: `Attempted to call function marked as skipped`, GB0156: `Unsupported method call`.
-
-    ## References
-    - https://docs.pytorch.org/tutorials/advanced/python_custom_ops.html
-    - https://meta-pytorch.github.io/compile-graph-break-site/gb/gb0007.html
-    """
-
     code = "DYN615"
     name = "foreign-call"
     summary = "a function written in C that Dynamo does not know ends the graph"
@@ -105,98 +63,3 @@ class ForeignCall(Rule):
             "what it depends on decides where it can go; compute it in `__init__`, or make it an operation with "
             "`torch.library.custom_op`"
         )
-
-    examples = (
-        Example(
-            name="checksum",
-            code=forward(
-                """
-                h = self.fc(x)
-                key = zlib.crc32(b"layer") % 7  # DYN615
-                return h * key
-                """,
-                head="import zlib",
-            ),
-        ),
-        Example(
-            name="checksum-of-an-argument",
-            code=forward(
-                """
-                h = self.fc(x)
-                return h * (zlib.crc32(name) % 7)  # DYN615
-                """,
-                head="import zlib",
-                arguments="x: torch.Tensor, name: bytes",
-            ),
-            inputs='[(torch.randn(4, 8), b"layer")]',
-            declined="custom_op",
-        ),
-        Example(
-            name="c-type",
-            code=forward(
-                """
-                h = self.fc(x)
-                scale = ctypes.c_int(3).value  # DYN615
-                return h * scale
-                """,
-                head="import ctypes",
-            ),
-        ),
-        Example(
-            name="loaded-library",
-            code=forward(
-                """
-                h = self.fc(x)
-                return h * library.abs(-3)  # DYN615
-                """,
-                head="""
-                import ctypes
-
-                library = ctypes.CDLL(None)
-                """,
-            ),
-        ),
-        Example(
-            name="packed",
-            code=forward(
-                """
-                h = self.fc(x)
-                width = struct.calcsize("i")  # DYN615
-                return h * width
-                """,
-                head="import struct",
-            ),
-        ),
-        Example(
-            name="assignment",
-            code=forward(
-                """
-                h = self.fc(x)
-                rows, columns = linear_sum_assignment(h.detach().numpy())  # DYN615
-                return h[torch.as_tensor(rows), torch.as_tensor(columns)]
-                """,
-                head="from scipy.optimize import linear_sum_assignment",
-            ),
-        ),
-        Example(
-            name="softmax-of-an-array",
-            code=forward(
-                """
-                h = self.fc(x)
-                return h * torch.from_numpy(special.softmax(x.numpy()))
-                """,
-                head="from scipy import special",
-            ),
-        ),
-        Example(
-            name="in-the-constructor",
-            code=forward(
-                "return self.fc(x) * self.key",
-                head="import zlib",
-                init="""
-                self.fc = nn.Linear(8, 8)
-                self.key = zlib.crc32(b"layer") % 7
-                """,
-            ),
-        ),
-    )

@@ -9,8 +9,7 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
-from dynalint_rules._shared.examples import forward
+from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
 
 _OPTIONS = ("size_average", "reduce")
 # What each stands for, if it is true and if it is false, where the other is not given.
@@ -28,46 +27,6 @@ _PLACES = {
 
 
 class LegacyReduction(Rule):
-    """Make a loss of `torch.nn` with `size_average` or `reduce` in code that is compiled.
-
-    ## What it flags
-    `nn.MSELoss(size_average=False)`, `nn.NLLLoss(reduce=False)`, `nn.L1Loss(True)` and the like below `forward`,
-    where the option is certainly not None. Not flagged: losses made in `__init__`, `reduction="sum"`, and
-    `nn.CrossEntropyLoss` and the functions of `torch.nn.functional`, where Dynamo traces the old options.
-
-    ## Why
-    The constructor puts the two options into words by a function that Dynamo takes for an operation, and an operation
-    that returns text is none that a graph can hold.
-
-    ## Example
-    ```python
-    def forward(self, x, y):
-        return nn.MSELoss(size_average=False)(self.fc(x), y)
-    ```
-
-    Use instead:
-    ```python
-    def forward(self, x, y):
-        return nn.MSELoss(reduction="sum")(self.fc(x), y)
-    ```
-
-    ## How it is rewritten
-    `size_average=True` and `reduce=True` alone become `reduction="mean"`, `size_average=False` becomes `"sum"`, and
-    `reduce=False` becomes `"none"`. An option that is no constant chooses between the two words. It is declined where
-    both options or `reduction` are given too, and where other arguments follow by their place.
-
-    ## When the rewrite is not exact
-    Results always are the same. The warning that torch gives of the old options goes away, so the rewrite is only
-    applied with `--unsafe-fixes`.
-
-    ## How Dynamo words it
-    GB0208: `torch.* op returned non-Tensor`.
-
-    ## References
-    - https://docs.pytorch.org/docs/stable/generated/torch.nn.MSELoss.html
-    - https://meta-pytorch.github.io/compile-graph-break-site/gb/gb0208.html
-    """
-
     code = "DYN620"
     name = "legacy-reduction"
     summary = "a loss made with `size_average` or `reduce` while the model runs ends the graph"
@@ -94,72 +53,6 @@ class LegacyReduction(Rule):
         return rewrite or Declined(
             "several arguments say how to reduce, or stand by their place; use `reduction` by hand"
         )
-
-    examples = (
-        Example(
-            name="summed",
-            code=forward("return nn.MSELoss(size_average=False)(self.fc(x), x)  # DYN620"),
-            fixed=forward('return nn.MSELoss(reduction="sum")(self.fc(x), x)'),
-        ),
-        Example(
-            name="not-reduced",
-            code=forward("""
-                loss = nn.SmoothL1Loss(beta=0.5, reduce=False)  # DYN620
-                return loss(self.fc(x), x)
-            """),
-            fixed=forward("""
-                loss = nn.SmoothL1Loss(beta=0.5, reduction="none")
-                return loss(self.fc(x), x)
-            """),
-        ),
-        Example(
-            name="by-place",
-            code=forward(
-                "return nn.L1Loss(self.mean)(self.fc(x), x)  # DYN620",
-                init="""
-                self.fc = nn.Linear(8, 8)
-                self.mean = True
-                """,
-            ),
-            fixed=forward(
-                'return nn.L1Loss(reduction="mean" if self.mean else "sum")(self.fc(x), x)',
-                init="""
-                self.fc = nn.Linear(8, 8)
-                self.mean = True
-                """,
-            ),
-        ),
-        Example(
-            name="both",
-            code=forward("return nn.NLLLoss(size_average=True, reduce=False)(self.fc(x), x.argmax(1))  # DYN620"),
-            declined="use `reduction` by hand",
-        ),
-        Example(
-            name="reduction",
-            code=forward("""
-                h = self.fc(x)
-                return nn.MSELoss(None, None, "sum")(h, x) + nn.L1Loss(reduction="mean")(h, x)
-            """),
-        ),
-        Example(
-            name="traced",
-            code=forward("""
-                h = self.fc(x)
-                rows = nn.CrossEntropyLoss(reduce=False)(h, x.argmax(1))
-                return rows + nn.functional.mse_loss(h, x, size_average=False)
-            """),
-        ),
-        Example(
-            name="in-the-constructor",
-            code=forward(
-                "return self.loss(self.fc(x), x)",
-                init="""
-                self.fc = nn.Linear(8, 8)
-                self.loss = nn.MSELoss(size_average=False)
-                """,
-            ),
-        ),
-    )
 
 
 def _by_reduction(event: Call) -> Rewrite | None:

@@ -12,9 +12,8 @@ from dynalint.analysis.events import Call, Event
 from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
-from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.calls import callee
-from dynalint_rules._shared.examples import forward
 from dynalint_rules._shared.names import reads
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.text import atom
@@ -36,49 +35,6 @@ _FACTORIES = frozenset("empty eye full linspace ones rand randint randn tensor z
 
 
 class MadeParameter(Rule):
-    """Make an `nn.Parameter`, or a layer with parameters, in code that is compiled.
-
-    ## What it flags
-    `nn.Parameter(...)` of a tensor that the same call makes, and building `nn.Linear`, `nn.Conv2d`, `nn.LayerNorm`,
-    `nn.Embedding` and other layers with weights, anywhere below `forward`. Not flagged: layers without weights
-    (`nn.ReLU()`, `nn.Dropout()`, `nn.BatchNorm1d(8, affine=False)`), and `nn.Parameter(x)` of an argument.
-
-    ## Why
-    A parameter is a leaf that outlives the call. A graph cannot make one, so it ends there, and for a layer Dynamo
-    leaves the whole constructor to Python.
-
-    ## Example
-    ```python
-    def forward(self, x):
-        proj = nn.Linear(x.shape[-1], 8)
-        return proj(x)
-    ```
-
-    Use instead:
-    ```python
-    def __init__(self, width):
-        super().__init__()
-        self.proj = nn.Linear(width, 8)
-    ```
-
-    ## How it is rewritten
-    A parameter that is only computed with becomes the plain tensor that it is made of: nobody can train it. Layers, and
-    parameters that are kept, are declined. Weights that are drawn anew in every call and never trained are mostly a
-    mistake; move the layer to `__init__`. `nn.LazyLinear` takes its width from the first input.
-
-    ## When the rewrite is not exact
-    It is `unsafe`: what is computed of a plain tensor alone asks for no gradients. A layer made once keeps its weights
-    from call to call, and an optimizer trains them.
-
-    ## How Dynamo words it
-    GB0264: `Attempted to use torch.nn.Parameter() constructor with Dynamo`.
-
-    ## References
-    - https://docs.pytorch.org/docs/stable/generated/torch.nn.parameter.Parameter.html
-    - https://docs.pytorch.org/docs/stable/generated/torch.nn.LazyLinear.html
-    - https://meta-pytorch.github.io/compile-graph-break-site/gb/gb0264.html
-    """
-
     code = "DYN604"
     name = "made-parameter"
     summary = "a parameter or a layer with weights that is made while the model runs ends the graph"
@@ -110,120 +66,6 @@ class MadeParameter(Rule):
             "made once, it would keep its weights from call to call; move it to `__init__`, or draw a plain tensor if "
             "new numbers in every call are meant"
         )
-
-    examples = (
-        Example(
-            name="parameter",
-            code=forward("""
-                scale = nn.Parameter(torch.ones(8))  # DYN604
-                return self.fc(x) * scale
-            """),
-            fixed=forward("""
-                scale = torch.ones(8)
-                return self.fc(x) * scale
-            """),
-        ),
-        Example(
-            name="kept-parameter",
-            code=forward("""
-                self.scale = nn.Parameter(torch.ones(8))  # DYN604
-                return self.fc(x) * self.scale
-            """),
-            declined="move it to `__init__`",
-        ),
-        Example(
-            name="parameter-of-a-result",
-            code=forward("""
-                scale = nn.Parameter(x.mean(0), requires_grad=False)  # DYN604
-                return self.fc(x) * scale
-            """),
-            fixed=forward("""
-                scale = x.mean(0).detach()
-                return self.fc(x) * scale
-            """),
-        ),
-        Example(
-            name="layer",
-            code=forward("""
-                h = self.fc(x)
-                norm = nn.LayerNorm(8)  # DYN604
-                return norm(h)
-            """),
-        ),
-        Example(
-            name="layers-of-a-sequential",
-            code=forward("""
-                h = self.fc(x)
-                head = nn.Sequential(
-                    nn.Linear(8, 8),  # DYN604
-                    nn.LayerNorm(8),
-                )
-                return head(h)
-            """),
-        ),
-        Example(
-            name="class-then-instance",
-            code=forward(
-                "return self.down(self.fc(x))",
-                head="""
-                class Down(nn.Module):
-                    def __init__(self, width):
-                        super().__init__()
-                        self.fc = nn.Linear(width, 2)
-
-                    def forward(self, x):
-                        return self.fc(x)
-                """,
-                init="""
-                self.fc = nn.Linear(8, 8)
-                self.down = Down
-                if self.down is not None:
-                    self.down = Down(8)
-                """,
-            ),
-        ),
-        Example(
-            name="layer-of-a-module-made-in-forward",
-            code=forward(
-                """
-                head = Head()
-                return head(self.fc(x))
-                """,
-                head="""
-                class Head(nn.Module):
-                    def __init__(self):
-                        super().__init__()
-                        self.fc = nn.Linear(8, 2)  # DYN604
-
-                    def forward(self, x):
-                        return self.fc(x)
-                """,
-            ),
-        ),
-        Example(
-            name="no-weights",
-            code=forward("""
-                h = nn.BatchNorm1d(8, affine=False)(self.fc(x))
-                h = nn.LayerNorm(8, elementwise_affine=False)(h)
-                return nn.ReLU()(nn.Dropout(0.0)(h)) + nn.MSELoss()(h, x)
-            """),
-        ),
-        Example(
-            name="parameter-of-an-argument",
-            code=forward("return self.fc(nn.Parameter(x))"),
-        ),
-        Example(
-            name="in-the-constructor",
-            code=forward(
-                "return self.norm(self.fc(x)) * self.scale",
-                init="""
-                self.fc = nn.Linear(8, 8)
-                self.norm = nn.LayerNorm(8)
-                self.scale = nn.Parameter(torch.ones(8))
-                """,
-            ),
-        ),
-    )
 
 
 def _plain(scope: Scope, call: ast.Call) -> Rewrite:

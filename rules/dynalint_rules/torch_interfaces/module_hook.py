@@ -15,84 +15,15 @@ from dynalint.analysis.hooks import HOOKED
 from dynalint.analysis.index import FunctionInfo, walk_function
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
-from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
-from dynalint_rules._shared.examples import forward
+from dynalint.rules import Declined, Rewrite, Rule, Violation
 from dynalint_rules._shared.guard import taken_out
 from dynalint_rules._shared.scope import Refusal, Scope
 
 _REGISTERING = ("forward_hook", "forward_pre_hook", "backward_hook", "full_backward_hook", "full_backward_pre_hook")
 _EFFECTS = frozenset("append extend add update insert setdefault".split())
 
-_WITH_A_HOOK = """
-import torch
-from torch import nn
-
-
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.fc = nn.Linear(8, 8){hook}
-
-    @staticmethod
-    def scale(module, grad_input, grad_output):
-        grad_input = (grad_input[i] * 0.1 for i in range(len(grad_input)))
-
-    def forward(self, x: torch.Tensor):
-        return self.fc(x){mark}
-"""
-
 
 class ModuleHook(Rule):
-    """Hook into the backward pass of a module, register a hook while the model runs, or let a tensor's keep things.
-
-    ## What it flags
-    Calls of a submodule that the class has put a backward hook on; `module.register_forward_hook(...)` and its
-    namesakes in code that is compiled; `t.register_hook(hook)` where the hook stores to an attribute, an item or a list
-    that outlives it. Not flagged: forward hooks registered in `__init__`, and hooks on tensors that only compute, which
-    are traced.
-
-    ## Why
-    A backward hook of a module works through functions of autograd of its own, which only compiled autograd can
-    follow. Registering a hook changes the module that is being traced. And a hook on a tensor runs with the backward
-    graph, which cannot change Python objects.
-
-    ## Example
-    ```python
-    def __init__(self):
-        super().__init__()
-        self.fc = nn.Linear(8, 8)
-        self.fc.register_full_backward_hook(self.note)
-
-    def forward(self, x):
-        return self.fc(x)
-    ```
-
-    Use instead:
-    ```python
-    def forward(self, x):
-        h = self.fc(x)
-        h.register_hook(scale)
-        return h
-    ```
-
-    ## How it is rewritten
-    A hook that does nothing is taken out, such as one that only gives its arguments new values. Others are declined:
-    hooks that look at gradients are mostly for debugging, and can be put on before training without
-    compiling. `torch._dynamo.config.compiled_autograd = True` makes Dynamo follow backward hooks.
-
-    ## When the rewrite is not exact
-    It is `conditional`: nothing else may put a hook on the module. A hook on the output of a module sees the gradient
-    of that output, and not that of the inputs.
-
-    ## How Dynamo words it
-    GB0083: `Module-level backwards hooks require compiled autograd.`, GB0104: `Tensor with grad_fn()`, GB0467:
-    `setattr() on unsupported type`, GB0067: `HOP: Unsafe side effect`.
-
-    ## References
-    - https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.register_full_backward_hook
-    - https://meta-pytorch.github.io/compile-graph-break-site/gb/gb0083.html
-    """
-
     code = "DYN612"
     name = "module-hook"
     summary = "a hook on a backward pass, or one registered while the model runs, ends the graph"
@@ -122,67 +53,6 @@ class ModuleHook(Rule):
             with suppress(Refusal):
                 return _without_idle_hook(Scope.of(event, project), event)
         return Declined("what the hook is for decides what can stand for it; register it where nothing is compiled")
-
-    examples = (
-        Example(
-            name="backward-hook",
-            code=forward(
-                "return self.fc(x)  # DYN612",
-                init="""
-                self.fc = nn.Linear(8, 8)
-                self.fc.register_full_backward_hook(lambda module, before, after: None)
-                """,
-            ),
-            declined="where nothing is compiled",
-        ),
-        Example(
-            name="hook-that-does-nothing",
-            code=_WITH_A_HOOK.format(
-                hook="\n        self.fc.register_full_backward_hook(self.scale)", mark="  # DYN612"
-            ),
-            fixed=_WITH_A_HOOK.format(hook="", mark=""),
-        ),
-        Example(
-            name="registered-on-the-way",
-            code=forward("""
-                handle = self.fc.register_forward_hook(lambda module, inputs, output: output * 2)  # DYN612
-                h = self.fc(x)
-                handle.remove()
-                return h
-            """),
-        ),
-        Example(
-            name="keeping-gradients",
-            code=forward("""
-                h = self.fc(x)
-                h.register_hook(lambda gradient: setattr(self, "gradient", gradient))  # DYN612
-                return h * 2
-            """),
-        ),
-        Example(
-            name="collecting-gradients",
-            code=forward("""
-                h = self.fc(x)
-                gradients = []
-                h.register_hook(lambda gradient: gradients.append(gradient))  # DYN612
-                return h * 2
-            """),
-        ),
-        Example(
-            name="traced-hooks",
-            code=forward(
-                """
-                h = self.fc(x)
-                h.register_hook(lambda gradient: gradient * 2)
-                return h
-                """,
-                init="""
-                self.fc = nn.Linear(8, 8)
-                self.fc.register_forward_hook(lambda module, inputs, output: output * 2)
-                """,
-            ),
-        ),
-    )
 
 
 def _without_idle_hook(scope: Scope, event: Call) -> Rewrite:

@@ -9,55 +9,12 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
 from dynalint.analysis.source import SourceFile
-from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
-from dynalint_rules._shared.examples import forward
+from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
 
 _SCRIPTING = ("torch.jit.script", "torch.jit.trace", "torch.jit.trace_module")
 
 
 class ScriptedModule(Rule):
-    """Call a module that was scripted or traced by TorchScript.
-
-    ## What it flags
-    Calls of what `torch.jit.script`, `torch.jit.trace`, `torch.jit.freeze` or `torch.jit.load` made of a module, and of
-    subclasses of `torch.jit.ScriptModule`, in code that is compiled. Not flagged: functions under `@torch.jit.script`,
-    whose Python source Dynamo still finds and traces.
-
-    ## Why
-    Such a module is a program of TorchScript and has no Python code left. Dynamo leaves the call to the interpreter of
-    TorchScript; for some the whole function around it is not compiled.
-
-    ## Example
-    ```python
-    def __init__(self):
-        super().__init__()
-        self.block = torch.jit.script(Block())
-    ```
-
-    Use instead:
-    ```python
-    def __init__(self):
-        super().__init__()
-        self.block = Block()
-    ```
-
-    ## How it is rewritten
-    Where the constructor makes the module and its script in one expression, it keeps the module: the compiler does what
-    the script was for. A module that is scripted elsewhere, or loaded, is declined.
-
-    ## When the rewrite is not exact
-    It is `unsafe`, and done only where a run has shown the same results: code elsewhere may need the script, to save
-    it, and a traced module has the branches of its example inputs only, the module it was traced from has all of them.
-    Keys of the state dict stay the same.
-
-    ## How Dynamo words it
-    GB4695: `torch.jit.script/freeze modules unsupported`, GB0008: `Attempted to inline function marked as skipped`.
-
-    ## References
-    - https://docs.pytorch.org/docs/stable/jit.html
-    - https://meta-pytorch.github.io/compile-graph-break-site/gb/gb4695.html
-    """
-
     code = "DYN605"
     name = "scripted-module"
     summary = "a call of a module that TorchScript has taken over ends the graph"
@@ -82,92 +39,6 @@ class ScriptedModule(Rule):
         return Declined(
             "the module is scripted elsewhere; use the Python module itself, and let the compiler work on it"
         )
-
-    examples = (
-        Example(
-            name="scripted",
-            code=forward(
-                "return self.block(self.fc(x))  # DYN605",
-                init="""
-                self.fc = nn.Linear(8, 8)
-                self.block = torch.jit.script(nn.Linear(8, 8))
-                """,
-            ),
-            fixed=forward(
-                "return self.block(self.fc(x))",
-                init="""
-                self.fc = nn.Linear(8, 8)
-                self.block = nn.Linear(8, 8)
-                """,
-            ),
-        ),
-        Example(
-            name="scripted-for-a-mode",
-            code=forward(
-                "return self.block(self.fc(x))  # DYN605",
-                init="""
-                self.fc = nn.Linear(8, 8)
-                self.block = nn.Linear(8, 8)
-                self.block = torch.jit.script(self.block)
-                """,
-            ),
-            declined="use the Python module itself",
-        ),
-        Example(
-            name="traced",
-            code=forward(
-                "return self.block(self.fc(x))  # DYN605",
-                init="""
-                self.fc = nn.Linear(8, 8)
-                self.block = torch.jit.trace(nn.Linear(8, 8), torch.ones(4, 8))
-                """,
-            ),
-            fixed=forward(
-                "return self.block(self.fc(x))",
-                init="""
-                self.fc = nn.Linear(8, 8)
-                self.block = nn.Linear(8, 8)
-                """,
-            ),
-        ),
-        Example(
-            name="script-module",
-            code=forward(
-                "return self.block(self.fc(x))  # DYN605",
-                head="""
-                class Block(torch.jit.ScriptModule):
-                    @torch.jit.script_method
-                    def forward(self, x: torch.Tensor):
-                        return x * 2
-                """,
-                init="""
-                self.fc = nn.Linear(8, 8)
-                self.block = Block()
-                """,
-            ),
-        ),
-        Example(
-            name="scripted-function",
-            code=forward(
-                "return scaled(self.fc(x))",
-                head="""
-                @torch.jit.script
-                def scaled(x: torch.Tensor):
-                    return x * 2
-                """,
-            ),
-        ),
-        Example(
-            name="traced-function",
-            code=forward(
-                "return self.scaled(self.fc(x))",
-                init="""
-                self.fc = nn.Linear(8, 8)
-                self.scaled = torch.jit.trace(lambda x: x * 2, torch.ones(4, 8))
-                """,
-            ),
-        ),
-    )
 
 
 def _made(event: Call, project: Project) -> tuple[SourceFile, ast.Call] | None:

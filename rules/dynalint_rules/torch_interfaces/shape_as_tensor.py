@@ -9,61 +9,10 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.kinds import UNKNOWN
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Example, Rewrite, Rule, Violation
-from dynalint_rules._shared.examples import forward
-
-_HEAD = "from torch.onnx import operators"
+from dynalint.rules import Declined, Rewrite, Rule, Violation
 
 
 class ShapeAsTensor(Rule):
-    """Use a shape that was asked for as a tensor as one.
-
-    ## What it flags
-
-    A method of tensors called on what `torch.onnx.operators.shape_as_tensor(x)` or `torch._shape_as_tensor(x)` gives,
-    or on one element of it: `shape_as_tensor(x)[1].unsqueeze(0)`. Not flagged: unpacking it, arithmetic with its
-    elements, and passing them as sizes, all of which numbers do as well.
-
-    ## Why
-
-    In eager code the function gives a tensor. In compiled code it gives the shape itself, a tuple of ints. A method
-    that only a tensor has raises there: for an element Dynamo gives up the whole function, and for the tuple it ends
-    the graph and the program raises `AttributeError`, which it does not uncompiled.
-
-    ## Example
-
-    ```python
-    def forward(self, x):
-        shape = torch.onnx.operators.shape_as_tensor(x)
-        return self.fc(x) / shape[1].float()
-    ```
-
-    Use instead:
-
-    ```python
-    def forward(self, x):
-        return self.fc(x) / x.shape[1]
-    ```
-
-    ## How it is rewritten
-
-    It is not. `x.shape` is what exporting and compiling trace today; what is a tensor on purpose is
-    `torch.tensor(x.shape)`.
-
-    ## When the rewrite is not exact
-
-    A model exported by an old tracer keeps the sizes of the example where it reads `x.shape`.
-
-    ## How Dynamo words it
-
-    GB0088: `Observed exception`, of `AttributeError`; for the tuple GB0156: `Unsupported method call`.
-
-    ## References
-
-    - https://meta-pytorch.github.io/compile-graph-break-site/gb/gb0088.html
-    - https://meta-pytorch.github.io/compile-graph-break-site/gb/gb0156.html
-    """
-
     code = "DYN622"
     name = "shape-as-tensor"
     summary = "a shape asked for as a tensor is a tuple in compiled code, which has no methods of tensors"
@@ -93,52 +42,6 @@ class ShapeAsTensor(Rule):
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Decline: whether it has to be a tensor is for a person to say."""
         return Declined("whether the shape has to be a tensor is not to be seen from here; use `x.shape` if not")
-
-    examples = (
-        Example(
-            name="element",
-            code=forward(
-                """
-                shape = operators.shape_as_tensor(x)
-                return self.fc(x) / shape[1].float()  # DYN622
-                """,
-                head=_HEAD,
-            ),
-            gb=("GB0088",),
-            declined="whether the shape has to be a tensor",
-        ),
-        Example(
-            name="cat-of-sizes",
-            code=forward(
-                """
-                sizes = torch._shape_as_tensor(x)
-                last = torch.cat((torch.LongTensor([-1]), sizes[-1].view(1)))  # DYN622
-                return self.fc(x) * last[1]
-                """
-            ),
-            gb=("GB0088",),
-        ),
-        Example(
-            name="used-as-numbers",
-            code=forward(
-                """
-                rows, columns = operators.shape_as_tensor(x)
-                if rows > 1:
-                    x = x.view(int(rows), columns)
-                return self.fc(x) / (columns + 1)
-                """,
-                head=_HEAD,
-            ),
-        ),
-        Example(
-            name="made-a-tensor",
-            code=forward(
-                """
-                return self.fc(x) * torch.tensor(x.shape).float().mean()
-                """
-            ),
-        ),
-    )
 
 
 def _is_element_of_shape(node: ast.expr, event: Event, project: Project) -> bool:

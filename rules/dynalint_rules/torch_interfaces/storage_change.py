@@ -10,8 +10,7 @@ from dynalint.analysis.events import Call, Event, Write
 from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
-from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
-from dynalint_rules._shared.examples import forward
+from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.memory import is_own
 from dynalint_rules._shared.scope import Scope
 
@@ -21,49 +20,6 @@ _VIEWING = "unsqueeze_ squeeze_ t_ transpose_ swapaxes_ swapdims_ as_strided_".s
 
 
 class StorageChange(Rule):
-    """Resize a tensor in place, turn one that comes from outside into a view of itself, or exchange its data.
-
-    ## What it flags
-    `t.resize_(...)` and `t.resize_as_(...)`; `x.squeeze_()`, `x.unsqueeze_(0)`, `x.t_()`, `x.transpose_(0, 1)` where
-    `x` is an argument of the compiled function or a buffer; `h.data = ...` where the function computes `h`. Not
-    flagged: the same views of a tensor that the function computes, `param.data = ...`, and in-place arithmetic.
-
-    ## Why
-    A graph knows the shape and the memory of what comes in from the start. What changes either has no operation in a
-    graph, which ends there.
-
-    ## Example
-    ```python
-    def forward(self, logits, target):
-        target = target.squeeze_()
-        hidden = logits.new().resize_(4, 8).zero_()
-    ```
-
-    Use instead:
-    ```python
-    def forward(self, logits, target):
-        target = target.squeeze()
-        hidden = logits.new_zeros(4, 8)
-    ```
-
-    ## How it is rewritten
-    `x.new().resize_(4, 8).fill_(0)` becomes `x.new_full((4, 8), 0)`, and `y.resize_(2, 16)` of a tensor that nothing
-    else refers to `y = y.reshape(2, 16)`, if it has as many elements. A method that turns a tensor into a view of
-    itself loses its underscore, where its result has a name or is given one. Otherwise declined: whoever else holds a
-    tensor sees it change.
-
-    ## When the rewrite is not exact
-    Without the underscore, the tensor of the caller keeps its shape: that is `unsafe`.
-
-    ## How Dynamo words it
-    GB0126: `Unsupported Tensor.resize_() call`, GB0127: `Unsupported Tensor.resize_as_() call`, GB0148: `Unsupported
-    function call (delayed)`, GB0056: `Failed to mutate tensor data attribute`.
-
-    ## References
-    - https://docs.pytorch.org/docs/stable/generated/torch.Tensor.resize_.html
-    - https://meta-pytorch.github.io/compile-graph-break-site/gb/gb0126.html
-    """
-
     code = "DYN611"
     name = "storage-change"
     summary = "changing the size or the layout of a tensor in place ends the graph"
@@ -102,95 +58,6 @@ class StorageChange(Rule):
             if rewrite is not None:
                 return rewrite
         return Declined("whoever else holds the tensor sees it change; make a new one if nobody does")
-
-    examples = (
-        Example(
-            name="resized",
-            code=forward("""
-                hidden = x.new().resize_(4, 8).fill_(0)  # DYN611
-                return self.fc(x + hidden)
-            """),
-            fixed=forward("""
-                hidden = x.new_full((4, 8), 0)
-                return self.fc(x + hidden)
-            """),
-        ),
-        Example(
-            name="reshaped",
-            code=forward("""
-                h = self.fc(x).detach().clone()
-                h.resize_(2, 16)  # DYN611
-                return h * 2
-            """),
-            fixed=forward("""
-                h = self.fc(x).detach().clone()
-                h = h.reshape(2, 16)
-                return h * 2
-            """),
-        ),
-        Example(
-            name="resized-under-two-names",
-            code=forward("""
-                h = self.fc(x).detach().clone()
-                kept = h
-                h.resize_(2, 16)  # DYN611
-                return h * 2, kept
-            """),
-            declined="whoever else holds the tensor",
-        ),
-        Example(
-            name="resized-like",
-            code=forward("""
-                hidden = torch.ones(32).resize_as_(x)  # DYN611
-                return self.fc(x + hidden)
-            """),
-        ),
-        Example(
-            name="argument",
-            code=forward("""
-                x = x.squeeze_(0)  # DYN611
-                return self.fc(x)
-            """),
-            fixed=forward("""
-                x = x.squeeze(0)
-                return self.fc(x)
-            """),
-            inputs="[(torch.randn(1, 4, 8),)]",
-        ),
-        Example(
-            name="statement",
-            code=forward("""
-                x.unsqueeze_(0)  # DYN611
-                return self.fc(x)
-            """),
-            fixed=forward("""
-                x = x.unsqueeze(0)
-                return self.fc(x)
-            """),
-        ),
-        Example(
-            name="exchanged-data",
-            code=forward("""
-                h = self.fc(x)
-                h.data = h.data.clamp(min=0)  # DYN611
-                return h * 2
-            """),
-        ),
-        Example(
-            name="computed",
-            code=forward("""
-                h = self.fc(x)
-                h.unsqueeze_(0)
-                h = h.squeeze_(0).mul_(2)
-                self.fc.weight.data = self.fc.weight.data * 1.0
-                return h
-            """),
-        ),
-        Example(
-            name="new",
-            code=forward("return self.fc(x.squeeze(0) + x.new_zeros(4, 8))"),
-        ),
-    )
 
 
 def _made(scope: Scope, node: ast.Call) -> Rewrite | None:

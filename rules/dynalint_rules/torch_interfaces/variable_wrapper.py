@@ -8,8 +8,7 @@ from collections.abc import Iterable
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
-from dynalint_rules._shared.examples import forward
+from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.text import atom, comments, held_together
 
@@ -21,47 +20,6 @@ _FILLS = frozenset(
 
 
 class VariableWrapper(Rule):
-    """Wrap a tensor in `torch.autograd.Variable`.
-
-    ## What it flags
-    `Variable(t)` with any arguments, in code that is compiled. Not flagged: `isinstance(t, Variable)`.
-
-    ## Why
-    Since torch 0.4 a tensor needs no wrapper, and `Variable(t)` gives a tensor. The old name is still there as a
-    class written in C++, which Dynamo skips: the graph ends before and after it.
-
-    ## Example
-    ```python
-    noise = Variable(torch.randn(mean.size()))
-    target = Variable(logits.data)
-    ```
-
-    Use instead:
-    ```python
-    noise = torch.randn(mean.size())
-    target = logits.data.detach()
-    ```
-
-    ## How it is rewritten
-    `Variable(t)` gives a tensor with the data of `t` and without its history, whatever `t` was: just what `t.detach()`
-    gives, so that is put in its place. Where `t` is made on the spot from plain numbers (`torch.zeros(3)`,
-    `x.new(3).zero_()`), it has no history, and the wrapper is dropped.
-
-    A common piece of advice is to drop the wrapper everywhere. That changes gradients: what flows through `t`
-    afterwards was stopped by `Variable(t)` before.
-
-    ## When the rewrite is not exact
-    It is exact for tensors. For a subclass of `torch.Tensor`, `detach()` keeps the subclass and `Variable` does not.
-    With `requires_grad=True` no rewrite is offered: the new leaf cannot leave the graph either.
-
-    ## How Dynamo words it
-    GB0007: `Attempted to call function marked as skipped`, for the function `_LegacyVariableBase`.
-
-    ## References
-    - https://docs.pytorch.org/docs/stable/autograd.html#variable-deprecated
-    - https://meta-pytorch.github.io/compile-graph-break-site/gb/gb0007.html
-    """
-
     code = "DYN603"
     name = "variable-wrapper"
     summary = "`Variable(...)` does nothing that `detach()` does not, and ends the graph"
@@ -101,92 +59,6 @@ class VariableWrapper(Rule):
             return Rewrite("Drop `Variable()`", "safe", (Replacement(scope.file, start, end, held_together(text)),))
         text = f"{atom(wrapped, held_together(text))}.detach()"
         return Rewrite("Use `.detach()` for `Variable()`", "safe", (Replacement(scope.file, start, end, text),))
-
-    examples = (
-        Example(
-            name="history",
-            code=forward(
-                """
-                h = self.fc(x)
-                return h * Variable(h.abs() + 1)  # DYN603
-                """,
-                head="from torch.autograd import Variable",
-            ),
-            fixed=forward(
-                """
-                h = self.fc(x)
-                return h * (h.abs() + 1).detach()
-                """,
-                head="from torch.autograd import Variable",
-            ),
-        ),
-        Example(
-            name="made-on-the-spot",
-            code=forward("""
-                pad = torch.autograd.Variable(torch.zeros(4, 2), requires_grad=False)  # DYN603
-                return torch.cat([self.fc(x), pad], 1)
-            """),
-            fixed=forward("""
-                pad = torch.zeros(4, 2)
-                return torch.cat([self.fc(x), pad], 1)
-            """),
-        ),
-        Example(
-            name="made-and-filled",
-            code=forward(
-                """
-                start = Variable(x.data.new(4, 8).zero_())  # DYN603
-                noise = Variable(torch.FloatTensor(x.size(0), 8).normal_().to(x.device))  # DYN603
-                return self.fc(x) + start + noise
-                """,
-                head="from torch.autograd import Variable",
-            ),
-            fixed=forward(
-                """
-                start = x.data.new(4, 8).zero_()
-                noise = torch.FloatTensor(x.size(0), 8).normal_().to(x.device)
-                return self.fc(x) + start + noise
-                """,
-                head="from torch.autograd import Variable",
-            ),
-        ),
-        Example(
-            name="buffer",
-            code=forward(
-                "return self.fc(x) * Variable(self.scale)  # DYN603",
-                head="from torch.autograd import Variable",
-                init="""
-                self.fc = nn.Linear(8, 8)
-                self.register_buffer("scale", torch.ones(8))
-                """,
-            ),
-            fixed=forward(
-                "return self.fc(x) * self.scale.detach()",
-                head="from torch.autograd import Variable",
-                init="""
-                self.fc = nn.Linear(8, 8)
-                self.register_buffer("scale", torch.ones(8))
-                """,
-            ),
-        ),
-        Example(
-            name="new-leaf",
-            code=forward(
-                "return self.fc(Variable(x, requires_grad=True))  # DYN603",
-                head="from torch.autograd import Variable",
-            ),
-            declined="say with `.detach()` where gradients stop",
-        ),
-        Example(
-            name="detached",
-            code=forward("return self.fc(x) * x.detach()"),
-        ),
-        Example(
-            name="wrapped-outside",
-            code=forward("return self.fc(x)", head="from torch.autograd import Variable")
-            + "\n\ndef step(model, x):\n    return model(Variable(x))\n",
-        ),
-    )
 
 
 def _wrapped(node: ast.Call) -> ast.expr | None:

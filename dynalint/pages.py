@@ -1,0 +1,203 @@
+"""A rule's page, the Markdown file beside its code: what the rule says, and the examples that prove it.
+
+    # DYN401: print-call
+
+    The documentation, under headings of its own.
+
+    ## Proof
+
+    ### a print between layers
+
+    ```py
+    h = self.fc(x)
+    print(h.shape)  # DYN401
+    return h
+    ```
+
+    ```py fixed
+    h = self.fc(x)
+    if not torch.compiler.is_compiling():
+        print(h.shape)
+    return h
+    ```
+
+Each example has a heading, and code in a block `py`. What the rule makes of it follows in a block `py fixed`, or a part
+of the reason why it leaves it alone in a block `text declined`; what the example needs beside that (the fields of
+`Example`) comes first, in a block `toml`. Prose may stand between them.
+
+Code that imports torch is a module as it stands. In any other, methods `__init__` and `forward` belong to a class
+`Model(nn.Module)`, with what stands above them in front of it; where there is neither, it is what `forward` does.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from textwrap import indent
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+
+from dynalint.config.toml import parse_toml
+from dynalint.errors import DynalintError
+from dynalint.rules import Example, Shows
+
+if TYPE_CHECKING:
+    from dynalint.rules import Rule
+
+_STEP = "    "
+_PROOF = "## Proof"
+_FENCE = re.compile(r"(`{3,})\s*(.*?)\s*")
+_TORCH = re.compile(r"^(?:import|from) torch\b", re.MULTILINE)
+_METHODS = re.compile(r"^def (?:__init__|forward)\(self\b", re.MULTILINE)
+_CONSTRUCTOR = re.compile(r"^def __init__\(self.*\n", re.MULTILINE)
+_BLOCKS = ("toml", "py", "py fixed", "text declined")
+_FIELDS = {"target": str, "inputs": str, "shows": str, "gb": list, "exact": bool, "options": dict, "torch": str}
+
+
+class PageError(DynalintError):
+    """A page that is not written as pages are; the text names the file and the line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What stands in the page of a rule. One that has none of its own says nothing and proves nothing."""
+
+    documentation: str = ""
+    examples: tuple[Example, ...] = ()
+
+
+@cache
+def page_of(rule: type[Rule]) -> Page:
+    """Return the page that stands beside the module of a rule, an empty one where there is none.
+
+    Raises:
+        PageError: it is not written as pages are.
+    """
+    name = f"{rule.__module__.rpartition('.')[2]}.md"
+    try:
+        data = pkgutil.get_data(rule.__module__, name)
+    except OSError:
+        return Page()
+    folder = Path(str(sys.modules[rule.__module__].__file__)).parent
+    return parse_page((data or b"").decode("utf-8"), str(folder / name), f"{rule.code}: {rule.name}")
+
+
+def parse_page(text: str, shown: str, title: str) -> Page:
+    """Return what a text says as the page called `title`; `shown` is its name in error messages.
+
+    Raises:
+        PageError: it is not written as pages are.
+    """
+    lines = text.splitlines()
+    if lines[:1] != [f"# {title}"]:
+        raise PageError(f'{shown}:1: the page begins with "# {title}".')
+    drafts: list[_Draft] = []
+    proof = None
+    for part in _parts(lines, shown):
+        if proof is None:
+            proof = part.line if part.text == _PROOF and part.body is None else None
+        elif part.body is not None:
+            if not drafts:
+                raise PageError(f'{shown}:{part.line}: a block stands below "### " and the name of its example.')
+            drafts[-1].add(part.line, part.text, part.body)
+        elif part.text.startswith("### "):
+            drafts.append(_Draft(shown, part.line, part.text[4:].strip()))
+        else:
+            raise PageError(f'{shown}:{part.line}: headings of examples begin with "### ".')
+    for draft in drafts:
+        if any(other.name == draft.name and other is not draft for other in drafts[: drafts.index(draft)]):
+            raise PageError(f'{shown}:{draft.line}: two examples are called "{draft.name}".')
+    documentation = "\n".join(lines[1 : len(lines) if proof is None else proof - 1])
+    return Page(documentation.strip(), tuple(draft.example() for draft in drafts))
+
+
+class _Part(NamedTuple):
+    """A heading, or a block of code with its `body`; `text` is the heading, or what stands behind the fence."""
+
+    line: int
+    text: str
+    body: str | None
+
+
+def _parts(lines: Sequence[str], shown: str) -> Iterator[_Part]:
+    rows = iter(enumerate(lines, 1))
+    for number, line in rows:
+        if fence := _FENCE.fullmatch(line):
+            body = []
+            for _, inner in rows:
+                if inner.rstrip() == fence[1]:
+                    break
+                body.append(f"{inner}\n")
+            else:
+                raise PageError(f"{shown}:{number}: the block that begins here has no end.")
+            yield _Part(number, fence[2], "".join(body))
+        elif line.startswith("#"):
+            yield _Part(number, line.rstrip(), None)
+
+
+@dataclass
+class _Draft:
+    """An example while its blocks are read."""
+
+    shown: str
+    line: int
+    name: str
+    blocks: dict[str, str] = field(default_factory=dict)
+    fields: dict[str, Any] = field(default_factory=dict)
+
+    def add(self, line: int, kind: str, body: str) -> None:
+        if kind not in _BLOCKS:
+            raise PageError(f"{self.shown}:{line}: a block of an example is one of {', '.join(_BLOCKS)}, not {kind!r}.")
+        clash = {"py fixed": "text declined", "text declined": "py fixed"}.get(kind)
+        if kind in self.blocks or clash in self.blocks:
+            told = f"a second block `{kind}`" if kind in self.blocks else f"`{kind}` beside `{clash}`"
+            raise PageError(f'{self.shown}:{line}: the example "{self.name}" has {told}.')
+        self.blocks[kind] = body
+        if kind == "toml":
+            self.fields = self._fields(line, body)
+
+    def _fields(self, line: int, body: str) -> dict[str, Any]:
+        document = parse_toml("\n" * line + body, self.shown)
+        for key, value in document.values.items():
+            place = f"{self.shown}:{document.line((key,))}"
+            if key not in _FIELDS or not isinstance(value, _FIELDS[key]):
+                raise PageError(f"{place}: an example has no setting {key} = {value!r}.")
+            if key == "shows" and value not in get_args(Shows):
+                raise PageError(f"{place}: a run shows one of {', '.join(get_args(Shows))}, not {value!r}.")
+        return {key: tuple(value) if key == "gb" else value for key, value in document.values.items()}
+
+    def example(self) -> Example:
+        if "py" not in self.blocks:
+            raise PageError(f'{self.shown}:{self.line}: the example "{self.name}" has no block `py`.')
+        fixed, declined = self.blocks.get("py fixed"), self.blocks.get("text declined")
+        return Example(
+            self.name,
+            whole_module(self.blocks["py"]),
+            fixed=None if fixed is None else whole_module(fixed),
+            declined=None if declined is None else declined.strip(),
+            **self.fields,
+        )
+
+
+def whole_module(code: str) -> str:
+    """Return the module that some code of an example stands for; the docstring of this module says which."""
+    if _TORCH.search(code):
+        return code
+    start = _METHODS.search(code)
+    if start is None:
+        head, methods = "", "def forward(self, x: torch.Tensor):\n" + indent(code, _STEP)
+    else:
+        head, methods = code[: start.start()].strip("\n"), code[start.start() :]
+    if not _CONSTRUCTOR.search(methods):
+        methods = f"def __init__(self):\n{_STEP}self.fc = nn.Linear(8, 8)\n\n{methods}"
+    methods = _CONSTRUCTOR.sub(lambda line: f"{line[0]}{_STEP}super().__init__()\n", methods)
+    opening = "import torch\nfrom torch import nn\n"
+    if head:
+        # Imports go with the other imports, anything else stands apart from them.
+        imports = head.startswith(("import ", "from ")) and "\n\n" not in head
+        opening = f"{head}\n{opening}" if imports else f"{opening}\n{head}\n"
+    return f"{opening}\n\nclass Model(nn.Module):\n{indent(methods, _STEP)}"

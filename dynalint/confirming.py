@@ -89,12 +89,14 @@ def _judged(linted: Linted, finding: Finding) -> Linted:
 
 
 def verifier(
-    workspace: Workspace, result: LintResult, progress: Progress | None, *, lenient: bool = False
+    workspace: Workspace, result: LintResult, progress: Progress | None, *, practical: bool = False
 ) -> WorkerVerifier:
     """Return what runs fixes against the original, on the code that confirming would run."""
     options = confirm_options(workspace, result.analysis.project.roots)
     near = _roots_near(workspace, result)
-    return WorkerVerifier(options, targets(workspace, result), progress, _heirs(result.analysis), near, lenient=lenient)
+    return WorkerVerifier(
+        options, targets(workspace, result), progress, _heirs(result.analysis), near, practical=practical
+    )
 
 
 def targets(workspace: Workspace, result: LintResult) -> tuple[Target, ...]:

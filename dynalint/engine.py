@@ -164,7 +164,8 @@ def fix(
     from dynalint.confirming import verifier
 
     try:
-        with verifier(workspace, checked.lint, progress, lenient=workspace.settings.unsafe_fixes) as run:
+        practical = workspace.settings.equivalence == "practical"
+        with verifier(workspace, checked.lint, progress, practical=practical) as run:
             return fixed(verify=run), ()
     except WorkerError as fault:
         return fixed(), (str(fault),)

@@ -60,7 +60,7 @@ class Fix:
     """A rewrite that would remove a finding, or the reason why there is none (`declined`).
 
     `verified` is True where a run has shown the rewrite equal to the original, False where it showed a difference,
-    None where it was not run.
+    None where it was not run. `changes` are clauses about what differed and the equivalence in force let pass.
     """
 
     title: str
@@ -68,6 +68,7 @@ class Fix:
     conditions: tuple[str, ...] = ()
     edits: tuple[Edit, ...] = ()
     verified: bool | None = None
+    changes: tuple[str, ...] = ()
     declined: str | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -77,6 +78,7 @@ class Fix:
             "safety": self.safety,
             "conditions": list(self.conditions),
             "verified": self.verified,
+            "changes": list(self.changes),
             "edits": [edit.to_json() for edit in self.edits],
             "declined": self.declined,
         }

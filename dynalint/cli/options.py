@@ -25,7 +25,9 @@ _LISTS = (
     "select", "ignore", "extend_select", "extend_ignore", "fixable", "unfixable", "exclude", "extend_exclude",
 )  # fmt: skip
 _TABLES = ("per_file_ignores", "extend_per_file_ignores")
-_VALUES = ("baseline", "output_format", "cache_dir", "jobs", "torch", "python", "device", "print_fix")
+_VALUES = (
+    "baseline", "output_format", "cache_dir", "jobs", "torch", "python", "device", "equivalence", "print_fix"
+)  # fmt: skip
 
 
 def _codes(name: str, text: str) -> Callable[[Command], Command]:
@@ -63,6 +65,11 @@ _RUNNING = (
         "--select-roots",
         type=click.Choice(["modules", "explicit"]),
         help="Which code counts as compiled: every nn.Module, or only what is passed to torch.compile.",
+    ),
+    click.option(
+        "--equivalence",
+        type=click.Choice(["practical", "exact"]),
+        help="What a fix must leave equal: what a reviewer would ask for, or every bit, gradient and object.",
     ),
     click.option("-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="How many processes may work at once."),
     click.option("--no-cache", is_flag=True, help="Neither read nor keep results of earlier runs."),

@@ -189,6 +189,13 @@ class Settings:
             "What the fix of a print, a log call or a warning does: skip it while compiling, or remove it.",
         ),
     )
+    equivalence: Literal["practical", "exact"] = field(
+        default="practical",
+        metadata=_about(
+            v.choice("practical", "exact"),
+            "What a fix must leave equal: what a reviewer would ask for, or every bit, gradient and object.",
+        ),
+    )
     unsafe_fixes: bool = field(
         default=False, metadata=_about(v.boolean, "Whether `fix` applies fixes that change something by nature.")
     )

@@ -16,7 +16,7 @@ def as_applied(finding: Finding, unit: Unit, proof: Proof | None, first: SourceF
     """Return a finding with what was applied for it: a longer form, say, or together with what it would have left.
 
     `first` is the file as it was first read, if the unit changes no other one. Edits tell places in that text, so they
-    stay as they were offered where others had changed the file before. What the user has let pass makes it unsafe.
+    stay as they were offered where others had changed the file before.
     """
     fix = finding.fix
     if fix is None:
@@ -26,14 +26,11 @@ def as_applied(finding: Finding, unit: Unit, proof: Proof | None, first: SourceF
         fix = Fix(unit.title, unit.safety, unit.conditions)
     if proof is not None and proof.outcome != "unverifiable":
         fix = replace(fix, verified=proof.outcome == "proven")
-    lenient = () if proof is None else proof.passed
     if first is not None and unit.sources[first.path].text == first.text:
         edits = tuple(edits_of(unit.plan[first.path], first))
         if edits != fix.edits:
             fix = replace(fix, edits=edits, safety=unit.safety, conditions=unit.conditions)
-    if lenient:
-        fix = replace(fix, safety="unsafe", conditions=tuple(dict.fromkeys([*lenient, *fix.conditions])))
-    return replace(finding, fix=fix)
+    return replace(finding, fix=replace(fix, changes=() if proof is None else proof.passed))
 
 
 def as_repaired(finding: Finding, units: Sequence[Unit], proofs: Mapping[Unit, Proof]) -> Finding:

@@ -101,7 +101,7 @@ def prove(tmp_path: Path, here: None) -> Callable[..., Proof]:
         *edits: tuple[str, str],
         inputs: str = "(torch.randn(4, 8),)",
         target: str = "Model",
-        lenient: bool = False,
+        practical: bool = False,
         **options: Any,
     ) -> Proof:
         path = tmp_path / "model.py"
@@ -118,7 +118,7 @@ def prove(tmp_path: Path, here: None) -> Callable[..., Proof]:
             mode="always", project=tmp_path, directory=tmp_path, examples={f"model:{target}": "model:example"},
             search=(tmp_path,), timeout=20,
         )  # fmt: skip
-        with WorkerVerifier(settings, [Target(path, "model", target)], lenient=lenient) as verify:
+        with WorkerVerifier(settings, [Target(path, "model", target)], practical=practical) as verify:
             return verify({}, after, [unit])[unit]
 
     return run

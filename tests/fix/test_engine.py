@@ -154,7 +154,7 @@ def test_what_is_repaired_along_with_another_says_so(path: Path) -> None:
         assert along.fix.declined is None
 
 
-def test_what_the_user_lets_pass_makes_a_fix_unsafe(path: Path) -> None:
+def test_what_was_let_pass_is_told_with_the_fix(path: Path) -> None:
     path.write_text("x = bad(A)\n")
 
     def verify(before: object, after: object, units: Sequence[Unit]) -> Mapping[Unit, Proof]:
@@ -162,8 +162,8 @@ def test_what_the_user_lets_pass_makes_a_fix_unsafe(path: Path) -> None:
 
     (fixed,) = Toy([path], {"A": "good(1)"}, {"A": "conditional"}).fix(verify).fixed
     assert fixed.finding.fix is not None
-    assert (fixed.finding.fix.safety, fixed.finding.fix.verified) == ("unsafe", True)
-    assert fixed.finding.fix.conditions[0] == "w has a gradient of zeros, not None"
+    assert (fixed.finding.fix.safety, fixed.finding.fix.verified) == ("conditional", True)
+    assert fixed.finding.fix.to_json()["changes"] == ["w has a gradient of zeros, not None"]
 
 
 def test_a_fix_elsewhere_is_no_reason_to_try_again(path: Path) -> None:

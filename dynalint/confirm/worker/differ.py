@@ -15,6 +15,8 @@ from .observe import ADDRESS, PLAIN, SCRIPT, Observation, tensors_in
 _MOST_COMPARED = 100_000
 # How many roundings of its largest number a sum in another order may be away.
 _MOST_ROUNDED = 32
+# What a practical equality lets pass on such inputs.
+NOT_FINITE = "results differ where inputs are infinite or NaN"
 
 
 @dataclass(frozen=True)
@@ -24,15 +26,16 @@ class Equality:
     `exact` asks for the same numbers, else for numbers as close as their dtype allows. Gradients are sums that autograd
     adds up in no order that it promises: of these it asks for the same but for the rounding of such a sum. `numbers`
     are attributes in which a 0-dim tensor may stand for a Python number. `compiled` makes the allowances that a
-    compiler needs: rounding, zeros for no gradient, its own exceptions, views and effects. `lenient` makes two that a
-    user has asked for: zeros for no gradient, be it that none reaches a parameter or that an output has none, and an
-    output of its own for one that shares memory with something else.
+    compiler needs: rounding, zeros for no gradient, its own exceptions, views and effects. `practical` makes those
+    that a reviewer would: numbers within the tolerances of `torch.testing.assert_close`, zeros for no gradient, be it
+    that none reaches a parameter or that an output has none, and an output of its own for one that shares memory with
+    something else.
     """
 
     exact: bool = True
     numbers: frozenset[str] = frozenset()
     compiled: bool = False
-    lenient: bool = False
+    practical: bool = False
 
 
 def difference(one: Observation, other: Observation, equality: Equality) -> str | None:
@@ -52,7 +55,7 @@ def difference(one: Observation, other: Observation, equality: Equality) -> str 
         return found
     if one.keys != other.keys:
         return f"state_dict: {_listed(one.keys, other.keys)}"
-    if one.aliases != other.aliases and not (equality.lenient and set(other.aliases) <= set(one.aliases)):
+    if one.aliases != other.aliases and not (equality.practical and set(other.aliases) <= set(one.aliases)):
         return f"memory: {_listed(one.aliases, other.aliases)}"
     for name, left in one.effects.items():
         found = _differ(name, left, other.effects.get(name), equality, set())
@@ -73,7 +76,7 @@ def spills(one: Observation, other: Observation) -> bool:
 
 
 def let_pass(one: Observation, other: Observation) -> Iterator[str]:
-    """Yield what a lenient equality has let pass, as clauses."""
+    """Yield what a practical equality has let pass, as clauses."""
     gained = [name for name, right in other.gradients.items() if right is not None and one.gradients.get(name) is None]
     yield from (f"{name} has a gradient of zeros, not None" for name in gained)
     for (where, left), (_, right) in zip(tensors_in(one.output), tensors_in(other.output), strict=False):
@@ -113,7 +116,7 @@ def _gradients_differ(one: Observation, other: Observation, equality: Equality) 
             right = torch.zeros_like(left) if right is None and left is not None else right
         if left is None or right is None:
             zeros = right is not None and not right.to_dense().any()
-            if left is not right and not (zeros and equality.lenient):
+            if left is not right and not (zeros and equality.practical):
                 became = "some became none" if right is None else f"none became {'zeros' if zeros else 'some'}"
                 return f"gradient of {name}: {became}"
             continue
@@ -205,7 +208,9 @@ def _children(value: Any) -> list[tuple[str, Any]] | None:
 
 def _equal_plain(one: Any, other: Any, equality: Equality) -> bool:
     if isinstance(one, float) and isinstance(other, float):
-        close = (equality.compiled or not equality.exact) and math.isclose(one, other, rel_tol=1e-5, abs_tol=1e-7)
+        close = (equality.compiled or equality.practical or not equality.exact) and math.isclose(
+            one, other, rel_tol=1e-5, abs_tol=1e-7
+        )
         return close or one == other or (math.isnan(one) and math.isnan(other))
     if isinstance(one, str) and isinstance(other, str):
         return ADDRESS.sub("0x", one) == ADDRESS.sub("0x", other)
@@ -218,11 +223,14 @@ def _tensors_differ(where: str, one: torch.Tensor, other: torch.Tensor, equality
         if left != right:
             return f"{where}: {name} {_short(left)} became {_short(right)}"
     # Whether they are zeros, the gradients of inputs and parameters tell.
-    zeros = equality.lenient and where.startswith("output") and not one.requires_grad
+    zeros = equality.practical and where.startswith("output") and not one.requires_grad
     if one.requires_grad != other.requires_grad and not (equality.compiled or zeros):
         return f"{where}: requires_grad {one.requires_grad} became {other.requires_grad}"
     left, right = one.detach(), other.detach()
-    same = _equal_bits(left, right) if equality.exact and not equality.compiled else close(left, right)
+    if not equality.exact or equality.compiled:
+        same = close(left, right)
+    else:
+        same = _equal_bits(left, right) or (equality.practical and _within_tolerances(left, right))
     if same:
         return None
     before, after = _numbers(one), _numbers(other)
@@ -249,6 +257,15 @@ def _equal_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
         pass
     try:
         torch.testing.assert_close(one, other, rtol=0.0, atol=0.0, equal_nan=True)
+    except (AssertionError, RuntimeError, NotImplementedError):
+        return False
+    return True
+
+
+def _within_tolerances(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether numbers are as close as tests of models ask for."""
+    try:
+        torch.testing.assert_close(one, other, equal_nan=True)
     except (AssertionError, RuntimeError, NotImplementedError):
         return False
     return True

@@ -23,7 +23,7 @@ from zlib import crc32
 
 import torch
 
-from .differ import Equality, let_pass, spills
+from .differ import NOT_FINITE, Equality, let_pass, spills
 from .observe import hearing_all_logs
 from .pairs import Pair, Subject
 from .search import Search, Side
@@ -37,6 +37,7 @@ from .trials import (
     USUAL,
     StateChange,
     Trial,
+    all_finite,
     answers,
     at_edges,
     broken_trials,
@@ -72,9 +73,13 @@ class Part:
 
 
 class Draws:
-    """Draws tensors by a trial, at the places of one part of the code; elsewhere, everything stays."""
+    """Draws tensors by a trial, at the places of one part of the code; elsewhere, everything stays.
+
+    `unbounded` tells that a number drawn since it began was infinite or NaN.
+    """
 
     def __init__(self) -> None:
+        self.unbounded = False
         self._places: frozenset[int] = frozenset()
         self._trial: Trial | None = None
         self._written = False
@@ -100,6 +105,7 @@ class Draws:
             seed += crc32(name.encode())
         trial = answers(seed) if isinstance(name, bool) else replace(self._trial, seed=seed)
         (drawn,), _ = trial.of(((value.detach(),), {}))
+        self.unbounded = self.unbounded or not all_finite(((drawn,), {}))
         if self._written and not isinstance(name, bool):
             # Not into a tensor whose places share memory, as one that was expanded.
             with contextlib.suppress(RuntimeError):
@@ -110,6 +116,7 @@ class Draws:
     def begin(self, places: frozenset[int], trial: Trial | None, *, written: bool = False) -> None:
         """Draw by this trial at these places from now on; `written`, into the tensors that are there."""
         self._places, self._trial, self._written = places, trial, written
+        self.unbounded = False
         self._asked.clear()
 
     def install(self) -> None:
@@ -140,7 +147,7 @@ class Drawn:
     """What draws showed: sides that ran, and equally so; and the sides of parts in which the second version failed.
 
     To fail is to raise, or to have NaN in gradients, where the first does not. `forced` are those sides that ran only
-    where other tests were given answers. `passed` says in what both differed that a lenient equality lets pass.
+    where other tests were given answers. `passed` says in what both differed that a practical equality lets pass.
     """
 
     shown: set[Side] = field(default_factory=set)
@@ -224,6 +231,7 @@ class _Comparison:
         self.shown: set[Side] = set()
         self.failed = False
         self.passed: set[str] = set()
+        self._finite: set[Side] = set()
 
     def is_equal(self) -> bool:
         """Look for ways to all sides, then try each way at its edges; whether there was time, and all was equal."""
@@ -293,7 +301,12 @@ class _Comparison:
         else:
             self.told.update(dict.fromkeys(ran & self._part.sides, way))
         marks.seen |= ran
-        self.passed.update(let_pass(seen, other) if self._equality.lenient else ())
-        if differs is not None:
-            self.failed = spills(seen, other) or (seen.error is None and other.error is not None)
-        return differs is None
+        self.passed.update(let_pass(seen, other) if self._equality.practical else ())
+        if differs is None:
+            self._finite |= set() if self._draws.unbounded else ran
+            return True
+        if self._equality.practical and self._draws.unbounded and ran <= self._finite:
+            self.passed.add(NOT_FINITE)
+            return True
+        self.failed = spills(seen, other) or (seen.error is None and other.error is not None)
+        return False

@@ -12,9 +12,9 @@ import torch
 from torch.utils import _pytree as pytree
 
 from .builds import builds_of
-from .differ import Equality, difference, let_pass, rounded, spills
+from .differ import NOT_FINITE, Equality, difference, let_pass, rounded, spills
 from .fuzzing import Way, fuzzed
-from .observe import attempt, hearing_all_logs
+from .observe import Observation, attempt, hearing_all_logs
 from .pairs import Difference, NotMadeError, Pair, Subject, fresh, state_tensors
 from .search import Search, Side
 from .trials import (
@@ -25,11 +25,13 @@ from .trials import (
     HALF,
     MORE_STATES,
     NO_NUMBERS,
+    PRECISIONS,
     RANKS,
     STATES,
     USUAL,
     StateChange,
     Trial,
+    all_finite,
     at_edges,
     broken_trials,
     built_otherwise,
@@ -58,7 +60,8 @@ class Findings:
 
     `worked` are trials that ran without an exception, for the compiler to be tried on. `telling` has for each side
     the last that made it run, which mostly is a drawn one, and the change of state that it ran with. `passed` says in
-    what both differed that a lenient equality lets pass.
+    what both differed that a practical equality lets pass. `finite` are the sides that ran, and equally so, on inputs
+    without infinite or NaN numbers.
     `error` is the exception of the first call that raised one, `rounded` whether gradients were rounded otherwise.
     Only one in `stride` of the trials was run where they take long.
     """
@@ -69,6 +72,7 @@ class Findings:
     worked: list[Trial] = field(default_factory=list)
     telling: Told = field(default_factory=dict)
     passed: set[str] = field(default_factory=set)
+    finite: set[Side] = field(default_factory=set)
     error: str = ""
     rounded: bool = False
     stride: int = 1
@@ -128,29 +132,42 @@ def _run_each(
             scene.done.append(trial)
             if scene.returns and first.error is not None:
                 search.marks.seen.clear()
+            ran = frozenset(search.marks.seen)
             if trial.method is None and scene.tells:
-                for side in search.marks.seen:
-                    if scene.change is None or side not in before:
-                        found.telling[side] = (scene.change, trial)
+                told = (side for side in ran if scene.change is None or side not in before)
+                found.telling.update(dict.fromkeys(told, (scene.change, trial)))
             search.note(search.marks.seen)
             search.marks.seen |= before
-            found.inputs += 1
-            if trial.method is None and first.error is None:
-                found.returned += 1
-                if trial not in found.worked and scene.change is None:
-                    found.worked.append(trial)
-            elif first.error is not None and not found.error:
-                found.error = f"{first.error[0]}: {first.error[1]}".splitlines()[0]
+            _note(found, scene, trial, first)
             found.rounded = found.rounded or rounded(first, second)
-            found.passed.update(let_pass(first, second) if equality.lenient else ())
-            if differs is not None:
+            found.passed.update(let_pass(first, second) if equality.practical else ())
+            if differs is None:
+                if ran - found.finite and all_finite(trial.of(one.call)):
+                    found.finite |= ran
+            elif scene.change in PRECISIONS and first.error is not None:
+                break  # the code is not made for it
+            elif equality.practical and ran <= found.finite and not all_finite(trial.of(one.call)):
+                found.passed.add(NOT_FINITE)
+                break  # what both keep has parted
+            else:
                 explained = _explained(one, other, equality, scene, differs)
                 raises = first.error is None and second.error is not None
-                passes = difference(first, second, replace(equality, lenient=True)) is None
+                passes = difference(first, second, replace(equality, practical=True)) is None
                 spilled = spills(first, second)
                 found.difference = replace(explained, raises=raises, spilled=spilled, passes=passes)
                 return
     found.stride = search.stride
+
+
+def _note(found: Findings, scene: _Scene, trial: Trial, first: Observation) -> None:
+    """Note that a trial was run, and what the first version made of it."""
+    found.inputs += 1
+    if trial.method is None and first.error is None:
+        found.returned += 1
+        if trial not in found.worked and scene.change is None:
+            found.worked.append(trial)
+    elif first.error is not None and not found.error:
+        found.error = f"{first.error[0]}: {first.error[1]}".splitlines()[0]
 
 
 @dataclass
@@ -199,6 +216,9 @@ def _scenes(one: Subject, other: Subject, equality: Equality, search: Search, to
         pair = Pair(one, other, equality, training=True, change=HALF)
         large = (BASE, *USUAL, *islice(broken_trials(), _BROKEN))
         yield _Scene(pair, search.telling(large, pair.probe), training=True, change=HALF)
+    for precision in PRECISIONS if equality.practical else ():
+        pair = Pair(one, other, equality, training=True, change=precision)
+        yield _Scene(pair, search.thinned((BASE, *USUAL[:2])), training=True, change=precision, tells=False)
     broken = broken_trials()
     for state in (None, *STATES, *MORE_STATES):
         if search.goes_on():

@@ -38,8 +38,8 @@ class Subject:
 class Difference:
     """What differed and on which input. `raises` tells that the second version failed where the first did not.
 
-    `spilled` tells that it has NaN in gradients where the first has numbers, `passes` that a lenient equality lets the
-    difference pass.
+    `spilled` tells that it has NaN in gradients where the first has numbers, `passes` that a practical equality lets
+    the difference pass.
     `stable` is False where the first version differs from itself too when it is run again.
     """
 
@@ -76,7 +76,7 @@ class Pair:
     def step(self, trial: Trial) -> tuple[str | None, Observation, Observation]:
         """Run one trial on both; return what differs, if anything, and what was seen of each."""
         seen = [
-            _observed(subject, function, trial, training=self._training)
+            _observed(subject, function, trial, self._change, training=self._training)
             for subject, function in zip(self._subjects, self._functions, strict=True)
         ]
         return difference(seen[0], seen[1], self._equality), seen[0], seen[1]
@@ -167,12 +167,16 @@ def state_tensors(function: Any) -> dict[str, torch.Tensor]:
     return {**parameters_of(function), **buffers}
 
 
-def _observed(subject: Subject, function: Callable[..., Any], trial: Trial, *, training: bool) -> Observation:
+def _observed(
+    subject: Subject, function: Callable[..., Any], trial: Trial, change: StateChange | None, *, training: bool
+) -> Observation:
     run, call = function, subject.call
     if trial.method is not None:
         run, call = _method(function, trial.method), ((), {})
     subject.begin(trial)
-    with subject.version.active(), force_eager():
+    device = next((tensor.device.type for tensor in state_tensors(function).values()), "cpu")
+    autocast = torch.autocast(device, torch.bfloat16, enabled=change is not None and change.autocast)
+    with subject.version.active(), force_eager(), autocast:
         seen = observe(run, function, trial.of(call), trial.seed, training=training)
         for module in subject.version.modules():
             kept = globals_of(vars(module))

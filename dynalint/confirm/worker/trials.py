@@ -91,9 +91,15 @@ class Trial:
         else:
             tensor = self.ints(tensor, generator)
         if size and self.batch is not None and tensor.dim() and tensor.shape[0] == size:
-            tensor = torch.cat([tensor] * -(-self.batch // size))[: self.batch]
+            tensor = torch.cat([tensor] * max(1, -(-self.batch // size)))[: self.batch]
         tensor = tensor.to(leaf.device, leaf.dtype).detach().clone()
         return tensor.requires_grad_() if leaf.requires_grad else tensor
+
+
+def all_finite(call: Call) -> bool:
+    """Whether a call has no number in it that is infinite or NaN."""
+    floats = (leaf for leaf in pytree.tree_leaves(call) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point())
+    return all(bool(torch.isfinite(leaf.to_dense()).all()) for leaf in floats)
 
 
 def is_changeable(leaf: object) -> bool:
@@ -223,6 +229,7 @@ USUAL: tuple[Trial, ...] = (
 BATCHES: tuple[Trial, ...] = (
     Trial("a batch of one", 10, _same, _same, _same, batch=1),
     Trial("a batch of seven, drawn anew", 11, _normal(1.0), _drawn, _coin, batch=7),
+    Trial("an empty batch", 24, _same, _same, _same, batch=0),
 )
 
 
@@ -393,7 +400,7 @@ class StateChange:
     """A change of all parameters and buffers, in words and by kind of tensor.
 
     With `flags`, bools are turned over. With `build`, it is the state of what was built otherwise. With `dtype`,
-    floating numbers are cast to it, those of inputs too.
+    floating numbers are cast to it, those of inputs too; with `autocast`, calls run under `torch.autocast`.
     """
 
     name: str
@@ -404,6 +411,7 @@ class StateChange:
     flags: bool = False
     build: Build | None = None
     dtype: torch.dtype | None = None
+    autocast: bool = False
 
     def of(self, tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         """Return the changed tensor, of the same dtype and on the same device."""
@@ -438,4 +446,9 @@ STATES: tuple[StateChange, ...] = (
 )
 ALWAYS = STATES[1:3]
 HALF = StateChange("all in half precision", _same, _as_it_is, _as_it_is, dtype=torch.float16)
+# Code need not run so: where the original raises, nothing is compared.
+PRECISIONS = (
+    StateChange("all in bfloat16", _same, _as_it_is, _as_it_is, dtype=torch.bfloat16),
+    StateChange("autocast to bfloat16", _same, _as_it_is, _as_it_is, autocast=True),
+)
 MORE_STATES = tuple(_drawn_state(number, flags=number % 2 == 0) for number in range(1, 9))

@@ -61,7 +61,7 @@ def _first_difference(
             with search.marks.turning(mark):
                 if again.step(trial)[0] is not None:
                     continue  # it differs from itself too
-            passes = difference(first, second, replace(equality, lenient=True)) is None
+            passes = difference(first, second, replace(equality, practical=True)) is None
             mode = "while training" if training else "in evaluation, without gradients"
             where = f"{trial.name}, {mode},"
             return Difference(differs, where, second.error is not None, spills(first, second), passes)

@@ -17,7 +17,7 @@ The request is one of `hearing` with `overrides` being the texts of the original
     rewritten   the texts after the fix
     sides       what has to run: `[mark, truth]`, truth null for a statement
     anyway      whether to ask the compiler even where nothing of that has run
-    exact, numbers, lenient   what counts as equal (see `differ.Equality`)
+    exact, numbers, practical   what counts as equal (see `differ.Equality`)
     methods     methods to call in between, as "Class.method", if no call has come by them
     half        whether to look for further inputs in half precision too
     left_out    names of inputs that are not to be tried
@@ -41,7 +41,7 @@ Parts of the answer, in the order in which they are known:
     drawn       the sides that ran, and equally so, only on tensors that were drawn before them
     forced      those of these that ran only where other tests were given answers
     failed      the sides of those parts in which the fixed code failed on such tensors (see `drawing.Drawn`)
-    passed      in what both differed that a lenient equality lets pass, on such tensors
+    passed      in what both differed that a practical equality lets pass, on such tensors
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def verify(request: Mapping[str, Any], reply: Reply) -> None:
     original = replace(original, begin=partial(_begin, reply))
     rewritten = replace(rewritten, begin=lambda _: reply.part("trying", None))
     wanted = frozenset((mark, truth) for mark, truth in request["sides"])
-    equality = Equality(request["exact"], frozenset(request["numbers"]), lenient=request["lenient"])
+    equality = Equality(request["exact"], frozenset(request["numbers"]), practical=request["practical"])
     name = request["target"]["qualname"]
     reply.stage(f"running {name} before and after the fix")
     search = Search(
@@ -267,6 +267,7 @@ def _run_fuzzed(
         difference=more.difference,
         telling={**found.telling, **more.telling},
         passed=found.passed | more.passed,
+        finite=found.finite | more.finite,
         rounded=found.rounded or more.rounded,
     )
 

@@ -206,8 +206,10 @@ def _by_name(frame: Frame, name: str, args: list[Kind], node: ast.Call, known: K
 
 
 def _store(frame: Frame, owner: Kind, name: str | None, value: Kind) -> None:
+    """Store as an assignment does: what a method stores on its own `self` is held by the class of the method."""
     if name is not None and isinstance(owner, k.Instance):
-        frame.interpreter.store_attribute(owner.cls, name, value, frame)
+        own = frame.receiver.cls if isinstance(frame.receiver, k.Instance) else owner.cls
+        frame.interpreter.store_attribute(own if own in owner.cls.above else owner.cls, name, value, frame)
 
 
 def _note_call(
@@ -387,7 +389,7 @@ def _register_buffer(frame: Frame, receiver: k.Instance, args: list[Kind], keywo
             kind = k.Tensor(tensor.dtype, tensor.rank, "buffer", sparse=tensor.sparse)
         if given == k.NONE:
             kind = join(kind, k.NONE)
-        frame.interpreter.store_attribute(receiver.cls, named.constant, kind, frame)
+        _store(frame, receiver, named.constant, kind)
 
 
 def _object_call(
@@ -413,11 +415,15 @@ def _instance_call(
     starred: bool,
 ) -> Kind:
     """An instance of a project class: a module's `forward`, or `__call__`."""
-    project = frame.interpreter.project
+    project, methods = frame.interpreter.project, frame.interpreter.heirs.methods
     name = "forward" if project.is_module_class(callee.cls) else "__call__"
-    method = project.find_method(callee.cls, "__call__") or project.find_method(callee.cls, name)
-    if method is not None:
-        result = call_function(frame, k.Function(method, callee), args, keywords, starred=starred, node=node)
+    own = methods(frame, callee, "__call__")
+    reached = own if own and not callee.below else dict.fromkeys([*own, *methods(frame, callee, name)])
+    if reached:
+        result: Kind = NOTHING
+        for method, receiver in reached:
+            function = k.Function(method, receiver)
+            result = join(result, call_function(frame, function, args, keywords, starred=starred, node=node))
         for base in project.lineage(callee.cls)[1]:
             _note_call(frame, node, f"{base}.__call__", callee, args, keywords, result, starred=starred)
         return result
@@ -436,6 +442,7 @@ def _instantiate(frame: Frame, callee: k.Class, args: list[Kind], keywords: dict
     """Build an instance; its constructor sees these arguments."""
     project = frame.interpreter.project
     instance = new_instance(frame, callee.cls)
+    project.note_built(callee.cls)
     constructor = None if _is_dataclass(callee) else project.find_method(callee.cls, "__init__")
     if constructor is not None:
         call_function(frame, k.Function(constructor, instance), args, keywords, starred=starred)

@@ -74,9 +74,9 @@ def call_special(frame: Frame, owner: Kind, name: str, args: list[Kind]) -> Kind
     project = frame.interpreter.project
     having: dict[FunctionInfo, list[Kind]] = {}
     for one in owner.members:
-        method = project.find_method(one.cls, name) if isinstance(one, k.Instance) else None
-        if method is not None and isinstance(one, k.Instance) and "torch.Tensor" not in project.lineage(one.cls)[1]:
-            having.setdefault(method, []).append(one)
+        if isinstance(one, k.Instance) and "torch.Tensor" not in project.lineage(one.cls)[1]:
+            for method, receiver in frame.interpreter.heirs.methods(frame, one, name):
+                having.setdefault(method, []).append(receiver)
     if not having:
         return None
     bound = [k.Function(method, k.join_all(some)) for method, some in having.items()]

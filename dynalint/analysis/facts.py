@@ -72,11 +72,13 @@ def _same(frame: Frame, found: Subject) -> Iterator[Subject]:
     """Yield a subject and what it is asked of in the end, if it is a property over one other attribute."""
     yield found
     cls = receiver_class(frame)
-    for _ in range(3):
+    seen: set[FunctionInfo] = set()
+    while True:
         getter = _getter(frame, cls, found.attribute)
         value = None if getter is None or found.asks != "bool" else returned_value(getter)
-        if getter is None or value is None:
+        if getter is None or value is None or getter in seen:
             return
+        seen.add(getter)
         inner = None if value is None else subject(value, receiver_name(getter))
         if inner is None or inner.attribute is None:
             return
@@ -94,7 +96,7 @@ def _getter(frame: Frame, cls: ClassInfo | None, attribute: str | None) -> Funct
 def receiver_class(frame: Frame) -> ClassInfo | None:
     """Return the class of `self`: the one that defines the method, where it is called on several."""
     kind = frame.env.get(frame.self_name) if frame.self_name is not None else None
-    kind = kind if isinstance(kind, k.Instance) else frame.receiver
+    kind = kind if isinstance(kind, k.Instance) and not kind.below else frame.receiver
     return kind.cls if isinstance(kind, k.Instance) else None
 
 

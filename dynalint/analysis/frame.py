@@ -36,7 +36,7 @@ class Context:
     leaves them. `callees` are the contexts that it calls: the edges of the call graph. `users` are the contexts to run
     again when `returns` changes, `reads` what attributes of classes held when the last run asked for them; `outdated`
     tells that something else that it has seen has changed. `yields` tells that it is a generator. `crowded` names the
-    parameters that have been of more kinds than a union holds: they stay unknown.
+    parameters of which callers pass more than can be told as one: what one of them tells does not hold for the others.
     """
 
     function: FunctionInfo

@@ -11,6 +11,7 @@ from dynalint.analysis.facts import forget_attribute, passed_on
 from dynalint.analysis.frame import Environment, Frame
 from dynalint.analysis.index import ClassInfo, FunctionInfo
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, widened
+from dynalint.analysis.public import is_public
 from dynalint.analysis.signatures import declared_kind, has_decorator, is_small, parameter_default, parameter_kind
 from dynalint.analysis.steps import walk
 
@@ -166,7 +167,7 @@ def _bind(
             env[name] = receiver if receiver is not None and known else own
             continue
         kind = given[index] if index < len(given) and index < len(positional) else rest.pop(name, None)
-        keeps = small or (kind is None and not _is_constructor(function))
+        keeps = small or (kind is None and not _is_constructor(function) and not is_public(function))
         declared = None
         if kind is None or isinstance(kind, k.Unknown):
             declared = parameter_kind(frame.interpreter, function, argument)

@@ -11,11 +11,14 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynalint.analysis.kinds import NOTHING, Kind
 from dynalint.analysis.source import SourceFile
 from dynalint.analysis.steps import remembered, step
+
+if TYPE_CHECKING:
+    from dynalint.analysis.hierarchy import Hierarchy
 
 # `self.name = value`, `self.name: int = value`, `self.name += value`, and tuple targets, which look like arguments;
 # never a comparison. No `\b` before it: a pattern that starts with plain text is found six times as fast.
@@ -165,6 +168,11 @@ class ClassInfo:
         """The file that holds the class."""
         return self.module.file
 
+    @property
+    def above(self) -> list[ClassInfo]:
+        """The classes of the project that it inherits from, itself first."""
+        return [self] if self.module.hierarchy is None else self.module.hierarchy.mro(self)
+
     @cached_property
     def writers(self) -> dict[str, dict[FunctionInfo, list[int]]]:
         """The methods that may assign to an attribute, by name, with the lines, as the text tells: see `assigns`."""
@@ -204,6 +212,7 @@ class ModuleInfo:
 
     `name` is the dotted name by which other modules import it. `bindings` maps each name to an import, class,
     function, or the expressions assigned to it. `for_checkers` are names that are bound where only type checkers look.
+    `hierarchy` knows how the classes of the project inherit.
     """
 
     name: str
@@ -214,6 +223,8 @@ class ModuleInfo:
     stars: list[str] = field(default_factory=list)
     classes: list[ClassInfo] = field(default_factory=list)
     functions: list[FunctionInfo] = field(default_factory=list)
+    hierarchy: Hierarchy | None = None
+    known_public: bool | None = None
 
     def __repr__(self) -> str:
         return f"ModuleInfo({self.name})"

@@ -20,10 +20,12 @@ from pathlib import Path
 from dynalint.analysis import calls, expressions, steps, subscripts  # noqa: F401 - they register what they evaluate
 from dynalint.analysis import kinds as k
 from dynalint.analysis.frame import Context, Environment, Frame
+from dynalint.analysis.heirs import Heirs
 from dynalint.analysis.index import ClassInfo, FunctionInfo, ModuleInfo
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, Unknown, join
 from dynalint.analysis.passing import either_caller, either_store, widen
 from dynalint.analysis.project import Project
+from dynalint.analysis.public import is_public
 from dynalint.analysis.scopes import Scopes
 from dynalint.analysis.signatures import bind_defaults, has_decorator, is_small, parameter_default
 from dynalint.analysis.statements import run_block
@@ -72,6 +74,7 @@ class Interpreter:
         self.outside_names: dict[tuple[ClassInfo, str], str] = {}
         self._reader_lists: dict[tuple[ClassInfo, str], list[dict[Context, None]]] = {}
         self.scopes = Scopes(self)
+        self.heirs = Heirs(self)
         self._functions: dict[ast.AST, FunctionInfo] = {}
         self._receivers: dict[FunctionInfo, Kind] = {}
         self._classes: dict[ast.AST, ClassInfo] = {}
@@ -173,6 +176,9 @@ class Interpreter:
         """Return the context of a call with these parameter kinds, interpreted if it is new or has grown."""
         own = self.contexts.setdefault(function, [])
         if is_small(function) and len(own) < _MOST_CONTEXTS:
+            if not own and self._is_open(function) and function not in self._entered:
+                self._entered.add(function)
+                self.call_from_outside(function, self.method_receiver(function))
             key = tuple(sorted(params.items(), key=lambda item: item[0]))
             for context in own:
                 if context.key == key:
@@ -194,9 +200,13 @@ class Interpreter:
             context.outdated = True
             self.enqueue(context)
 
+    def _is_open(self, function: FunctionInfo) -> bool:
+        """Whether code that is not there to see calls a function, too: a root, or what builds a public class."""
+        return function in self._entered or (function.name == "__init__" and is_public(function))
+
     def _and_from_outside(self, function: FunctionInfo, params: Environment) -> Environment:
         """Return parameters joined with those of a call from outside, if one is to come: one run does for both."""
-        if function not in self._entered:
+        if not self._is_open(function):
             return params
         outside = bind_defaults(self, function, self.method_receiver(function))
         both = Context(function, dict(params))
@@ -275,7 +285,7 @@ class Interpreter:
             frame.exits.append(frame.env)
             if not isinstance(frame.function.node, ast.Lambda):
                 frame.returns = join(frame.returns, k.NONE)
-        self.scopes.capture(frame.function, frame.env)
+        self.scopes.capture(frame.function, frame.env, frame.context)
 
     def _frame(self, context: Context) -> Frame:
         function = context.function
@@ -372,6 +382,13 @@ class Interpreter:
             context.reads[cls, name] = kind
             for readers in lists:
                 readers[context] = None
+            if all(name not in one.attributes for one in self.project.mro(cls)):
+                self.heirs.note_reader(cls, name, context)
+
+    def run_writers(self, cls: ClassInfo, name: str) -> None:
+        """Have the methods of a class that store an attribute interpreted."""
+        if name in cls.writers:
+            self._readers_of(cls, name)
 
     def _readers_of(self, cls: ClassInfo, name: str) -> dict[Context, None]:
         """The contexts that read an attribute of one class; to ask the first time has its writers run.
@@ -406,10 +423,10 @@ class Interpreter:
         new = either_store(old, k.lasting(k.shallow(kind)))
         if new != old:
             cls.attributes[name] = new
-            self.project.holders.setdefault(name, {})[cls] = None
             for reader in list(self._readers.get((cls, name), ())):
                 reader.outdated = reader.outdated or reader.running
                 self.enqueue(reader)
+            self.heirs.note_stored(cls, name, new)
 
     # What rules ask for.
 

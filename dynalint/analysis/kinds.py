@@ -8,12 +8,13 @@ no rule fires on it. `Nothing` is the bottom: no value has come here yet.
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from dynalint.analysis.steps import step
+from dynalint.analysis.bases import common_bases
+from dynalint.analysis.steps import note_cut, step
 
 if TYPE_CHECKING:
     from dynalint.analysis.index import ClassInfo, FunctionInfo, ModuleInfo
@@ -22,14 +23,14 @@ DType = Literal["bool", "int", "float", "complex"]
 Source = Literal["python", "shape", "data"]
 HomeType = Literal["attribute", "class", "global", "closure", "default", "argument"]
 
-_MOST_MEMBERS = 6
-# Of classes and functions, a union holds far more: nothing that may be called is to be lost. The base class of all
-# models of a large library, with thousands below it, is still more than can be told apart.
-_MOST_CLASSES = 400
+# Of instances of so many classes, those that have a base in common become one of it or any below it.
+_MANY_CLASSES = 200
 _MOST_ITEMS = 24
 _DEEPEST = 5
 # A kind of more parts than these costs steps of its own to be compared and joined.
 _LARGE = 16
+# So many kinds are joined at once, fewer one by one.
+_MANY = 8
 
 MOST_PARTS = 20_000
 """How many kinds one may consist of; the largest in code that people write have some three thousand."""
@@ -86,8 +87,11 @@ class Composite(Kind):
             size += part.size
             made = made or part.made
         object.__setattr__(self, "made", made)
-        object.__setattr__(self, "size", size if size <= MOST_PARTS else 1)
-        return size <= MOST_PARTS
+        fits = size <= MOST_PARTS
+        object.__setattr__(self, "size", size if fits else 1)
+        if not fits and any(_holds_code(part) for part in parts):
+            _note_parts()
+        return fits
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,10 +207,14 @@ class Dictionary(Composite):
 
 @dataclass(frozen=True, slots=True)
 class Instance(Kind):
-    """An instance of a class of the project; `made` tells that the call at hand has made it."""
+    """An instance of a class of the project; with `below`, of that class or of any that inherits from it.
+
+    `made` tells that the call at hand has made it.
+    """
 
     cls: ClassInfo
     made: bool = False
+    below: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,6 +313,15 @@ class Union(Composite):
         if not self._holds(*self.alternatives):
             object.__setattr__(self, "alternatives", tuple(one for one in self.alternatives if one.size == 1))
 
+    def __hash__(self) -> int:
+        return hash(frozenset(self.alternatives))
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the alternatives are the same, in whatever order paths have met."""
+        if not isinstance(other, Union) or len(self.alternatives) != len(other.alternatives):
+            return False
+        return self.alternatives == other.alternatives or set(self.alternatives) == set(other.alternatives)
+
     @property
     def members(self) -> tuple[Kind, ...]:
         """The alternatives."""
@@ -349,52 +366,91 @@ def join(left: Kind, right: Kind) -> Kind:
     if not isinstance(left, Union) and not isinstance(right, Union):
         merged = _merge(left, right)
         return _union([left, right]) if merged is None else merged
-    members, before = list(left.members), left.members
-    # Of classes there may be thousands.
-    classes = {member.cls: position for position, member in enumerate(members) if isinstance(member, Instance)}
-    for kind in right.members:
-        if isinstance(kind, Instance):
-            if kind.cls not in classes:
-                classes[kind.cls] = len(members)
-                members.append(kind)
-            elif not kind.made:
-                members[classes[kind.cls]] = kind
-            continue
-        for position, member in enumerate(members):
-            merged = _merge(member, kind)
-            if merged is not None:
-                members[position] = merged
-                break
-        else:
-            members.append(kind)
-    if len(members) == len(before) and all(map(operator.is_, members, before)):
+    members = _joined([*left.members], right.members)
+    if len(members) == len(left.members) and all(map(operator.is_, members, left.members)):
         return left
     return _union(members)
 
 
 def join_all(kinds: list[Kind] | tuple[Kind, ...]) -> Kind:
     """Return the join of any number of kinds; `NOTHING` for none."""
+    if len(kinds) > _MANY and not any(isinstance(kind, Unknown) for kind in kinds):
+        members = _joined([], [one for kind in kinds if kind is not NOTHING for one in kind.members])
+        return _union(members) if members else NOTHING
     result: Kind = NOTHING
-    instances: dict[ClassInfo, Instance] = {}
     for kind in kinds:
-        if isinstance(kind, Instance):
-            if kind.cls not in instances or not kind.made:
-                instances[kind.cls] = kind  # of classes there may be thousands: they are joined at once
+        result = join(result, kind)
+    return result
+
+
+def _joined(members: list[Kind], further: Iterable[Kind]) -> list[Kind]:
+    """Join further alternatives into a list of some, in place, and return it."""
+    places: dict[object, int] = {}
+    others: list[int] = []
+    bases = [kind for kind in members if isinstance(kind, Instance) and kind.below]
+    for place, kind in enumerate(members):
+        key = _identity(kind)
+        if key is None:
+            others.append(place)
         else:
-            result = join(result, kind)
-    return join(result, _union(list(instances.values()))) if instances else result
+            places[key] = place
+    for kind in further:
+        key = _identity(kind)
+        same = [places[key]] if key in places else () if key is not None else others
+        for place in same:
+            merged = _merge(members[place], kind)
+            if merged is not None:
+                members[place] = merged
+                break
+        else:
+            if bases and any(_covers(base, kind) for base in bases):
+                continue
+            if key is None:
+                others.append(len(members))
+            else:
+                places[key] = len(members)
+            members.append(kind)
+        if isinstance(kind, Instance) and kind.below:
+            bases.append(kind)
+    return (
+        [one for one in members if not any(_covers(base, one) and base != one for base in bases)] if bases else members
+    )
+
+
+def _identity(kind: Kind) -> object | None:
+    """What a kind of which there may be thousands merges by; None for what may merge with others of its type."""
+    if isinstance(kind, Instance):
+        return kind.cls
+    if isinstance(kind, Function) and not kind.args and not kind.keywords:
+        return kind.function, kind.receiver is None
+    return kind if isinstance(kind, (Class, External)) else None
 
 
 def _union(members: list[Kind]) -> Kind:
+    if len(members) > _MANY_CLASSES:
+        classes = {one.cls: one.below for one in members if isinstance(one, Instance)}
+        if len(classes) > _MANY_CLASSES:
+            widened = common_bases(classes, _MANY_CLASSES // 2)
+            members = [one for one in members if not isinstance(one, Instance)]
+            members += [Instance(cls, below=below) for cls, below in widened.items()]
     if len(members) == 1:
         return members[0]
-    if len(members) > _MOST_MEMBERS:
-        others = sum(not (isinstance(member, (Instance, Class, Function)) or is_record(member)) for member in members)
-        if others > _MOST_MEMBERS or len(members) > _MOST_CLASSES:
-            return UNKNOWN
     if sum(member.size for member in members) >= MOST_PARTS:
+        if any(_holds_code(member) for member in members):
+            _note_parts()
         return UNKNOWN
     return Union(tuple(members))
+
+
+def _note_parts() -> None:
+    note_cut(f"a value that consists of more than {MOST_PARTS} others is not followed; build it in parts")
+
+
+def _covers(one: Kind, other: Kind) -> bool:
+    """Whether what is said of instances holds all that is said of others."""
+    if not isinstance(one, Instance) or not isinstance(other, Instance):
+        return False
+    return (one.below and one.cls in other.cls.above) or (one.cls is other.cls and not other.below)
 
 
 def _merge(left: Kind, right: Kind) -> Kind | None:
@@ -407,8 +463,8 @@ def _merge(left: Kind, right: Kind) -> Kind | None:
         step(left.size // _LARGE)  # comparing and joining go through all that it holds
     if left == right:
         return left
-    if isinstance(left, Instance) and isinstance(right, Instance) and left.cls is right.cls:
-        return right if left.made else left
+    if isinstance(left, Instance) and isinstance(right, Instance):
+        return _merge_instances(left, right)
     if isinstance(left, Tensor) and isinstance(right, Tensor):
         return _merge_tensors(left, right)
     if isinstance(left, Value) and isinstance(right, Value):
@@ -424,6 +480,12 @@ def _merge(left: Kind, right: Kind) -> Kind | None:
     if isinstance(left, Dictionary) and isinstance(right, Dictionary) and left.type == right.type:
         return _merge_dictionaries(left, right)
     return None
+
+
+def _merge_instances(left: Instance, right: Instance) -> Instance | None:
+    if left.cls is right.cls and left.below is right.below:
+        return right if left.made else left
+    return left if _covers(left, right) else right if _covers(right, left) else None
 
 
 def _merge_functions(left: Function, right: Function) -> Function | None:
@@ -474,25 +536,33 @@ def sequence(type_: str, items: list[Kind]) -> Sequence:
 
 def shallow(kind: Kind, depth: int = _DEEPEST) -> Kind:
     """Return `kind` with nesting below `depth` forgotten, so that loops that wrap a value in itself come to an end."""
+    if depth == 0 and isinstance(kind, (Sequence, Dictionary, Function, Partial, Method)):
+        if _holds_code(kind):
+            note_cut(f"what is called in containers nested more than {_DEEPEST} deep is not followed; keep it flat")
+        return UNKNOWN
     if isinstance(kind, Sequence):
-        if depth == 0:
-            return UNKNOWN
         element = shallow(kind.element, depth - 1)
         items = None if kind.items is None else tuple(shallow(item, depth - 1) for item in kind.items)
         if element is kind.element and all(map(operator.is_, items or (), kind.items or ())):
             return kind
         return replace(kind, element=element, items=items)
     if isinstance(kind, Dictionary):
-        if depth == 0:
-            return UNKNOWN
         pairs = tuple((key, shallow(item, depth - 1)) for key, item in kind.items)
         return replace(kind, value=shallow(kind.value, depth - 1), items=pairs)
     if isinstance(kind, Union):
         members = [shallow(member, depth) for member in kind.alternatives]
         return kind if all(map(operator.is_, members, kind.alternatives)) else join_all(members)
-    if isinstance(kind, (Function, Partial, Method)) and depth == 0:
-        return UNKNOWN
     return kind
+
+
+def _holds_code(kind: Kind) -> bool:
+    """Whether a kind is something of the project that may be called, or holds it."""
+    if isinstance(kind, (Sequence, Dictionary)):
+        held = kind.element if isinstance(kind, Sequence) else kind.value
+        return any(_holds_code(one) for one in held.members)
+    if isinstance(kind, Partial):
+        return any(_holds_code(one) for one in kind.callee.members)
+    return isinstance(kind, (Function, Instance, Class))
 
 
 def without(kind: Kind, type_: str) -> Kind:

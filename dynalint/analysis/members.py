@@ -17,8 +17,6 @@ from dynalint.analysis.named_attributes import HOLE, fits
 from dynalint.analysis.signatures import declared_kind, has_decorator
 
 _CONTEXT = k.Object("torch.autograd.Function")
-# So many classes are asked one by one for what their instances hold.
-_MANY = 48
 
 
 def member(frame: Frame, owner: Kind, name: str) -> Kind:
@@ -26,7 +24,7 @@ def member(frame: Frame, owner: Kind, name: str) -> Kind:
     if isinstance(owner, k.Union):
         return _of_union(frame, owner, name)
     if isinstance(owner, k.Instance):
-        return _of_instance(frame, owner, name)
+        return _of_any_below(frame, owner, name) if owner.below else _of_instance(frame, owner, name)
     if isinstance(owner, k.Tensor):
         return _of_tensor(frame, owner, name)
     if isinstance(owner, k.External):
@@ -81,15 +79,15 @@ def _may_be_left(frame: Frame, owner: k.Instance, name: str) -> bool:
 
 def _of_union(frame: Frame, owner: k.Union, name: str) -> Kind:
     """An attribute of one of several; a method that many have is one, of all of them."""
-    project = frame.interpreter.project
     having: dict[FunctionInfo, list[Kind]] = {}
     lacking: list[k.Instance] = []
     others: list[Kind] = []
     for one in owner.alternatives:
         if not isinstance(one, k.Instance):
             others.append(one)
-        elif (method := project.find_method(one.cls, name)) is not None:
-            having.setdefault(method, []).append(one)
+        elif methods := frame.interpreter.heirs.methods(frame, one, name):
+            for method, receiver in methods:
+                having.setdefault(method, []).append(receiver)
         else:
             lacking.append(one)
     found: list[Kind] = []
@@ -101,22 +99,24 @@ def _of_union(frame: Frame, owner: k.Union, name: str) -> Kind:
         if one != k.NONE and not (is_left and (named or len(others) < len(owner.alternatives))):
             found.append(member(frame, one, name))
     for method, some in having.items():
-        found.append(bind(frame, method, some[0] if len(some) == 1 else k.Union(tuple(some))))
+        found.append(bind(frame, method, join_all(some)))
     # An abstract base class leaves a method to those below it.
-    above = {
-        cls for some in having.values() for one in some if isinstance(one, k.Instance) for cls in project.mro(one.cls)
-    }
+    above = {cls for some in having.values() for one in join_all(some).members for cls in _above(one)}
     lacking = [one for one in lacking if one.cls not in above]
-    if len(lacking) <= _MANY:
-        return join_all([*found, *(_of_instance(frame, one, name) for one in lacking)])
-    bases = dict.fromkeys(project.mro(one.cls)[-1] for one in lacking)
-    return join_all([*found, *(_of_any_below(frame, base, name) for base in bases)])
+    return join_all([*found, *(member(frame, one, name) for one in lacking)])
 
 
-def _of_any_below(frame: Frame, base: ClassInfo, name: str) -> Kind:
-    """What an instance of a class, or of any below it, holds: of hundreds of classes, each is not asked by itself."""
-    own = _of_instance(frame, k.Instance(base), name)
-    below = frame.interpreter.project.join_subclasses(base, name)
+def _above(kind: Kind) -> list[ClassInfo]:
+    return kind.cls.above if isinstance(kind, k.Instance) else []
+
+
+def _of_any_below(frame: Frame, owner: k.Instance, name: str) -> Kind:
+    """What an instance of a class, or of any below it, has: each class is not asked by itself."""
+    methods = frame.interpreter.heirs.methods(frame, owner, name)
+    if methods:
+        return join_all([bind(frame, method, receiver) for method, receiver in methods])
+    own = _of_instance(frame, k.Instance(owner.cls), name)
+    below = _held(frame.interpreter.heirs.read(owner.cls, name, frame), name)
     return own if below is NOTHING else below if isinstance(own, k.Unknown) else join(own, below)
 
 
@@ -203,7 +203,7 @@ def bind(frame: Frame, method: FunctionInfo, receiver: Kind) -> Kind:
         return k.Function(method)
     if has_decorator(method, "classmethod"):
         classes = [k.Class(one.cls) if isinstance(one, k.Instance) else one for one in receiver.members]
-        return k.Function(method, classes[0] if len(classes) == 1 else k.Union(tuple(classes)))
+        return k.Function(method, join_all(classes))
     return k.Function(method, receiver)
 
 

@@ -11,6 +11,8 @@ from typing import Any
 from dynalint.analysis import kinds as k
 from dynalint.analysis.kinds import UNKNOWN, DType, Kind, join_all
 
+# Of what is repeated so often, each item is known by its place; of more, only what the items are.
+_MOST_REPEATED = 16
 _DTYPE_RANK: dict[str, int] = {"bool": 0, "int": 1, "float": 2, "complex": 3}
 _NUMBERS = ("bool", "int", "float", "complex")
 _FOLDED: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
@@ -81,8 +83,9 @@ def _binary(op: ast.operator, left: Kind, right: Kind) -> Kind:
     if isinstance(op, ast.Mult):
         for container, times in ((left, right), (right, left)):
             if isinstance(container, k.Sequence) and isinstance(times, k.Value):
-                many = isinstance(times.constant, int) and container.items is not None and times.constant in range(17)
-                items = list(container.items or ()) * times.constant if many else None
+                known = isinstance(times.constant, int) and container.items is not None
+                few = known and times.constant in range(_MOST_REPEATED + 1)
+                items = list(container.items or ()) * times.constant if few else None
                 return k.sequence(container.type, items) if items else k.Sequence(container.type, container.element)
     return UNKNOWN
 

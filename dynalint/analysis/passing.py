@@ -10,11 +10,14 @@ from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, Unknown, join
 
 
 def either_caller(old: Kind, new: Kind) -> Kind:
-    """Join what two callers pass; None says no more of a parameter than that it may be left out."""
+    """Join what two callers pass; None says no more of a parameter than that it may be left out.
+
+    Where nothing is known of what one of them passes, the other still tells what it is, and of a number not which.
+    """
     if isinstance(new, Unknown):
-        return new if old in (k.NONE, NOTHING) else old
+        return new if old in (k.NONE, NOTHING) else k.widened(old)
     if isinstance(old, Unknown):
-        return old if new == k.NONE else new
+        return old if new == k.NONE else k.widened(new)
     if old is new:
         return old
     if isinstance(old, k.Dictionary) and isinstance(new, k.Dictionary):
@@ -63,6 +66,12 @@ def _drop_facts(context: Context, params: Environment) -> bool:
     return bool(dropped)
 
 
+def _differ(old: Kind, new: Kind) -> bool:
+    """Whether two callers pass tensors of classes of dtypes that are known and not the same."""
+    one, other = k.only_tensor(old), k.only_tensor(new)
+    return one is not None and other is not None and len({one.dtype, other.dtype, None}) == 3
+
+
 def widen(context: Context, params: Environment) -> bool:
     """Join the parameters of one more call into those of a context; return whether any has grown."""
     grown = _drop_facts(context, params)
@@ -70,9 +79,11 @@ def widen(context: Context, params: Environment) -> bool:
         if name not in context.params and is_fact(name):
             continue  # some caller cannot tell
         old = context.params.get(name, NOTHING)
-        if name in context.crowded or kind is old:
+        if kind is old or (name in context.crowded and (isinstance(old, Unknown) or isinstance(kind, Unknown))):
             continue
-        new = either_caller(old, kind)
+        new = join(old, kind) if name in context.crowded else either_caller(old, kind)
+        if _differ(old, kind):
+            context.crowded.add(name)  # a third, of whose dtype nothing is known, does not decide between them
         unknown = isinstance(new, Unknown)
         if unknown and not (isinstance(old, Unknown) or isinstance(kind, Unknown)):
             context.crowded.add(name)

@@ -1,4 +1,4 @@
-"""The project: its modules, how names in them resolve, and how its classes inherit."""
+"""The project: its modules, and how names in them resolve; how its classes inherit stands in `hierarchy`."""
 
 from __future__ import annotations
 
@@ -8,30 +8,27 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dynalint.analysis import torch_api
 from dynalint.analysis.build import build_module
-from dynalint.analysis.index import ClassInfo, FunctionInfo, ModuleInfo, children
-from dynalint.analysis.kinds import NOTHING, Class, External, Kind, join_all
+from dynalint.analysis.hierarchy import Hierarchy
+from dynalint.analysis.index import FunctionInfo, ModuleInfo, children
+from dynalint.analysis.kinds import Kind
 from dynalint.analysis.source import SourceFile, Sources
 from dynalint.reading import is_inside, project_root, read_bounded
-
-if TYPE_CHECKING:
-    from dynalint.analysis.interpreter import Interpreter
 
 # A folder that holds other people's packages: only those named by the user are first-party in it.
 _SHARED_FOLDERS = ("site-packages", "dist-packages")
 
 
 @dataclass(eq=False)
-class Project:
+class Project(Hierarchy):
     """All the code that belongs together: the checked files, and the first-party modules that these import.
 
     `overrides` gives the text of files as they would be after an edit. `options` are the settings that rules read.
-    `sources` reads the files. `holders` are the classes that store an attribute, by its name.
+    `sources` reads the files.
     """
 
     checked: list[SourceFile] = field(default_factory=list)
@@ -39,15 +36,8 @@ class Project:
     overrides: Mapping[Path, str] = field(default_factory=dict)
     options: Mapping[str, object] = field(default_factory=dict)
     sources: Sources = field(default_factory=Sources)
-    modules: dict[Path, ModuleInfo] = field(default_factory=dict)
-    interpreter: Interpreter | None = None
     _by_name: dict[str, ModuleInfo | None] = field(default_factory=dict)
     _folders: dict[str, frozenset[str]] = field(default_factory=dict)
-    holders: dict[str, dict[ClassInfo, None]] = field(default_factory=dict)
-    _below: dict[ClassInfo, frozenset[ClassInfo]] = field(default_factory=dict)
-    _mro: dict[ClassInfo, tuple[list[ClassInfo], list[str]]] = field(default_factory=dict)
-    _module_classes: dict[ClassInfo, bool] = field(default_factory=dict)
-    _methods: dict[tuple[ClassInfo, str, ClassInfo | None], FunctionInfo | None] = field(default_factory=dict)
     _texts: dict[Path, bytes] = field(default_factory=dict)
     _kinds: dict[FunctionInfo, Mapping[ast.AST, Kind]] = field(default_factory=dict)
     _parents: dict[FunctionInfo, dict[ast.AST, ast.AST]] = field(default_factory=dict)
@@ -93,6 +83,7 @@ class Project:
             known = self.modules[path] = build_module(
                 self._module_name(path, root, parts), file, path.name == "__init__.py"
             )
+            known.hierarchy = self
             self._by_name.setdefault(known.name, known)
         return known
 
@@ -191,79 +182,6 @@ class Project:
     def _checked_set(self) -> frozenset[SourceFile]:
         return frozenset(self.checked)
 
-    # Classes.
-
-    def lineage(self, cls: ClassInfo) -> tuple[list[ClassInfo], list[str]]:
-        """Return the project classes that `cls` inherits from, itself first, and the dotted names of the others.
-
-        Depth first, a class that is reached twice stands at its last place: Python's order for all usual hierarchies.
-        """
-        known = self._mro.get(cls)
-        if known is not None:
-            return known
-        self._mro[cls] = ([cls], [])  # an answer for classes that inherit from themselves, which do not run anyway
-        order: list[ClassInfo] = []
-        external: list[str] = []
-        for base in self.bases(cls):
-            if isinstance(base, Class):
-                classes, names = self.lineage(base.cls)
-                order = [one for one in order if one not in classes] + classes
-                external += names
-            elif isinstance(base, External):
-                external.append(base.name)
-            else:
-                external.append("?")
-        self._mro[cls] = result = ([cls, *order], list(dict.fromkeys(external)))
-        return result
-
-    def bases(self, cls: ClassInfo) -> list[Kind]:
-        """Return the kinds of the bases of a class."""
-        assert self.interpreter is not None
-        return [self.interpreter.scopes.in_scope(base, cls.module, cls.parent) for base in cls.node.bases]
-
-    def mro(self, cls: ClassInfo) -> list[ClassInfo]:
-        """Return the project classes that `cls` inherits from, itself first."""
-        return self.lineage(cls)[0]
-
-    def is_module_class(self, cls: ClassInfo) -> bool:
-        """Whether instances are `nn.Module`s: by a base that is one, or an unknown base and a `forward` method."""
-        known = self._module_classes.get(cls)
-        if known is None:
-            classes, names = self.lineage(cls)
-            known = any(_is_torch_module(name) for name in names)
-            if not known and any(not name.startswith(("torch.", "builtins.", "typing.", "abc.")) for name in names):
-                known = any("forward" in one.methods and "__init__" in one.methods for one in classes)
-            self._module_classes[cls] = known
-        return known
-
-    def find_method(self, cls: ClassInfo, name: str, after: ClassInfo | None = None) -> FunctionInfo | None:
-        """Return the method that `cls` has under `name`; with `after`, the next one past that class, as `super()`."""
-        key = (cls, name, after)
-        try:
-            return self._methods[key]
-        except KeyError:
-            classes = self.mro(cls)
-            if after is not None and after in classes:
-                classes = classes[classes.index(after) + 1 :]
-            found = self._methods[key] = next((one.methods[name] for one in classes if name in one.methods), None)
-            return found
-
-    def class_attribute(self, cls: ClassInfo, name: str) -> Kind:
-        """Return the join of what instances of `cls` hold under `name`; `NOTHING` if nothing is stored."""
-        for one in self.mro(cls):
-            if name in one.attributes:
-                return one.attributes[name]
-        return NOTHING
-
-    @cached_property
-    def all_classes(self) -> list[ClassInfo]:
-        """Every class of the modules known by now; fills `subclasses` of each."""
-        classes = [cls for module in list(self.modules.values()) for cls in module.classes]
-        for cls in classes:
-            for base in self.mro(cls)[1:]:
-                base.subclasses.append(cls)
-        return classes
-
     # What rules ask for.
 
     def kinds(self, function: FunctionInfo) -> Mapping[ast.AST, Kind]:
@@ -323,28 +241,9 @@ class Project:
                     yield module, node
                     pending.extend(ast.iter_child_nodes(node))
 
-    def join_subclasses(self, cls: ClassInfo, name: str) -> Kind:
-        """Return the join of what the subclasses of `cls` hold under `name`."""
-        holders = self.holders.get(name)
-        if not holders:
-            return NOTHING
-        below = self._below.get(cls)
-        if below is None:
-            _ = self.all_classes
-            below = self._below[cls] = frozenset(cls.subclasses)
-        return join_all([one.attribute(name) for one in holders if one in below])
-
 
 # Never first-party, whatever folder is checked: knowledge of these comes from elsewhere.
 _EXTERNAL = frozenset({"torch", "numpy", "typing", "builtins", "typing_extensions"})
-
-
-@cache
-def _is_torch_module(name: str) -> bool:
-    if name == "torch.nn.Module":
-        return True
-    found = torch_api.torch_class(name)
-    return found is not None and found.is_module
 
 
 def _absolute(path: Path) -> Path:

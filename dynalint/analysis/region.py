@@ -40,13 +40,14 @@ def find_roots(project: Project, interpreter: Interpreter, roots: str | Sequence
                 found[function] = None
     if roots == "modules":
         for module in modules:
-            for cls in module.classes:
+            for cls in filter(project.is_module_class, module.classes):
+                project.note_built(cls)
                 forward = cls.methods.get("forward")
-                if forward is not None and project.is_module_class(cls) and not _is_kept_out(interpreter, forward):
+                if forward is not None and not _is_kept_out(interpreter, forward):
                     found[forward] = None
     elif roots != "explicit":
         for function in filter(None, (named_root(interpreter, name) for name in roots)):
-            function.compiled = True
+            _note_named(project, function)
             found[function] = None
     _run_with(interpreter, modules, _COMPILE_CALL)
     for function in compiled_by_calls(interpreter):
@@ -56,6 +57,12 @@ def find_roots(project: Project, interpreter: Interpreter, roots: str | Sequence
     wrappers = [wrapper for function in found for wrapper in wrappers_of(interpreter, function)]
     # Models stand below the layers they are made of: from the end, callers come before what they call.
     return list(dict.fromkeys([*reversed(list(found)), *wrappers]))
+
+
+def _note_named(project: Project, function: FunctionInfo) -> None:
+    function.compiled = True
+    if function.owner is not None:
+        project.note_built(function.owner)
 
 
 def _is_kept_out(interpreter: Interpreter, function: FunctionInfo) -> bool:
@@ -117,6 +124,7 @@ def run_inherited(project: Project, interpreter: Interpreter, roots: Sequence[Fu
     for cls in project.all_classes:
         forward = project.find_method(cls, "forward") if "forward" not in cls.methods else None
         if forward in compiled and (forward.compiled or project.is_checked(cls.file)):
+            project.note_built(cls)
             heirs.setdefault(forward, []).append(k.Instance(cls))
     for forward, instances in heirs.items():
         interpreter.call_from_outside(forward, k.join_all(instances))

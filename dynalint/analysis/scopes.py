@@ -6,13 +6,15 @@ import ast
 import builtins
 import re
 from dataclasses import replace
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.dispatch import evaluate
-from dynalint.analysis.frame import Environment, Frame
+from dynalint.analysis.frame import Context, Environment, Frame
 from dynalint.analysis.index import ClassInfo, FunctionInfo, Import, ModuleInfo
-from dynalint.analysis.kinds import UNKNOWN, Kind, widened
+from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, widened
+from dynalint.analysis.passing import either_caller
 
 if TYPE_CHECKING:
     from dynalint.analysis.interpreter import Interpreter
@@ -22,8 +24,6 @@ _BUILTINS = frozenset(dir(builtins))
 _ITEM_STORE = re.compile(r"^[ \t]+(\w+)\[[^\]\n]+\]\s*(?:[-+*/%|&]|//)?=(?!=)", re.MULTILINE)
 # The names of a `global` statement wherever it stands; one in a docstring only makes a name less certain.
 _GLOBAL = re.compile(r"global(?<!\wglobal)[ \t\\\n]+(\w+(?:[ \t\\\n]*,[ \t\\\n]*\w+)*)")
-# So many modules may hand an imported name on.
-_MOST_IMPORTS = 8
 _NAME = re.compile(r"\w+")
 
 
@@ -34,25 +34,41 @@ class Scopes:
         self._interpreter = interpreter
         self._globals: dict[tuple[ModuleInfo, str], Kind] = {}
         self._written: dict[ModuleInfo, frozenset[str]] = {}
-        self._closures: dict[FunctionInfo, Environment] = {}
+        self._closures: dict[FunctionInfo, dict[Context | None, Environment]] = {}
+        self._readers: dict[FunctionInfo, dict[tuple[str, Context], Kind]] = {}
 
-    def capture(self, function: FunctionInfo, env: Environment) -> None:
-        """Remember the variables around a nested function."""
-        self._closures[function] = env
+    def capture(self, function: FunctionInfo, env: Environment, context: Context | None) -> None:
+        """Remember the variables of a function, or around one that it defines, as it was called in one way."""
+        self._closures.setdefault(function, {})[context] = env
+        for (name, reader), seen in self._readers.get(function, {}).items():
+            if self._captured(function, name) != seen:
+                reader.outdated = True
+                self._interpreter.enqueue(reader)
+
+    def _captured(self, function: FunctionInfo, name: str) -> Kind | None:
+        """What a variable was in the ways that a function was called; None where it had none of that name."""
+        found = [env[name] for env in self._closures.get(function, {}).values() if name in env]
+        return reduce(either_caller, found) if found else None
 
     def lookup(self, frame: Frame, name: str) -> Kind:
         """Return the kind of a name that is not local to the frame: of an outer function, the module, or a builtin."""
         function = frame.function
         while function is not None:
-            captured = self._closures.get(function)
-            if captured is not None and name in captured:
-                return _closed_over(frame, name, captured[name])
+            kind = self._read(frame, function, name)
             function = function.parent
-            if function is not None and name in self._closures.get(function, ()):
-                return _closed_over(frame, name, self._closures[function][name])
+            if kind is None and function is not None:
+                kind = self._read(frame, function, name)
+            if kind is not None:
+                return _closed_over(frame, name, kind)
             if function is not None and name in function.locals:
                 return UNKNOWN
         return self.global_kind(frame.module, name)
+
+    def _read(self, frame: Frame, function: FunctionInfo, name: str) -> Kind | None:
+        kind = self._captured(function, name)
+        if kind is not None and frame.context is not None and (function is not frame.function or function.parent):
+            self._readers.setdefault(function, {})[name, frame.context] = kind
+        return kind
 
     def global_kind(self, module: ModuleInfo, name: str) -> Kind:
         """Return the kind of a name at the top level of a module, or of a builtin; `UNKNOWN` for any other."""
@@ -120,7 +136,9 @@ class Scopes:
 
         A name that is imported is looked for where it comes from.
         """
-        for _ in range(_MOST_IMPORTS):
+        seen: set[tuple[ModuleInfo, str]] = set()
+        while (module, name) not in seen:
+            seen.add((module, name))
             binding = module.bindings.get(name)
             if isinstance(binding, list):
                 return binding, module
@@ -161,7 +179,9 @@ class Scopes:
             kind = self.global_kind(module, node.id)
         else:
             frame = Frame(self._interpreter, module, parent)
-            frame.env = dict(self._closures.get(parent, {})) if parent else {}
+            for env in self._closures.get(parent, {}).values() if parent else ():
+                for name, kind in env.items():
+                    frame.env[name] = either_caller(frame.env.get(name, NOTHING), kind)
             kind = evaluate(frame, node)
         # A tensor that was there before the call is an input: tracing does not look into it, whatever it was made of.
         return replace(kind, foreseen=False) if isinstance(kind, k.Tensor) and not kind.array else kind

@@ -17,12 +17,13 @@ from dynalint.analysis.frame import Environment, Frame, is_fact
 from dynalint.analysis.kinds import UNKNOWN, Kind, join
 from dynalint.analysis.narrowing import narrow, truth
 from dynalint.analysis.operators import binary
-from dynalint.analysis.steps import step, walk
+from dynalint.analysis.steps import note_cut, step, walk
 from dynalint.analysis.stores import augmented_store, bind_target, held_by, note_item
 from dynalint.analysis.subjects import subject
 
-# A loop whose body still changes the environment after this many rounds is left with what is known by then.
-_MOST_ROUNDS = 4
+# A loop whose body still changes the environment after this many rounds is left with what is known by then; loops as
+# people write them take three.
+_MOST_ROUNDS = 24
 # So many names cost as much to join as an expression to evaluate.
 _MANY = 16
 _ENTERING_THEMSELVES = ("contextlib.ExitStack", "io.TextIOWrapper")
@@ -170,6 +171,9 @@ def _loop(frame: Frame, body: list[ast.stmt], enter: Callable[[], bool | None], 
         if frame.env == head:
             break
         head = frame.env
+    else:
+        line = body[0].lineno
+        note_cut(f"the loop around line {line} is not followed beyond {_MOST_ROUNDS} rounds; split what it computes")
     frame.loop -= 1
     breaks = frame.breaks.pop()
     frame.continues.pop()
@@ -302,7 +306,7 @@ def _cannot_fail(frame: Frame, body: list[ast.stmt]) -> bool:
 def _function(frame: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     function = frame.interpreter.function_of(node, frame.module, frame.function)
     frame.env[node.name] = k.Function(function)
-    frame.interpreter.scopes.capture(function, frame.env)
+    frame.interpreter.scopes.capture(function, frame.env, frame.context)
     return True
 
 

@@ -35,13 +35,15 @@ class Exhausted(Exception):  # noqa: N818 - no error: the answer that there will
 class Budget:
     """Steps of one kind for one file: at most `most` of them, of which `spent` are taken.
 
-    `known` is what need not be worked out again in the same work; see `remembered`.
+    `known` is what need not be worked out again in the same work; see `remembered`. `cuts` are sentences about what was
+    not followed to the end.
     """
 
     def __init__(self, most: int) -> None:
         self.most = most
         self.spent = 0
         self.known: dict[object, Any] = {}
+        self.cuts: dict[str, None] = {}
         self._walked: dict[ast.AST, tuple[ast.AST, ...]] = {}
 
     @property
@@ -100,13 +102,16 @@ class Budgets:
         return known
 
     def failures(self, shown: Callable[[Path], str]) -> Iterator[str]:
-        """Yield a sentence for each file that did not get through; `shown` tells how a path is written."""
+        """Yield sentences about the files that did not get through; `shown` tells how a path is written."""
         for file, functions in self.left_out.items():
             many = f"{len(functions)} function{' was' if len(functions) == 1 else 's were'}"
             yield (
                 f"{shown(file.path)}: the analysis stopped after {self.most} steps, and {many} not looked at; "
                 "split the file, or exclude it"
             )
+        for file, budget in self._known.items():
+            for text in budget.cuts:
+                yield f"{shown(file.path)}: {text}"
 
     def leave_out(self, function: FunctionInfo) -> None:
         """Take note that a function was not got through, as the budget of its file is used up."""
@@ -119,6 +124,13 @@ _SPENT: ContextVar[Budget | None] = ContextVar("budget", default=None)
 def spent_now() -> Budget | None:
     """Return the budget at whose expense rules work at the moment, if they do."""
     return _SPENT.get()
+
+
+def note_cut(text: str) -> None:
+    """Take note that something in the file that is worked on is not followed to the end; `text` says what."""
+    budget = _SPENT.get()
+    if budget is not None:
+        budget.cuts[text] = None
 
 
 def walk(node: ast.AST) -> Iterator[ast.AST]:

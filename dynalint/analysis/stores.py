@@ -19,6 +19,8 @@ from dynalint.analysis.subscripts import note_index, taken_apart
 
 FUNCTION_VARIABLE = "torch.autograd.Function.*"
 """The name under which a rule watches for reads of a variable that an autograd function's class sets in its body."""
+# Of a dict that is filled key by key, so many are kept apart; what the others hold is known together.
+_MOST_KEYS = 32
 
 _OPERATORS = {
     ast.Add: "iadd",
@@ -329,5 +331,5 @@ def _with_item(base: k.Sequence | k.Dictionary, index: Kind, kind: Kind) -> Kind
     items = base.items
     if isinstance(index, k.Value) and index.constant is not k.MISSING:
         items = tuple(pair for pair in items if pair[0] != index.constant or type(pair[0]) is not type(index.constant))
-        items = (*items, (index.constant, k.shallow(kind)))[:32]
+        items = (*items, (index.constant, k.shallow(kind)))[:_MOST_KEYS]
     return k.Dictionary(base.type, k.shallow(join(base.value, kind)), items, base.home)

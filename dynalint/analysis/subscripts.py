@@ -6,9 +6,9 @@ import ast
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.dispatch import evaluate, evaluates
+from dynalint.analysis.dunders import call_special
 from dynalint.analysis.events import Subscript
 from dynalint.analysis.frame import Frame
-from dynalint.analysis.functions import call_function
 from dynalint.analysis.kinds import UNKNOWN, Kind, join_all
 
 _MODULE_LISTS = ("torch.nn.ModuleList", "torch.nn.Sequential", "torch.nn.ParameterList")
@@ -107,8 +107,7 @@ def element_at(frame: Frame, base: Kind, node: ast.expr, index: Kind) -> Kind:
                 return k.held_in(base, known)
         return UNKNOWN if isinstance(base.value, k.Nothing) else k.held_in(base, base.value)
     if isinstance(base, k.Instance):
-        method = frame.interpreter.project.find_method(base.cls, "__getitem__")
-        return UNKNOWN if method is None else call_function(frame, k.Function(method, base), [index], {}, starred=False)
+        return call_special(frame, base, "__getitem__", [index]) or UNKNOWN
     return k.STR if isinstance(base, k.Value) and base.type == "str" else UNKNOWN
 
 

@@ -1,0 +1,221 @@
+"""How the classes of a project inherit, and what a method call reaches on an instance of a class or any below it.
+
+The latter is class hierarchy analysis (J. Dean, D. Grove, C. Chambers, "Optimization of object-oriented programs using
+static class hierarchy analysis", ECOOP 1995), refined as in rapid type analysis (D. Bacon, P. Sweeney, "Fast static
+analysis of C++ virtual function calls", OOPSLA 1996): a class counts once something may build it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING
+
+from dynalint.analysis import torch_api
+from dynalint.analysis.index import ClassInfo, FunctionInfo, ModuleInfo
+from dynalint.analysis.kinds import NOTHING, Class, External, Instance, Kind, join, join_all
+from dynalint.analysis.public import is_public_class
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dynalint.analysis.interpreter import Interpreter
+
+Reached = tuple[tuple[FunctionInfo, Kind], ...]
+
+
+@dataclass(eq=False)
+class Hierarchy:
+    """The classes of the modules known by now. `holders` are the classes that store an attribute, by its name."""
+
+    modules: dict[Path, ModuleInfo] = field(default_factory=dict)
+    interpreter: Interpreter | None = None
+    holders: dict[str, dict[ClassInfo, None]] = field(default_factory=dict)
+    _mro: dict[ClassInfo, tuple[list[ClassInfo], list[str]]] = field(default_factory=dict)
+    _module_classes: dict[ClassInfo, bool] = field(default_factory=dict)
+    _methods: dict[tuple[ClassInfo, str, ClassInfo | None], FunctionInfo | None] = field(default_factory=dict)
+    _classes: list[ClassInfo] = field(default_factory=list)
+    _filed: int = 0
+    _held: dict[str, dict[ClassInfo, Kind]] = field(default_factory=dict)
+    _definers: dict[str, list[ClassInfo]] = field(default_factory=dict)
+    _built: set[ClassInfo] = field(default_factory=set)
+    _abstract: dict[ClassInfo, bool] = field(default_factory=dict)
+    _reached: dict[ClassInfo, dict[str, Reached]] = field(default_factory=dict)
+
+    # Upwards.
+
+    def lineage(self, cls: ClassInfo) -> tuple[list[ClassInfo], list[str]]:
+        """Return the project classes that `cls` inherits from, itself first, and the dotted names of the others.
+
+        Depth first, a class that is reached twice stands at its last place: Python's order for all usual hierarchies.
+        """
+        known = self._mro.get(cls)
+        if known is not None:
+            return known
+        self._mro[cls] = ([cls], [])  # an answer for classes that inherit from themselves, which do not run anyway
+        order: list[ClassInfo] = []
+        external: list[str] = []
+        for base in self.bases(cls):
+            if isinstance(base, Class):
+                classes, names = self.lineage(base.cls)
+                order = [one for one in order if one not in classes] + classes
+                external += names
+            elif isinstance(base, External):
+                external.append(base.name)
+            else:
+                external.append("?")
+        self._mro[cls] = result = ([cls, *order], list(dict.fromkeys(external)))
+        return result
+
+    def bases(self, cls: ClassInfo) -> list[Kind]:
+        """Return the kinds of the bases of a class."""
+        assert self.interpreter is not None
+        return [self.interpreter.scopes.in_scope(base, cls.module, cls.parent) for base in cls.node.bases]
+
+    def mro(self, cls: ClassInfo) -> list[ClassInfo]:
+        """Return the project classes that `cls` inherits from, itself first."""
+        return self.lineage(cls)[0]
+
+    def is_module_class(self, cls: ClassInfo) -> bool:
+        """Whether instances are `nn.Module`s: by a base that is one, or an unknown base and a `forward` method."""
+        known = self._module_classes.get(cls)
+        if known is None:
+            classes, names = self.lineage(cls)
+            known = any(_is_torch_module(name) for name in names)
+            if not known and any(not name.startswith(("torch.", "builtins.", "typing.", "abc.")) for name in names):
+                known = any("forward" in one.methods and "__init__" in one.methods for one in classes)
+            self._module_classes[cls] = known
+        return known
+
+    def find_method(self, cls: ClassInfo, name: str, after: ClassInfo | None = None) -> FunctionInfo | None:
+        """Return the method that `cls` has under `name`; with `after`, the next one past that class, as `super()`."""
+        key = (cls, name, after)
+        try:
+            return self._methods[key]
+        except KeyError:
+            classes = self.mro(cls)
+            if after is not None and after in classes:
+                classes = classes[classes.index(after) + 1 :]
+            found = self._methods[key] = next((one.methods[name] for one in classes if name in one.methods), None)
+            return found
+
+    def class_attribute(self, cls: ClassInfo, name: str) -> Kind:
+        """Return the join of what instances of `cls` hold under `name`; `NOTHING` if nothing is stored."""
+        for one in self.mro(cls):
+            if name in one.attributes:
+                return one.attributes[name]
+        return NOTHING
+
+    # Downwards.
+
+    @property
+    def all_classes(self) -> list[ClassInfo]:
+        """Every class of the modules known by now; fills `subclasses` of each."""
+        while self._filed < len(self.modules):  # to look for bases may read further modules
+            new = list(self.modules.values())[self._filed :]
+            self._filed += len(new)
+            for cls in (cls for module in new for cls in module.classes):
+                self._file(cls)
+        return self._classes
+
+    def _file(self, cls: ClassInfo) -> None:
+        self._classes.append(cls)
+        for name in cls.methods:
+            self._definers.setdefault(name, []).append(cls)
+        for base in self.mro(cls)[1:]:
+            base.subclasses.append(cls)
+        self._counts_now(cls)
+
+    def note_built(self, cls: ClassInfo) -> None:
+        """Take note that there may be instances of a class."""
+        if cls not in self._built:
+            self._built.add(cls)
+            if not is_public_class(cls):
+                self._counts_now(cls)
+
+    def _counts_now(self, cls: ClassInfo) -> None:
+        """Have what is called on classes above one looked up again, now that it may be called on this one."""
+        above = self.mro(cls)
+        for base in above:
+            self._reached.pop(base, None)
+        if self.interpreter is not None:
+            self.interpreter.heirs.note_new(above)
+
+    def may_be_built(self, cls: ClassInfo) -> bool:
+        """Whether there may be instances of just this class: the project builds it or others may, and it is whole."""
+        if cls not in self._built and not is_public_class(cls):
+            return False
+        known = self._abstract.get(cls)
+        if known is None:
+            names = {name for one in self.mro(cls) for name, own in one.methods.items() if _is_abstract(own)}
+            methods = (self.find_method(cls, name) for name in names)
+            known = self._abstract[cls] = any(method is not None and _is_abstract(method) for method in methods)
+        return not known
+
+    def below(self, cls: ClassInfo) -> list[ClassInfo]:
+        """Return the classes that inherit from one, as far as there may be instances of them, and that one itself."""
+        _ = self.all_classes
+        return [cls, *(one for one in cls.subclasses if self.may_be_built(one))]
+
+    def find_methods(self, instance: Instance, name: str) -> Reached:
+        """Return the methods that a call of `name` on an instance may reach, each with what it is called on."""
+        if not instance.below:
+            method = self.find_method(instance.cls, name)
+            return () if method is None else ((method, instance),)
+        _ = self.all_classes
+        known = self._reached.setdefault(instance.cls, {})
+        if name not in known:
+            known[name] = tuple(self._find_below(instance, name))
+        return known[name]
+
+    def _find_below(self, instance: Instance, name: str) -> Iterable[tuple[FunctionInfo, Kind]]:
+        base = instance.cls
+        inherited = self.find_method(base, name)
+        if inherited is not None and any(self.find_method(one, name) is inherited for one in self.below(base)):
+            yield inherited, instance
+        for cls in self._definers.get(name, ()):
+            method = cls.methods[name]
+            if cls is base or method is inherited or not self.may_inherit(cls, base):
+                continue
+            heirs = [one for one in (cls, *cls.subclasses) if base in self.mro(one) and self.may_be_built(one)]
+            having = [one for one in heirs if self.find_method(one, name) is method]
+            if having and base in self.mro(cls):
+                yield method, Instance(cls, below=bool(cls.subclasses))
+            elif having:
+                yield method, join_all([Instance(one) for one in having])
+
+    def may_inherit(self, cls: ClassInfo, base: ClassInfo) -> bool:
+        """Whether a class, or one below it, inherits from `base`."""
+        return any(base in self.mro(one) for one in (cls, *cls.subclasses))
+
+    def join_subclasses(self, cls: ClassInfo, name: str) -> Kind:
+        """Return the join of what the subclasses of `cls` hold under `name`."""
+        known = self._held.setdefault(name, {})
+        if cls not in known:
+            holders = self.holders.get(name, ())
+            known[cls] = join_all([one.attribute(name) for one in holders if one is not cls and cls in self.mro(one)])
+        return known[cls]
+
+    def note_stored(self, cls: ClassInfo, name: str, kind: Kind) -> Iterator[ClassInfo]:
+        """Take note of all that a class holds under `name`; yield the classes above it for which that is news."""
+        self.holders.setdefault(name, {})[cls] = None
+        known = self._held.get(name, {})
+        for base in self.mro(cls)[1:] if known else ():
+            if base in known:
+                joined = join(known[base], kind)
+                if joined != known[base]:
+                    known[base] = joined
+                    yield base
+
+
+def _is_abstract(method: FunctionInfo) -> bool:
+    return "abstractmethod" in method.decorators
+
+
+@cache
+def _is_torch_module(name: str) -> bool:
+    if name == "torch.nn.Module":
+        return True
+    found = torch_api.torch_class(name)
+    return found is not None and found.is_module

@@ -1,0 +1,36 @@
+"""What others may call: code that is not there to see passes a public function other arguments than its own project."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dynalint.analysis.index import ClassInfo, FunctionInfo, ModuleInfo
+
+# Nobody imports these from a package but the project itself.
+_OWN = re.compile(r"(^|\.)(_(?!_)\w*|tests?|test_\w+|\w+_test|testing|examples?|benchmarks?|scripts?|conftest)(\.|$)")
+
+
+def is_public(function: FunctionInfo) -> bool:
+    """Whether code outside the project may call a function: by its name and those of its class, module and packages."""
+    own_name = function.name if function.name != "__init__" else ""
+    return function.parent is None and _may_be_named(own_name, function.owner, function.module)
+
+
+def is_public_class(cls: ClassInfo) -> bool:
+    """Whether code outside the project may build or inherit a class."""
+    return _may_be_named("", cls, cls.module)
+
+
+def _may_be_named(name: str, cls: ClassInfo | None, module: ModuleInfo) -> bool:
+    names = (name, *(cls.qualname.split(".") if cls is not None else ()))
+    return is_imported_by_others(module) and not any(one.startswith("_") for one in names)
+
+
+def is_imported_by_others(module: ModuleInfo) -> bool:
+    """Whether a module is part of a package, and not of what only its own project runs."""
+    known = module.known_public
+    if known is None:
+        known = module.known_public = (module.package or "." in module.name) and _OWN.search(module.name) is None
+    return known

@@ -5,6 +5,11 @@ once for each combination of argument kinds, larger functions once for the join 
 function returns and what a class holds are summaries; when one grows, whoever read it is interpreted again, so that
 the kinds climb a lattice of bounded height until nothing changes (P. Cousot and R. Cousot, "Abstract interpretation",
 POPL 1977).
+
+That this ends rests on what is kept from one run to the next: parameters (`passing.widen`), what a function returns and
+leaves behind (from its third run on), attributes (`passing.either_store`), and variables of outer functions
+(`Scopes`). Each is joined with what it was, so it only climbs, whatever a run comes to; names, types, classes and
+functions are those of the program, and `kinds.shallow` and `kinds.MOST_PARTS` bound what is made of them.
 """
 
 from __future__ import annotations
@@ -35,6 +40,8 @@ from dynalint.analysis.steps import Budgets, Exhausted, spent_now
 _MOST_CONTEXTS = 6
 # How often a context is interpreted: the lattice of kinds ends long before, and it is said of what does not settle.
 _MOST_RUNS = 30
+# After so many runs, what a function returns is joined with what it was: the first have not seen all that it is given.
+_RUNS_AFRESH = 2
 # After so many runs, a context that is called with more waits for the callers that are still to come.
 _RUNS_AT_ONCE = 2
 # How many calls are followed into each other before the rest is put off.
@@ -269,8 +276,10 @@ class Interpreter:
         if frame.yields is not NOTHING:
             context.yields = True
             returns = k.Sequence("generator", frame.yields)
-        exits = _exits(frame)
-        returns = join(context.returns, k.shallow(returns)) if context.runs > 2 else k.shallow(returns)
+        returns, exits = k.shallow(returns), _exits(frame)
+        if context.runs > _RUNS_AFRESH and context.returns is not NOTHING:
+            returns = join(context.returns, returns)
+            exits = {name: join(context.exits[name], kind) for name, kind in exits.items() if name in context.exits}
         if returns != context.returns or exits != context.exits:
             context.returns = returns
             context.exits = exits

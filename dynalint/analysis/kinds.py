@@ -197,6 +197,19 @@ class Dictionary(Composite):
             object.__setattr__(self, "value", UNKNOWN)
             object.__setattr__(self, "items", ())
 
+    def __hash__(self) -> int:
+        return hash((self.type, self.value, len(self.items), self.home))
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the same is known, in whatever order of the keys."""
+        if not isinstance(other, Dictionary) or self.type != other.type or self.home != other.home:
+            return False
+        return self.value == other.value and (self.items == other.items or self.by_key() == other.by_key())
+
+    def by_key(self) -> dict[object, Kind]:
+        """Return the kinds by key and its type: 1 and True are different keys."""
+        return {(key.__class__, key): kind for key, kind in self.items}
+
     def get(self, key: Any) -> Kind | None:
         """Return the kind under a constant key, or None."""
         for name, kind in self.items:
@@ -450,7 +463,9 @@ def _covers(one: Kind, other: Kind) -> bool:
     """Whether what is said of instances holds all that is said of others."""
     if not isinstance(one, Instance) or not isinstance(other, Instance):
         return False
-    return (one.below and one.cls in other.cls.above) or (one.cls is other.cls and not other.below)
+    if one.below:
+        return one.cls in other.cls.above
+    return one.cls is other.cls and not other.below and (other.made or not one.made)
 
 
 def _merge(left: Kind, right: Kind) -> Kind | None:
@@ -464,7 +479,7 @@ def _merge(left: Kind, right: Kind) -> Kind | None:
     if left == right:
         return left
     if isinstance(left, Instance) and isinstance(right, Instance):
-        return _merge_instances(left, right)
+        return left if _covers(left, right) else right if _covers(right, left) else None
     if isinstance(left, Tensor) and isinstance(right, Tensor):
         return _merge_tensors(left, right)
     if isinstance(left, Value) and isinstance(right, Value):
@@ -480,12 +495,6 @@ def _merge(left: Kind, right: Kind) -> Kind | None:
     if isinstance(left, Dictionary) and isinstance(right, Dictionary) and left.type == right.type:
         return _merge_dictionaries(left, right)
     return None
-
-
-def _merge_instances(left: Instance, right: Instance) -> Instance | None:
-    if left.cls is right.cls and left.below is right.below:
-        return right if left.made else left
-    return left if _covers(left, right) else right if _covers(right, left) else None
 
 
 def _merge_functions(left: Function, right: Function) -> Function | None:
@@ -514,13 +523,20 @@ def _merge_sequences(left: Sequence, right: Sequence) -> Sequence:
     if left.items is not None and right.items is not None and len(left.items) == len(right.items):
         items = tuple(join(one, other) for one, other in zip(left.items, right.items, strict=True))
     element = join(left.element, right.element)
-    return Sequence(left.type, element, items, left.home or right.home, left.fields)
+    return Sequence(left.type, element, items, _either_home(left.home, right.home), left.fields)
 
 
 def _merge_dictionaries(left: Dictionary, right: Dictionary) -> Dictionary:
-    keys = {(type(key), key) for key, _ in left.items} & {(type(key), key) for key, _ in right.items}
-    items = tuple((key, join(kind, right.get(key) or NOTHING)) for key, kind in left.items if (type(key), key) in keys)
-    return Dictionary(left.type, join(left.value, right.value), items, left.home or right.home)
+    known = right.by_key()
+    items = [(key, join(kind, known[type(key), key])) for key, kind in left.items if (type(key), key) in known]
+    return Dictionary(left.type, join(left.value, right.value), tuple(items), _either_home(left.home, right.home))
+
+
+def _either_home(left: Home | None, right: Home | None) -> Home | None:
+    """One of two places, the same one whichever of them comes first: findings name it."""
+    if left is None or right is None or left == right:
+        return left or right
+    return min(left, right, key=lambda home: (home.type, home.name))
 
 
 def is_record(kind: Kind) -> bool:

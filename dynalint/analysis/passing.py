@@ -10,32 +10,28 @@ from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, Unknown, join
 
 
 def either_caller(old: Kind, new: Kind) -> Kind:
-    """Join what two callers pass; None says no more of a parameter than that it may be left out.
+    """Join what two callers pass, as `either_known`; where only one of them knows the dtype of a tensor, it is that."""
+    joined = either_known(old, new)
+    one, other, either = k.only_tensor(old), k.only_tensor(new), k.only_tensor(joined)
+    if one is None or other is None or either is None or None not in (one.dtype, other.dtype):
+        return joined
+    tensor = replace(either, dtype=one.dtype or other.dtype)
+    return join(tensor, k.NONE) if k.NONE in joined.members else tensor
 
-    Where nothing is known of what one of them passes, the other still tells what it is, and of a number not which.
+
+def either_known(old: Kind, new: Kind) -> Kind:
+    """Join what is known of two values; None says no more of a parameter than that it may be left out.
+
+    Where nothing is known of one of them, the other still tells what it is, and of a number not which.
     """
     if isinstance(new, Unknown):
         return new if old in (k.NONE, NOTHING) else k.widened(old)
     if isinstance(old, Unknown):
-        return old if new == k.NONE else k.widened(new)
-    if old is new:
-        return old
-    if isinstance(old, k.Dictionary) and isinstance(new, k.Dictionary):
-        return _either_dictionary(old, new)
+        return old if new in (k.NONE, NOTHING) else k.widened(new)
     joined = join(old, new)
-    if not isinstance(joined, (k.Tensor, k.Union)):
-        return joined
-    one, other, either = k.only_tensor(old), k.only_tensor(new), k.only_tensor(joined)
-    if one is not None and other is not None and either is not None and None in (one.dtype, other.dtype):
-        tensor = replace(either, dtype=one.dtype or other.dtype)
-        return join(tensor, k.NONE) if k.NONE in joined.members else tensor
+    if isinstance(old, k.Dictionary) and isinstance(new, k.Dictionary) and isinstance(joined, k.Dictionary):
+        return replace(joined, value=either_known(old.value, new.value))
     return joined
-
-
-def _either_dictionary(old: k.Dictionary, new: k.Dictionary) -> Kind:
-    """Join what two callers pass as dicts: where one of them knows nothing of the values, the other is believed."""
-    joined = join(old, new)
-    return replace(joined, value=either_caller(old.value, new.value)) if isinstance(joined, k.Dictionary) else joined
 
 
 def either_store(old: Kind, new: Kind) -> Kind:

@@ -14,7 +14,7 @@ from dynalint.analysis.dispatch import evaluate
 from dynalint.analysis.frame import Context, Environment, Frame
 from dynalint.analysis.index import ClassInfo, FunctionInfo, Import, ModuleInfo
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, widened
-from dynalint.analysis.passing import either_caller
+from dynalint.analysis.passing import either_known
 
 if TYPE_CHECKING:
     from dynalint.analysis.interpreter import Interpreter
@@ -40,15 +40,18 @@ class Scopes:
     def capture(self, function: FunctionInfo, env: Environment, context: Context | None) -> None:
         """Remember the variables of a function, or around one that it defines, as it was called in one way."""
         self._closures.setdefault(function, {})[context] = env
-        for (name, reader), seen in self._readers.get(function, {}).items():
-            if self._captured(function, name) != seen:
+        readers = self._readers.get(function, {})
+        for (name, reader), seen in readers.items():
+            grown = either_known(seen, self._captured(function, name) or NOTHING)
+            if grown != seen:
+                readers[name, reader] = grown
                 reader.outdated = True
                 self._interpreter.enqueue(reader)
 
     def _captured(self, function: FunctionInfo, name: str) -> Kind | None:
         """What a variable was in the ways that a function was called; None where it had none of that name."""
         found = [env[name] for env in self._closures.get(function, {}).values() if name in env]
-        return reduce(either_caller, found) if found else None
+        return reduce(either_known, found) if found else None
 
     def lookup(self, frame: Frame, name: str) -> Kind:
         """Return the kind of a name that is not local to the frame: of an outer function, the module, or a builtin."""
@@ -65,9 +68,11 @@ class Scopes:
         return self.global_kind(frame.module, name)
 
     def _read(self, frame: Frame, function: FunctionInfo, name: str) -> Kind | None:
+        """What a variable was whenever the reader has asked: it is another at the definition than at the call."""
         kind = self._captured(function, name)
         if kind is not None and frame.context is not None and (function is not frame.function or function.parent):
-            self._readers.setdefault(function, {})[name, frame.context] = kind
+            seen = self._readers.setdefault(function, {})
+            kind = seen[name, frame.context] = either_known(seen.get((name, frame.context), NOTHING), kind)
         return kind
 
     def global_kind(self, module: ModuleInfo, name: str) -> Kind:
@@ -181,7 +186,7 @@ class Scopes:
             frame = Frame(self._interpreter, module, parent)
             for env in self._closures.get(parent, {}).values() if parent else ():
                 for name, kind in env.items():
-                    frame.env[name] = either_caller(frame.env.get(name, NOTHING), kind)
+                    frame.env[name] = either_known(frame.env.get(name, NOTHING), kind)
             kind = evaluate(frame, node)
         # A tensor that was there before the call is an input: tracing does not look into it, whatever it was made of.
         return replace(kind, foreseen=False) if isinstance(kind, k.Tensor) and not kind.array else kind

@@ -2,10 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dynalint.analysis import kinds as k
+from dynalint.analysis.frame import Context
+from dynalint.analysis.index import ClassInfo, FunctionInfo
+from dynalint.analysis.interpreter import Interpreter
+from dynalint.analysis.passing import either_known, either_store, widen
+from dynalint.analysis.project import Project
+
+CODE = """
+class Top:
+    def call(self): ...
+
+class Left(Top): ...
+
+class Right(Top): ...
+
+class Low(Left, Right): ...
+
+class Other: ...
+
+def helper(one, other): ...
+"""
+
+
+def _read() -> tuple[list[ClassInfo], FunctionInfo, FunctionInfo]:
+    path = Path("code.py")
+    project = Project.load([path], overrides={path: CODE})
+    Interpreter(project, lambda name: None)
+    (module,) = project.modules.values()
+    call, helper = module.functions
+    return project.all_classes, call, helper
+
+
+CLASSES, CALL, HELPER = _read()
 
 BASE = st.sampled_from(
     [
@@ -25,20 +60,34 @@ BASE = st.sampled_from(
         k.STR,
         k.External("torch.relu"),
         k.Object("torch.nn.Linear"),
+        k.Unknown("one"),
+        k.Unknown("other", compared=True),
+        k.Function(HELPER),
+        k.Function(HELPER, args=(k.TENSOR,)),
+        *map(k.Class, CLASSES),
     ]
 )
+INSTANCES = st.sampled_from([k.Instance(cls, *way) for cls in CLASSES for way in ((), (True,), (False, True))])
+HOMES = st.builds(k.Home, st.sampled_from(["attribute", "global"]), st.sampled_from(["a", "b", "b[...]"]))
+
+
+def dictionary(items: list[tuple[object, k.Kind]], home: k.Home) -> k.Dictionary:
+    pairs = {(type(key), key): (key, kind) for key, kind in items}
+    return k.Dictionary("dict", k.join_all([kind for _, kind in pairs.values()]), tuple(pairs.values()), home)
 
 
 def containers(inner: st.SearchStrategy[k.Kind]) -> st.SearchStrategy[k.Kind]:
     return st.one_of(
         st.lists(inner, max_size=3).map(lambda items: k.sequence("tuple", items)),
         inner.map(lambda element: k.Sequence("list", element)),
-        inner.map(lambda value: k.Dictionary("dict", value, (("a", value),))),
+        st.builds(lambda element, home: k.Sequence("list", element, None, home), inner, HOMES),
+        st.builds(dictionary, st.lists(st.tuples(st.sampled_from(["a", "b", 1, True]), inner), max_size=3), HOMES),
+        st.lists(INSTANCES, min_size=1, max_size=3).map(lambda some: k.Function(CALL, k.join_all(some))),
         st.lists(inner, min_size=1, max_size=3).map(k.join_all),
     )
 
 
-KINDS = st.recursive(BASE, containers, max_leaves=5)
+KINDS = st.recursive(BASE | INSTANCES, containers, max_leaves=6)
 
 
 @given(KINDS)
@@ -56,10 +105,37 @@ def test_join_is_an_upper_bound(left: k.Kind, right: k.Kind) -> None:
 
 
 @given(KINDS, KINDS)
-def test_join_commutes_up_to_order(left: k.Kind, right: k.Kind) -> None:
-    one, other = k.join(left, right), k.join(right, left)
-    assert k.join(one, other) == one
-    assert k.join(other, one) == other
+def test_join_commutes(left: k.Kind, right: k.Kind) -> None:
+    assert k.join(left, right) == k.join(right, left)
+
+
+@given(KINDS, KINDS, KINDS)
+def test_join_associates(one: k.Kind, two: k.Kind, three: k.Kind) -> None:
+    assert k.join(k.join(one, two), three) == k.join(one, k.join(two, three))
+
+
+@given(st.lists(KINDS, max_size=12))
+def test_all_are_joined_at_once_as_one_by_one(kinds: list[k.Kind]) -> None:
+    joined: k.Kind = k.NOTHING
+    for kind in kinds:
+        joined = k.join(joined, kind)
+    assert k.join_all(kinds) == joined
+
+
+@given(st.lists(KINDS, max_size=6), st.sampled_from([either_known, either_store]))
+def test_what_is_stored_again_and_again_comes_to_rest(kinds: list[k.Kind], either: Callable) -> None:
+    held: k.Kind = k.NOTHING
+    for kind in [*kinds, *kinds, *kinds]:
+        held = either(held, kind)
+    assert all(either(held, kind) == held for kind in kinds)
+
+
+@given(st.lists(st.tuples(KINDS, KINDS), min_size=1, max_size=6))
+def test_a_function_that_the_same_callers_call_again_comes_to_rest(calls: list[tuple[k.Kind, k.Kind]]) -> None:
+    context = Context(HELPER, {})
+    for one, other in [*calls, *calls, *calls]:
+        widen(context, {"one": one, "other": other})
+    assert not any(widen(context, {"one": one, "other": other}) for one, other in calls)
 
 
 @given(KINDS, st.lists(KINDS, max_size=30))

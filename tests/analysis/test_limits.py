@@ -18,6 +18,7 @@ LIMITS = {
     "interpreter._DEEPEST_CALL": 1,
     "interpreter._MOST_CONTEXTS": 1,
     "interpreter._MOST_RUNS": 1,
+    "interpreter._RUNS_AFRESH": 0,
     "interpreter._RUNS_AT_ONCE": 0,
     "kinds.MOST_PARTS": 5,
     "kinds._DEEPEST": 1,

@@ -183,9 +183,8 @@ class Interpreter:
         """Return the context of a call with these parameter kinds, interpreted if it is new or has grown."""
         own = self.contexts.setdefault(function, [])
         if is_small(function) and len(own) < _MOST_CONTEXTS:
-            if not own and self._is_open(function) and function not in self._entered:
-                self._entered.add(function)
-                self.call_from_outside(function, self.method_receiver(function))
+            if function not in self._entered:  # what is gets a context of its own
+                params = self._and_from_outside(function, params)
             key = tuple(sorted(params.items(), key=lambda item: item[0]))
             for context in own:
                 if context.key == key:
@@ -215,7 +214,8 @@ class Interpreter:
         """Return parameters joined with those of a call from outside, if one is to come: one run does for both."""
         if not self._is_open(function):
             return params
-        outside = bind_defaults(self, function, self.method_receiver(function))
+        receiver = next(iter(params.values())) if self.method_receiver(function) is not None else None
+        outside = bind_defaults(self, function, receiver)
         both = Context(function, dict(params))
         if both.agrees(outside):
             widen(both, outside)

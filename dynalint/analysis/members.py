@@ -17,6 +17,7 @@ from dynalint.analysis.named_attributes import HOLE, fits
 from dynalint.analysis.signatures import declared_kind, has_decorator
 
 _CONTEXT = k.Object("torch.autograd.Function")
+_PLAIN = {"none": type(None), **{one.__name__: one for one in (bool, int, float, complex, str, tuple, list, set, dict)}}
 
 
 def member(frame: Frame, owner: Kind, name: str) -> Kind:
@@ -90,20 +91,34 @@ def _of_union(frame: Frame, owner: k.Union, name: str) -> Kind:
                 having.setdefault(method, []).append(receiver)
         else:
             lacking.append(one)
-    found: list[Kind] = []
-    named = any(isinstance(one, k.Sequence) and name in one.fields for one in others)
-    for one in others:
-        # A plain tuple, or a named one, lacks a field that others have.
-        is_left = isinstance(one, k.Sequence) and one.type == "tuple" and not hasattr(tuple, name)
-        is_left = is_left and name not in getattr(one, "fields", ())
-        if one != k.NONE and not (is_left and (named or len(others) < len(owner.alternatives))):
-            found.append(member(frame, one, name))
+    # A dict or a number lacks what is asked of the object that it may be as well: that raises, and nothing comes of it.
+    having_it = [one for one in others if not _lacks(one, name)]
+    all_lack = not having_it and len(others) == len(owner.alternatives)
+    found = [member(frame, one, name) for one in (others if all_lack else having_it) if one != k.NONE]
     for method, some in having.items():
         found.append(bind(frame, method, join_all(some)))
     # An abstract base class leaves a method to those below it.
     above = {cls for some in having.values() for one in join_all(some).members for cls in _above(one)}
-    lacking = [one for one in lacking if one.cls not in above]
-    return join_all([*found, *(member(frame, one, name) for one in lacking)])
+    held = [(one, member(frame, one, name)) for one in lacking if one.cls not in above]
+    if found:
+        held = [(one, kind) for one, kind in held if not (isinstance(kind, k.Unknown) and _never_had(frame, one, name))]
+    return join_all([*found, *(kind for _, kind in held)])
+
+
+def _never_had(frame: Frame, owner: k.Instance, name: str) -> bool:
+    """Whether nothing shows that instances of a class have an attribute of this name."""
+    project = frame.interpreter.project
+    if project.find_method(owner.cls, "__getattr__") is not None or any(name in cls.body for cls in owner.cls.above):
+        return False
+    return frame.interpreter.read_attribute(owner.cls, name, frame) is NOTHING
+
+
+def _lacks(kind: Kind, name: str) -> bool:
+    """Whether a plain Python value has no attribute of a name."""
+    if not isinstance(kind, (k.Value, k.Sequence, k.Dictionary)):
+        return False
+    plain = _PLAIN.get(kind.type)
+    return plain is not None and not hasattr(plain, name) and name not in getattr(kind, "fields", ())
 
 
 def _above(kind: Kind) -> list[ClassInfo]:

@@ -9,12 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynalint.analysis import kinds as k
-from dynalint.analysis.frame import Context
+from dynalint.analysis.frame import Context, Frame
 from dynalint.analysis.index import ClassInfo, FunctionInfo
 from dynalint.analysis.interpreter import Interpreter
 from dynalint.analysis.passing import either_known, either_store, widen
 from dynalint.analysis.project import Project
 
+PATH = Path("code.py")
 CODE = """
 class Top:
     def call(self): ...
@@ -28,15 +29,18 @@ class Low(Left, Right): ...
 class Other: ...
 
 def helper(one, other): ...
+
+def outer():
+    def inner():
+        return variable
 """
 
 
 def _read() -> tuple[list[ClassInfo], FunctionInfo, FunctionInfo]:
-    path = Path("code.py")
-    project = Project.load([path], overrides={path: CODE})
+    project = Project.load([PATH], overrides={PATH: CODE})
     Interpreter(project, lambda name: None)
     (module,) = project.modules.values()
-    call, helper = module.functions
+    call, helper, *_ = module.functions
     return project.all_classes, call, helper
 
 
@@ -145,6 +149,23 @@ def test_chains_end(start: k.Kind, steps: list[k.Kind]) -> None:
         kind = k.join(kind, k.shallow(step))
     # All is covered then: to join the same again changes nothing any more.
     assert all(k.join(kind, k.shallow(step)) == kind for step in steps)
+
+
+def test_what_a_closure_sees_only_climbs() -> None:
+    """A variable is one thing where the inner function is defined and another at the end, in every run of the outer."""
+    interpreter = Interpreter(Project.load([PATH], overrides={PATH: CODE}), lambda name: None)
+    (module,) = interpreter.project.modules.values()
+    outer = module.bindings["outer"]
+    assert isinstance(outer, FunctionInfo)
+    inner = interpreter.function_of(outer.node.body[0], module, outer)
+    reader = Context(inner, {})
+    frame = Frame(interpreter, module, inner, reader)
+    for kind in (k.INT, k.STR, k.INT, k.STR):
+        reader.outdated = False
+        interpreter.scopes.capture(inner, {"variable": kind}, None)
+        seen = interpreter.scopes.lookup(frame, "variable")
+    assert seen == k.join(k.INT, k.STR)
+    assert not reader.outdated
 
 
 def test_constants_are_told_apart_by_type() -> None:

@@ -203,3 +203,50 @@ class Model(nn.Module):
     product = (call.args[1].items or ())[1]
     assert isinstance(product, Tensor)
     assert product.foreseen is foreseen
+
+
+@pytest.mark.parametrize("parameter", ["args: dict", "args: int", "args"])
+def test_what_others_may_pass_does_not_hide_what_has_the_attribute(tmp_path: Path, parameter: str) -> None:
+    code = f"""
+class Settings:
+    def __init__(self):
+        self.scale = torch.ones(())
+
+class Holder(nn.Module):
+    def __init__(self, {parameter}):
+        super().__init__()
+        self.scale = args.scale
+
+    def forward(self, x):
+        if self.scale > 0:
+            return x
+        return -x
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.holder = Holder(Settings())
+
+    def forward(self, x):
+        return self.holder(x)
+"""
+    assert [event.node.lineno for event in branches(tmp_path, code)]
+
+
+@pytest.mark.parametrize(("body", "count"), [("pass", 1), ("self.shape = None", 1), ("self.max = Unknown()", 0)])
+def test_what_nothing_shows_to_have_an_attribute_is_not_meant(tmp_path: Path, body: str, count: int) -> None:
+    code = f"""
+class Other:
+    def __init__(self):
+        {body}
+
+def first(x):
+    if x.max():
+        return x
+    return None
+
+class Model(nn.Module):
+    def forward(self, x: Tensor, flag):
+        return first(Other() if flag else x)
+"""
+    assert len(branches(tmp_path, code)) == count

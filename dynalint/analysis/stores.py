@@ -166,12 +166,14 @@ def _write_attribute(frame: Frame, target: ast.Attribute, kind: Kind, *, augment
         )
         home = Home("class", target.attr)
         _emit_state(frame, home, widened(old), kind, augmented=augmented, reads_old=reads_old, fresh=False)
-    elif isinstance(owner, k.Instance):
-        held = held_by(frame, target.value)
-        if held is not None:
-            old = frame.interpreter.read_attribute(owner.cls, target.attr, frame)
-            home = Home(held.type, f"{held.name}.{target.attr}")
-            _emit_state(frame, home, old, kind, augmented=augmented, reads_old=reads_old, fresh=False)
+        return
+    instances = [one for one in owner.members if isinstance(one, k.Instance)]
+    held = held_by(frame, target.value) if instances else None
+    if held is not None:
+        old = k.join_all([frame.interpreter.read_attribute(one.cls, target.attr, frame) for one in instances])
+        home = Home(held.type, f"{held.name}.{target.attr}")
+        _emit_state(frame, home, old, kind, augmented=augmented, reads_old=reads_old, fresh=False)
+    if isinstance(owner, k.Instance):
         frame.interpreter.store_attribute(owner.cls, target.attr, _homeless(kind), frame)
 
 

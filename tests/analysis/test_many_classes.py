@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dynalint.analysis import Analysis, AnalysisOptions, analyze, interpreter
-from dynalint.analysis.events import Branch
+from dynalint.analysis.events import Branch, StateChange
 from dynalint.analysis.kinds import only_tensor
 
 BASE = """\
@@ -152,3 +152,26 @@ def test_a_cut_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = {(failure.function, failure.fault) for failure in analysis.failures}
     assert told == {("packed", "it was called in new ways still after 1 runs")}
     assert branches(analysis) == {("m.py", 5)}
+
+
+def test_state_of_one_of_several_objects_is_changed(tmp_path: Path) -> None:
+    """Which of them `self` holds does not matter: the change is told of all the same."""
+    files = {
+        "settings.py": "class One:\n    mode = None\n\nclass Two:\n    mode = None\n",
+        "model.py": """\
+            from torch import nn
+            from settings import One, Two
+
+            class Model(nn.Module):
+                def __init__(self, first: bool):
+                    super().__init__()
+                    self.settings = One() if first else Two()
+
+                def forward(self, x):
+                    if self.settings.mode is None:
+                        self.settings.mode = "plain"
+                    return x
+            """,
+    }
+    changes = [event for event in analysed(tmp_path, files).events if isinstance(event, StateChange)]
+    assert [event.home.name for event in changes] == ["settings.mode"]

@@ -67,8 +67,9 @@ def parameter_kind(interpreter: Interpreter, function: FunctionInfo, argument: a
     if argument.annotation is not None:
         kind = declared_kind(interpreter, argument.annotation, function.module)
         if kind != UNKNOWN:
-            optional = isinstance(default, ast.Constant) and default.value is None
-            kind = join(kind, k.NONE) if optional else kind
+            # `flag: Tensor = False` is no tensor where it is left out.
+            if isinstance(default, ast.Constant) and (default.value is None or k.may_be_tensor(kind)):
+                kind = join(kind, widened(k.constant(default.value)))
             return k.with_home(kind, k.Home("argument", argument.arg))
     if default is None:
         return Unknown(argument.arg)

@@ -250,3 +250,15 @@ class Model(nn.Module):
         return first(Other() if flag else x)
 """
     assert len(branches(tmp_path, code)) == count
+
+
+@pytest.mark.parametrize(("default", "count"), [("None", 1), ("False", 0), ("1.0", 0)])
+def test_a_default_that_is_no_tensor_is_believed(tmp_path: Path, default: str, count: int) -> None:
+    code = f"""
+class Model(nn.Module):
+    def forward(self, x, flag: Optional[Tensor] = {default}):
+        if flag is not None and flag:
+            return x
+        return -x
+"""
+    assert len(branches(tmp_path, code)) == count

@@ -140,7 +140,9 @@ class _Store:
         self.guards = self._guarded()
         text = self._part(self.value, mask)
         if isinstance(self.statement, ast.AugAssign):
-            sign = _OPERATORS[type(self.statement.op)]
+            sign = _OPERATORS.get(type(self.statement.op))
+            if sign is None:
+                raise Refusal("no number is known that the operator may be given where nothing is selected")
             plain = k.is_number(scope.kind(self.value)) and isinstance(self.value, ast.Constant | ast.UnaryOp)
             text = f"{name} {sign} {text if plain or self.value in self.given else atom(self.value, text)}"
         indent = indentation(file, self.first.lineno)

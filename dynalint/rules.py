@@ -154,8 +154,19 @@ class Rule(ABC):
         """Yield what is wrong with `event`, which is of one of the types in `events`."""
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Return the rewrite that removes `violation`, why there is none, or None where a rule has no fix at all."""
+        """Return the rewrite that removes `violation`, why there is none, or None where a rule has no fix at all.
+
+        Raises:
+            Refusal: there is none, for the reason that it gives.
+        """
         return None
+
+    def answer(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+        """Return what `fix` does, a refusal as the reason why there is no rewrite."""
+        try:
+            return self.fix(event, violation, project)
+        except Refusal as refusal:
+            return Declined(str(refusal))
 
     @classmethod
     def page(cls) -> Page:

@@ -12,11 +12,13 @@ _RULE = '''"""{code}: in a few words, what is wrong."""
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 
+from dynalint import rewriting as rw
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
 
 
 class {class_name}(Rule):
@@ -37,11 +39,11 @@ class {class_name}(Rule):
         """Write the product, if the argument is a name and computed once either way."""
         file = event.function.file
         argument = event.node.args[0] if isinstance(event, Call) and event.node.args else None
-        text = file.segment(argument) if argument is not None else ""
-        if not text.isidentifier():
-            return Declined("the argument would be computed twice; give it a name first")
-        start, end = file.span(event.node)
-        return Rewrite("Write the product", "safe", (Replacement(file, start, end, f"({{text}} * {{text}})"),))
+        if not isinstance(argument, ast.Name):
+            raise Refusal("the argument would be computed twice; give it a name first")
+        factor = rw.kept(file, argument)
+        product = rw.operation(factor, "*", factor)
+        return Rewrite("Write the product", "safe", rw.written(file, (event.node, product)))
 '''
 
 _PAGE = """\
@@ -100,7 +102,7 @@ return torch.square(x)  # {code}
 ```
 
 ```py fixed
-return (x * x)
+return x * x
 ```
 
 ### computed-argument

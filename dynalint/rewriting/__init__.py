@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dynalint.rewriting.build import (
         asking,
         assignment,
+        attribute,
         block,
         branch,
         call,
@@ -29,26 +30,34 @@ if TYPE_CHECKING:
         number,
         operation,
     )
+    from dynalint.rewriting.code import Change, expression, kept, statements, written
     from dynalint.rewriting.substitution import Substitution, replacements
     from dynalint.rewriting.tree import Tree
 
 _HOMES = {"Tree": "tree", "Substitution": "substitution", "replacements": "substitution"}
+_HOMES |= dict.fromkeys(("Change", "expression", "kept", "statements", "written"), "code")
 
 __all__ = [
+    "Change",
     "Substitution",
     "Tree",
     "asking",
     "assignment",
+    "attribute",
     "block",
     "branch",
     "call",
+    "expression",
     "inversion",
+    "kept",
     "method",
     "name",
     "negation",
     "number",
     "operation",
     "replacements",
+    "statements",
+    "written",
 ]
 
 

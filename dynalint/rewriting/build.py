@@ -60,11 +60,14 @@ def call(function: cst.BaseExpression | str, *args: cst.BaseExpression, **keywor
     return cst.Call(name(function) if isinstance(function, str) else function, given)
 
 
-def method(
-    owner: cst.BaseExpression, attribute: str, *args: cst.BaseExpression, **keywords: cst.BaseExpression
-) -> cst.Call:
+def attribute(owner: cst.BaseExpression, name: str) -> cst.Attribute:
+    """Return an attribute of what an expression gives."""
+    return cst.Attribute(owner, cst.Name(name))
+
+
+def method(owner: cst.BaseExpression, name: str, *args: cst.BaseExpression, **keywords: cst.BaseExpression) -> cst.Call:
     """Return a call of a method."""
-    return call(cst.Attribute(owner, cst.Name(attribute)), *args, **keywords)
+    return call(attribute(owner, name), *args, **keywords)
 
 
 def operation(left: cst.BaseExpression, sign: str, right: cst.BaseExpression) -> cst.BaseExpression:

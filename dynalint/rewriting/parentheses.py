@@ -15,7 +15,9 @@ from dynalint.rules import Refusal
 _Node = TypeVar("_Node", bound=cst.CSTNode)
 
 _BARE, _NAMED, _LAMBDA, _IF, _OR, _AND, _NOT, _COMPARISON, _BITS = range(9)
-_UNARY, _POWER, _AWAIT, _PRIMARY = 14, 15, 16, 17
+_UNARY, _POWER, _AWAIT = 14, 15, 16
+PRIMARY = 17
+"""The level of what holds together whatever stands beside it: names, calls and the like."""
 _BINARY: dict[type[cst.BaseBinaryOp], int] = {
     cst.BitOr: _BITS,
     cst.BitXor: 9,
@@ -49,10 +51,10 @@ _SLOTS: dict[type[cst.CSTNode], dict[str, int]] = {
     cst.IfExp: {"body": _OR, "test": _OR, "orelse": _LAMBDA},
     cst.Lambda: {"body": _LAMBDA},
     cst.NamedExpr: {"value": _LAMBDA},
-    cst.Attribute: {"value": _PRIMARY},
-    cst.Subscript: {"value": _PRIMARY},
-    cst.Call: {"func": _PRIMARY},
-    cst.Await: {"expression": _PRIMARY},
+    cst.Attribute: {"value": PRIMARY},
+    cst.Subscript: {"value": PRIMARY},
+    cst.Call: {"func": PRIMARY},
+    cst.Await: {"expression": PRIMARY},
     cst.CompFor: {"iter": _OR},
     cst.CompIf: {"test": _OR},
     cst.StarredElement: {"value": _BITS},
@@ -141,7 +143,7 @@ def level(node: cst.BaseExpression) -> int:
         return _AND if isinstance(node.operator, cst.And) else _OR
     if isinstance(node, cst.UnaryOperation):
         return _NOT if isinstance(node.operator, cst.Not) else _UNARY
-    return _LEVELS.get(type(node), _PRIMARY)
+    return _LEVELS.get(type(node), PRIMARY)
 
 
 def enclosed(node: cst.BaseExpression) -> cst.BaseExpression:

@@ -10,7 +10,7 @@ import libcst as cst
 from dynalint.rewriting.build import Line
 from dynalint.rewriting.comments import above, comments_of, led_by, missing, without_lead
 from dynalint.rewriting.difference import edits
-from dynalint.rewriting.parentheses import bare, enclosed, held
+from dynalint.rewriting.parentheses import PRIMARY, bare, breaks, enclosed, held, level
 from dynalint.rewriting.tree import Tree
 from dynalint.rewriting.wrapping import fitting
 from dynalint.rules import Refusal, Replacement
@@ -23,10 +23,12 @@ class Substitution:
     """An expression and what it becomes; or statements that follow each other in a block, and what they become.
 
     The new nodes may hold old ones, those that are replaced among them: what else changes in these changes there too.
+    Some that are `parsed` keep the parentheses and the lines that they have.
     """
 
     old: tuple[cst.CSTNode, ...]
     new: tuple[cst.CSTNode, ...]
+    parsed: bool = False
 
 
 def replacements(tree: Tree, changes: Sequence[Substitution]) -> tuple[Replacement, ...]:
@@ -99,8 +101,9 @@ class _Pass(cst.CSTTransformer):
             return self._block(original)
         if isinstance(original, cst.SimpleStatementSuite):
             return self._suite(original)
-        result = held(updated, made=self._is_new(original))
-        if self._is_new(original):
+        made = self._is_new(original) and not self._within[-1].parsed
+        result = held(updated, made=made)
+        if made:
             self._made.add(result)
         return result
 
@@ -131,7 +134,13 @@ class _Pass(cst.CSTTransformer):
         (new,) = self._new_nodes(change)
         assert isinstance(new, cst.BaseExpression)
         assert isinstance(old, cst.BaseExpression)
-        if old.lpar and not isinstance(old, cst.Tuple | cst.GeneratorExp):
+        if not self._is_new(change.new[0]) and not breaks(bare(new)):
+            new = bare(new)  # what stands around it knows whether it needs parentheses there
+        if old.lpar and isinstance(old, cst.Tuple) and isinstance(new, cst.Tuple) and not new.lpar:
+            result: cst.BaseExpression = new.with_changes(lpar=old.lpar, rpar=old.rpar)
+        elif old.lpar and self._tree.is_held(old) and level(new) >= PRIMARY > level(old):
+            result = new  # the parentheses were there for the old one
+        elif old.lpar and not isinstance(old, cst.Tuple | cst.GeneratorExp):
             result = bare(new)
             result = result.with_changes(lpar=[*old.lpar, *result.lpar], rpar=[*result.rpar, *old.rpar])
         else:
@@ -207,7 +216,7 @@ class _Pass(cst.CSTTransformer):
         self._lifted.add(old[0])
         lines = [new for line in old for new in self._apart(line)]
         lost = missing(comments_of(old), comments_of([*lead, *lines]))
-        behind = getattr(old[-1], "trailing_whitespace", None)
+        behind = _behind(old[-1])
         if lines and lost and behind is not None and behind.comment is not None and lost[-1] == behind.comment.value:
             last = lines[-1]
             if isinstance(last, cst.SimpleStatementLine) and last.trailing_whitespace.comment is None:
@@ -237,6 +246,16 @@ class _Pass(cst.CSTTransformer):
         *first, last = statements
         line = cst.SimpleStatementLine([*first, last.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)])  # type: ignore[list-item]
         return fitting(line, self._indent, self._tree.module, self._made)
+
+
+def _behind(line: cst.CSTNode) -> cst.TrailingWhitespace | None:
+    """Return what stands behind a statement on its last line; None where that is not the end of its last part."""
+    while not isinstance(line, cst.SimpleStatementLine | cst.SimpleStatementSuite):
+        parts = [one for one in line.children if isinstance(one, cst.BaseSuite | cst.BaseStatement | cst.Else)]
+        if not parts or (isinstance(line, cst.IndentedBlock) and line.footer):
+            return None
+        line = parts[-1]
+    return line.trailing_whitespace
 
 
 def _parts(line: _Line) -> Sequence[cst.CSTNode]:

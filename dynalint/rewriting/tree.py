@@ -110,6 +110,15 @@ class Tree:
         beside = self.file.text[max(start - 1, 0) : start] + self.file.text[end : end + 1]
         return any(character.isalnum() or character == "_" for character in beside)
 
+    def is_held(self, node: cst.BaseExpression) -> bool:
+        """Whether one pair of parentheses stands around an expression, on its line and apart from words."""
+        inner = [*(one.whitespace_after for one in node.lpar), *(one.whitespace_before for one in node.rpar)]
+        if len(inner) != 2 or not all(isinstance(one, cst.SimpleWhitespace) for one in inner):
+            return False
+        start, end = self._span(node.lpar[0])[0], self._span(node.rpar[0])[1]
+        beside = self.file.text[max(start - 1, 0) : start] + self.file.text[end : end + 1]
+        return not any(character.isalnum() or character == "_" for character in beside)
+
     def _index(self) -> None:
         stack: list[cst.CSTNode] = [self.module]
         while stack:

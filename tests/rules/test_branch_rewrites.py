@@ -461,7 +461,9 @@ def test_only_the_last_tensor_under_a_name_counts(body: str, given_anew: bool) -
 
 
 def test_assertions_share_no_line() -> None:
-    assert "line of its own" in reason("z = 1; assert x.sum() > 0 and x.max() < 3\nreturn x", AssertOnTensor())
+    assert fixed("z = 1; assert x.sum() > 0 and x.max() < 3\nreturn x", AssertOnTensor()) == (
+        "z = 1\nassert x.sum() > 0\nassert x.max() < 3\nreturn x"
+    )
     assert fixed("assert x.sum() > 0 and x.max() < 3  # both\nreturn x", AssertOnTensor()) == (
         "assert x.sum() > 0\nassert x.max() < 3  # both\nreturn x"
     )
@@ -529,11 +531,11 @@ def test_a_side_that_goes_on_moves_out_of_the_branch() -> None:
         return y * 3
     """
     assert fixed(body) == lines("""
-        # on its own
         condition = ~(x.sum() > 0)
         part_2 = x * 5
         early = part_2 * 2
         part = x + 1
+        # on its own
         if flag:
             y = part * y
         return torch.where(condition, early, y * 3)
@@ -1371,16 +1373,17 @@ def test_a_test_that_cannot_be_repeated_gets_a_name(body: str, wanted: str) -> N
     assert fixed(body) == lines(wanted)
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        "return y.sum() + (x.log() if torch.rand(1) < 0.5 else y * 2)",
-        "z = y; z = x.log() if torch.rand(1) < 0.5 else y * 2\nreturn z",
-        "if flag: y = x.log() if torch.rand(1) < 0.5 else y * 2\nreturn y",
-    ],
-)
-def test_no_test_gets_a_name_where_it_does_not_come_first(body: str) -> None:
-    assert "give the test a name first" in reason(body)
+def test_no_test_gets_a_name_where_it_does_not_come_first() -> None:
+    assert "give the test a name first" in reason("return y.sum() + (x.log() if torch.rand(1) < 0.5 else y * 2)")
+
+
+def test_a_name_for_a_test_takes_lines_apart() -> None:
+    assert fixed("if flag: y = x.log() if torch.rand(1) < 0.5 else y * 2\nreturn y") == lines("""
+        if flag:
+            condition = (torch.rand(1) < 0.5).reshape(())
+            y = torch.where(condition, torch.where(condition, x, 1.0).log(), y * 2)
+        return y
+    """)
 
 
 def test_what_is_added_to_is_no_less_a_tensor() -> None:

@@ -113,7 +113,6 @@ return z
         ({"AFTER": "z = torch.rand_like(z)"}, "random"),
         ({"AFTER": "if flag: raise ValueError"}, "might raise"),
         ({"AFTER": "with torch.no_grad(): z = z * 2"}, "would always run"),
-        ({"AFTER": "if flag: return z"}, "shares its line"),
         ({"        return z\n": "        return z, y\n"}, "another form"),
         ({"\nreturn z\n": "\n"}, "several depths"),
         ({"\nreturn z\n": "\nif flag:\n    return z\n"}, "several depths"),

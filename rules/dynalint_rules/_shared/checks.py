@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
 
+from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
-from dynalint.rules import Replacement, Rewrite
+from dynalint.rules import Rewrite
 from dynalint_rules._shared.blocks import is_elif, split_test
 from dynalint_rules._shared.effects import effects_of
 from dynalint_rules._shared.scope import Refusal, Scope
-from dynalint_rules._shared.text import call, comments, held_together, indentation, inner_indentation
+from dynalint_rules._shared.text import call, held_together, indentation, inner_indentation
 from dynalint_rules._shared.truth import COMPARISONS, is_plain_tensor, is_tensor_test, operand_text, truth_of
 from dynalint_rules._shared.uses import self_name
 
@@ -49,7 +49,8 @@ def rewrite_guard(scope: Scope, statement: ast.If) -> Rewrite:
     _refuse_caught(scope, statement)
     python, test = split_test(scope, statement)
     truth = truth_of(scope, test).negated
-    indent = indentation(scope.file, statement.lineno) if python is None else inner_indentation(scope.file, statement)
+    own, inner = indentation(scope.file, statement.lineno), inner_indentation(scope.file, statement)
+    indent = own if python is None else inner
     more: list[str] = []
     text = call(
         f"{scope.torch}._assert_async",
@@ -58,19 +59,13 @@ def rewrite_guard(scope: Scope, statement: ast.If) -> Rewrite:
         indent=indent,
         newline=scope.file.newline,
     )
-    if python is not None:
-        text = f"if {python}:{scope.file.newline}{indent}{text}"
+    lines = [text] if python is None else [f"if {python}:", f"{inner.removeprefix(own)}{text}"]
     error = scope.text(raising.exc.func) if isinstance(raising.exc, ast.Call) else "the error"
     instead = "" if error == "RuntimeError" else f" instead of {error}"
     changes = f"a failing check raises RuntimeError{instead}, on a GPU only when the device is next waited for"
-    return _unsafe(
-        scope,
-        "Check on the device with `torch._assert_async`",
-        statement,
-        [text],
-        [statement.test, raising],
-        [changes, *more, *truth.conditions],
-    )
+    title, conditions = "Check on the device with `torch._assert_async`", (changes, *more, *truth.conditions)
+    edits = rw.written(scope.file, (statement, lines))
+    return Rewrite(title, "unsafe", edits, tuple(dict.fromkeys(conditions)), scope.imports)
 
 
 def _refuse_caught(scope: Scope, statement: ast.stmt) -> None:
@@ -171,8 +166,8 @@ def rewrite_assert(scope: Scope, statement: ast.Assert) -> Rewrite:
     message = "" if statement.msg is None else f", {_message(scope, statement.msg, changes)}"
     lines = [f"assert {held_together(test)}{message}" for test in tests]
     title = "Assert one tensor at a time" if len(lines) > 1 else "Assert in a form that Dynamo keeps in the graph"
-    copied = [statement.test, *([statement.msg] if statement.msg is not None else [])]
-    return _unsafe(scope, title, statement, lines, copied, changes)
+    edits = rw.written(scope.file, (statement, lines))
+    return Rewrite(title, "unsafe", edits, tuple(dict.fromkeys(changes)), scope.imports)
 
 
 def _tests(scope: Scope, test: ast.expr, changes: list[str]) -> list[str]:
@@ -213,29 +208,3 @@ def _is_literal(text: str) -> bool:
         return isinstance(ast.literal_eval(text), str)
     except (SyntaxError, ValueError):
         return False
-
-
-def _unsafe(
-    scope: Scope,
-    title: str,
-    statement: ast.stmt,
-    lines: Sequence[str],
-    copied: Sequence[ast.expr | ast.stmt],
-    changes: Sequence[str],
-) -> Rewrite:
-    """Return a rewrite of a statement into others, with its comments above them."""
-    file = scope.file
-    start, end = file.span(statement)
-    found = comments(file, start, end)
-    if found is None:
-        raise Refusal("the check cannot be taken apart as text; rewrite it by hand")
-    spans = [file.span(node) for node in copied]
-    loose = [comment for offset, comment in found if not any(left <= offset < right for left, right in spans)]
-    own_line = not file.text[file.line_starts[statement.lineno - 1] : start].strip()
-    if len(loose) + len(lines) > 1 and not own_line:
-        raise Refusal("the check shares its line with other code; give it a line of its own first")
-    step = f"{file.newline}{indentation(file, statement.lineno)}"
-    text = step.join([*loose, *lines])
-    return Rewrite(
-        title, "unsafe", (Replacement(file, start, end, text),), tuple(dict.fromkeys(changes)), scope.imports
-    )

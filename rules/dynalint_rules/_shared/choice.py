@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 
+from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.steps import walk
 from dynalint.findings import Safety
@@ -59,29 +59,28 @@ def rewrite_conditional_expression(scope: Scope, node: ast.IfExp) -> Rewrite:
         conditions += tensor_conditions(scope, sides)
         conditions += alias_conditions(scope, sides, target_of(scope, node), node)
         conditions += gradient_conditions([reads_of(scope, side, node) for side in sides], effects.layers)
-    start, end = without_parentheses(scope, node, *scope.file.span(node))
-    line, column = scope.file.position(start)
-    last_line, last_column = scope.file.position(end)
+    (start, end), file = scope.file.span(node), scope.file
+    line, column = file.position(start)
+    last_line, last_column = file.position(end)
     test, named, values = _test_and_sides(scope, node, truth)
     text = call(
         f"{scope.torch}.where",
         [test, *values],
         column=column - 1,
-        indent=indentation(scope.file, line),
-        newline=scope.file.newline,
-        after=len(scope.file.line(last_line)) - last_column + 1,
+        indent=indentation(file, line),
+        newline=file.newline,
+        after=len(file.line(last_line)) - last_column + 1,
     )
-    rewrite = finished(scope, TITLE, Replacement(scope.file, start, end, text), conditions)
-    return replace(rewrite, replacements=(*named, *rewrite.replacements))
+    return finished(scope, TITLE, rw.written(file, *named, (node, text)), conditions)
 
 
 def finished(
-    scope: Scope, title: str, replacement: Replacement, conditions: Sequence[str], changes: Sequence[str] = ()
+    scope: Scope, title: str, edits: tuple[Replacement, ...], conditions: Sequence[str], changes: Sequence[str] = ()
 ) -> Rewrite:
     """Return a rewrite that is exact for every input, or under conditions if there are any, but for `changes`."""
     unique = tuple(dict.fromkeys([*changes, *conditions]))
     safety: Safety = "unsafe" if changes else "conditional" if unique else "safe"
-    return Rewrite(title, safety, (replacement,), unique, scope.imports)
+    return Rewrite(title, safety, edits, unique, scope.imports)
 
 
 def rendered(scope: Scope, node: ast.expr, guards: Sequence[Guarded], guard: str) -> str:
@@ -179,7 +178,7 @@ def _why_no_tensor(scope: Scope, side: Side) -> str:
     return f"{shown} is not a single tensor; choose with `torch.where` for each tensor in it"
 
 
-def _test_and_sides(scope: Scope, node: ast.IfExp, truth: Truth) -> tuple[str, tuple[Replacement, ...], list[str]]:
+def _test_and_sides(scope: Scope, node: ast.IfExp, truth: Truth) -> tuple[str, tuple[rw.Change, ...], list[str]]:
     """Return the code of the test, what gives it a name before the statement if it needs one, and that of the sides.
 
     Raises:
@@ -188,7 +187,7 @@ def _test_and_sides(scope: Scope, node: ast.IfExp, truth: Truth) -> tuple[str, t
     sides = (node.body, node.orelse)
     guards = [guarded_operands(scope, value) for value in sides]
     test = truth.without_dimensions
-    named: list[Replacement] = []
+    named: list[rw.Change] = []
     if any(guards) and (len(test) > _LONGEST_REPEATED_TEST or not is_pure(scope, node.test)):
         test, *named = _named(scope, node, test)
     elif sum(map(len, guards)) > 1 and not test.isidentifier():
@@ -201,22 +200,15 @@ def _test_and_sides(scope: Scope, node: ast.IfExp, truth: Truth) -> tuple[str, t
     return test, tuple(named), values
 
 
-def _named(scope: Scope, node: ast.IfExp, test: str) -> tuple[str, Replacement]:
+def _named(scope: Scope, node: ast.IfExp, test: str) -> tuple[str, rw.Change]:
     """Return a name for a test that comes first in its statement, and what gives it to it."""
-    file, statement = scope.file, statement_of(scope, node)
-    start, _ = file.span(statement)
-    indent = indentation(file, statement.lineno)
-    own_line = file.line_starts[statement.lineno - 1] + len(indent) == start
-    if (
-        not own_line
-        or not isinstance(statement, ast.Assign | ast.AnnAssign | ast.Return)
-        or statement.value is not node
-    ):
+    statement = statement_of(scope, node)
+    if not isinstance(statement, ast.Assign | ast.AnnAssign | ast.Return) or statement.value is not node:
         raise Refusal(
             "a side is not defined for all inputs and the test is too long to repeat; give the test a name first"
         )
     name = scope.fresh_name("condition", [])
-    return name, Replacement(file, start, start, f"{name} = {held_together(test)}{file.newline}{indent}")
+    return name, (statement, [f"{name} = {held_together(test)}", statement])
 
 
 def escaped(text: str) -> str:
@@ -236,16 +228,3 @@ def uses_of_expression(scope: Scope, node: ast.expr) -> list[ast.expr]:
     """Return the places that read what an expression gives."""
     name, parent = target_of(scope, node), scope.parents.get(node)
     return [node] if name is None or parent is None else uses_of(scope, name, parent)
-
-
-def without_parentheses(scope: Scope, node: ast.IfExp, start: int, end: int) -> tuple[int, int]:
-    """Take in the parentheses right around the expression, if they are there for it alone."""
-    text = scope.file.text
-    around = text[start - 1 : start] == "(" and text[end : end + 1] == ")"
-    if around and isinstance(
-        scope.parents.get(node), ast.BinOp | ast.UnaryOp | ast.Assign | ast.Return | ast.Attribute
-    ):
-        before = text[start - 2 : start - 1]
-        if not before.isalnum() and before not in ("_", ")", "]"):
-            return start - 1, end + 1
-    return start, end

@@ -32,13 +32,13 @@ def rewrite_decision(event: Event, operand: ast.expr, project: Project, *, value
     """Return the rewrite of what `operand`, at which `event` stands, decides, or why there is none.
 
     `value` is the sentence that declines where it decides nothing but is used as a value.
+
+    Raises:
+        Refusal: it would not do the same.
     """
-    try:
-        scope = Scope.of(event, project)
-        decision = decision_of(scope.parents, operand)
-        rewrite = _rewritten(scope, decision)
-    except Refusal as refusal:
-        return Declined(str(refusal))
+    scope = Scope.of(event, project)
+    decision = decision_of(scope.parents, operand)
+    rewrite = _rewritten(scope, decision)
     if rewrite is None:
         return Declined({"comprehension": _FILTER, "match": _MATCH}.get(decision.form, value))
     return rewrite

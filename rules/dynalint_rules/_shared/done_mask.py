@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
+from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.steps import walk
-from dynalint.rules import Replacement, Rewrite
+from dynalint.rules import Rewrite
 from dynalint_rules._shared.blocks import Assignment, block_of
 from dynalint_rules._shared.choice import GUARD_ORDERS, escaped, finished, rendered, require_tensors
 from dynalint_rules._shared.domain import guarded_operands
@@ -24,7 +25,7 @@ from dynalint_rules._shared.sides import (
     reads_of,
 )
 from dynalint_rules._shared.sizes import refuse_other_sizes
-from dynalint_rules._shared.text import call, comments, held_together, indentation
+from dynalint_rules._shared.text import call, held_together, indentation
 from dynalint_rules._shared.truth import truth_of
 
 _TITLE = "Run all rounds and keep what is done with `torch.where`"
@@ -54,7 +55,7 @@ class _DoneMask:
     statement: ast.If
     done: str = "done"
     conditions: list[str] = field(default_factory=list)
-    replacements: list[Replacement] = field(default_factory=list)
+    changes: list[rw.Change] = field(default_factory=list)
 
     def rewrite(self) -> Rewrite:
         scope, loop = self.scope, self.loop
@@ -73,12 +74,12 @@ class _DoneMask:
         self._write_test()
         for one in assignments:
             self._write(one, kept=one in kept)
-        self._write_mask(kept[0].name)
+        mask = f"{self.done} = {scope.torch}.zeros((), dtype={scope.torch}.bool, device={kept[0].name}.device)"
+        self.changes.append((loop, [mask, loop]))
         sides = [Side(one.value, scope.kind(one.value)) for one in assignments]
         reads = set().union(*(reads_of(scope, side, loop) for side in sides)) - {one.name for one in assignments}
         self.conditions += gradient_conditions([set(), reads], layers)
-        rewrite = finished(scope, _TITLE, self.replacements[0], self.conditions)
-        return Rewrite(_TITLE, rewrite.safety, tuple(self.replacements), rewrite.conditions, scope.imports)
+        return finished(scope, _TITLE, rw.written(scope.file, *self.changes), self.conditions)
 
     def _check_loop(self) -> None:
         scope, loop = self.scope, self.loop
@@ -107,20 +108,11 @@ class _DoneMask:
         return False
 
     def _write_test(self) -> None:
-        scope, file = self.scope, self.scope.file
-        truth = truth_of(scope, self.statement.test)
+        truth = truth_of(self.scope, self.statement.test)
         self.conditions += truth.conditions
         text = truth.without_dimensions
         operand = text if truth.atomic or text != truth.text else f"({text})"
-        span = file.span(self.statement)
-        copied = file.span(self.statement.test)
-        found = comments(file, *span)
-        if found is None:
-            raise Refusal("the loop cannot be taken apart as text; keep a `done` mask for `torch.where` by hand")
-        loose = [text for offset, text in found if not copied[0] <= offset < copied[1]]
-        lines = [*loose, f"{self.done} = {held_together(f'{self.done} | {operand}')}"]
-        step = f"{file.newline}{indentation(file, self.statement.lineno)}"
-        self.replacements.append(Replacement(file, *span, step.join(lines)))
+        self.changes.append((self.statement, [f"{self.done} = {held_together(f'{self.done} | {operand}')}"]))
 
     def _write(self, one: Assignment, *, kept: bool) -> None:
         """Have an assignment keep the old value once the loop is done; what does not outlive a round may stay."""
@@ -148,12 +140,4 @@ class _DoneMask:
                 f"{scope.torch}.where", [self.done, one.name, text], column=column, indent=indent, newline=file.newline
             )
         if text != file.text[start:end]:
-            self.replacements.append(Replacement(file, start, end, text))
-
-    def _write_mask(self, tensor: str) -> None:
-        """Make the mask before the loop, on the device of a tensor that the loop goes on with."""
-        scope, file = self.scope, self.scope.file
-        start = file.span(self.loop)[0]
-        made = f"{self.done} = {scope.torch}.zeros((), dtype={scope.torch}.bool, device={tensor}.device)"
-        content = f"{made}{file.newline}{indentation(file, self.loop.lineno)}"
-        self.replacements.insert(0, Replacement(file, start, start, content))
+            self.changes.append((one.value, text))

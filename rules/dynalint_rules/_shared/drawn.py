@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call
 from dynalint.rules import Replacement, Rewrite
@@ -132,8 +133,7 @@ def _positions_by_torch(scope: Scope, event: Call) -> Rewrite:
                 f"what {scope.quote(event.node)} draws does more than index tensors; draw it outside of the compiled "
                 f"function, or with `{scope.torch}.randperm`"
             )
-    replacements = (Replacement(scope.file, *scope.file.span(node), text) for node, text in edits.items())
-    return Rewrite(_TITLE, "unsafe", tuple(replacements), (OTHER_NUMBERS, *terms), scope.imports)
+    return Rewrite(_TITLE, "unsafe", rw.written(scope.file, *edits.items()), (OTHER_NUMBERS, *terms), scope.imports)
 
 
 def _positions(scope: Scope, event: Call) -> tuple[str, list[str]]:

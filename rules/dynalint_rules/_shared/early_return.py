@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from dynalint import rewriting as rw
 from dynalint.analysis.index import walk_function
 from dynalint.analysis.steps import walk
-from dynalint.rules import Replacement, Rewrite
+from dynalint.rules import Rewrite
 from dynalint_rules._shared.blocks import Block, Chain, block_of, is_elif, statements_after
 from dynalint_rules._shared.choice import GUARD_ORDERS, TITLE, escaped, finished, guarded, rendered, require_tensors
 from dynalint_rules._shared.domain import Guarded, guarded_operands
@@ -27,7 +28,7 @@ from dynalint_rules._shared.sides import (
     reads_of,
 )
 from dynalint_rules._shared.sizes import refuse_other_sizes
-from dynalint_rules._shared.text import call, comments, held_together, indentation, inner_indentation
+from dynalint_rules._shared.text import call, held_together, indentation
 from dynalint_rules._shared.truth import is_tensor_test, truth_of
 
 # What a `return` in it leaves by more than the function, or what may raise by itself.
@@ -59,7 +60,7 @@ def rewrite_early_return(scope: Scope, statement: ast.If) -> Rewrite | None:
 
 def choose_at_returns(
     scope: Scope, statement: ast.If, after: list[ast.stmt], first: ast.expr, mask: str, early: list[str]
-) -> tuple[list[Replacement], list[str]]:
+) -> tuple[list[rw.Change], list[str]]:
     """Have each `return` in what may run after a statement choose between its own value and the early one, if any.
 
     That is `first`, under the names `early` where `mask` tells so. Returns the changes and the conditions of being
@@ -98,28 +99,28 @@ class _EarlyReturn:
         block = block_of(self.scope, self.returning)
         layers = effects_of_always(self.scope, block.values, self.statement).layers | self.check_following()
         head, early = self._head(block)
-        replacements = [head, *self.follow(block.values, block.result, early, layers)]
-        rewrite = finished(self.scope, TITLE, head, self.conditions)
-        return Rewrite(rewrite.title, rewrite.safety, tuple(replacements), rewrite.conditions, rewrite.imports)
+        changes = [head, *self.follow(block.values, block.result, early, layers)]
+        return finished(self.scope, TITLE, rw.written(self.scope.file, *changes), self.conditions)
 
     def follow(
         self, values: Sequence[ast.expr], result: ast.expr | None, early: list[str], layers: dict[str, None]
-    ) -> list[Replacement]:
+    ) -> list[rw.Change]:
         """Return the changes in what follows; `values` are what the returning side evaluates, `result` the last."""
         later = [node for one in self.following for node in returns_of(one)]
-        replacements = []
+        changes: list[rw.Change] = []
         inside = {id(node) for one in self.going_on for node in walk(one)}
         for one in later:
             if id(one) in inside:
                 raise Refusal("the function returns at several depths; give it one result under a name and return that")
             if one.value is None or result is None:
                 raise Refusal("one side returns None; return a tensor on both sides, or decide outside of it")
-            choice = self._choice(one, result, early)
-            replacements.append(choice if self.surely else self._if_there(one, choice, early))
-        replacements += self._guarded(later)
+            choice = self._choice(one, one.value, result, early)
+            kept = [f"if {early[0]} is None:", f"    {self.scope.text(one)}", f"return {choice}"]
+            changes.append((one.value, choice) if self.surely else (one, kept))
+        changes += self._guarded(later)
         branches = [self._reads(expressions) for expressions in (values, list(_expressions(self.following)))]
         self.conditions += gradient_conditions(branches, layers)
-        return replacements
+        return changes
 
     def check_following(self) -> dict[str, None]:
         """Make sure that what follows may always run; return the layers that it calls."""
@@ -142,9 +143,9 @@ class _EarlyReturn:
         refuse_lasting_effects(scope, self.following, "what follows the early return")
         return effects_of(scope, list(_expressions(self.following))).layers
 
-    def _head(self, block: Block) -> tuple[Replacement, list[str]]:
+    def _head(self, block: Block) -> tuple[rw.Change, list[str]]:
         """What takes the place of the `if`, and the texts of the parts of the early result."""
-        scope, file = self.scope, self.scope.file
+        scope = self.scope
         truth = truth_of(scope, self.statement.test)
         truth = truth if self.returning is self.statement.body else truth.negated
         self.conditions += truth.conditions
@@ -170,22 +171,11 @@ class _EarlyReturn:
                 lines.append(f"{name} = {held_together(text)}")
                 text = name
             early.append(text)
-        start, end = file.span(self.statement)
-        found = comments(file, start, end)
-        if found is None:
-            raise Refusal("the branch cannot be taken apart as text; choose with `torch.where` by hand")
-        taken: list[ast.expr | ast.stmt] = [self.statement.test, *block.values, *self.going_on]
-        copied = [file.span(node) for node in taken]
-        loose = [text for offset, text in found if not any(left <= offset < right for left, right in copied)]
-        step = f"{file.newline}{indentation(file, self.statement.lineno)}"
-        inner = f"{file.newline}{inner_indentation(file, self.statement)}"
-        lines += [scope.text(one).replace(inner, step) for one in self.going_on]
-        return Replacement(file, start, end, step.join([*loose, *lines])), early
+        return (self.statement, [*lines, *self.going_on]), early
 
-    def _choice(self, later: ast.Return, first: ast.expr, early: list[str]) -> Replacement:
+    def _choice(self, later: ast.Return, value: ast.expr, first: ast.expr, early: list[str]) -> str:
         """The value of a later `return`, chosen against the early one."""
-        scope, file, value = self.scope, self.scope.file, later.value
-        assert value is not None
+        scope, file = self.scope, self.scope.file
         ones, others = _parts(first), _parts(value)
         if len(ones) != len(others) or isinstance(first, ast.Tuple) is not isinstance(value, ast.Tuple):
             raise Refusal(
@@ -207,25 +197,9 @@ class _EarlyReturn:
             column = len(indent) + len("return ")
             given = [self.condition, text, self._rendered(other, guards, GUARD_ORDERS[1])]
             texts.append(call(f"{scope.torch}.where", given, column=column, indent=indent, newline=file.newline))
-        text = ", ".join(texts) + ("," if isinstance(value, ast.Tuple) and len(texts) == 1 else "")
-        start, end = file.span(value)
-        return Replacement(
-            file, start, end, f"({text})" if isinstance(value, ast.Tuple) and file.text[start] == "(" else text
-        )
+        return ", ".join(texts) + ("," if isinstance(value, ast.Tuple) and len(texts) == 1 else "")
 
-    def _if_there(self, later: ast.Return, choice: Replacement, early: list[str]) -> Replacement:
-        """Have a `return` choose where there is an early result at all."""
-        scope, file = self.scope, self.scope.file
-        start, end = file.span(later)
-        outer = indentation(file, later.lineno)
-        if file.text[file.line_starts[later.lineno - 1] : start] != outer:
-            raise Refusal(f"{scope.quote(later)} shares its line with another statement; give it one of its own")
-        inner = outer + ("\t" if outer.endswith("\t") else "    ")
-        own, chosen = scope.text(later), file.text[start : choice.start] + choice.content + file.text[choice.end : end]
-        lines = [f"if {early[0]} is None:", inner + own, outer + chosen]
-        return Replacement(file, start, end, file.newline.join(lines))
-
-    def _guarded(self, later: Sequence[ast.Return]) -> Iterator[Replacement]:
+    def _guarded(self, later: Sequence[ast.Return]) -> Iterator[rw.Change]:
         """The operands in what follows that must be harmless where the early result is taken."""
         scope, file = self.scope, self.scope.file
         done = 0
@@ -240,7 +214,7 @@ class _EarlyReturn:
                 start, end = file.span(one.node)
                 if start < done:
                     continue  # inside of one that is written already
-                yield Replacement(file, start, end, guarded(scope, one, guards, self._guard(GUARD_ORDERS[1])))
+                yield one.node, guarded(scope, one, guards, self._guard(GUARD_ORDERS[1]))
                 done = end
 
     def _reads(self, values: Sequence[ast.expr]) -> set[str]:

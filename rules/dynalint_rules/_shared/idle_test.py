@@ -10,12 +10,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from dynalint.rules import Replacement, Rewrite
+from dynalint import rewriting as rw
+from dynalint.rules import Rewrite
 from dynalint_rules._shared.blocks import is_elif, statements_after
 from dynalint_rules._shared.effects import is_pure
-from dynalint_rules._shared.guard import taken_out
 from dynalint_rules._shared.scope import Scope
-from dynalint_rules._shared.text import comments, indentation, inner_indentation
 
 _TITLE = "Drop the test, both sides of which do the same"
 
@@ -24,19 +23,13 @@ def rewrite_idle(scope: Scope, statement: ast.If) -> Rewrite | None:
     """Return the rewrite that leaves one of two equal sides, None where they differ or the test does anything."""
     if is_elif(scope, statement) or not is_pure(scope, statement.test):
         return None
-    file, (start, end) = scope.file, scope.file.span(statement)
-    if comments(file, start, end) != []:
-        return None
     conditions = (f"{scope.quote(statement.test)} raises nothing",)
     if statement.orelse:
         if not _same(statement.body, statement.orelse):
             return None
-        own, inner = indentation(file, statement.lineno), inner_indentation(file, statement)
-        lines = [scope.text(one).replace(file.newline + inner, file.newline + own) for one in statement.body]
-        replacement = Replacement(file, start, end, f"{file.newline}{own}".join(lines))
-        return Rewrite(_TITLE, "conditional", (replacement,), conditions)
+        return Rewrite(_TITLE, "conditional", rw.written(scope.file, (statement, statement.body)), conditions)
     if isinstance(statement.body[-1], ast.Return) and _same(statement.body, statements_after(scope, statement)):
-        return taken_out(scope, statement, _TITLE, "conditional", conditions)
+        return Rewrite(_TITLE, "conditional", rw.written(scope.file, (statement, [])), conditions)
     return None
 
 

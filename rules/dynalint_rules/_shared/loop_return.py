@@ -19,19 +19,19 @@ loop has is known.
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 
+from dynalint import rewriting as rw
 from dynalint.analysis.steps import walk
-from dynalint.rules import Replacement, Rewrite
+from dynalint.rules import Rewrite
 from dynalint_rules._shared.choice import TITLE, escaped, finished, rendered, require_tensors
 from dynalint_rules._shared.domain import guarded_operands
 from dynalint_rules._shared.early_return import choose_at_returns
 from dynalint_rules._shared.effects import effects_of_always
 from dynalint_rules._shared.names import is_bound_before
-from dynalint_rules._shared.returned import insertion, lasting, opened, place_of, returning
+from dynalint_rules._shared.returned import lasting, opened, place_of, returning
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.sides import Side, gradient_conditions, reads_of, tensor_conditions
-from dynalint_rules._shared.text import comments, held_together, indentation
+from dynalint_rules._shared.text import held_together
 from dynalint_rules._shared.truth import truth_of
 
 
@@ -44,7 +44,7 @@ def rewrite_loop_return(scope: Scope, statement: ast.If) -> Rewrite | None:
     value = returning(scope, statement)
     if value is None:
         return None
-    file, place, parts = scope.file, place_of(scope, statement), parts_of(value)
+    place, parts = place_of(scope, statement), parts_of(value)
     for node in walk(value):
         if isinstance(node, ast.Lambda):
             raise Refusal(f"{scope.quote(node)} may run later, when its names mean something else")
@@ -73,14 +73,8 @@ def rewrite_loop_return(scope: Scope, statement: ast.If) -> Rewrite | None:
     lines.append(f"{mask} = {mask} | {condition}")
     conditions += gradient_conditions([set(), reads_of(scope, Side(value, scope.kind(value)), statement)], layers)
     later, more = choose_at_returns(scope, statement, place.after, value, mask, early)
-    start, end = file.span(statement)
-    copied = [file.span(statement.test), file.span(value)]
-    found = comments(file, start, end) or []
-    loose = [text for offset, text in found if not any(left <= offset < right for left, right in copied)]
-    body = f"{file.newline}{indentation(file, statement.lineno)}".join([*loose, *lines])
-    head = Replacement(file, start, end, body)
-    rewrite = finished(scope, TITLE, head, [*conditions, *more])
-    return replace(rewrite, replacements=(head, insertion(scope, place.anchor, made), *later))
+    edits = rw.written(scope.file, (place.anchor, [*made, place.anchor]), (statement, lines), *later)
+    return finished(scope, TITLE, edits, [*conditions, *more])
 
 
 def parts_of(value: ast.expr) -> list[ast.expr]:

@@ -9,21 +9,21 @@ import ast
 from dataclasses import dataclass, field
 from typing import TypeGuard
 
+from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.steps import walk
-from dynalint.rules import Replacement, Rewrite
+from dynalint.rules import Rewrite
 from dynalint_rules._shared.blocks import is_elif, split_test, statements_after
 from dynalint_rules._shared.choice import finished
 from dynalint_rules._shared.effects import effects_of_always
-from dynalint_rules._shared.guard import taken_out
 from dynalint_rules._shared.kept import change_conditions, kept_conditions, refuse_changed_later, switch_conditions
 from dynalint_rules._shared.memory import is_own
 from dynalint_rules._shared.names import only_value, statement_of
 from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.sides import FINITE, NO_RAISE, SAME_FORM, refuse_changed_alias
-from dynalint_rules._shared.text import comments, indentation, inner_indentation
 from dynalint_rules._shared.truth import is_tensor_test
 
+_TITLE = "Drop the test, without which nothing changes either"
 # Methods that give a mask with the same elements selected, in another shape.
 _TORCH_LOOKS = frozenset({"torch.isnan", "torch.isinf", "torch.isfinite", "torch.isneginf", "torch.isposinf"})
 _RESHAPING = frozenset({"unsqueeze", "expand", "expand_as", "view", "view_as", "reshape", "contiguous", "bool"})
@@ -46,21 +46,8 @@ def rewrite_masked(scope: Scope, statement: ast.If) -> Rewrite | None:
         return None
     effects_of_always(scope, body.values, statement)
     refuse_changed_later(scope, [mask], statement, handed=True)
-    file = scope.file
-    own, inner = indentation(file, statement.lineno), inner_indentation(file, statement)
-    indent = own if python is None else inner
-    (start, end), newline = file.span(statement), file.newline
-    found = comments(file, start, end)
-    if found is None:
-        return None
-    spans = [file.span(one) for one in statement.body]
-    loose = [text for offset, text in found if not any(left <= offset < right for left, right in spans)]
-    lines = [*loose, *(scope.text(one).replace(newline + inner, newline + indent) for one in statement.body)]
-    text = f"{newline}{indent}".join(lines)
-    if python is not None:
-        text = f"if {python}:{newline}{indent}{text}"
-    title = "Drop the test, without which nothing changes either"
-    return finished(scope, title, Replacement(file, start, end, text), body.conditions)
+    change = (statement, statement.body) if python is None else (statement.test, python)
+    return finished(scope, _TITLE, rw.written(scope.file, change), body.conditions)
 
 
 def rewrite_spared(scope: Scope, statement: ast.If) -> Rewrite | None:
@@ -83,10 +70,7 @@ def rewrite_spared(scope: Scope, statement: ast.If) -> Rewrite | None:
         return None
     effects_of_always(scope, body.values, statement)
     refuse_changed_later(scope, [mask], statement, handed=True)
-    if comments(scope.file, *scope.file.span(statement)) != []:
-        return None
-    dropped = taken_out(scope, statement, "Drop the test, without which nothing changes either", "safe")
-    return finished(scope, dropped.title, dropped.replacements[0], body.conditions)
+    return finished(scope, _TITLE, rw.written(scope.file, (statement, [])), body.conditions)
 
 
 def _mask_of_nothing(scope: Scope, test: ast.expr) -> ast.expr | None:

@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from dynalint.analysis import kinds as k
 from dynalint.analysis.index import walk_function
 from dynalint.analysis.steps import walk
-from dynalint.rules import Replacement
 from dynalint_rules._shared.blocks import is_elif, statements_after
 from dynalint_rules._shared.effects import effects_of
 from dynalint_rules._shared.memory import makes_tensor
 from dynalint_rules._shared.names import is_bound_before, kind_before, kind_of_name, sets, within
 from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
 from dynalint_rules._shared.sides import refuse_changed_alias
-from dynalint_rules._shared.text import atom, indentation
+from dynalint_rules._shared.text import atom
 from dynalint_rules._shared.truth import is_tensor_test
 
 _UNROLLED = frozenset({"builtins.range", "builtins.enumerate", "builtins.zip", "builtins.reversed"})
@@ -128,13 +127,6 @@ def opened(scope: Scope, anchor: ast.stmt, mask: str, parts: Sequence[str]) -> t
     name, conditions = _tensor_before(scope, anchor)
     made = f"{scope.torch}.zeros((), dtype={scope.torch}.bool, device={name}.device)"
     return [f"{mask} = {made}", *(f"{part} = None" for part in parts)], conditions
-
-
-def insertion(scope: Scope, anchor: ast.stmt, lines: Sequence[str]) -> Replacement:
-    """Return the change that puts lines before a statement."""
-    step = f"{scope.file.newline}{indentation(scope.file, anchor.lineno)}"
-    start = scope.file.span(anchor)[0]
-    return Replacement(scope.file, start, start, "".join(f"{line}{step}" for line in lines))
 
 
 def _tensor_before(scope: Scope, anchor: ast.stmt) -> tuple[str, list[str]]:

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import ast
 
+from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.steps import walk
-from dynalint.rules import Replacement, Rewrite
+from dynalint.rules import Rewrite
 from dynalint_rules._shared.blocks import statements_after
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.names import is_bound_before, loads
 from dynalint_rules._shared.scope import Scope
-from dynalint_rules._shared.text import atom, indentation
+from dynalint_rules._shared.text import atom
 
 _DRAWS = frozenset({"torch.rand", "torch.rand_like", "torch.bernoulli"})
 _TITLE = "Take the step always, and choose with `torch.where`"
@@ -46,32 +47,28 @@ def rewrite_skipped(scope: Scope, statement: ast.If) -> Rewrite | None:
         return None
     assigned = [_target(one) for one in statement.body]
     chosen = [name for name in dict.fromkeys(assigned) if name and is_bound_before(scope, name, statement)]
-    body = _body(scope, statement)
-    if not chosen or "" in assigned or body is None:
+    if not chosen or "" in assigned:
         return None
     following = [one for one in statements_after(scope, statement)[:1] if _forgets(one, skip.id, assigned)]
     tests = [statement.test, *(one.test for one in following if isinstance(one, ast.If))]
     if sum(1 for test in tests for node in walk(test) if _is_name(node, skip.id)) != len(list(loads(scope, skip.id))):
         return None
-    file, indent = scope.file, indentation(scope.file, statement.lineno)
     kept: list[str] = []
     for _ in chosen:
         kept.append(scope.fresh_name("before", kept))
-    step = indentation(file, statement.body[0].lineno)
     test = f"isinstance({skip.id}, {scope.torch}.Tensor)"
     if always is not None:
         test += f" and not {atom(always, scope.text(always))}"
     pairs = list(zip(chosen, kept, strict=True))
-    lines = [
-        *(f"{indent}{old} = {name}" for name, old in pairs),
-        *body,
-        f"{indent}if {test}:",
-        *(f"{step}{name} = {scope.torch}.where({skip.id}, {old}, {name})" for name, old in pairs),
+    lines: list[str | ast.stmt] = [
+        *(f"{old} = {name}" for name, old in pairs),
+        *statement.body,
+        f"if {test}:",
+        *(f"    {name} = {scope.torch}.where({skip.id}, {old}, {name})" for name, old in pairs),
     ]
-    last = following[0] if following else statement
-    text = file.newline.join(lines).removeprefix(indent)
-    edit = Replacement(file, file.span(statement)[0], file.span(last)[1], text)
-    return Rewrite(_TITLE, "unsafe", (edit,), _CONDITIONS, scope.imports)
+    return Rewrite(
+        _TITLE, "unsafe", rw.written(scope.file, ([statement, *following], lines)), _CONDITIONS, scope.imports
+    )
 
 
 def _skip_of(scope: Scope, test: ast.expr) -> tuple[ast.Name | None, ast.expr | None]:
@@ -118,19 +115,6 @@ def _target(statement: ast.stmt) -> str:
         target = statement.targets[0]
         return target.id if isinstance(target, ast.Name) else ""
     return ""
-
-
-def _body(scope: Scope, statement: ast.If) -> list[str] | None:
-    """Return the lines of a body as lines of the block around it; None where that cannot be done line by line."""
-    file, first = scope.file, (statement.test.end_lineno or statement.lineno) + 1
-    inner, outer = (indentation(file, one.lineno) for one in (statement.body[0], statement))
-    if statement.body[0].lineno < first or not inner.startswith(outer):
-        return None
-    texts = [node for node in walk(statement) if isinstance(node, ast.Constant | ast.JoinedStr)]
-    if any(node.lineno != node.end_lineno for node in texts):
-        return None
-    lines = [file.line(number).rstrip("\r\n") for number in range(first, (statement.end_lineno or first) + 1)]
-    return [outer + line.removeprefix(inner) if line.startswith(inner) else line for line in lines]
 
 
 def _forgets(statement: ast.stmt, skip: str, assigned: list[str]) -> bool:

@@ -7,9 +7,10 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.steps import walk
-from dynalint.rules import Replacement, Rewrite
+from dynalint.rules import Rewrite
 from dynalint_rules._shared.all_cases import all_cases_of
 from dynalint_rules._shared.blocks import (
     Assignment,
@@ -17,6 +18,7 @@ from dynalint_rules._shared.blocks import (
     Chain,
     chain_of,
     split_test,
+    statements_after,
 )
 from dynalint_rules._shared.choice import (
     TITLE,
@@ -53,7 +55,7 @@ from dynalint_rules._shared.sides import (
 )
 from dynalint_rules._shared.sizes import refuse_other_sizes
 from dynalint_rules._shared.skipped_step import rewrite_skipped
-from dynalint_rules._shared.text import call, comments, held_together, indentation, inner_indentation
+from dynalint_rules._shared.text import call, held_together, indentation, inner_indentation
 from dynalint_rules._shared.truth import Truth, truth_of
 
 _OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**", ast.MatMult: "@"}
@@ -102,8 +104,7 @@ def _rewrite_as_expressions(scope: Scope, statement: ast.If) -> Rewrite:
 class _Writer:
     """Writes the statements that take the place of one chain of `if` and `elif`.
 
-    `lines` are these statements, `copies` the names in them of tensors that are changed, `tests` the code of each test,
-    `copied` the expressions taken over as they stand, comments included.
+    `lines` are these statements, `copies` the names in them of tensors that are changed, `tests` the code of each test.
     """
 
     scope: Scope
@@ -114,7 +115,6 @@ class _Writer:
     tests: list[str] = field(default_factory=list)
     conditions: list[str] = field(default_factory=list)
     changes: list[str] = field(default_factory=list)
-    copied: list[ast.expr] = field(default_factory=list)
     guards: list[list[Guarded]] = field(default_factory=list)
     plan: Plan = field(default_factory=Plan)
 
@@ -133,7 +133,6 @@ class _Writer:
         results = [block.result for block in chain.blocks if block.result is not None]
         bind = statements + _choices(results) > 1 or any(self.guards)
         self._name_tests(truths, bind=bind)
-        self.copied += chain.tests
         self._write_rows()
         if not self.plan.rows and not self.plan.temporaries and not results:
             self._write_nothing(truths)
@@ -237,10 +236,6 @@ class _Writer:
 
     def _value(self, assignment: Assignment, index: int) -> str:
         scope, written = self.scope, assignment.written
-        if isinstance(written, ast.IfExp) and written in scope.composed:
-            self.copied += [part for part in (written.test, written.body, written.orelse) if part not in scope.composed]
-        else:
-            self.copied.append(written)
         if assignment.place is not None:
             return self._changed(assignment, assignment.place, index)
         text = self._rendered(written, index)
@@ -268,7 +263,6 @@ class _Writer:
         old = self._rendered(assignment.value.elts[0], index)
         name = self.scope.fresh_name("changed", [*self.plan.temporaries.values(), *self.copies])
         self.copies.append(name)
-        self.copied.append(place)
         value = held_together(self._rendered(assignment.written, index))
         self.lines += [f"{name} = {old}.clone()", f"{name}[{self._rendered(place, index)}] = {value}"]
         self.conditions += [NO_RAISE, FINITE]
@@ -295,7 +289,6 @@ class _Writer:
     def _result(self, results: list[ast.expr], column: int) -> str:
         """The value to return: chosen as a whole, or one by one where all sides write out tuples of one length."""
         scope = self.scope
-        self.copied += results
         texts = [self._rendered(result, index) for index, result in enumerate(results)]
         if len(set(texts)) == 1:
             return texts[0]
@@ -355,26 +348,16 @@ class _Writer:
         return found
 
     def finish(self, python: str | None) -> Rewrite:
-        """Return the rewrite, with the comments of the branches above the new statements."""
-        file, head = self.scope.file, self.chain.head
-        start, end = file.span(head)[0], file.span(self.chain.last)[1]
-        found = comments(file, start, end)
-        if found is None:
-            raise Refusal("the branch cannot be taken apart as text; choose with `torch.where` by hand")
-        spans = [file.span(node) for node in self.copied]
-        loose = [text for offset, text in found if not any(left <= offset < right for left, right in spans)]
-        step = f"{file.newline}{self._indent}"
-        if not self.lines:
-            title = "Delete the test, which decides nothing"
-            return finished(
-                self.scope, title, Replacement(file, start, end, step.join([*loose, "pass"])), self.conditions
-            )
-        body = step.join([*loose, *self.lines])
-        if python is not None:
-            body = f"if {python}:{step}{body}"
-        elif self.chain.nested:
-            body = f"else:{step}{body}"
-        return finished(self.scope, TITLE, Replacement(file, start, end, body), self.conditions, self.changes)
+        """Return the rewrite."""
+        head, last = self.chain.head, self.chain.last
+        title, lines = (TITLE, self.lines) if self.lines else ("Delete the test, which decides nothing", ["pass"])
+        if python is not None and self.lines:
+            step = self._indent.removeprefix(indentation(self.scope.file, head.lineno))
+            lines = [f"if {python}:", *(f"{step}{line}" for line in lines)]
+        after = statements_after(self.scope, head)
+        run = [head] if last is head else [head, *after[: after.index(last) + 1]]
+        edits = rw.written(self.scope.file, (run, lines))
+        return finished(self.scope, title, edits, self.conditions, self.changes)
 
 
 def _choices(results: Sequence[ast.expr]) -> int:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from dynalint import rewriting as rw
 from dynalint.analysis.events import CompilerUse, Event
 from dynalint.analysis.index import walk_function
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
-from dynalint_rules._shared.scope import Refusal, torch_name
+from dynalint.rules import Declined, Rewrite, Rule, Violation
+from dynalint_rules._shared.scope import torch_name
 
 # Each stands for the same in both modules: the public function calls the private one, or the other way round.
 _PUBLIC = {
@@ -80,11 +81,7 @@ class PrivateSpelling(Rule):
         public = _PUBLIC.get(event.name)
         if public is None:
             return Declined(f"`{_SUCCEEDED[event.name]}` takes other arguments; write the call anew")
-        try:
-            name, imports = torch_name(event.function)
-        except Refusal as refusal:
-            return Declined(str(refusal))
-        file = event.function.file
-        start, end = file.span(event.node)
+        name, imports = torch_name(event.function)
         spelled = f"{name}{public.removeprefix('torch')}"
-        return Rewrite(f"Write `{spelled}`", "safe", (Replacement(file, start, end, spelled),), imports=imports)
+        edits = rw.written(event.function.file, (event.node, rw.name(spelled)))
+        return Rewrite(f"Write `{spelled}`", "safe", edits, imports=imports)

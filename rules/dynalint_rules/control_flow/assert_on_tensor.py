@@ -5,15 +5,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from dynalint import rewriting as rw
 from dynalint.analysis.events import Branch, Call, Event
 from dynalint.analysis.kinds import only_tensor
 from dynalint.analysis.project import Project
 from dynalint.analysis.source import quote
-from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Rewrite, Rule, Violation
 from dynalint_rules._shared.checks import is_constant_message
 from dynalint_rules._shared.decide import rewrite_decision
 from dynalint_rules._shared.decision import asks_tensor, decision_of, operand_of
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.scope import Scope
 
 
 class AssertOnTensor(Rule):
@@ -57,20 +58,14 @@ class AssertOnTensor(Rule):
 
 
 def _rewrite_call(event: Call, project: Project) -> Rewrite | Declined:
-    try:
-        scope = Scope.of(event, project)
-    except Refusal as refusal:
-        return Declined(str(refusal))
+    scope = Scope.of(event, project)
     given = event.node.args[1] if len(event.node.args) == 2 else None
     message = next((keyword.value for keyword in event.node.keywords if keyword.arg == "message"), given)
     if message is None or not is_constant_message(message) or event.node.keywords:
         return Declined("the message is not a constant string, and a graph holds only those; make it constant first")
-    start, end = scope.file.span(event.node.func)
     changes = (
         "a failing check raises RuntimeError instead of AssertionError, "
         "on a GPU only when the device is next waited for"
     )
-    replacement = Replacement(scope.file, start, end, f"{scope.torch}._assert_async")
-    return Rewrite(
-        "Check on the device with `torch._assert_async`", "unsafe", (replacement,), (changes,), scope.imports
-    )
+    edits = rw.written(scope.file, (event.node.func, rw.name(f"{scope.torch}._assert_async")))
+    return Rewrite("Check on the device with `torch._assert_async`", "unsafe", edits, (changes,), scope.imports)

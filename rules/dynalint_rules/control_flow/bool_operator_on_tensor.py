@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Branch, Event
 from dynalint.analysis.project import Project
 from dynalint.analysis.source import quote
-from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Rewrite, Rule, Violation
 from dynalint_rules._shared.choice import finished, target_of, uses_of_expression
 from dynalint_rules._shared.decision import Decision, asks_tensor, decision_of, operand_of, thing
 from dynalint_rules._shared.effects import effects_of_always, is_pure
@@ -51,11 +52,8 @@ class BoolOperatorOnTensor(Rule):
         operand = operand_of(event)
         if operand is None or not isinstance(event, Branch):
             return None
-        try:
-            scope = Scope.of(event, project)
-            return _rewrite(scope, operand, event.form)
-        except Refusal as refusal:
-            return Declined(str(refusal))
+        scope = Scope.of(event, project)
+        return _rewrite(scope, operand, event.form)
 
 
 def _rewrite(scope: Scope, operand: ast.expr, form: str) -> Rewrite:
@@ -73,9 +71,7 @@ def _rewrite(scope: Scope, operand: ast.expr, form: str) -> Rewrite:
     if _is_part(scope, whole):
         raise Refusal("it is a part of another `and`, `or` or `not`; rewrite that one as a whole")
     text, conditions = _comparison(scope, whole) if isinstance(whole, ast.Compare) else _bool_op(scope, whole)
-    start, end = scope.file.span(whole)
-    # `&` and a call bind tighter than what stood there, so whatever parentheses were needed are there already.
-    return finished(scope, TITLE, Replacement(scope.file, start, end, text), conditions)
+    return finished(scope, TITLE, rw.written(scope.file, (whole, text)), conditions)
 
 
 def _is_part(scope: Scope, node: ast.expr) -> bool:

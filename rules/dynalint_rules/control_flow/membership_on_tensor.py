@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Branch, Call, Event
 from dynalint.analysis.project import Project
 from dynalint.analysis.source import quote
-from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Rewrite, Rule, Violation
 from dynalint_rules._shared.checks import is_constant_message
 from dynalint_rules._shared.choice import finished
 from dynalint_rules._shared.decide import rewrite_decision
@@ -45,10 +46,7 @@ class MembershipOnTensor(Rule):
         if operand is None:
             return None
         if isinstance(event, Call) and event.callee in ("builtins.sorted", "list.sort"):
-            try:
-                return _in_order(Scope.of(event, project), event)
-            except Refusal as refusal:
-                return Declined(str(refusal))
+            return _in_order(Scope.of(event, project), event)
         return rewrite_decision(event, operand, project, value=_VALUE)
 
 
@@ -125,6 +123,6 @@ def _in_order(scope: Scope, event: Call) -> Rewrite:
         text = f"{scope.torch}.stack({text})"
     descending = "".join(f", descending={scope.text(keyword.value)}" for keyword in node.keywords)
     replaced = outer if stacked and isinstance(outer, ast.Call) else node
-    replacement = Replacement(scope.file, *scope.file.span(replaced), f"{text}.sort(stable=True{descending}).values")
+    edits = rw.written(scope.file, (replaced, f"{text}.sort(stable=True{descending}).values"))
     conditions = [f"{scope.quote(values)} holds tensors without dimensions, of one dtype, and none of them is NaN"]
-    return finished(scope, "Sort the stack of the tensors", replacement, conditions)
+    return finished(scope, "Sort the stack of the tensors", edits, conditions)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from dynalint import rewriting as rw
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
-from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Rewrite, Rule, Violation
 from dynalint_rules._shared.decide import rewrite_decision
 from dynalint_rules._shared.decision import decision_of, is_guard
 from dynalint_rules._shared.handover import is_passed_up
@@ -44,13 +45,13 @@ class TensorComparisonCall(Rule):
             return None
         instead = _INSTEAD[event.callee.rpartition(".")[2]]
         value = f"its result is a Python bool, which its readers may need; use `{instead}` if a tensor will do"
+        scope = Scope.of(event, project)
         try:
-            returned = _returned(Scope.of(event, project), event.node)
+            answer = _returned(scope, event.node) or rewrite_decision(event, event.node, project, value=value)
         except Refusal as refusal:
-            return Declined(str(refusal))
-        answer = returned or rewrite_decision(event, event.node, project, value=value)
+            answer = Declined(str(refusal))
         if isinstance(answer, Declined) and event.callee in ("torch.equal", "Tensor.equal"):
-            return _by_identity(Scope.of(event, project), event.node) or answer
+            return _by_identity(scope, event.node) or answer
         return answer
 
 
@@ -80,8 +81,8 @@ def _by_identity(scope: Scope, node: ast.Call) -> Rewrite | None:
         f"`{one}` and `{other}` that are equal, but not the same tensor, go the other way, with a gradient each",
         "a tensor with NaN is the same as itself, which it does not equal",
     )
-    replacement = Replacement(scope.file, *scope.file.span(asked), text)
-    return Rewrite("Ask whether they are the same tensor", "unsafe", (replacement,), conditions)
+    edits = rw.written(scope.file, (asked, text))
+    return Rewrite("Ask whether they are the same tensor", "unsafe", edits, conditions)
 
 
 def _is_given(scope: Scope, node: ast.expr) -> bool:
@@ -104,10 +105,9 @@ def _returned(scope: Scope, node: ast.Call) -> Rewrite | None:
     if not uses or not all(_leaves(scope, one) for one in uses) or not is_passed_up(scope):
         return None
     truth = truth_of(scope, node)
-    text = truth.text if isinstance(parent, ast.Assign | ast.Return | ast.Tuple | ast.List) else truth.operand
     conditions = ("the caller gets a tensor of one bool in the place of a bool", *truth.conditions)
-    replacement = Replacement(scope.file, *scope.file.span(node), text)
-    return Rewrite("Return the answer as a tensor", "unsafe", (replacement,), conditions, scope.imports)
+    edits = rw.written(scope.file, (node, truth.text))
+    return Rewrite("Return the answer as a tensor", "unsafe", edits, conditions, scope.imports)
 
 
 def _leaves(scope: Scope, node: ast.expr) -> bool:

@@ -44,10 +44,7 @@ class ClassStatement(Rule):
         """Move the class to the top level."""
         if not isinstance(event, ClassDefinition) or not isinstance(event.node, ast.ClassDef):
             return Declined("its fields may hang on the function around it; define it at the top level")
-        try:
-            return _moved(Scope.of(event, project), event.node)
-        except Refusal as refusal:
-            return Declined(str(refusal))
+        return _moved(Scope.of(event, project), event.node)
 
 
 def _moved(scope: Scope, cls: ast.ClassDef) -> Rewrite:

@@ -10,7 +10,7 @@ from dynalint.analysis.project import Project
 from dynalint.analysis.source import quote
 from dynalint.rules import Declined, Rewrite, Rule, Violation
 from dynalint_rules._shared.guard import guarded
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.scope import Scope
 
 _CALLS: dict[str, str] = {
     "queue": "Queue LifoQueue PriorityQueue SimpleQueue",
@@ -50,12 +50,9 @@ class ConcurrentCall(Rule):
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Put into a queue in eager code only."""
         if isinstance(event, Call) and event.callee.startswith("queue.") and event.callee.rpartition(".")[2] in _PUTS:
-            try:
-                condition = f"a compiled run leaves out {quote(event.function.file, event.node)}"
-                title, scope = "Put into the queue only in eager code", Scope.of(event, project)
-                return guarded(scope, event, title, safety="unsafe", conditions=(condition,))
-            except Refusal as refusal:
-                return Declined(str(refusal))
+            condition = f"a compiled run leaves out {quote(event.function.file, event.node)}"
+            title, scope = "Put into the queue only in eager code", Scope.of(event, project)
+            return guarded(scope, event, title, safety="unsafe", conditions=(condition,))
         return Declined(
             "what another thread does is no part of a graph; return what it wants to know, and deal with it around "
             "the call"

@@ -70,10 +70,7 @@ class ContextManager(Rule):
             condition = _HARMLESS_TO_LEAVE.get(event.callee) if isinstance(event, Call) else None
         if condition is None:
             return Declined("what is entered decides what can stand for it; see the help of the finding")
-        try:
-            return _left_to_eager(Scope.of(event, project), violation.node, title, condition)
-        except Refusal as refusal:
-            return Declined(str(refusal))
+        return _left_to_eager(Scope.of(event, project), violation.node, title, condition)
 
 
 def _left_to_eager(scope: Scope, node: ast.AST, title: str, condition: str) -> Rewrite:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
 from dynalint.analysis.source import quote
-from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
-from dynalint_rules._shared.text import atom
+from dynalint.rules import Declined, Rewrite, Rule, Violation
 
 # Built-in containers that have a `copy` method of their own, which gives what `copy.copy` gives.
 _WITH_METHOD = ("list", "dict", "set", "deque", "defaultdict", "OrderedDict")
@@ -46,9 +46,8 @@ class CopyCall(Rule):
         if len(event.node.args) != 1 or event.node.keywords:
             return Declined("it is not called with one argument in its place")
         file = event.function.file
-        start, end = file.span(event.node)
-        content = f"{atom(event.node.args[0], file.segment(event.node.args[0]))}.copy()"
-        return Rewrite("Copy by the container's own method `copy`", "safe", (Replacement(file, start, end, content),))
+        copied = rw.method(rw.kept(file, event.node.args[0]), "copy")
+        return Rewrite("Copy by the container's own method `copy`", "safe", rw.written(file, (event.node, copied)))
 
 
 def _cloned(event: Call) -> Rewrite | Declined:
@@ -61,13 +60,12 @@ def _cloned(event: Call) -> Rewrite | Declined:
     source, file = event.node.args[0], event.function.file
     if tensor.origin == "parameter":
         return Declined("the copy of a parameter is a parameter again; write `detach().clone()` if a tensor will do")
-    content = f"{atom(source, file.segment(source))}.detach().clone()"
-    replacement = Replacement(file, *file.span(event.node), content)
+    edits = rw.written(file, (event.node, rw.method(rw.method(rw.kept(file, source), "detach"), "clone")))
     title = "Copy the tensor with `detach().clone()`"
     if tensor.dtype in ("bool", "int"):
-        return Rewrite(title, "safe", (replacement,))
+        return Rewrite(title, "safe", edits)
     change = f"a copy of {quote(file, source)} needs no gradient where a deep copy would, or would raise"
-    return Rewrite(title, "unsafe", (replacement,), (change,))
+    return Rewrite(title, "unsafe", edits, (change,))
 
 
 def _breaks_shallow(project: Project, kind: k.Kind) -> bool:

@@ -6,16 +6,16 @@ import ast
 import builtins
 from collections.abc import Iterable
 
+from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
-from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Rewrite, Rule, Violation
 from dynalint_rules._shared.names import loads, only_value
-from dynalint_rules._shared.scope import Refusal, Scope
-from dynalint_rules._shared.text import indentation
+from dynalint_rules._shared.scope import Scope
 
 _OWN_SCOPE = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.NamedExpr, ast.Await)
 
@@ -54,10 +54,7 @@ class DynamicCode(Rule):
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Write out what stands in the text; decline where the text has to be worked out."""
         if isinstance(event, Call):
-            try:
-                scope = Scope.of(event, project)
-            except Refusal as refusal:
-                return Declined(str(refusal))
+            scope = Scope.of(event, project)
             rewrite = _written_out(scope, event) or _looked_up(scope, event) or _stored(scope, event.node)
             if rewrite is not None:
                 return rewrite
@@ -100,9 +97,8 @@ def _written_out(scope: Scope, event: Call) -> Rewrite | None:
     if not all(_is_seen(scope, name) for name in names):
         return None
     # Without a comment behind it, which would comment out what closes it.
-    expression = ast.get_source_segment(source, tree)
-    replacement = Replacement(scope.file, *scope.file.span(node), f"({expression})")
-    return Rewrite("Write the expression out", "safe", (replacement,))
+    expression = ast.get_source_segment(source, tree) or ""
+    return Rewrite("Write the expression out", "safe", rw.written(scope.file, (node, expression)))
 
 
 def _looked_up(scope: Scope, event: Call) -> Rewrite | None:
@@ -115,8 +111,7 @@ def _looked_up(scope: Scope, event: Call) -> Rewrite | None:
         return None
     if _is_mangled(scope, name):
         return None
-    replacement = Replacement(scope.file, *scope.file.span(item), name)
-    return Rewrite(f"Read the global `{name}` by its name", "safe", (replacement,))
+    return Rewrite(f"Read the global `{name}` by its name", "safe", rw.written(scope.file, (item, rw.name(name))))
 
 
 def _in_comprehension(scope: Scope, node: ast.AST) -> bool:
@@ -174,9 +169,7 @@ def _stored(scope: Scope, call: ast.Call) -> Rewrite | None:
             lines.append(f'{space.id}["{target.id}"] = {ast.unparse(one.value)}')
     except (SyntaxError, ValueError):
         return None
-    step = f"{scope.file.newline}{indentation(scope.file, statement.lineno)}"
-    edit = Replacement(scope.file, *scope.file.span(statement), step.join(lines) or "pass")
-    return Rewrite("Store the values themselves", "safe", (edit,))
+    return Rewrite("Store the values themselves", "safe", rw.written(scope.file, (statement, lines)))
 
 
 def _reads_item(node: ast.AST | None) -> bool:

@@ -38,10 +38,7 @@ class ExitStackCall(Rule):
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Enter in the `with` statement what the first statements of its block enter on the stack."""
-        try:
-            return _unstacked(Scope.of(event, project), event)
-        except Refusal as refusal:
-            return Declined(str(refusal))
+        return _unstacked(Scope.of(event, project), event)
 
 
 def _breaks(kind: k.Kind) -> bool:

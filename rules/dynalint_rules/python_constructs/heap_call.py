@@ -5,15 +5,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from dynalint import rewriting as rw
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Rewrite, Rule, Violation
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.known_numbers import is_whole
 from dynalint_rules._shared.names import loads, only_value
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.scope import Scope
 
 _CALLS = {
     "heapq": "heappush heappop heapify heappushpop heapreplace nlargest nsmallest merge",
@@ -38,11 +39,8 @@ class HeapCall(Rule):
         """Count what lies below a bound, and keep a list of the function's own in order."""
         if not isinstance(event, Call):
             return None
-        try:
-            scope = Scope.of(event, project)
-            rewrite = _counted(scope, event.node) or _in_order(scope, event.node)
-        except Refusal as refusal:
-            return Declined(str(refusal))
+        scope = Scope.of(event, project)
+        rewrite = _counted(scope, event.node) or _in_order(scope, event.node)
         declined = "the list is shared with the code around the call; write it with `sorted` or `list.sort`"
         return rewrite or Declined(declined)
 
@@ -65,8 +63,7 @@ def _counted(scope: Scope, node: ast.Call) -> Rewrite | None:
     text = scope.text(sought)
     given = text if isinstance(sought, ast.Name | ast.Constant | ast.Attribute | ast.Subscript) else f"({text})"
     content = f"sum({bound} {sign} {given} for {bound} in {scope.text(numbers)})"
-    edit = Replacement(scope.file, *scope.file.span(node), content)
-    return Rewrite("Count what lies below", "safe", (edit,))
+    return Rewrite("Count what lies below", "safe", rw.written(scope.file, (node, content)))
 
 
 def _in_order(scope: Scope, node: ast.Call) -> Rewrite | None:
@@ -77,7 +74,7 @@ def _in_order(scope: Scope, node: ast.Call) -> Rewrite | None:
     made, first = only_value(scope, heap.id, scope.function.node.args), False
     if not isinstance(made, ast.List) or not made.elts or not all(is_whole(scope.kind(one)) for one in made.elts):
         return None
-    edits = []
+    changes: list[rw.Change] = []
     for load in sorted(loads(scope, heap.id), key=scope.file.span):
         call = scope.parents.get(load)
         name = callee(scope, call) if isinstance(call, ast.Call) and call.args == [load] else ""
@@ -90,6 +87,6 @@ def _in_order(scope: Scope, node: ast.Call) -> Rewrite | None:
         else:
             return None
         assert isinstance(call, ast.Call)
-        edits.append(Replacement(scope.file, *scope.file.span(call), content))
+        changes.append((call, content))
     condition = f"no more is taken from `{heap.id}` than there is"
-    return Rewrite(f"Keep `{heap.id}` in order", "conditional", tuple(edits), (condition,))
+    return Rewrite(f"Keep `{heap.id}` in order", "conditional", rw.written(scope.file, *changes), (condition,))

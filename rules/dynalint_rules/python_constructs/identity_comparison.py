@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
-from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Rewrite, Rule, Violation
 
 
 class IdentityComparison(Rule):
@@ -46,10 +47,9 @@ class IdentityComparison(Rule):
         if not all(isinstance(side, ast.Name | ast.Attribute) for side in sides):
             return Declined("a side is no plain name; keep it in a variable and compare with `is`")
         file = event.function.file
-        start, end = file.span(node)
-        operator = "is" if isinstance(node.ops[0], ast.Eq) else "is not"
-        content = f"{file.segment(sides[0])} {operator} {file.segment(sides[1])}"
-        return Rewrite("Compare by identity", "safe", (Replacement(file, start, end, content),))
+        left, right = (rw.kept(file, side) for side in sides)
+        compared = rw.operation(left, "is" if isinstance(node.ops[0], ast.Eq) else "is not", right)
+        return Rewrite("Compare by identity", "safe", rw.written(file, (node, compared)))
 
 
 def _compared(node: ast.AST | None) -> tuple[ast.expr, ast.expr] | None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.dunders import method_name
 from dynalint.analysis.events import Event, Operation
 from dynalint.analysis.index import ClassInfo, FunctionInfo
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
-from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Rewrite, Rule, Violation
 from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.scope import Refusal, Scope
-from dynalint_rules._shared.text import atom
 
 
 class OperatorOnObject(Rule):
@@ -51,10 +51,7 @@ class OperatorOnObject(Rule):
         """Call the method."""
         if not isinstance(event, Operation):
             return None
-        try:
-            return _called(Scope.of(event, project), event)
-        except Refusal as refusal:
-            return Declined(str(refusal))
+        return _called(Scope.of(event, project), event)
 
 
 def _is_known_to_torch(project: Project, cls: ClassInfo) -> bool:
@@ -102,6 +99,6 @@ def _call(
         raise Refusal(f"an instance may have a `{name}` of its own, which the operator does not come to")
     if any(isinstance(one, ast.Name) and one.id == "NotImplemented" for one in walk(method.node)):
         raise Refusal(f"`{name}` may answer `NotImplemented`; give the class a method with a name, and call it")
-    given = scope.text(argument) if argument is not None else ""
-    text = f"{atom(owner, scope.text(owner))}.{name}({given})"
-    return Rewrite("Call the method by its name", "safe", (Replacement(scope.file, *scope.file.span(node), text),))
+    given = [rw.kept(scope.file, argument)] if argument is not None else []
+    called = rw.method(rw.kept(scope.file, owner), name, *given)
+    return Rewrite("Call the method by its name", "safe", rw.written(scope.file, (node, called)))

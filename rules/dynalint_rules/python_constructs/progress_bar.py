@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from dynalint import rewriting as rw
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.externals import PROGRESS_BARS
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint.rules import Declined, Rewrite, Rule, Violation
+from dynalint_rules._shared.scope import Scope
 
 _METHODS = "update set_description set_postfix refresh write close"
 
@@ -35,10 +36,7 @@ class ProgressBar(Rule):
         """Go through the values themselves while compiling."""
         if not isinstance(event, Call) or event.callee not in PROGRESS_BARS:
             return Declined("what the bar is told may be all that the statement does; show progress around the call")
-        try:
-            scope = Scope.of(event, project)
-        except Refusal as refusal:
-            return Declined(str(refusal))
+        scope = Scope.of(event, project)
         parent, arguments = scope.parents.get(event.node), event.node.args
         loops = isinstance(parent, ast.For | ast.comprehension) and parent.iter is event.node
         starred = any(isinstance(argument, ast.Starred) for argument in arguments)
@@ -52,12 +50,5 @@ class ProgressBar(Rule):
         else:
             return Declined("the bar is given more than its values by position; name the arguments")
         content = f"{values} if {scope.torch}.compiler.is_compiling() else {scope.text(event.node)}"
-        if isinstance(parent, ast.comprehension):
-            content = f"({content})"
-        start, end = scope.file.span(event.node)
-        return Rewrite(
-            "Show the bar only in eager code",
-            "safe",
-            (Replacement(scope.file, start, end, content),),
-            imports=scope.imports,
-        )
+        edits = rw.written(scope.file, (event.node, content))
+        return Rewrite("Show the bar only in eager code", "safe", edits, imports=scope.imports)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Rewrite, Rule, Violation
 from dynalint_rules._shared.scope import Refusal, Scope
-from dynalint_rules._shared.text import atom
 
 # Each with what to write instead. That they read their data, the data of torch says of the call at hand.
 _COVARIANCE = "centre the rows and multiply: `x = x - x.mean(1, keepdim=True)`, `x @ x.mT / (n - 1)`"
@@ -60,10 +60,7 @@ class CheckingCall(Rule):
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Check in the graph; decline the others, which written out would check nothing, and round otherwise."""
         if isinstance(event, Call) and event.callee == _CHECK:
-            try:
-                return _asserted(Scope.of(event, project), event.node)
-            except Refusal as refusal:
-                return Declined(str(refusal))
+            return _asserted(Scope.of(event, project), event.node)
         return Declined(f"written out it leaves a check away and rounds in another order; {violation.help}")
 
 
@@ -78,15 +75,16 @@ def _asserted(scope: Scope, node: ast.Call) -> Rewrite:
     """Replace `torch._check_tensor_all(t)` by an assertion in the graph."""
     if not node.args or len(node.args) > 2 or node.keywords or not isinstance(node.func, ast.Attribute):
         raise Refusal(f"{scope.quote(node)} is not called in the usual way; write `torch._assert_async` by hand")
-    arguments = [f"{atom(node.args[0], scope.text(node.args[0]))}.all()"]
+    holds = rw.method(rw.kept(scope.file, node.args[0]), "all")
+    message = []
     if len(node.args) == 2:
         words = node.args[1].body if isinstance(node.args[1], ast.Lambda) else None
         if not isinstance(words, ast.Constant):
             raise Refusal(
                 f"the message {scope.quote(node.args[1])} is put together when it is needed; make it constant"
             )
-        arguments.append(scope.text(words))
-    text = f"{atom(node.func.value, scope.text(node.func.value))}._assert_async({', '.join(arguments)})"
-    replacement = Replacement(scope.file, *scope.file.span(node), text)
+        message = [rw.kept(scope.file, words)]
+    check = rw.method(rw.kept(scope.file, node.func.value), "_assert_async", holds, *message)
+    edits = rw.written(scope.file, (node, check))
     condition = "the exception may come later, and has other words if none are given"
-    return Rewrite("Check in the graph: `torch._assert_async`", "unsafe", (replacement,), (condition,))
+    return Rewrite("Check in the graph: `torch._assert_async`", "unsafe", edits, (condition,))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis import torch_api
 from dynalint.analysis.events import Call, Event
@@ -15,7 +16,7 @@ from dynalint_rules._shared.counts import count_of
 from dynalint_rules._shared.number_arrays import listed
 from dynalint_rules._shared.numbers import flow_of
 from dynalint_rules._shared.places import listed_tensor, masked_instead
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.settings import captures_shapes
 
 # The mask reads have a rule of their own; Dynamo does not follow the last one, whatever shape it gives.
@@ -74,17 +75,11 @@ class CountingCall(Rule):
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Count without listing; decline where the list itself is used."""
         if isinstance(event, Call) and event.callee.endswith(".bincount"):
-            try:
-                return binned(Scope.of(event, project), event)
-            except Refusal as refusal:
-                return Declined(str(refusal))
+            return binned(Scope.of(event, project), event)
         if isinstance(event, Call) and event.callee in (*_LISTING, "torch.where", "numpy.unique"):
-            try:
-                scope = Scope.of(event, project)
-                rewrite = _stored_by_mask(scope, event) or _counted(scope, event) or listed(scope, event.node)
-                rewrite = rewrite or masked_instead(scope, event)
-            except Refusal as refusal:
-                return Declined(str(refusal))
+            scope = Scope.of(event, project)
+            rewrite = _stored_by_mask(scope, event) or _counted(scope, event) or listed(scope, event.node)
+            rewrite = rewrite or masked_instead(scope, event)
             if rewrite is not None:
                 return rewrite
         return Declined(
@@ -134,6 +129,6 @@ def _stored_by_mask(scope: Scope, event: Call) -> Rewrite | None:
     known = scope.tensor(mask)
     if known is None or known.dtype != "bool" or not k.is_number(scope.kind(statement.value)):
         return None
-    replacement = Replacement(scope.file, *scope.file.span(node), scope.text(mask))
+    edits = rw.written(scope.file, (node, rw.kept(scope.file, mask)))
     shown = f"{scope.quote(mask)} is as large as {scope.quote(target.value)} in each of its own dimensions"
-    return Rewrite("Store by the mask itself", "conditional", (replacement,), (shown,))
+    return Rewrite("Store by the mask itself", "conditional", edits, (shown,))

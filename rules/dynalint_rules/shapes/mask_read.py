@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from dynalint import rewriting as rw
 from dynalint.analysis.events import Call, Event, Subscript
 from dynalint.analysis.project import Project
 from dynalint.analysis.source import quote
@@ -58,20 +59,17 @@ class MaskRead(Rule):
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Sum, or average, over the full shape with zeros in the place of what is not selected."""
         if isinstance(event, Subscript | Call):
-            try:
-                scope, selection = Scope.of(event, project), selection_of(event.node)
-                rewrite = None
-                if selection is not None:
-                    rewrite = reduced(scope, selection) or reduced_later(scope, selection)
-                    rewrite = rewrite or extreme_of(scope, selection) or counted_in_bins(scope, selection)
-                if isinstance(event, Subscript):
-                    rewrite = rewrite or ignored_in_loss(scope, event.node) or stored_next(scope, event)
-                    rewrite = rewrite or scattered_back(scope, event) or _counted(scope, event)
-                    rewrite = rewrite or scattered_elsewhere(scope, event) or sized_selection(scope, event)
-                if rewrite is None and selection is not None:
-                    rewrite = reduced_at_last(scope, selection)
-            except Refusal as refusal:
-                return Declined(str(refusal))
+            scope, selection = Scope.of(event, project), selection_of(event.node)
+            rewrite = None
+            if selection is not None:
+                rewrite = reduced(scope, selection) or reduced_later(scope, selection)
+                rewrite = rewrite or extreme_of(scope, selection) or counted_in_bins(scope, selection)
+            if isinstance(event, Subscript):
+                rewrite = rewrite or ignored_in_loss(scope, event.node) or stored_next(scope, event)
+                rewrite = rewrite or scattered_back(scope, event) or _counted(scope, event)
+                rewrite = rewrite or scattered_elsewhere(scope, event) or sized_selection(scope, event)
+            if rewrite is None and selection is not None:
+                rewrite = reduced_at_last(scope, selection)
             if rewrite is not None:
                 return rewrite
         return Declined(_DECLINED)
@@ -108,7 +106,6 @@ def _positions(scope: Scope, mask: ast.List) -> Rewrite | None:
     chosen = [str(place) for place, one in enumerate(mask.elts) if isinstance(one, ast.Constant) and one.value]
     if not chosen:
         return None
-    start, end = scope.file.span(mask)
-    replacement = Replacement(scope.file, start, end, f"[{', '.join(chosen)}]")
+    edits = rw.written(scope.file, (mask, f"[{', '.join(chosen)}]"))
     condition = "the list is as long as the dimension that it selects from"
-    return Rewrite("Index by positions", "conditional", (replacement,), (condition,))
+    return Rewrite("Index by positions", "conditional", edits, (condition,))

@@ -9,7 +9,7 @@ from dynalint.analysis.project import Project
 from dynalint.analysis.source import quote
 from dynalint.rules import Declined, Rewrite, Rule, Violation
 from dynalint_rules._shared.masked_stores import stored
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.selection import reads_by_mask, target_of
 from dynalint_rules._shared.settings import captures_shapes
 
@@ -39,7 +39,4 @@ class MaskedStore(Rule):
         """Compute the value for all elements, and choose."""
         if not isinstance(event, Subscript):
             return None
-        try:
-            return stored(Scope.of(event, project), event)
-        except Refusal as refusal:
-            return Declined(str(refusal))
+        return stored(Scope.of(event, project), event)

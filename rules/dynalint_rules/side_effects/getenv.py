@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.scope import Scope
 
 
 class FrozenGetenv(Rule):
@@ -31,10 +31,7 @@ class FrozenGetenv(Rule):
         """Ask `os.environ`."""
         if not isinstance(event, Call):
             return None
-        try:
-            scope = Scope.of(event, project)
-        except Refusal as refusal:
-            return Declined(str(refusal))
+        scope = Scope.of(event, project)
         name, keywords = scope.text(event.node.func), event.node.keywords
         if any(keyword.arg != "default" for keyword in keywords):
             return Declined(

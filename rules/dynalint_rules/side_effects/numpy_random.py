@@ -9,7 +9,7 @@ from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Rewrite, Rule, Violation
 from dynalint_rules._shared.drawn import drawn_by_torch
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.scope import Scope
 
 # How many positional arguments come before the size; without one the function gives a number.
 _SIZED = {
@@ -55,7 +55,4 @@ class NumpyRandom(Rule):
         """Draw with torch."""
         if not isinstance(event, Call):
             return None
-        try:
-            return drawn_by_torch(Scope.of(event, project), event)
-        except Refusal as refusal:
-            return Declined(str(refusal))
+        return drawn_by_torch(Scope.of(event, project), event)

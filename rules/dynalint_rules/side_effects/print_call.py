@@ -10,7 +10,7 @@ from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Rewrite, Rule, Violation
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.guard import guarded, removed
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.scope import Scope
 
 _NAMES = {
     "builtins.print": "print()",
@@ -44,15 +44,12 @@ class PrintCall(Rule):
         """Print in eager code only, or not at all if the settings say so."""
         if not isinstance(event, Call):
             return None
-        try:
-            scope = Scope.of(event, project)
-            if project.options.get("print-fix") == "remove":
-                return removed(scope, event, "Do not print", "unsafe", ("eager code prints no longer",))
-            return guarded(
-                scope,
-                event,
-                "Print only in eager code; a compiled run prints nothing",
-                alike=lambda call: callee(scope, call) in _NAMES,
-            )
-        except Refusal as refusal:
-            return Declined(str(refusal))
+        scope = Scope.of(event, project)
+        if project.options.get("print-fix") == "remove":
+            return removed(scope, event, "Do not print", "unsafe", ("eager code prints no longer",))
+        return guarded(
+            scope,
+            event,
+            "Print only in eager code; a compiled run prints nothing",
+            alike=lambda call: callee(scope, call) in _NAMES,
+        )

@@ -6,12 +6,13 @@ import ast
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
+from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
-from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Rewrite, Rule, Violation
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.drawn import drawn_by_torch
 from dynalint_rules._shared.joined_repeats import chosen_by_place
@@ -19,7 +20,6 @@ from dynalint_rules._shared.numbers import flow_of
 from dynalint_rules._shared.order import always_before
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.size_arguments import sizes
-from dynalint_rules._shared.text import atom
 
 _UNTRACED = (
     "random gauss choice choices sample shuffle seed getrandbits getstate setstate normalvariate betavariate "
@@ -69,17 +69,14 @@ class PythonRandom(Rule):
             return None
         if event.callee.startswith(_OBJECT):
             return Declined("the numbers come from a generator of its own; draw outside and pass them as an argument")
-        try:
-            scope = Scope.of(event, project)
-            with suppress(Refusal):
-                return _uniform(scope, event)
-            use = next((one for one in walk(scope.function.node) if one is violation.node), None)
-            by_place = chosen_by_place(scope, use) if isinstance(use, ast.expr) else None
-            if by_place is not None:
-                return by_place
-            return drawn_by_torch(scope, event)
-        except Refusal as refusal:
-            return Declined(str(refusal))
+        scope = Scope.of(event, project)
+        with suppress(Refusal):
+            return _uniform(scope, event)
+        use = next((one for one in walk(scope.function.node) if one is violation.node), None)
+        by_place = chosen_by_place(scope, use) if isinstance(use, ast.expr) else None
+        if by_place is not None:
+            return by_place
+        return drawn_by_torch(scope, event)
 
 
 def _uniform(scope: Scope, event: Call) -> Rewrite:
@@ -94,12 +91,11 @@ def _uniform(scope: Scope, event: Call) -> Rewrite:
         raise Refusal("no traced function draws the same numbers")
     if any("precision" in clause for clause in flow.clauses):
         raise Refusal("Dynamo does not trace arithmetic of a number that is drawn with others")
-    start, end = scope.file.span(event.node)
-    content = f"{atom(name.value, scope.text(name.value))}.uniform(0.0, 1.0)"
+    drawn = rw.method(rw.kept(scope.file, name.value), "uniform", rw.number(0.0), rw.number(1.0))
     title = "Draw with `random.uniform`, which is traced and gives the same number"
     conditions = tuple(flow.conditions)
-    replacement = Replacement(scope.file, start, end, content)
-    return Rewrite(title, "conditional" if conditions else "safe", (replacement,), conditions)
+    edits = rw.written(scope.file, (event.node, drawn))
+    return Rewrite(title, "conditional" if conditions else "safe", edits, conditions)
 
 
 def _untraced_uses(event: Call, project: Project) -> Iterator[ast.expr]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from dynalint import rewriting as rw
 from dynalint.analysis.events import Call, Event, ItemWrite
 from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
-from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Rewrite, Rule, Violation
 from dynalint_rules._shared.bystanders import guarded_bystanders
 from dynalint_rules._shared.effects import effects_of
 from dynalint_rules._shared.guard import guarded, guarded_all
@@ -112,8 +113,7 @@ def _own_name(scope: Scope, call: ast.Call) -> Rewrite | None:
         return None
     if any(isinstance(one, _OWN_FRAMES) and within(call, one, scope) for one in walk(function)):
         return None
-    edit = Replacement(scope.file, *scope.file.span(name), f'"{function.name}"')
-    return Rewrite("Write out the name of the function", "safe", (edit,))
+    return Rewrite("Write out the name of the function", "safe", rw.written(scope.file, (name, f'"{function.name}"')))
 
 
 def _environment_kept(scope: Scope, event: ItemWrite) -> Rewrite:

@@ -13,7 +13,7 @@ from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Rewrite, Rule, Violation
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.guard import guarded
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.scope import Scope
 
 _FILTERS = ("simplefilter", "filterwarnings", "resetwarnings")
 
@@ -52,14 +52,11 @@ class WarnCall(Rule):
             return Declined(
                 "the function itself goes by its warnings, which it records or has raised; decide by what it warns of"
             )
-        try:
-            scope = Scope.of(event, project)
-            title = "Warn only in eager code; a compiled run does not warn"
-            if event.callee.rpartition(".")[2] in _FILTERS:
-                title = "Filter warnings only in eager code; a compiled run gives none"
-            return guarded(scope, event, title, alike=lambda call: callee(scope, call) == event.callee)
-        except Refusal as refusal:
-            return Declined(str(refusal))
+        scope = Scope.of(event, project)
+        title = "Warn only in eager code; a compiled run does not warn"
+        if event.callee.rpartition(".")[2] in _FILTERS:
+            title = "Filter warnings only in eager code; a compiled run gives none"
+        return guarded(scope, event, title, alike=lambda call: callee(scope, call) == event.callee)
 
 
 def _is_undone(event: Call, project: Project) -> bool:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Mapping
 
+from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Event, InplaceChange, StateChange
 from dynalint.analysis.index import FunctionInfo, walk_function
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
-from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Rewrite, Rule, Violation
 from dynalint_rules._shared.autograd import keeps_graph, without_gradients
 from dynalint_rules._shared.growth import names, reached_functions, related, sets_elsewhere, state_name
-from dynalint_rules._shared.text import atom
 
 _HOMES = frozenset({"attribute", "global", "class"})
 
@@ -61,9 +61,7 @@ class AttachedState(Rule):
         return Rewrite(
             title=f"Detach what is stored in `{event.home.name}`",
             safety="unsafe",
-            replacements=tuple(
-                Replacement(file, *file.span(value), f"{atom(value, file.segment(value))}.detach()") for value in values
-            ),
+            replacements=rw.written(file, *((value, rw.method(rw.kept(file, value), "detach")) for value in values)),
             conditions=(f"nothing outside of the compiled code differentiates through `{event.home.name}`",),
         )
 

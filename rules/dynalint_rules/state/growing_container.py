@@ -13,7 +13,6 @@ from dynalint.rules import Declined, Rewrite, Rule, Violation
 from dynalint_rules._shared.deques import deque_limits
 from dynalint_rules._shared.eager_record import recorded_in_eager
 from dynalint_rules._shared.growth import LIMIT, UP_TO_LIMIT, is_there_before, mentions, same, settles, state_name
-from dynalint_rules._shared.scope import Refusal
 
 _GROWING = frozenset({"append", "appendleft", "extend", "extendleft", "insert", "iadd"})
 _PLACES = {
@@ -49,10 +48,7 @@ class GrowingContainer(Rule):
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Add to it in eager code only, where compiled code never reads it."""
         assert isinstance(event, ContainerChange | StateChange)
-        try:
-            return recorded_in_eager(event, project)
-        except Refusal as refusal:
-            return Declined(str(refusal))
+        return recorded_in_eager(event, project)
 
 
 def _grows(event: ContainerChange, project: Project) -> bool:

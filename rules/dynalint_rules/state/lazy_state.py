@@ -14,7 +14,7 @@ from dynalint.rules import Declined, Rewrite, Rule, Violation
 from dynalint_rules._shared.absent import Asking, asking, is_made_for_sure, turns_from_none
 from dynalint_rules._shared.first_call import made_elsewhere
 from dynalint_rules._shared.growth import is_counter, is_held, same
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.scope import Scope
 
 _REGISTERING = frozenset(f"torch.nn.Module.{name}" for name in ("register_buffer", "register_parameter", "add_module"))
 # What these models keep is no longer kept: what they compute is compared, and what they hold is not.
@@ -90,10 +90,7 @@ class LazyState(Rule):
             )
         if isinstance(event, StateChange) and _comes_of_none(event, project):
             return Declined("what it is before the first call depends on the input; start it as zeros by hand")
-        try:
-            return made_elsewhere(Scope.of(event, project), event.statement)
-        except Refusal as refusal:
-            return Declined(str(refusal))
+        return made_elsewhere(Scope.of(event, project), event.statement)
 
 
 def _may_be_first(event: StateChange | ContainerChange, project: Project) -> bool:

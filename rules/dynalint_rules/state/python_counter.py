@@ -35,9 +35,6 @@ class PythonCounter(Rule):
         assert isinstance(event, StateChange)
         owner = event.function.owner
         is_module = owner is not None and project.is_module_class(owner)
-        try:
-            if event.home.name.isidentifier() and is_module:
-                return number_to_buffer(event, project)
-            raise Refusal("the count is not the module's alone; count around the compiled function instead")
-        except Refusal as refusal:
-            return Declined(str(refusal))
+        if event.home.name.isidentifier() and is_module:
+            return number_to_buffer(event, project)
+        raise Refusal("the count is not the module's alone; count around the compiled function instead")

@@ -12,7 +12,6 @@ from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Rewrite, Rule, Violation
 from dynalint_rules._shared.buffers import number_to_buffer
 from dynalint_rules._shared.growth import is_specialised, is_there_before, same, settles
-from dynalint_rules._shared.scope import Refusal
 
 _PLACES = {"attribute": "`self.{}`", "class": "the class attribute `{}`", "global": "the module global `{}`"}
 
@@ -47,10 +46,7 @@ class SettlingNumber(Rule):
                 f"a tensor would hold `{event.home.name}` less precisely, or cannot decide which code runs; "
                 "keep it in a buffer where that does not matter, or change it around the compiled call"
             )
-        try:
-            return number_to_buffer(event, project, floating=True)
-        except Refusal as refusal:
-            return Declined(str(refusal))
+        return number_to_buffer(event, project, floating=True)
 
 
 def _what(event: StateChange, project: Project) -> str | None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Event, Subscript
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Rewrite, Rule, Violation
 from dynalint_rules._shared.effects import effects_of
-from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
+from dynalint_rules._shared.scope import Scope, as_tensor
 from dynalint_rules._shared.text import atom
 
 _CONTAINERS = (
@@ -40,11 +41,8 @@ class ListIndexedByTensor(Rule):
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Stack tensors that are there anyway; to compute every element is a decision of its own."""
         if isinstance(event, Subscript):
-            try:
-                scope = Scope.of(event, project)
-                rewrite = _stacked(scope, event) or _all_computed(scope, event)
-            except Refusal as refusal:
-                return Declined(str(refusal))
+            scope = Scope.of(event, project)
+            rewrite = _stacked(scope, event) or _all_computed(scope, event)
             if rewrite is not None:
                 return rewrite
         return Declined(
@@ -66,14 +64,15 @@ def _stacked(scope: Scope, event: Subscript) -> Rewrite | None:
         return None
     if as_tensor(base.element) is None:
         return None
-    (start, end), last = scope.file.span(node.value), scope.file.span(node)[1]
-    (opening, closing), torch = scope.file.span(index), scope.torch
-    shown = scope.quote(node.value)
-    edits = (
-        Replacement(scope.file, start, start, f"{torch}.stack("),
-        Replacement(scope.file, end, end, ")"),
-        Replacement(scope.file, opening, closing, f"{atom(index, scope.text(index))}.reshape(1)"),
-        Replacement(scope.file, last, last, ".squeeze(0)"),
+    shown, (owner, place, read) = (
+        scope.quote(node.value),
+        (rw.kept(scope.file, one) for one in (node.value, index, node)),
+    )
+    edits = rw.written(
+        scope.file,
+        (node.value, rw.call(f"{scope.torch}.stack", owner)),
+        (index, rw.method(place, "reshape", rw.number(1))),
+        (node, rw.method(read, "squeeze", rw.number(0))),
     )
     conditions = (
         f"the tensors in {shown} have one shape, dtype and device",
@@ -95,13 +94,13 @@ def _all_computed(scope: Scope, event: Subscript) -> Rewrite | None:
     if base.type not in ("list", "tuple", "torch.nn.ModuleList", "torch.nn.Sequential") or scope.tensor(call) is None:
         return None
     effects_of(scope, [call, node.value])
-    (start, end), after = scope.file.span(call), scope.file.span(node)[1]
+    after, end = scope.file.span(node)[1], scope.file.span(call)[1]
     name, shown = scope.fresh_name("layer"), scope.quote(node.value)
     results = f"{scope.torch}.stack([{name}{scope.file.text[after:end]} for {name} in {scope.text(node.value)}])"
     chosen = f"{atom(index, scope.text(index))}.reshape(1)"
-    replacement = Replacement(scope.file, start, end, f"{results}[{chosen}].squeeze(0)")
+    edits = rw.written(scope.file, (call, f"{results}[{chosen}].squeeze(0)"))
     conditions = (
         f"all of {shown} are computed, and get gradients of zero where they are not selected",
         f"all of {shown} give tensors of one shape, dtype and device",
     )
-    return Rewrite("Select one of the results of all layers", "unsafe", (replacement,), conditions, scope.imports)
+    return Rewrite("Select one of the results of all layers", "unsafe", edits, conditions, scope.imports)

@@ -40,10 +40,7 @@ class ScalarTensorIndex(Rule):
         """Index with one dimension more."""
         if not isinstance(event, Subscript) or not isinstance(violation.node, ast.expr):
             return None
-        try:
-            return _reshaped(Scope.of(event, project), event, violation.node)
-        except Refusal as refusal:
-            return Declined(str(refusal))
+        return _reshaped(Scope.of(event, project), event, violation.node)
 
 
 def _is_number_in_tensor(kind: k.Kind) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.exits import leads_to_raise
@@ -15,7 +16,7 @@ from dynalint_rules._shared.detached import detached, is_folded, is_stored_numbe
 from dynalint_rules._shared.known_numbers import read_back
 from dynalint_rules._shared.numbers import flow_of, with_conditions
 from dynalint_rules._shared.numpy_numbers import computed_by_math
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.settings import captures_scalars
 
 
@@ -46,13 +47,10 @@ class ItemOfTensor(Rule):
         """Keep the value as a 0-dim tensor without gradient."""
         if not isinstance(event, Call) or not isinstance(event.node.func, ast.Attribute):
             return None
-        try:
-            scope, source = Scope.of(event, project), event.node.func.value
-            known = read_back(scope, event.node, source, listed=False)
-            known = known or computed_by_math(scope, event.node, source)
-            return known or _round_trip(scope, event.node, source) or _kept(scope, event.node, source)
-        except Refusal as refusal:
-            return Declined(str(refusal))
+        scope, source = Scope.of(event, project), event.node.func.value
+        known = read_back(scope, event.node, source, listed=False)
+        known = known or computed_by_math(scope, event.node, source)
+        return known or _round_trip(scope, event.node, source) or _kept(scope, event.node, source)
 
 
 def _kept(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite:
@@ -96,6 +94,5 @@ def _round_trip(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite | Non
     text = found.text
     if keywords:
         text += f".to({', '.join(f'{name}={value}' for name, value in keywords.items())})"
-    start, end = scope.file.span(outer)
     title = "Keep the tensor: `.detach()` instead of `torch.tensor(....item())`"
-    return Rewrite(title, "conditional", (Replacement(scope.file, start, end, text),), tuple(conditions))
+    return Rewrite(title, "conditional", rw.written(scope.file, (outer, text)), tuple(conditions))

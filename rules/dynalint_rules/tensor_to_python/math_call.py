@@ -46,10 +46,7 @@ class MathOnTensor(Rule):
         """Call the namesake in torch."""
         if not isinstance(event, Call):
             return None
-        try:
-            return _in_torch(Scope.of(event, project), event)
-        except Refusal as refusal:
-            return Declined(str(refusal))
+        return _in_torch(Scope.of(event, project), event)
 
 
 def _in_torch(scope: Scope, event: Call) -> Rewrite:

@@ -56,15 +56,12 @@ class NumberOfTensor(Rule):
         """Keep the value as a 0-dim tensor without gradient."""
         if not isinstance(event, Call):
             return None
-        try:
-            scope = Scope.of(event, project)
-            made = event.node.args[0] if event.callee == "builtins.int" and len(event.node.args) == 1 else None
-            known = multiplied(scope, event.node, made) if made is not None else None
-            if known is None and event.callee == "builtins.int" and made is not None:
-                known = computed_by_math(scope, event.node, made)
-            return known or _kept(scope, event)
-        except Refusal as refusal:
-            return Declined(str(refusal))
+        scope = Scope.of(event, project)
+        made = event.node.args[0] if event.callee == "builtins.int" and len(event.node.args) == 1 else None
+        known = multiplied(scope, event.node, made) if made is not None else None
+        if known is None and event.callee == "builtins.int" and made is not None:
+            known = computed_by_math(scope, event.node, made)
+        return known or _kept(scope, event)
 
 
 def _kept(scope: Scope, event: Call) -> Rewrite:

@@ -10,7 +10,7 @@ from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Rewrite, Rule, Violation
 from dynalint_rules._shared.grids import as_ranges
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.scope import Scope
 
 # Not in `torch._numpy`, by calling each of them under torch 2.13. Files are DYN410, random numbers DYN408.
 _FUNCTIONS = (
@@ -69,10 +69,7 @@ class UntracedNumpy(Rule):
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Make grids of whole numbers by functions that are traced; what comes nearest to the others differs."""
         if isinstance(event, Read) and event.name in ("numpy.mgrid", "numpy.ogrid"):
-            try:
-                rewrite = as_ranges(Scope.of(event, project), event.node)
-            except Refusal as refusal:
-                return Declined(str(refusal))
+            rewrite = as_ranges(Scope.of(event, project), event.node)
             if rewrite is not None:
                 return rewrite
         return Declined(

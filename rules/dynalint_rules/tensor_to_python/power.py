@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable
 
+from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
-from dynalint_rules._shared.scope import Refusal, Scope
-from dynalint_rules._shared.text import atom
+from dynalint.rules import Declined, Rewrite, Rule, Violation
+from dynalint_rules._shared.scope import Scope
 
 
 class BuiltinPow(Rule):
@@ -34,29 +33,8 @@ class BuiltinPow(Rule):
         """Use the operator."""
         if not isinstance(event, Call):
             return None
-        try:
-            scope = Scope.of(event, project)
-        except Refusal as refusal:
-            return Declined(str(refusal))
+        scope = Scope.of(event, project)
         node = event.node
         base, exponent = node.args
-        text = f"{_operand(scope, base)} ** {_operand(scope, exponent, right=True)}"
-        if _binds_tighter(scope.parents.get(node), node):
-            text = f"({text})"
-        start, end = scope.file.span(node)
-        return Rewrite("Use the operator `**`", "safe", (Replacement(scope.file, start, end, text),))
-
-
-def _operand(scope: Scope, node: ast.expr, *, right: bool = False) -> str:
-    signed = isinstance(node, ast.UnaryOp) and not isinstance(node.op, ast.Not)
-    plain = isinstance(node, ast.Constant) or (right and signed)
-    return scope.text(node) if plain else atom(node, scope.text(node))
-
-
-def _binds_tighter(parent: ast.AST | None, node: ast.AST) -> bool:
-    """Whether what stands around `node` would take a part of `a ** b` for itself."""
-    if isinstance(parent, ast.BinOp):
-        return isinstance(parent.op, ast.Pow)
-    if isinstance(parent, ast.Attribute | ast.Await):
-        return True
-    return isinstance(parent, ast.Subscript) and parent.value is node
+        power = rw.operation(rw.kept(scope.file, base), "**", rw.kept(scope.file, exponent))
+        return Rewrite("Use the operator `**`", "safe", rw.written(scope.file, (node, power)))

@@ -17,7 +17,7 @@ from dynalint_rules._shared.known_numbers import multiplied
 from dynalint_rules._shared.number_arrays import array_of, listed
 from dynalint_rules._shared.one_piece import kept_in_one
 from dynalint_rules._shared.order import always_before
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.selection import reads_by_mask
 from dynalint_rules._shared.size_arguments import SIZES, sizes
 
@@ -55,17 +55,14 @@ class TensorAsSize(Rule):
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Multiply sizes while tracing, and keep them in a list; only a person knows a bound of anything else."""
-        try:
-            scope = Scope.of(event, project)
-            given = [node for node, kind in _sizes(event) if _holds_tensor(kind)] if isinstance(event, Call) else []
-            if len(given) == 1 and isinstance(given[0], ast.Call):
-                return multiplied(scope, given[0], given[0]) or Declined(_DECLINED)
-            if len(given) == 1:
-                made = array_of(scope, given[0])
-                found = listed(scope, made) if made is not None else handed_as_list(scope, given[0])
-                return found or kept_in_one(scope, given[0]) or Declined(_DECLINED)
-        except Refusal as refusal:
-            return Declined(str(refusal))
+        scope = Scope.of(event, project)
+        given = [node for node, kind in _sizes(event) if _holds_tensor(kind)] if isinstance(event, Call) else []
+        if len(given) == 1 and isinstance(given[0], ast.Call):
+            return multiplied(scope, given[0], given[0]) or Declined(_DECLINED)
+        if len(given) == 1:
+            made = array_of(scope, given[0])
+            found = listed(scope, made) if made is not None else handed_as_list(scope, given[0])
+            return found or kept_in_one(scope, given[0]) or Declined(_DECLINED)
         return Declined(_DECLINED)
 
 

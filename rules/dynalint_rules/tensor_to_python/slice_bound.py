@@ -43,11 +43,8 @@ class TensorSliceBound(Rule):
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Hand on a number, or put a mask or a selection in the place of the bounds."""
-        try:
-            scope = Scope.of(event, project)
-            return handed_as_numbers(scope, _tensors(event, project)) or _unbound(scope, event, project)
-        except Refusal as refusal:
-            return Declined(str(refusal))
+        scope = Scope.of(event, project)
+        return handed_as_numbers(scope, _tensors(event, project)) or _unbound(scope, event, project)
 
 
 def _tensors(event: Event, project: Project) -> list[ast.expr]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event, Format
 from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Rewrite, Rule, Violation
 from dynalint_rules._shared.text import atom
 
 _BUILTINS = ("builtins.str", "builtins.repr", "builtins.ascii")
@@ -88,11 +89,11 @@ def _as_fstring(event: Call, project: Project) -> Rewrite | None:
     quote = next((one for one in "\"'" if one not in text), None)
     if quote is None or any(one in text for one in "{}\\#\r\n"):
         return None
-    replacement = Replacement(file, *file.span(event.node), f"f{quote}{{{text}}}{quote}")
+    edits = rw.written(file, (event.node, f"f{quote}{{{text}}}{quote}"))
     title = "Write an f-string, which Dynamo traces"
     if tensor.rank and tensor.dtype in ("bool", "int"):
-        return Rewrite(title, "safe", (replacement,))
+        return Rewrite(title, "safe", edits)
     changes = (
         "the text of a tensor without dimensions is the bare number, and that of others may name another `grad_fn`"
     )
-    return Rewrite(title, "unsafe", (replacement,), (changes,))
+    return Rewrite(title, "unsafe", edits, (changes,))

@@ -17,7 +17,7 @@ from dynalint_rules._shared.known_numbers import is_whole, read_back
 from dynalint_rules._shared.numbers import flow_into, flow_of
 from dynalint_rules._shared.one_piece import kept_in_one
 from dynalint_rules._shared.packed_attention import in_one_call
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.scope import Scope
 
 
 class TolistOfTensor(Rule):
@@ -48,14 +48,11 @@ class TolistOfTensor(Rule):
         """Take known numbers as they are; go on with tensors where every use of the numbers takes one."""
         if not isinstance(event, Call) or not isinstance(event.node.func, ast.Attribute):
             return None
-        try:
-            scope, source = Scope.of(event, project), event.node.func.value
-            rewrite = read_back(scope, event.node, source, listed=True) or _unbound(scope, event.node, source)
-            if rewrite is None and scope.tensor(source) is not None:
-                rewrite = in_one_call(scope, event.node, source) or kept_in_one(scope, event.node)
-                rewrite = rewrite or _returned(scope, event.node, source)
-        except Refusal as refusal:
-            return Declined(str(refusal))
+        scope, source = Scope.of(event, project), event.node.func.value
+        rewrite = read_back(scope, event.node, source, listed=True) or _unbound(scope, event.node, source)
+        if rewrite is None and scope.tensor(source) is not None:
+            rewrite = in_one_call(scope, event.node, source) or kept_in_one(scope, event.node)
+            rewrite = rewrite or _returned(scope, event.node, source)
         return rewrite or Declined(_nearest(scope.parents.get(event.node)) + _setting(event.receiver))
 
 

@@ -6,17 +6,17 @@ import ast
 from collections.abc import Iterable
 from contextlib import suppress
 
+from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis import torch_api
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
-from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Rewrite, Rule, Violation
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.names import reads
 from dynalint_rules._shared.scope import Refusal, Scope
-from dynalint_rules._shared.text import atom
 
 _PARAMETERS = ("torch.nn.Parameter", "torch.nn.parameter.Parameter")
 # Layers that make parameters whatever they are given, by building each of torch.nn.
@@ -79,12 +79,12 @@ def _plain(scope: Scope, call: ast.Call) -> Rewrite:
     ):
         raise Refusal("the parameter is kept")
     given = call.args[0]
-    text = scope.text(given)
+    tensor = rw.kept(scope.file, given)
     if not isinstance(given, ast.Call) or callee(scope, given).rpartition(".")[2] not in _FACTORIES:
-        text = f"{atom(given, text)}.detach()"
-    edit = Replacement(scope.file, *scope.file.span(call), text)
+        tensor = rw.method(tensor, "detach")
+    edits = rw.written(scope.file, (call, tensor))
     condition = "what is computed of it asks for no gradient because of it, which nobody could read"
-    return Rewrite("Compute with a plain tensor", "unsafe", (edit,), (condition,))
+    return Rewrite("Compute with a plain tensor", "unsafe", edits, (condition,))
 
 
 def _is_computed_with(scope: Scope, use: ast.expr) -> bool:

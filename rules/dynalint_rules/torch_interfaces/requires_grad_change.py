@@ -16,7 +16,7 @@ from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.guard import taken_out
 from dynalint_rules._shared.memory import changed_in_place
 from dynalint_rules._shared.names import loads
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.scope import Scope
 
 # Those that were seen to break when they are asked for a tensor with gradients; `t.new_zeros` and its kin are traced.
 _FACTORIES = (
@@ -66,11 +66,8 @@ class RequiresGradChange(Rule):
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Take out what changes nothing; decline where the gradient may be read elsewhere."""
         if isinstance(event, Write):
-            try:
-                scope = Scope.of(event, project)
-                rewrite = _changing_nothing(scope, event) or _asking_for_none(scope, event)
-            except Refusal as refusal:
-                return Declined(str(refusal))
+            scope = Scope.of(event, project)
+            rewrite = _changing_nothing(scope, event) or _asking_for_none(scope, event)
             if rewrite is not None:
                 return rewrite
         return Declined(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
 from dynalint.analysis.source import SourceFile
-from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Rewrite, Rule, Violation
 
 _SCRIPTING = ("torch.jit.script", "torch.jit.trace", "torch.jit.trace_module")
 
@@ -64,8 +65,8 @@ def _made(event: Call, project: Project) -> tuple[SourceFile, ast.Call] | None:
 
 def _unscripted(file: SourceFile, made: ast.Call) -> Rewrite:
     """Keep the module that a script is made of, and make no script."""
-    edit = Replacement(file, *file.span(made), file.segment(made.args[0]))
+    edits = rw.written(file, (made, rw.kept(file, made.args[0])))
     conditions = ["nothing needs the script itself, to save it or to show its code"]
     if len(made.args) > 1:
         conditions.append("the module does with all inputs what it did with those that it was traced with")
-    return Rewrite("Use the module itself", "unsafe", (edit,), tuple(conditions), shown=True)
+    return Rewrite("Use the module itself", "unsafe", edits, tuple(conditions), shown=True)

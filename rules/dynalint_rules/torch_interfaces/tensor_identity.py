@@ -6,11 +6,12 @@ import ast
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
+from dynalint import rewriting as rw
 from dynalint.analysis.events import Call, Event, Read
 from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
-from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Rewrite, Rule, Violation
 from dynalint_rules._shared.memory import makes_tensor
 from dynalint_rules._shared.scope import Refusal, Scope
 
@@ -114,15 +115,13 @@ def _asks_for_gradients(scope: Scope, event: Read) -> Rewrite:
     if isinstance(test, ast.Compare) and [ast.unparse(one) for one in test.comparators] == ["None"]:
         node: ast.expr = test
         text = named if isinstance(test.ops[0], ast.IsNot | ast.NotEq) else f"not {named}"
-        if text != named and isinstance(scope.parents[test], ast.UnaryOp | ast.Compare):
-            text = f"({text})"
     elif isinstance(test, ast.If | ast.BoolOp) or (isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)):
         node, text = event.node, named
     else:
         raise Refusal("the node itself is needed")
     condition = f"nothing asks for gradients of `{owner.id}` after it is computed"
-    edit = Replacement(scope.file, *scope.file.span(node), text)
-    return Rewrite("Ask whether the tensor needs a gradient", "conditional", (edit,), (condition,))
+    edits = rw.written(scope.file, (node, text))
+    return Rewrite("Ask whether the tensor needs a gradient", "conditional", edits, (condition,))
 
 
 def _is_result(scope: Scope, name: str) -> bool:
@@ -152,4 +151,4 @@ def _same_object(event: Event, node: ast.Compare) -> Rewrite | None:
     first, *others = (file.segment(one) for one in names)
     text = first + "".join(f" {word} {name}" for word, name in zip(words, others, strict=True))
     changes = "views of the same memory, and tensors without elements, no longer count as the same tensor"
-    return Rewrite("Compare with `is`", "unsafe", (Replacement(file, *file.span(node), text),), (changes,))
+    return Rewrite("Compare with `is`", "unsafe", rw.written(file, (node, text)), (changes,))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from dynalint import rewriting as rw
 from dynalint.analysis.events import Event, Raising, Read
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Rewrite, Rule, Violation
 
 _FUNCTION = "torch.autograd.Function"
 _SAVED = f"{_FUNCTION}.saved_variables"
@@ -40,10 +41,10 @@ class UntracedBackward(Rule):
         """Read what is saved by its new name; what is computed without the function does not raise."""
         if isinstance(event, Read):
             file = event.function.file
-            _, end = file.span(event.node)
-            replacement = Replacement(file, end - len(event.node.attr), end, "saved_tensors")
+            owner = rw.kept(file, event.node.value)
+            edits = rw.written(file, (event.node, rw.attribute(owner, "saved_tensors")))
             changes = "torch no longer warns that `saved_variables` is deprecated"
-            return Rewrite("Read `saved_tensors`", "unsafe", (replacement,), (changes,))
+            return Rewrite("Read `saved_tensors`", "unsafe", edits, (changes,))
         return Declined("without the autograd function nothing would raise when a gradient is asked for")
 
 

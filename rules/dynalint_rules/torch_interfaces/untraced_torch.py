@@ -6,12 +6,13 @@ import ast
 from collections.abc import Iterable
 from functools import cache
 
+from dynalint import rewriting as rw
 from dynalint.analysis import torch_api
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.findings import Safety
-from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation, all_rules
+from dynalint.rules import Declined, Rewrite, Rule, Violation, all_rules
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.guard import guarded
 from dynalint_rules._shared.memory import makes_tensor
@@ -80,10 +81,7 @@ class UntracedTorch(Rule):
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Ask for what does not change when the module is imported; decline where that is for a person to say."""
-        try:
-            rewrite = _rewrite(Scope.of(event, project), event) if isinstance(event, Call) else None
-        except Refusal as refusal:
-            return Declined(str(refusal))
+        rewrite = _rewrite(Scope.of(event, project), event) if isinstance(event, Call) else None
         if rewrite is not None:
             return rewrite
         if isinstance(event, Call) and event.callee in _IN_PYTHON:
@@ -133,9 +131,9 @@ def _drawn(scope: Scope, call: ast.Call) -> Rewrite:
     if not is_new and not isinstance(owner, ast.Name):
         raise Refusal(f"{scope.quote(owner)} may be a view of another tensor; draw with `torch.randint`, and copy")
     conditions = () if is_new else (f"{scope.quote(owner)} needs no gradient, and no two elements of it share memory",)
-    edit = Replacement(scope.file, *scope.file.span(call), drawn)
+    edits = rw.written(scope.file, (call, drawn))
     safety: Safety = "safe" if is_new else "conditional"
-    return Rewrite("Draw with `torch.randint_like`", safety, (edit,), conditions, scope.imports)
+    return Rewrite("Draw with `torch.randint_like`", safety, edits, conditions, scope.imports)
 
 
 def _is_made_by_factory(scope: Scope, node: ast.expr) -> bool:
@@ -174,7 +172,6 @@ def _on_whole_tensor(scope: Scope, call: ast.Call) -> Rewrite | None:
     text = atom(owner, scope.text(owner))
     sides = [text if side is variable else scope.text(side) for side in (left, right)]
     made = f"{sides[0]} {_ROUNDED_ONCE[type(body.op)]} {sides[1]}"
-    loose = isinstance(scope.parents.get(call), ast.stmt | ast.Tuple | ast.Call)
-    edit = Replacement(scope.file, *scope.file.span(call), made if loose else f"({made})")
+    edits = rw.written(scope.file, (call, made))
     condition = f"{scope.quote(owner)} is floating, and needs no gradient"
-    return Rewrite("Compute with the whole tensor", "conditional", (edit,), (condition,))
+    return Rewrite("Compute with the whole tensor", "conditional", edits, (condition,))

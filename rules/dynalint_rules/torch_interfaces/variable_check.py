@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint.rules import Declined, Rewrite, Rule, Violation
+from dynalint_rules._shared.scope import Scope
 
 
 class VariableCheck(Rule):
@@ -44,15 +45,9 @@ class VariableCheck(Rule):
         """Ask for a tensor."""
         if not isinstance(event, Call):
             return None
-        try:
-            scope = Scope.of(event, project)
-        except Refusal as refusal:
-            return Declined(str(refusal))
-        start, end = scope.file.span(event.node.args[1])
-        title = "Ask for `torch.Tensor`, which every `Variable` is"
-        return Rewrite(
-            title, "safe", (Replacement(scope.file, start, end, f"{scope.torch}.Tensor"),), (), scope.imports
-        )
+        scope = Scope.of(event, project)
+        edits = rw.written(scope.file, (event.node.args[1], rw.name(f"{scope.torch}.Tensor")))
+        return Rewrite("Ask for `torch.Tensor`, which every `Variable` is", "safe", edits, (), scope.imports)
 
 
 def _raised(event: Call, project: Project) -> ast.Raise | None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
-from dynalint_rules._shared.scope import Refusal, Scope
-from dynalint_rules._shared.text import atom, comments, held_together
+from dynalint.rules import Declined, Rewrite, Rule, Violation
+from dynalint_rules._shared.scope import Scope
 
 # Methods that make a tensor of what they are given, and methods that fill or move one.
 _MAKES = frozenset("new new_empty new_full new_ones new_zeros".split())
@@ -40,10 +40,7 @@ class VariableWrapper(Rule):
         """Detach the tensor, or leave out the wrapper where there is nothing to detach from."""
         if not isinstance(event, Call):
             return None
-        try:
-            scope = Scope.of(event, project)
-        except Refusal as refusal:
-            return Declined(str(refusal))
+        scope = Scope.of(event, project)
         node = event.node
         wrapped = _wrapped(node)
         if wrapped is None or k.only_tensor(event.args[0]) is None:
@@ -51,14 +48,11 @@ class VariableWrapper(Rule):
                 "a new leaf that asks for gradients cannot be made in a graph, nor is it known to be a tensor; drop "
                 "`Variable()` by hand and say with `.detach()` where gradients stop"
             )
-        start, end = scope.file.span(node)
-        if comments(scope.file, start, end):
-            return Declined("a comment stands inside the call; put `.detach()` in place of `Variable()` by hand")
-        text = scope.text(wrapped)
+        tensor = rw.kept(scope.file, wrapped)
         if _is_made_here(scope, wrapped):
-            return Rewrite("Drop `Variable()`", "safe", (Replacement(scope.file, start, end, held_together(text)),))
-        text = f"{atom(wrapped, held_together(text))}.detach()"
-        return Rewrite("Use `.detach()` for `Variable()`", "safe", (Replacement(scope.file, start, end, text),))
+            return Rewrite("Drop `Variable()`", "safe", rw.written(scope.file, (node, tensor)))
+        edits = rw.written(scope.file, (node, rw.method(tensor, "detach")))
+        return Rewrite("Use `.detach()` for `Variable()`", "safe", edits)
 
 
 def _wrapped(node: ast.Call) -> ast.expr | None:

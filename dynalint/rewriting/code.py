@@ -1,0 +1,115 @@
+"""New code that a rule has put together as text: it keeps its layout, much of which is that of the user's own code."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+
+import libcst as cst
+
+from dynalint.analysis.source import SourceFile
+from dynalint.rewriting.parentheses import breaks
+from dynalint.rewriting.substitution import Substitution, replacements
+from dynalint.rewriting.tree import Tree
+from dynalint.rules import Refusal, Replacement
+
+Old = ast.expr | ast.stmt | Sequence[ast.stmt]
+New = str | cst.BaseExpression | Sequence[str | ast.stmt]
+Change = tuple[Old, New]
+"""Old code and what takes its place: an expression, or lines for one or several statements.
+
+Among the lines there may be statements that stay as they are, those that are replaced too.
+"""
+_NEWLINE = re.compile(r"\r\n?")
+
+
+def written(file: SourceFile, *changes: Change) -> tuple[Replacement, ...]:
+    """Return what some changes come to in the text of a file.
+
+    Raises:
+        Refusal: the new code, or that around the old, cannot be taken apart.
+    """
+    trees: dict[Tree, list[Substitution]] = {}
+    for old, new in changes:
+        first = old[0] if isinstance(old, Sequence) else old
+        tree = Tree.around(file, first)
+        indent = _indentation(file, first)
+        if isinstance(old, ast.expr):
+            node = expression(new, indent) if isinstance(new, str) else new
+            assert isinstance(node, cst.BaseExpression)
+            change = Substitution((tree.expression(old),), (node,), parsed=isinstance(new, str))
+        else:
+            assert not isinstance(new, str | cst.BaseExpression)
+            run = old if isinstance(old, Sequence) else [old]
+            change = Substitution(tuple(map(tree.statement, run)), tuple(_lines(tree, new, indent)), parsed=True)
+        trees.setdefault(tree, []).append(change)
+    return tuple(one for tree, some in trees.items() for one in replacements(tree, some))
+
+
+def kept(file: SourceFile, node: ast.expr) -> cst.BaseExpression:
+    """Return an expression as the file has it, to be part of what takes its place.
+
+    Raises:
+        Refusal: it cannot be taken by itself.
+    """
+    return Tree.around(file, node).expression(node)
+
+
+def _lines(tree: Tree, new: Sequence[str | ast.stmt], indent: str) -> Iterator[cst.CSTNode]:
+    for kept, run in groupby(new, lambda one: isinstance(one, ast.stmt)):
+        if kept:
+            yield from (tree.line(one) for one in run if isinstance(one, ast.stmt))
+        else:
+            yield from statements((one for one in run if isinstance(one, str)), indent)
+
+
+def expression(text: str, indent: str = "") -> cst.BaseExpression:
+    """Return an expression that stands, or goes on, in lines indented so.
+
+    Raises:
+        Refusal: it cannot be parsed.
+    """
+    (line,) = statements([f"({text}\n{indent})" if "#" in text else f"({text})"], indent)
+    assert isinstance(line, cst.SimpleStatementLine)
+    (statement,) = line.body
+    assert isinstance(statement, cst.Expr)
+    node = statement.value
+    if isinstance(node, cst.GeneratorExp):
+        return node
+    slim = node.with_changes(lpar=node.lpar[1:], rpar=node.rpar[:-1])
+    return node if not slim.lpar and breaks(slim) else slim
+
+
+def statements(lines: Iterable[str], indent: str = "") -> Sequence[cst.BaseStatement]:
+    """Return statements of which the first lines stand without, and all others with this indentation.
+
+    Raises:
+        Refusal: they cannot be parsed.
+    """
+    text = _NEWLINE.sub("\n", f"\n{indent}".join(lines))
+    head = "if 1:\n" if indent else ""
+    try:
+        module = cst.parse_module(f"{head}{indent}{text}\n")
+    except cst.ParserSyntaxError as fault:
+        raise Refusal("the new code is written in a way that libcst cannot parse") from fault
+    block = module.body
+    if head:
+        assert isinstance(block[0], cst.If)
+        block = block[0].body.body  # type: ignore[assignment]
+    return block
+
+
+def _indentation(file: SourceFile, node: ast.expr | ast.stmt) -> str:
+    """Return the white space in front of what takes the place of a node: that of a body where it is an `elif`."""
+    own = _white_space(file, node.lineno)
+    if not (isinstance(node, ast.If) and file.segment(node).startswith("elif")):
+        return own
+    inner = _white_space(file, node.body[0].lineno)
+    return inner if inner.startswith(own) and inner != own else f"{own}    "
+
+
+def _white_space(file: SourceFile, number: int) -> str:
+    line = file.line(number)
+    return line[: len(line) - len(line.lstrip(" \t\f"))]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import random
 import textwrap
 
 import pytest
-import torch
 
 from dynalint.fix.edits import plan_of, replaced
 from dynalint.rules import Declined, Example, Rewrite, Rule
@@ -68,14 +66,6 @@ def test_uses_that_take_a_tensor(use: str) -> None:
 @pytest.mark.parametrize(
     "use",
     [
-        "return x / (unknown(3) * s)",
-        "return x * (s // 3)",
-        "return x * (s % 3)",
-        "return x.sqrt().floor().nothing() * (s + 1)",
-        "return x.long() * (s + 1)",
-        "return x.clamp(max=s + 1)",
-        "return x * (3 / s)",
-        "return x[torch.arange(4) > s * 0.1]",
         "return x, s",
         "return s",
     ],
@@ -87,57 +77,27 @@ def test_uses_that_change_something(use: str) -> None:
 @pytest.mark.parametrize(
     ("use", "new", "condition"),
     [
-        ("return x * (s + 1)", "return x * (s.double() + 1).to(x.dtype)", "`x` is of float32 or float64"),
-        ("return x / (2 * s)", "return x / (2 * s.double()).to(x.dtype)", "`x` is of float32 or float64"),
-        ("return x * (1 / s)", "return x * (1 / s.double()).to(x.dtype)", "`s` is not zero in `1 / s`"),
-        ("u = s / 3\nreturn x + u", "u = s.double() / 3\nreturn x + u.to(x.dtype)", "`x` is of float32 or float64"),
-        ("x -= s * 0.1\nreturn x", "x -= (s.double() * 0.1).to(x.dtype)", ""),
-        ("return x[0] * (s + 1)", "x[0] * (s.double() + 1).to(x.dtype)", ""),
-        ("return x.sum(1) * (s + 1)", "x.sum(1) * (s.double() + 1).to(x.dtype)", ""),
-        ("return x / (2 * max(s, 1))", "return x / (2 * s.clamp(min=1).double()).to(x.dtype)", ""),
-        ("return x / (2 * max(s, 0.1))", "return x / (2 * s.double().clamp(min=0.1)).to(x.dtype)", ""),
-        (
-            "return x / (2 * max(1, s))",
-            "return x / (2 * s.clamp(min=1).nan_to_num(1, torch.inf).double()).to(x.dtype)",
-            "",
-        ),
-        ("return x * (2 * min(1, s))", "2 * s.clamp(max=1).nan_to_num(1, neginf=-torch.inf).double()", ""),
-        ("return x * (1 / max(s, 1.0))", "return x * (1 / s.clamp(min=1.0).double()).to(x.dtype)", ""),
-        (
-            "return x / (unknown(3).shape[0] * s)",
-            "x / (unknown(3).shape[0] * s.double()).to(x.dtype)",
-            "is a whole number",
-        ),
-        ("return x * x * (s + 1)", "return x * x * (s.double() + 1)", "`x * x` has dimensions"),
-        ("return s / x", "return x.reciprocal() * s", ""),
-        ("return (2 + s) / x", "return x.reciprocal() * (2 + s.double()).to(x.dtype)", ""),
-        ("return 2 * s / x", "return x.reciprocal() * (2 * s.double()).to(x.dtype)", ""),
-        ("return s / (x + 1) / x", "return (x + 1).reciprocal() * s / x", ""),
+        ("return x * (s + 1)", "return x * (s + 1)", "`s + 1` is the same up to rounding"),
+        ("return x * (1 / s)", "return x * (1 / s)", "`s` is not zero in `1 / s`"),
+        ("u = s / 3\nreturn x + u", "u = s / 3\nreturn x + u", "`s / 3` is the same up to rounding"),
+        ("x -= s * 0.1\nreturn x", "x -= s * 0.1", ""),
+        ("return x / (2 * max(s, 1))", "return x / (2 * s.clamp(min=1))", ""),
+        ("return x / (2 * max(0.1, s))", "return x / (2 * s.clamp(min=0.1))", "`s` is never NaN"),
+        ("return x * (2 * min(1, s))", "return x * (2 * s.clamp(max=1))", ""),
+        ("return x / (unknown(3).shape[0] * s)", "x / (unknown(3).shape[0] * s)", "is a number or a tensor"),
+        ("return s / x", "return s / x", "`s / x` is the same up to rounding"),
+        ("return x * (s // 3)", "return x * (s // 3)", "`s // 3` is the same up to rounding"),
+        ("return x.clamp(max=s + 1)", "return x.clamp(max=s + 1)", "`s + 1` is the same up to rounding"),
+        ("return x.long() * (s + 1)", "return x.long() * (s + 1)", "the dtype of `x.long() * (s + 1)` stays the same"),
     ],
 )
-def test_arithmetic_of_numbers_is_done_in_doubles(use: str, new: str, condition: str) -> None:
+def test_arithmetic_of_numbers_is_done_in_the_precision_of_the_tensor(use: str, new: str, condition: str) -> None:
     found = rewrite(f"s = x.float().sum().item()\n{use}")
     assert found.safety == "conditional"
     assert any(condition in one for one in found.conditions)
     file = found.replacements[0].file
     text = replaced(file.text, plan_of(found)[file.path])
     assert new in textwrap.dedent("\n".join(text.splitlines()[5:]))
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_doubles_do_what_numbers_do(dtype: torch.dtype) -> None:
-    random.seed(0)
-    for _ in range(200):
-        x = torch.tensor([random.uniform(-9, 9) * 10.0 ** random.randint(-9, 9) for _ in range(4)], dtype=dtype)
-        a, b = (random.uniform(-9, 9) * 10.0 ** random.randint(-9, 9) for _ in range(2))
-        u, v = torch.tensor(a, dtype=torch.float64), torch.tensor(b, dtype=torch.float64)
-        for got, wanted in ((u + v, a + b), (u - b, a - b), (u * b, a * b), (u / b, a / b), (2 / v, 2 / b)):
-            assert got.item() == wanted
-        for value in (x, x[0]):
-            pairs = [(value + u.to(dtype), value + a), (value - u.to(dtype), value - a)]
-            pairs += [(value * u.to(dtype), value * a), (value / u.to(dtype), value / a)]
-            pairs += [(value.reciprocal() * u.to(dtype), a / value), (u.to(dtype) - value, a - value)]
-            assert all(torch.equal(got, wanted) and got.dtype == wanted.dtype for got, wanted in pairs)
 
 
 @pytest.mark.parametrize(
@@ -179,8 +139,9 @@ def test_uses_that_need_a_number(use: str, why: str) -> None:
         ("torch.amax(x)", ".detach()"),
     ],
 )
-def test_clones_what_may_share_memory(source: str, content: str) -> None:
-    assert rewrite(f"return x * {source}.item()").replacements[0].content == content
+def test_clones_what_may_share_memory_and_is_kept(source: str, content: str) -> None:
+    assert rewrite(f"s = {source}.item()\nx += 1\nreturn x * s").replacements[0].content == content
+    assert rewrite(f"return x * {source}.item()").replacements[0].content == ".detach()"
 
 
 def test_conversions_keep_their_meaning() -> None:
@@ -214,13 +175,12 @@ def test_a_loop_over_numbers_that_names_them_anew_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("test", "doubled"),
-    [("s > 1", False), ("s > 0.1", True), ("not s", False), ("0.5 >= s", False), ("1e30 >= s", True)],
+    ("test", "short"),
+    [("s > 1", True), ("s > 0.1", False), ("not s", True), ("0.5 >= s", True), ("1e30 >= s", False)],
 )
-def test_numbers_that_decide_are_compared_as_doubles(test: str, doubled: bool) -> None:
+def test_numbers_that_decide_are_compared_in_the_precision_of_the_tensor(test: str, short: bool) -> None:
     found = rewrite(f"s = x.float().sum().item()\nif {test}:\n    x = x * 2\nreturn x")
-    assert (found.safety, "DYN101" in found.leaves) == ("safe", True)
-    assert any(one.content == ".double()" for one in found.replacements) is doubled
+    assert (found.safety, "DYN101" in found.leaves) == ("safe" if short else "conditional", True)
 
 
 def test_a_double_that_meets_whole_numbers_is_declined() -> None:

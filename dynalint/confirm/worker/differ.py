@@ -15,6 +15,8 @@ from .observe import ADDRESS, PLAIN, SCRIPT, Observation, tensors_in
 _MOST_COMPARED = 100_000
 # How many roundings of its largest number a sum in another order may be away.
 _MOST_ROUNDED = 32
+# How torch warns of what a fix takes out: that a tensor becomes a number which no gradient comes back from.
+_CONVERTED = "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior"
 # What a practical equality lets pass on such inputs.
 NOT_FINITE = "results differ where inputs are infinite or NaN"
 
@@ -29,13 +31,15 @@ class Equality:
     compiler needs: rounding, zeros for no gradient, its own exceptions, views and effects. `practical` makes those
     that a reviewer would: numbers within the tolerances of `torch.testing.assert_close`, zeros for no gradient, be it
     that none reaches a parameter or that an output has none, and an output of its own for one that shares memory with
-    something else.
+    something else. `computed_in` is a dtype that numbers of any dtype were computed in: they are as close as that one
+    allows.
     """
 
     exact: bool = True
     numbers: frozenset[str] = frozenset()
     compiled: bool = False
     practical: bool = False
+    computed_in: torch.dtype | None = None
 
 
 def difference(one: Observation, other: Observation, equality: Equality) -> str | None:
@@ -58,7 +62,8 @@ def difference(one: Observation, other: Observation, equality: Equality) -> str 
     if one.aliases != other.aliases and not (equality.practical and set(other.aliases) <= set(one.aliases)):
         return f"memory: {_listed(one.aliases, other.aliases)}"
     for name, left in one.effects.items():
-        found = _differ(name, left, other.effects.get(name), equality, set())
+        kept = [warning for warning in left if not warning[1].startswith(_CONVERTED)] if name == "warnings" else left
+        found = _differ(name, kept, other.effects.get(name), equality, set())
         if found:
             return found if not name.startswith("the random state") else f"{name} differs afterwards"
     return None
@@ -227,8 +232,8 @@ def _tensors_differ(where: str, one: torch.Tensor, other: torch.Tensor, equality
     if one.requires_grad != other.requires_grad and not (equality.compiled or zeros):
         return f"{where}: requires_grad {one.requires_grad} became {other.requires_grad}"
     left, right = one.detach(), other.detach()
-    if not equality.exact or equality.compiled:
-        same = close(left, right)
+    if equality.computed_in is not None or not equality.exact or equality.compiled:
+        same = close(left, right, equality.computed_in)
     else:
         same = _equal_bits(left, right) or (equality.practical and _within_tolerances(left, right))
     if same:
@@ -271,11 +276,14 @@ def _within_tolerances(one: torch.Tensor, other: torch.Tensor) -> bool:
     return True
 
 
-def close(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether numbers differ by rounding at most, as sums of numbers as large as the largest here may."""
+def close(one: torch.Tensor, other: torch.Tensor, computed_in: torch.dtype | None = None) -> bool:
+    """Whether numbers differ by rounding at most, as sums of numbers as large as the largest here may.
+
+    They are rounded to their own dtype, or to the one that they were computed in.
+    """
     if not (one.is_floating_point() or one.is_complex()) or not one.numel():
         return _equal_bits(one, other)
-    return _within(one, other, math.sqrt(torch.finfo(one.dtype).eps), 1e-6)
+    return _within(one, other, math.sqrt(torch.finfo(computed_in or one.dtype).eps), 1e-6)
 
 
 def _within(one: torch.Tensor, other: torch.Tensor, share: float, least: float = 0.0) -> bool:

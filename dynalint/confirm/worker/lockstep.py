@@ -150,7 +150,7 @@ def _run_each(
                 found.passed.add(NOT_FINITE)
                 break  # what both keep has parted
             else:
-                explained = _explained(one, other, equality, scene, differs)
+                explained = _explained(one, other, scene, differs)
                 raises = first.error is None and second.error is not None
                 passes = difference(first, second, replace(equality, practical=True)) is None
                 spilled = spills(first, second)
@@ -217,7 +217,8 @@ def _scenes(one: Subject, other: Subject, equality: Equality, search: Search, to
         large = (BASE, *USUAL, *islice(broken_trials(), _BROKEN))
         yield _Scene(pair, search.telling(large, pair.probe), training=True, change=HALF)
     for precision in PRECISIONS if equality.practical else ():
-        pair = Pair(one, other, equality, training=True, change=precision)
+        coarse = replace(equality, computed_in=torch.bfloat16)
+        pair = Pair(one, other, coarse, training=True, change=precision)
         yield _Scene(pair, search.thinned((BASE, *USUAL[:2])), training=True, change=precision, tells=False)
     broken = broken_trials()
     for state in (None, *STATES, *MORE_STATES):
@@ -305,12 +306,12 @@ def _visits(method: str) -> tuple[Trial, ...]:
     return visit(method), BASE, USUAL[0]
 
 
-def _explained(one: Subject, other: Subject, equality: Equality, scene: _Scene, differs: str) -> Difference:
+def _explained(one: Subject, other: Subject, scene: _Scene, differs: str) -> Difference:
     """Find out whether the last trial alone shows the difference, and whether the first version agrees with itself."""
     trial = scene.done[-1]
-    alone = _replay(one, other, equality, scene, [trial])
+    alone = _replay(one, other, scene, [trial])
     trials = [trial] if alone is not None else scene.done
-    stable = _replay(one.again(), one.again(), equality, scene, trials) is None
+    stable = _replay(one.again(), one.again(), scene, trials) is None
     mode = "while training" if scene.training else "in evaluation, without gradients"
     after = "" if alone is not None or len(trials) == 1 else f" after {len(trials) - 1} other calls"
     state = f" with {scene.change.name}" if scene.change is not None else ""
@@ -319,8 +320,8 @@ def _explained(one: Subject, other: Subject, equality: Equality, scene: _Scene, 
     return Difference(alone or differs, where, raises=False, stable=stable)
 
 
-def _replay(one: Subject, other: Subject, equality: Equality, scene: _Scene, trials: list[Trial]) -> str | None:
-    pair = Pair(one, other, equality, training=scene.training, change=scene.change)
+def _replay(one: Subject, other: Subject, scene: _Scene, trials: list[Trial]) -> str | None:
+    pair = Pair(one, other, scene.pair.equality, training=scene.training, change=scene.change)
     for trial in trials:
         differs = pair.step(trial)[0]
         if differs is not None:

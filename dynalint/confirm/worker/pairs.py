@@ -68,7 +68,7 @@ class Pair:
         self, one: Subject, other: Subject, equality: Equality, *, training: bool, change: StateChange | None = None
     ) -> None:
         self._subjects = tuple(_cast(subject, change) for subject in (one, other))
-        self._equality, self._training, self._change = equality, training, change
+        self.equality, self._training, self._change = equality, training, change
         self._build = None if change is None else change.build
         self._functions = (fresh(one, self._build, training=training), _made(other, self._build, training=training))
         _level(*self._functions, change)
@@ -79,7 +79,7 @@ class Pair:
             _observed(subject, function, trial, self._change, training=self._training)
             for subject, function in zip(self._subjects, self._functions, strict=True)
         ]
-        return difference(seen[0], seen[1], self._equality), seen[0], seen[1]
+        return difference(seen[0], seen[1], self.equality), seen[0], seen[1]
 
     def probe(self) -> Callable[[Trial], None]:
         """Return what runs trials on one more copy of the first callable, without a look at what they do."""

@@ -235,6 +235,10 @@ def check_reader(plan: Plan, use: Use) -> None:
             if _is_tensor(use.kind(other)):
                 _check_combination(plan, use, parent, other)
                 return
+            if isinstance(use.kind(other), k.Unknown) and isinstance(parent.op, _WITH_TENSORS):
+                plan.combined = True
+                plan.conditions[f"{use.quote(other)} is a floating-point tensor"] = None
+                return
             if not isinstance(parent.op, plan.operations) or not plan.takes(use.kind(other)):
                 raise Refusal(_needs_number(plan, use, parent))
             node = parent

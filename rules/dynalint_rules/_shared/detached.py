@@ -39,10 +39,11 @@ class Detached:
     conditions: tuple[str, ...]
 
 
-def detached(scope: Scope, source: ast.expr, text: str | None = None) -> Detached:
+def detached(scope: Scope, source: ast.expr, text: str | None = None, *, read: ast.expr | None = None) -> Detached:
     """Return what stands for the number in the one element of `source`; `text` is that of the source if it has one.
 
-    What stands for an array of NumPy goes around its text, so that must not be left to the caller (`text` is empty).
+    `read` is the expression that reads the number, if what stands around that is to stay. What stands for an array of
+    NumPy goes around its text, so that must not be left to the caller (`text` is empty).
 
     Raises:
         Refusal: `source` is not always a torch tensor, or always an array.
@@ -59,7 +60,8 @@ def detached(scope: Scope, source: ast.expr, text: str | None = None) -> Detache
         text, conditions = f"{scope.torch}.as_tensor({scope.text(source) if text is None else text})", []
     else:
         text = f"{atom(source, scope.text(source)) if text is None else text}.detach()"
-    if not _is_fresh(scope, source):
+    at_once = read is not None and isinstance(scope.parents[read], ast.BinOp | ast.Compare)
+    if not at_once and not _is_fresh(scope, source):
         # A number is a copy; a detached tensor shares memory and would follow later changes in place.
         text += ".clone()"
     if tensor.rank is None:

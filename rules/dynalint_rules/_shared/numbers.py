@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from dynalint.analysis import kinds as k
@@ -20,13 +19,12 @@ from dynalint.rules import Replacement
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.decision import decision_of
 from dynalint_rules._shared.detached import Detached
-from dynalint_rules._shared.doubles import bounded, divided, meeting, operands
 from dynalint_rules._shared.either import CLAMPS, IN_TORCH, TAKES_EITHER, WHOLE
 from dynalint_rules._shared.handover import asks_for_tensor, is_passed_up
 from dynalint_rules._shared.known_numbers import is_whole
 from dynalint_rules._shared.names import kind_of_name
 from dynalint_rules._shared.no_number import SHOWS, why_not
-from dynalint_rules._shared.precision import Class, is_double, is_nonzero, is_short, is_small, is_wide
+from dynalint_rules._shared.precision import is_double, is_nonzero, is_short, is_small, is_wide
 from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
 from dynalint_rules._shared.single_index import with_a_dimension
 from dynalint_rules._shared.sliced import without_bounds
@@ -71,25 +69,18 @@ def flow_of(
     dtype: k.DType | None,
     *,
     wide: bool = False,
-    doubles: bool = False,
     drawn: bool = False,
 ) -> Flow:
     """Follow the number that `node` gives to all its uses, as if it were a 0-dim tensor of that class of dtypes.
 
-    `wide` tells that it will be one of 64 bits. With `doubles` the tensor is converted where Python computes with more
-    digits than it has, if that is all that would change. `drawn` tells that it is drawn at random, so that no digit of
-    it matters.
+    `wide` tells that it will be one of 64 bits. `drawn` tells that it is drawn at random, so that no digit of it
+    matters.
 
     Raises:
         Refusal: at least one of the uses takes no tensor, or nothing is known of it.
     """
     follower = _Follower(scope, double=is_double(node), wide=wide or is_wide(node), drawn=drawn)
     follower.climb(node, dtype)
-    if doubles and follower.flow.changes:
-        exact = replace(follower, flow=Flow(), names=set(), sliced=set(), doubles=True)
-        with suppress(Refusal):
-            exact.climb(node, dtype)
-            return follower.flow if exact.flow.changes else exact.flow
     return follower.flow
 
 
@@ -111,12 +102,10 @@ class _Follower:
     names: set[str] = field(default_factory=set)
     double: bool = False
     wide: bool = False
-    doubles: bool = False
     drawn: bool = False
-    positive: set[ast.expr] = field(default_factory=set)
     sliced: set[ast.Subscript] = field(default_factory=set)
 
-    def climb(self, node: ast.expr, dtype: Class) -> None:
+    def climb(self, node: ast.expr, dtype: k.DType | None) -> None:
         """Judge the one use that stands around `node`, and those that this leads to."""
         parent = self.scope.parents[node]
         self.flow.meets |= not isinstance(parent, ast.Assign | ast.Compare | _ASKING)
@@ -132,7 +121,7 @@ class _Follower:
             self._comparison(parent, node, dtype)
         elif isinstance(parent, ast.Call):
             self._argument(parent, node, dtype)
-        elif isinstance(parent, ast.FormattedValue) and parent.conversion == -1 and dtype != "double":
+        elif isinstance(parent, ast.FormattedValue) and parent.conversion == -1:
             self._formatted(parent)
         elif self._is_index(parent, node):
             self._index(parent if isinstance(parent, ast.Subscript) else self.scope.parents[parent], node, dtype)
@@ -152,10 +141,10 @@ class _Follower:
             return False
         return self.scope.tensor(outer.value) is not None and not isinstance(outer.ctx, ast.Del)
 
-    def _index(self, subscript: ast.AST, node: ast.expr, dtype: Class) -> None:
+    def _index(self, subscript: ast.AST, node: ast.expr, dtype: k.DType | None) -> None:
         assert isinstance(subscript, ast.Subscript)
         shown = self.scope.quote(node)
-        if dtype in ("bool", "float", "complex", "double"):
+        if dtype in ("bool", "float", "complex"):
             raise Refusal(f"{shown} is no whole number to index with")
         if dtype is None:
             self.flow.conditions[f"{shown} is a whole number"] = None
@@ -168,13 +157,13 @@ class _Follower:
             stored, taking = self.scope.quote(statement.value), self.scope.quote(subscript.value)
             self.flow.conditions[f"{stored} has the dtype of {taking}"] = None
 
-    def _part(self, parent: ast.Slice | ast.ListComp | ast.GeneratorExp, node: ast.expr, dtype: Class) -> None:
+    def _part(self, parent: ast.Slice | ast.ListComp | ast.GeneratorExp, node: ast.expr, dtype: k.DType | None) -> None:
         if isinstance(parent, ast.Slice):
             self._bound(parent, node, dtype)
         else:
             self._refuse(parent, node)
 
-    def _bound(self, part: ast.Slice, node: ast.expr, dtype: Class) -> None:
+    def _bound(self, part: ast.Slice, node: ast.expr, dtype: k.DType | None) -> None:
         """A number bounds a slice, of which only a sum, a mean or a window of fixed length may be wanted."""
         outer = self.scope.parents[part]
         subscript = self.scope.parents[outer] if isinstance(outer, ast.Tuple) else outer
@@ -205,66 +194,62 @@ class _Follower:
             shown = self.scope.quote(part.value)
             raise Refusal(f"{shown} is only shown; put the statement behind `if not torch.compiler.is_compiling():`")
 
-    def _operation(self, operation: ast.BinOp, node: ast.expr, dtype: Class) -> None:
+    def _operation(self, operation: ast.BinOp, node: ast.expr, dtype: k.DType | None) -> None:
         other = operation.right if node is operation.left else operation.left
         kind = self.scope.kind(other)
         shown = self.scope.quote(operation)
         if isinstance(operation.op, ast.Pow) and k.is_number(kind):
-            self._power(operation, kind, dtype)
+            self._power(operation, node, kind, dtype)
             return
         if not isinstance(operation.op, _ARITHMETIC):
             raise Refusal(f"{shown} does not come out the same with a tensor; write that step with tensors by hand")
         tensor = as_tensor(kind)
         if tensor is not None:
+            self._meet(tensor, dtype, operation)
             if isinstance(operation.op, ast.Div) and node is operation.left:
-                enclose = dtype != "double" or bool(tensor.rank)
-                self.flow.edits += divided(self.scope, operation, node, enclose=enclose)
-            self._meet(tensor, dtype, operation, (node, other))
+                self._rounded(operation, node, kind)  # torch multiplies a number with the reciprocal of a tensor
         elif k.is_number(kind):
             integral = dtype == "int" and all(isinstance(one, k.Value) and one.type == "int" for one in kind.members)
             defined = isinstance(operation.op, ast.Add | ast.Sub | ast.Mult) or (
                 isinstance(operation.op, ast.FloorDiv | ast.Mod) and other is operation.right and is_nonzero(kind)
             )
-            if not (integral and defined) and self.doubles:
-                self._note(*operands(self.scope, operation, node, dtype, node in self.positive))
-                dtype = "double"
-            elif not (integral and defined):
-                if not self.drawn or (node is operation.right and isinstance(operation.op, _DIVIDING)):
-                    clause = "is computed in the precision of the tensor, and gives inf or nan where Python raises"
-                    self.flow.changes[f"{shown} {clause}"] = None
+            if not (integral and defined):
+                self._rounded(operation, node, kind)
                 floats = any(isinstance(one, k.Value) and one.type == "float" for one in kind.members)
                 dtype = "float" if floats or isinstance(operation.op, ast.Div) else dtype
             self.climb(operation, dtype)
-        elif isinstance(kind, k.Unknown) and self.doubles:
-            self._note(*operands(self.scope, operation, node, dtype, node in self.positive))
-            self.climb(operation, "double")
         elif isinstance(kind, k.Unknown):
-            clause = f"{self.scope.quote(other)} in {shown} is a tensor, or a number that is as good in its precision"
-            self.flow.changes[clause] = None
+            self.flow.conditions[f"{self.scope.quote(other)} in {shown} is a number or a tensor"] = None
+            self._rounded(operation, node, kind)
             self.climb(operation, None)
         else:
             raise Refusal(f"{self.scope.quote(other)} in {shown} takes no tensor; rewrite it by hand")
 
-    def _power(self, operation: ast.BinOp, kind: k.Kind, dtype: Class) -> None:
+    def _power(self, operation: ast.BinOp, node: ast.expr, kind: k.Kind, dtype: k.DType | None) -> None:
         """A power is defined for other numbers in torch than in Python: whole ones have no negative exponents."""
-        shown = self.scope.quote(operation)
-        clause = (
-            f"{shown} is computed in the precision of the tensor, and raises or gives inf or nan where Python does not"
-        )
-        self.flow.changes[clause] = None
+        self._rounded(operation, node, kind)
         floats = any(isinstance(one, k.Value) and one.type == "float" for one in kind.members)
-        self.climb(operation, "float" if floats or dtype == "double" else dtype)
+        self.climb(operation, "float" if floats else dtype)
 
-    def _in_place(self, statement: ast.AugAssign, node: ast.expr, dtype: Class) -> None:
+    def _rounded(self, operation: ast.BinOp, node: ast.expr, other: k.Kind) -> None:
+        """Note what arithmetic in the precision of the tensor leaves of Python's, which is done in doubles."""
+        shown = self.scope.quote(operation)
+        if not self.drawn:
+            self.flow.conditions[f"{shown} is the same up to rounding"] = None
+        divides = isinstance(operation.op, _DIVIDING) and as_tensor(other) is None
+        if divides and (node is operation.right or not is_nonzero(other)):
+            self.flow.conditions[f"{self.scope.quote(operation.right)} is not zero in {shown}"] = None
+
+    def _in_place(self, statement: ast.AugAssign, node: ast.expr, dtype: k.DType | None) -> None:
         target = statement.target
         kind = kind_of_name(self.scope, target.id, statement) if isinstance(target, ast.Name) else k.UNKNOWN
         tensor = as_tensor(kind)
         if tensor is None or not isinstance(statement.op, _ARITHMETIC):
             shown = self.scope.quote(statement)
             raise Refusal(f"{shown} sums up numbers; start from a tensor and sum up tensors by hand")
-        self._meet(tensor, dtype, node, (node, target))
+        self._meet(tensor, dtype, node)
 
-    def _comparison(self, comparison: ast.Compare, node: ast.expr, dtype: Class) -> None:
+    def _comparison(self, comparison: ast.Compare, node: ast.expr, dtype: k.DType | None) -> None:
         other = comparison.comparators[0] if node is comparison.left else comparison.left
         tensor = as_tensor(self.scope.kind(other))
         shown = self.scope.quote(comparison)
@@ -286,34 +271,20 @@ class _Follower:
             )
         self._meet(tensor, dtype, comparison)
 
-    def _compared(self, node: ast.expr, other: ast.expr, dtype: Class, shown: str) -> None:
-        """Convert what is compared where the precision of the tensor does not hold what Python's numbers do.
-
-        A tensor of few bits compares with what is left of a number that does not fit into them.
-        """
+    def _compared(self, node: ast.expr, other: ast.expr, dtype: k.DType | None, shown: str) -> None:
+        """Convert what is compared where a tensor of few bits does not hold what Python's whole numbers do."""
         kind = self.scope.kind(other)
         if self.drawn:
-            return
-        if dtype == "double":
-            if as_tensor(kind) is not None:
-                self._meet(None, dtype, node)
             return
         if as_tensor(kind) is not None or (dtype in ("float", None) and is_short(kind)):
             return
         if dtype in ("int", "bool") and is_whole(kind):
-            if not (self.wide and dtype == "int") and not is_small(kind):
-                if not isinstance(node, ast.Name | ast.Call | ast.Attribute | ast.Subscript):
-                    self.flow.conditions[f"{self.scope.quote(other)} fits into the dtype of the tensor"] = None
-                else:
-                    end = self.scope.file.span(node)[1]
-                    self.flow.edits.append(Replacement(self.scope.file, end, end, ".long()"))
-            return
-        if isinstance(node, ast.Name | ast.Call | ast.Attribute | ast.Subscript) and dtype in ("float", None):
-            if dtype is None:
-                self.flow.conditions[f"{self.scope.quote(node)} is a floating-point number, or below 2**53"] = None
-            end = self.scope.file.span(node)[1]
-            self.flow.edits.append(Replacement(self.scope.file, end, end, ".double()"))
-            return
+            if (self.wide and dtype == "int") or is_small(kind):
+                return
+            if isinstance(node, ast.Name | ast.Call | ast.Attribute | ast.Subscript):
+                end = self.scope.file.span(node)[1]
+                self.flow.edits.append(Replacement(self.scope.file, end, end, ".long()"))
+                return
         self.flow.conditions[f"{shown} comes out the same in the precision of the tensor"] = None
 
     def _decides(self, node: ast.expr) -> bool:
@@ -329,7 +300,7 @@ class _Follower:
             return parent.msg is None or isinstance(parent.msg, ast.Constant)
         return isinstance(parent, ast.Call) and asks_for_tensor(self.scope, parent, comparison)
 
-    def _argument(self, call: ast.Call, node: ast.expr, dtype: Class) -> None:
+    def _argument(self, call: ast.Call, node: ast.expr, dtype: k.DType | None) -> None:
         name = callee(self.scope, call)
         position = next((at for at, argument in enumerate(call.args) if argument is node), None)
         keyword = next((one.arg for one in call.keywords if one.value is node), None)
@@ -353,15 +324,12 @@ class _Follower:
     def _computed(self, call: ast.Call, name: str) -> None:
         """A function of `math` is computed by torch's instead."""
         there = f"{self.scope.torch}.{IN_TORCH[name]}"
-        clause = (
-            f"`{there}` computes in the precision of the tensor, and gives NaN or infinity where `math.{name}` raises"
-        )
-        self.flow.changes[clause] = None
+        self.flow.conditions[f"{self.scope.quote(call)} is the same up to rounding, and never raises"] = None
         self.flow.edits.append(Replacement(self.scope.file, *self.scope.file.span(call.func), there))
         self.flow.imports = self.scope.imports
         self.climb(call, None if name in WHOLE else "float")
 
-    def _meet_argument(self, call: ast.Call, name: str, dtype: Class) -> None:
+    def _meet_argument(self, call: ast.Call, name: str, dtype: k.DType | None) -> None:
         subject = call.args[0] if name.startswith("torch.") and call.args else None
         if isinstance(call.func, ast.Attribute) and name.startswith("Tensor."):
             subject = call.func.value
@@ -374,23 +342,32 @@ class _Follower:
         bounds = [*call.args[1 if name.startswith("torch.") else 0 :], *(one.value for one in call.keywords)]
         return all(one is node or (isinstance(one, ast.Constant) and one.value is None) for one in bounds)
 
-    def _extreme(self, call: ast.Call, node: ast.expr, position: int, dtype: Class) -> None:
+    def _extreme(self, call: ast.Call, node: ast.expr, position: int, dtype: k.DType | None) -> None:
         others = [self.scope.kind(argument) for argument in call.args if argument is not node]
         if call.keywords or not all(k.is_number(kind) for kind in others):
             self._refuse(call, node)
-        if self.doubles:
-            edits, kept, positive = bounded(self.scope, call, node, dtype)
-            self.flow.edits += edits
-            self.flow.imports = self.scope.imports
-            self.positive |= {call} if positive else set()
-            self.climb(call, kept)
-            return
         if dtype == "float" and position > 0:
             self.flow.conditions[f"{self.scope.quote(node)} is never NaN"] = None
+        self._clamped(call, node)
         types = {one.type for kind in others for one in kind.members if isinstance(one, k.Value)}
         self.climb(call, dtype if dtype == "float" or types <= {"int"} else None)
 
-    def _result(self, parent: ast.AST, node: ast.expr, dtype: Class) -> None:
+    def _clamped(self, call: ast.Call, node: ast.expr) -> None:
+        """Write `max(t, 1)` as `t.clamp(min=1)`, which says the same and gives a tensor in either case."""
+        if len(call.args) != 2 or not isinstance(node, ast.Name | ast.Call | ast.Attribute | ast.Subscript):
+            return
+        other = call.args[0] if call.args[1] is node else call.args[1]
+        bound = "min" if callee(self.scope, call) == "builtins.max" else "max"
+        (start, end), (first, last) = self.scope.file.span(call), self.scope.file.span(node)
+        around = self.scope.file.text[start:first] + self.scope.file.text[last:end]
+        if "#" not in around and "\n" not in around:
+            clamp = f".clamp({bound}={self.scope.text(other)})"
+            self.flow.edits += [
+                Replacement(self.scope.file, start, first, ""),
+                Replacement(self.scope.file, last, end, clamp),
+            ]
+
+    def _result(self, parent: ast.AST, node: ast.expr, dtype: k.DType | None) -> None:
         """The number is given a name, or returned, maybe as part of a tuple, list or dict."""
         outer = self.scope.parents.get(parent)
         if isinstance(parent, ast.Tuple) and isinstance(outer, ast.Assign) and outer.value is parent:
@@ -420,7 +397,7 @@ class _Follower:
             raise Refusal(f"{shown} is returned to `{caller.qualname}`, which may need a number; change both by hand")
         self.flow.changes["the caller receives a 0-dim tensor instead of a number"] = None
 
-    def follow_name(self, target: ast.expr, statement: ast.stmt, dtype: Class) -> None:
+    def follow_name(self, target: ast.expr, statement: ast.stmt, dtype: k.DType | None) -> None:
         """Judge all uses of the name that a statement binds to the number."""
         if self._goes_into_tensor(target):
             return
@@ -482,29 +459,18 @@ class _Follower:
                 return False
         return target.id not in _parameters(self.scope)
 
-    def _note(self, edits: list[Replacement], conditions: list[str]) -> None:
-        self.flow.edits += edits
-        self.flow.conditions.update(dict.fromkeys(conditions))
-
     def _meet(
         self,
         tensor: k.Tensor | None,
-        dtype: Class,
+        dtype: k.DType | None,
         where: ast.expr,
-        operands: tuple[ast.expr, ast.expr] | None = None,
     ) -> None:
         """Note what must hold for the dtype of the result to stay, when a number meets a tensor.
 
         A number never changes the dtype within its category. A 0-dim tensor does not either, unless the other one has
         no dimensions too; and in a higher category it brings a dtype of its own, a number the default dtype.
-        `operands` are the number and the tensor of an operation.
         """
         ranks = ("bool", "int", "float", "complex")
-        if dtype == "double":
-            if tensor is None or operands is None:
-                raise Refusal(f"{self.scope.quote(where)} needs a number; convert the tensor of doubles by hand")
-            self._note(*meeting(self.scope, tensor, *operands))
-            return
         if tensor is not None and tensor.dtype is not None and dtype is not None:
             by_category = ranks.index(dtype) - ranks.index(tensor.dtype)
             if by_category <= 0 and (tensor.rank or (by_category < 0 and dtype in ("bool", "int"))):

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import ast
 import math
-from typing import Literal
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.steps import walk
-
-Class = k.DType | Literal["double"] | None
-"""The class of dtypes of what stands for a number; "double" is that of a tensor that was converted."""
 
 
 def is_double(node: ast.expr) -> bool:

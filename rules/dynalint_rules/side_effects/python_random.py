@@ -89,7 +89,7 @@ def _uniform(scope: Scope, event: Call) -> Rewrite:
     name = event.node.func
     if event.callee != "random.random" or flow.leaves or flow.edits or not isinstance(name, ast.Attribute):
         raise Refusal("no traced function draws the same numbers")
-    if any("precision" in clause for clause in flow.clauses):
+    if any("rounding" in clause for clause in flow.clauses):
         raise Refusal("Dynamo does not trace arithmetic of a number that is drawn with others")
     drawn = rw.method(rw.kept(scope.file, name.value), "uniform", rw.number(0.0), rw.number(1.0))
     title = "Draw with `random.uniform`, which is traced and gives the same number"

@@ -58,10 +58,10 @@ def _kept(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite:
     tensor = k.only_tensor(scope.kind(source))
     is_array = tensor is not None and tensor.array
     if is_array:
-        (start, end), found = scope.file.span(node), detached(scope, source)
+        (start, end), found = scope.file.span(node), detached(scope, source, read=node)
     else:
-        (start, end), found = tail(scope, node, "item"), detached(scope, source, text="")
-    flow = with_conditions(flow_of(scope, node, tensor.dtype if tensor else None, doubles=True), found)
+        (start, end), found = tail(scope, node, "item"), detached(scope, source, text="", read=node)
+    flow = with_conditions(flow_of(scope, node, tensor.dtype if tensor else None), found)
     text = found.text
     if flow.leaves and isinstance(scope.parents[node], ast.Compare | ast.BoolOp | ast.UnaryOp | ast.If | ast.IfExp):
         # It is read here and now, and nothing flows back through an outcome.

@@ -58,10 +58,9 @@ def _in_torch(scope: Scope, event: Call) -> Rewrite:
             f"`{event.callee}()` has no namesake in torch that gives a number; compute it with tensors by hand"
         )
     source = event.node.args[0]
-    found = detached(scope, source)
+    found = detached(scope, source, read=event.node)
     flow = flow_of(scope, event.node, None if name in WHOLE else "float")
-    precision = f"`torch.{IN_TORCH[name]}` computes in the precision of the tensor, and gives NaN or infinity where"
-    flow.changes = {f"{precision} `math.{name}` raises": None, **flow.changes}
+    flow.conditions[f"{scope.quote(event.node)} is the same up to rounding, and never raises"] = None
     flow.conditions.update(dict.fromkeys(found.conditions))
     start, end = scope.file.span(event.node)
     content = f"{scope.torch}.{IN_TORCH[name]}({found.text})"

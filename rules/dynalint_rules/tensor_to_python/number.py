@@ -73,10 +73,10 @@ def _kept(scope: Scope, event: Call) -> Rewrite:
         raise Refusal(f"there is no tensor that stands for what `{name}()` gives; compute it from shapes, or eagerly")
     source = event.node.args[0]
     shown = scope.quote(source)
-    found = detached(scope, source)
+    found = detached(scope, source, read=event.node)
     tensor = k.only_tensor(scope.kind(source))
     dtype = tensor.dtype if tensor else None
-    flow, text = flow_of(scope, event.node, "int" if name == "int" else "float", doubles=name == "int"), found.text
+    flow, text = flow_of(scope, event.node, "int" if name == "int" else "float"), found.text
     flow.conditions.update(dict.fromkeys(found.conditions))
     if name == "int":
         text += "" if dtype == "int" else ".long()"
@@ -88,8 +88,6 @@ def _kept(scope: Scope, event: Call) -> Rewrite:
         flow.conditions[f"{shown} holds real numbers"] = None
     is_array = tensor is not None and tensor.array
     imports = scope.imports if is_array else flow.imports
-    if dtype in ("float", None) and not is_array:
-        flow.changes[f"Python no longer warns if {shown} requires a gradient"] = None
     start, end = scope.file.span(event.node)
     instead = "`torch.as_tensor(...)`" if is_array else "`.detach()`"
     title = f"Keep the 0-dim tensor: {instead} instead of `{name}()`"

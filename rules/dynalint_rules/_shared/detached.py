@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 
 from dynalint.analysis import kinds as k
+from dynalint.analysis.index import walk_function
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.scope import Refusal, Scope
 from dynalint_rules._shared.text import atom
@@ -59,9 +60,12 @@ def detached(scope: Scope, source: ast.expr, text: str | None = None, *, read: a
         # It has no gradient, and is on the CPU.
         text, conditions = f"{scope.torch}.as_tensor({scope.text(source) if text is None else text})", []
     else:
-        text = f"{atom(source, scope.text(source)) if text is None else text}.detach()"
+        text = atom(source, scope.text(source)) if text is None else text
     at_once = read is not None and isinstance(scope.parents[read], ast.BinOp | ast.Compare)
-    if not at_once and not _is_fresh(scope, source):
+    if not tensor.array and not (at_once and tensor.dtype in ("bool", "int")):
+        text += ".detach()"  # whole numbers have no gradient, but may be told apart from the tensor itself
+    stays = tensor.origin == "parameter" and not _is_changed(scope, source)
+    if not (at_once or stays or _is_fresh(scope, source)):
         # A number is a copy; a detached tensor shares memory and would follow later changes in place.
         text += ".clone()"
     if tensor.rank is None:
@@ -86,6 +90,20 @@ def _is_fresh(scope: Scope, node: ast.expr) -> bool:
         return True
     if isinstance(node, ast.Call):
         return callee(scope, node).rpartition(".")[2] in _FRESH
+    return False
+
+
+def _is_changed(scope: Scope, source: ast.expr) -> bool:
+    """Whether a function spells a change in place of what an expression reads: `+=`, a store into it, `t.add_(...)`."""
+    text = ast.unparse(source)
+    for node in walk_function(scope.function.node):
+        stored = isinstance(node, ast.Attribute | ast.Name | ast.Subscript) and not isinstance(node.ctx, ast.Load)
+        target = node.value if isinstance(node, ast.Subscript) else node
+        called = node.func if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
+        if called is not None and called.attr.endswith("_"):
+            stored, target = True, called.value
+        if stored and ast.unparse(target).startswith(text):
+            return True
     return False
 
 

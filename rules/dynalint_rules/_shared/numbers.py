@@ -445,16 +445,19 @@ class _Follower:
         return own and not any(_is_after(store, statement) for store in stores)
 
     def _are_numbers(self, target: ast.Name, stores: list[ast.Name]) -> bool:
-        """Whether all that a name is set to elsewhere are numbers that are known while tracing."""
+        """Whether all that a name is set to elsewhere are numbers known while tracing, as far as that can be told."""
         for store in stores:
             statement = self.scope.parents.get(store)
             if store is target:
                 continue
             if not isinstance(statement, ast.Assign) or statement.targets != [store]:
                 return False
-            kinds = self.scope.kind(statement.value).members
-            if not all(
-                isinstance(one, k.Value) and one.type in ("int", "float") and one.source != "data" for one in kinds
+            kind = self.scope.kind(statement.value)
+            if isinstance(kind, k.Unknown) and isinstance(statement.value, ast.Attribute):
+                self.flow.conditions[f"{self.scope.quote(statement.value)} is a number"] = None
+            elif not all(
+                isinstance(one, k.Value) and one.type in ("int", "float") and one.source != "data"
+                for one in kind.members
             ):
                 return False
         return target.id not in _parameters(self.scope)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 
 from dynalint import rewriting as rw
@@ -40,7 +41,7 @@ class CopyCall(Rule):
             return None
         kind = event.args[0]
         if event.callee == "copy.deepcopy":
-            return _cloned(event)
+            return _cloned(event, project)
         if not (isinstance(kind, k.Sequence | k.Dictionary) and kind.type in _WITH_METHOD and kind.home is None):
             return Declined("the type of what is copied is not known for certain; use its own method `copy`")
         if len(event.node.args) != 1 or event.node.keywords:
@@ -50,8 +51,8 @@ class CopyCall(Rule):
         return Rewrite("Copy by the container's own method `copy`", "safe", rw.written(file, (event.node, copied)))
 
 
-def _cloned(event: Call) -> Rewrite | Declined:
-    """Replace a deep copy of a tensor by a clone without gradient."""
+def _cloned(event: Call, project: Project) -> Rewrite | Declined:
+    """Replace a deep copy of a tensor by a clone without gradient, and one that is detached together with that."""
     tensor = k.only_tensor(event.args[0])
     if tensor is None or event.node.keywords or len(event.node.args) != 1:
         return Declined(
@@ -60,12 +61,21 @@ def _cloned(event: Call) -> Rewrite | Declined:
     source, file = event.node.args[0], event.function.file
     if tensor.origin == "parameter":
         return Declined("the copy of a parameter is a parameter again; write `detach().clone()` if a tensor will do")
-    edits = rw.written(file, (event.node, rw.method(rw.method(rw.kept(file, source), "detach"), "clone")))
+    copied = _detached(event, project) or event.node
+    edits = rw.written(file, (copied, rw.method(rw.method(rw.kept(file, source), "detach"), "clone")))
     title = "Copy the tensor with `detach().clone()`"
     if tensor.dtype in ("bool", "int"):
         return Rewrite(title, "safe", edits)
     change = f"a copy of {quote(file, source)} needs no gradient where a deep copy would, or would raise"
     return Rewrite(title, "unsafe", edits, (change,))
+
+
+def _detached(event: Call, project: Project) -> ast.Call | None:
+    """Return the call of `.detach()` that stands right behind a call, if one does."""
+    parents = project.parents(event.function)
+    attribute = parents.get(event.node)
+    call = parents.get(attribute) if isinstance(attribute, ast.Attribute) and attribute.attr == "detach" else None
+    return call if isinstance(call, ast.Call) and call.func is attribute else None
 
 
 def _breaks_shallow(project: Project, kind: k.Kind) -> bool:

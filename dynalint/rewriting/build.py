@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import libcst as cst
 
@@ -65,9 +65,21 @@ def attribute(owner: cst.BaseExpression, name: str) -> cst.Attribute:
     return cst.Attribute(owner, cst.Name(name))
 
 
+def item(owner: cst.BaseExpression, index: cst.BaseExpression) -> cst.Subscript:
+    """Return `owner[index]`."""
+    return cst.Subscript(owner, [cst.SubscriptElement(cst.Index(index))])
+
+
 def method(owner: cst.BaseExpression, name: str, *args: cst.BaseExpression, **keywords: cst.BaseExpression) -> cst.Call:
     """Return a call of a method."""
     return call(attribute(owner, name), *args, **keywords)
+
+
+def calling(
+    name: str, *args: cst.BaseExpression, **keywords: cst.BaseExpression
+) -> Callable[[cst.BaseExpression], cst.BaseExpression]:
+    """Return what calls a method of the expression that it is given."""
+    return lambda owner: method(owner, name, *args, **keywords)
 
 
 def operation(left: cst.BaseExpression, sign: str, right: cst.BaseExpression) -> cst.BaseExpression:

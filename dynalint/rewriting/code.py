@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 
 import libcst as cst
@@ -16,11 +16,13 @@ from dynalint.rewriting.tree import Tree
 from dynalint.rules import Refusal, Replacement
 
 Old = ast.expr | ast.stmt | Sequence[ast.stmt]
-New = str | cst.BaseExpression | Sequence[str | ast.stmt]
+Around = Callable[[cst.BaseExpression], cst.BaseExpression]
+New = str | cst.BaseExpression | Around | Sequence[str | ast.stmt]
 Change = tuple[Old, New]
 """Old code and what takes its place: an expression, or lines for one or several statements.
 
-Among the lines there may be statements that stay as they are, those that are replaced too.
+A function puts something around the old expression, or around what another change has put in its place before. Among
+the lines there may be statements that stay as they are, those that are replaced too.
 """
 _NEWLINE = re.compile(r"\r\n?")
 
@@ -31,21 +33,31 @@ def written(file: SourceFile, *changes: Change) -> tuple[Replacement, ...]:
     Raises:
         Refusal: the new code, or that around the old, cannot be taken apart.
     """
-    trees: dict[Tree, list[Substitution]] = {}
+    trees: dict[Tree, dict[cst.CSTNode, Substitution]] = {}
     for old, new in changes:
         first = old[0] if isinstance(old, Sequence) else old
-        tree = Tree.around(file, first)
-        indent = _indentation(file, first)
+        tree, indent = Tree.around(file, first), _indentation(file, first)
+        known = trees.setdefault(tree, {})
         if isinstance(old, ast.expr):
-            node = expression(new, indent) if isinstance(new, str) else new
-            assert isinstance(node, cst.BaseExpression)
-            change = Substitution((tree.expression(old),), (node,), parsed=isinstance(new, str))
+            node = tree.expression(old)
+            known[node] = _replaced(node, new, indent, known.get(node))
         else:
-            assert not isinstance(new, str | cst.BaseExpression)
-            run = old if isinstance(old, Sequence) else [old]
-            change = Substitution(tuple(map(tree.statement, run)), tuple(_lines(tree, new, indent)), parsed=True)
-        trees.setdefault(tree, []).append(change)
-    return tuple(one for tree, some in trees.items() for one in replacements(tree, some))
+            assert isinstance(new, Sequence)
+            run = tuple(map(tree.statement, old if isinstance(old, Sequence) else [old]))
+            known[run[0]] = Substitution(run, tuple(_lines(tree, new, indent)), parsed=True)
+    return tuple(one for tree, some in trees.items() for one in replacements(tree, list(some.values())))
+
+
+def _replaced(node: cst.BaseExpression, new: New, indent: str, known: Substitution | None) -> Substitution:
+    parsed = isinstance(new, str) or (known is not None and known.parsed)
+    if isinstance(new, str):
+        return Substitution((node,), (expression(new, indent),), parsed)
+    if isinstance(new, cst.BaseExpression):
+        return Substitution((node,), (new,))
+    assert callable(new)
+    inner = node if known is None else known.new[0]
+    assert isinstance(inner, cst.BaseExpression)
+    return Substitution((node,), (new(inner),), parsed)
 
 
 def kept(file: SourceFile, node: ast.expr) -> cst.BaseExpression:

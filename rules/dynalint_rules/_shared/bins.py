@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 
+from dynalint import rewriting as rw
 from dynalint.analysis.events import Call
-from dynalint.rules import Replacement, Rewrite
+from dynalint.rules import Rewrite
 from dynalint_rules._shared.effects import effects_of
 from dynalint_rules._shared.scope import Refusal, Scope
 
@@ -31,6 +32,6 @@ def binned(scope: Scope, event: Call) -> Rewrite:
     effects_of(scope, [source, bins])
     text, torch = scope.text(source), scope.torch
     made = f"{torch}.zeros({scope.text(bins)}, dtype={torch}.int64, device={text}.device)"
-    edit = Replacement(scope.file, *scope.file.span(node), f"{made}.scatter_add(0, {text}, {torch}.ones_like({text}))")
+    edits = rw.written(scope.file, (node, f"{made}.scatter_add(0, {text}, {torch}.ones_like({text}))"))
     below = f"{scope.quote(source)} is of int64, of one dimension, and all of it is below {scope.quote(bins)}"
-    return Rewrite("Add ones into as many bins", "conditional", (edit,), (below,), scope.imports)
+    return Rewrite("Add ones into as many bins", "conditional", edits, (below,), scope.imports)

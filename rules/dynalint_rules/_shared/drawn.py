@@ -11,7 +11,7 @@ from typing import Any
 from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call
-from dynalint.rules import Replacement, Rewrite
+from dynalint.rules import Rewrite
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.known_numbers import is_whole
 from dynalint_rules._shared.names import reads
@@ -73,10 +73,10 @@ def drawn_by_torch(scope: Scope, event: Call) -> Rewrite:
     except Refusal as refusal:
         reason = str(refusal).partition("; ")[0]
         raise Refusal(f"{reason}; draw it outside of the compiled code and pass it as an argument") from refusal
-    edit = Replacement(scope.file, *scope.file.span(event.node), f"{scope.torch}.{template.format(*texts)}")
+    edits = rw.written(scope.file, (event.node, f"{scope.torch}.{template.format(*texts)}"), *flow.edits)
     conditions = (OTHER_NUMBERS, *terms, *flow.clauses)
     imports = tuple(dict.fromkeys([*scope.imports, *flow.imports]))
-    return Rewrite(_TITLE, "unsafe", (edit, *flow.edits), conditions, imports, leaves=flow.leaves)
+    return Rewrite(_TITLE, "unsafe", edits, conditions, imports, leaves=flow.leaves)
 
 
 def _arguments(scope: Scope, event: Call) -> list[ast.expr]:

@@ -7,17 +7,16 @@ if self.mask is None:                   self.mask = torch.ones(x.shape[-1])
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
 
+from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.index import ClassInfo, FunctionInfo
 from dynalint.analysis.steps import walk
-from dynalint.rules import Replacement, Rewrite
+from dynalint.rules import Rewrite
 from dynalint_rules._shared.constructors import uses_of
 from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.names import loads, only_value, within
 from dynalint_rules._shared.scope import Refusal, Scope
-from dynalint_rules._shared.text import comments, indentation
 from dynalint_rules._shared.uses import self_name
 
 _BY_HAND = "make it in the constructor by hand, or call the model once before it is compiled"
@@ -73,17 +72,9 @@ def _in_every_call(scope: Scope, branch: ast.If, statement: ast.Assign, name: st
                 raise Refusal(f"line {node.lineno} sets it as well; {_BY_HAND}")
         if function is None or _may_change(scope, function, node):
             raise Refusal(f"line {node.lineno} may change it in place; {_BY_HAND}")
-    step = f"{scope.file.newline}{indentation(scope.file, branch.lineno)}"
-    inside = [scope.file.span(one) for one in branch.body]
-    loose = [text for at, text in comments(scope.file, *scope.file.span(branch)) or () if not _within(at, inside)]
-    lines = [*loose, *map(scope.text, branch.body)]
-    edit = Replacement(scope.file, *scope.file.span(branch), step.join(lines))
+    edits = rw.written(scope.file, (branch, branch.body))
     conditions = (f"every call makes the `{name}` that the first one makes, or one that fits its own input",)
-    return Rewrite(f"Make `{name}` in every call", "conditional", (edit,), conditions)
-
-
-def _within(offset: int, spans: Sequence[tuple[int, int]]) -> bool:
-    return any(start <= offset < end for start, end in spans)
+    return Rewrite(f"Make `{name}` in every call", "conditional", edits, conditions)
 
 
 def _alternatives(test: ast.expr) -> list[ast.expr]:

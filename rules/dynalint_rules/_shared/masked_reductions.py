@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
+from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.steps import walk
 from dynalint.rules import Replacement, Rewrite
-from dynalint_rules._shared.guard import taken_out
 from dynalint_rules._shared.masked import made_from
 from dynalint_rules._shared.memory import changed_in_place
 from dynalint_rules._shared.names import loads, within
@@ -58,16 +58,12 @@ def reduced(scope: Scope, read: Selection) -> Rewrite | None:
     if reduction is None or not may_match(scope, read):
         return None
     title = f"Take the {reduction.name} of the full shape, with zeros where nothing is selected"
-    replacement = _over_all(scope, read, reduction, scope.text(read.source))
-    return _rewrite(scope, read, title, (replacement,))
+    edits = rw.written(scope.file, _over_all(scope, read, reduction, scope.text(read.source)))
+    return _rewrite(scope, read, title, edits)
 
 
 def reduced_later(scope: Scope, read: Selection) -> Rewrite | None:
-    """The rewrite of `d = d[mask]` that is followed by `(d ** 2).mean()`, None where more is done with the elements.
-
-    Raises:
-        Refusal: the statement shares its line.
-    """
+    """The rewrite of `d = d[mask]` that is followed by `(d ** 2).mean()`, None where more is done with the elements."""
     statement = scope.parents[read.node]
     if not isinstance(statement, ast.Assign) or scope.parents[statement] is not scope.function.node:
         return None
@@ -90,10 +86,9 @@ def reduced_later(scope: Scope, read: Selection) -> Rewrite | None:
     for use in sorted(uses, key=lambda use: use.lineno * 10_000 + use.col_offset, reverse=True):
         first, last = scope.file.span(use)
         inner, end = inner[:first] + source.id + inner[last:], end + len(source.id) - (last - first)
-    replacement = _over_all(scope, read, reduction, inner[start:end])
-    gone = taken_out(scope, statement, "", "unsafe")
+    edits = rw.written(scope.file, (statement, []), _over_all(scope, read, reduction, inner[start:end]))
     title = f"Take the {reduction.name} of the full shape, with zeros where nothing is selected"
-    return _rewrite(scope, read, title, (*gone.replacements, replacement), FINITE)
+    return _rewrite(scope, read, title, edits, FINITE)
 
 
 def ignored_in_loss(scope: Scope, read: ast.Subscript) -> Rewrite | None:
@@ -111,10 +106,8 @@ def ignored_in_loss(scope: Scope, read: ast.Subscript) -> Rewrite | None:
         return None
     kept = f"{scope.torch}.where({scope.text(read.slice)}, {scope.text(labels.value)}, {IGNORED})"
     rows, flat = ("", "") if mask.rank == 1 else (".flatten(0, -2)", ".flatten()")
-    edits = (
-        Replacement(scope.file, *scope.file.span(logits), atom(logits.value, scope.text(logits.value)) + rows),
-        Replacement(scope.file, *scope.file.span(labels), kept + flat),
-    )
+    given = atom(logits.value, scope.text(logits.value)) + rows
+    edits = rw.written(scope.file, (logits, given), (labels, kept + flat))
     shown = scope.quote(labels.value)
     conditions = (OTHER_ORDER, f"{shown} holds numbers of classes", f"{scope.quote(logits.value)} is finite")
     title = f"Ignore labels of {IGNORED} instead of selecting the others"
@@ -164,7 +157,7 @@ def _computed(scope: Scope, node: ast.expr) -> _Reduction | None:
     return None
 
 
-def _over_all(scope: Scope, read: Selection, reduction: _Reduction, values: str) -> Replacement:
+def _over_all(scope: Scope, read: Selection, reduction: _Reduction, values: str) -> rw.Change:
     """Reduce `values`, of the full shape, with zeros where the mask of `read` selects nothing."""
     chosen = scope.text(read.mask)
     text = f"{scope.torch}.where({chosen}, {values}, 0).sum()"
@@ -172,9 +165,7 @@ def _over_all(scope: Scope, read: Selection, reduction: _Reduction, values: str)
         if not isinstance(read.mask, ast.Name):
             raise Refusal(f"give the mask {scope.quote(read.mask)} a name first: the mean divides by its sum")
         text = f"{text} / {chosen}.sum()"
-        if isinstance(scope.parents.get(reduction.call), ast.BinOp | ast.UnaryOp | ast.Attribute | ast.Subscript):
-            text = f"({text})"
-    return Replacement(scope.file, *scope.file.span(reduction.call), text)
+    return reduction.call, text
 
 
 def may_match(scope: Scope, read: Selection) -> bool:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import ast
 
+from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.steps import walk
 from dynalint.findings import Safety
-from dynalint.rules import Replacement, Rewrite
+from dynalint.rules import Rewrite
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.known_numbers import is_whole
 from dynalint_rules._shared.names import loads
@@ -44,9 +45,9 @@ def listed(scope: Scope, made: ast.expr, besides: ast.Name | None = None) -> Rew
     for name in ("sorted", "set", "list"):
         if name in scope.function.locals or name in scope.function.module.bindings:
             raise Refusal(f"the name `{name}` means something else here; make a list of the numbers by hand")
-    replacement = Replacement(scope.file, *scope.file.span(value), form.format(scope.text(numbers)))
+    edits = rw.written(scope.file, (value, form.format(scope.text(numbers))))
     safety: Safety = "conditional" if conditions else "safe"
-    return Rewrite("Keep the numbers in a list, without an array", safety, (replacement,), conditions)
+    return Rewrite("Keep the numbers in a list, without an array", safety, edits, conditions)
 
 
 def array_of(scope: Scope, number: ast.expr) -> ast.expr | None:

@@ -11,11 +11,11 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.index import walk_function
 from dynalint.analysis.steps import walk
 from dynalint.findings import Safety
-from dynalint.rules import Replacement
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.decision import decision_of
 from dynalint_rules._shared.detached import Detached
@@ -47,7 +47,7 @@ class Flow:
 
     conditions: dict[str, None] = field(default_factory=dict)
     changes: dict[str, None] = field(default_factory=dict)
-    edits: list[Replacement] = field(default_factory=list)
+    edits: list[rw.Change] = field(default_factory=list)
     imports: tuple[str, ...] = ()
     leaves: tuple[str, ...] = ()
     meets: bool = False
@@ -282,8 +282,7 @@ class _Follower:
             if (self.wide and dtype == "int") or is_small(kind):
                 return
             if isinstance(node, ast.Name | ast.Call | ast.Attribute | ast.Subscript):
-                end = self.scope.file.span(node)[1]
-                self.flow.edits.append(Replacement(self.scope.file, end, end, ".long()"))
+                self.flow.edits.append((node, rw.calling("long")))
                 return
         self.flow.conditions[f"{shown} comes out the same in the precision of the tensor"] = None
 
@@ -325,7 +324,7 @@ class _Follower:
         """A function of `math` is computed by torch's instead."""
         there = f"{self.scope.torch}.{IN_TORCH[name]}"
         self.flow.conditions[f"{self.scope.quote(call)} is the same up to rounding, and never raises"] = None
-        self.flow.edits.append(Replacement(self.scope.file, *self.scope.file.span(call.func), there))
+        self.flow.edits.append((call.func, rw.name(there)))
         self.flow.imports = self.scope.imports
         self.climb(call, None if name in WHOLE else "float")
 
@@ -354,18 +353,10 @@ class _Follower:
 
     def _clamped(self, call: ast.Call, node: ast.expr) -> None:
         """Write `max(t, 1)` as `t.clamp(min=1)`, which says the same and gives a tensor in either case."""
-        if len(call.args) != 2 or not isinstance(node, ast.Name | ast.Call | ast.Attribute | ast.Subscript):
-            return
-        other = call.args[0] if call.args[1] is node else call.args[1]
-        bound = "min" if callee(self.scope, call) == "builtins.max" else "max"
-        (start, end), (first, last) = self.scope.file.span(call), self.scope.file.span(node)
-        around = self.scope.file.text[start:first] + self.scope.file.text[last:end]
-        if "#" not in around and "\n" not in around:
-            clamp = f".clamp({bound}={self.scope.text(other)})"
-            self.flow.edits += [
-                Replacement(self.scope.file, start, first, ""),
-                Replacement(self.scope.file, last, end, clamp),
-            ]
+        if len(call.args) == 2:
+            other = call.args[0] if call.args[1] is node else call.args[1]
+            bound = {"min" if callee(self.scope, call) == "builtins.max" else "max": rw.kept(self.scope.file, other)}
+            self.flow.edits.append((call, rw.method(rw.kept(self.scope.file, node), "clamp", **bound)))
 
     def _result(self, parent: ast.AST, node: ast.expr, dtype: k.DType | None) -> None:
         """The number is given a name, or returned, maybe as part of a tuple, list or dict."""

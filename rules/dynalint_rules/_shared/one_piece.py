@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from dynalint import rewriting as rw
 from dynalint.analysis.steps import walk
-from dynalint.rules import Replacement, Rewrite
+from dynalint.rules import Rewrite
 from dynalint_rules._shared.effects import is_pure
-from dynalint_rules._shared.guard import taken_out
 from dynalint_rules._shared.pieces import Cut, cuts_by, joined_axis, maker_of
 from dynalint_rules._shared.scope import Scope
 
@@ -27,15 +27,15 @@ def kept_in_one(scope: Scope, sizes: ast.expr) -> Rewrite | None:
     joined = {axis for name in names for axis in _joins(scope, name)}
     if len(names) != len(cuts) or not joined or any(joined != {cut.axis} for cut in cuts):
         return None
-    edits = [Replacement(scope.file, *scope.file.span(cut.call), f"({scope.text(cut.source)},)") for cut in cuts]
+    changes: list[rw.Change] = [(cut.call, f"({scope.text(cut.source)},)") for cut in cuts]
     if made is not None:
-        edits += taken_out(scope, made, "", "unsafe").replacements
+        changes.append((made, []))
     shown = " and ".join(f"`{name}`" for name in dict.fromkeys(names))
     conditions = (
         f"{shown} holds one piece, which is the same only to code that puts the pieces together",
         "lengths that are not those of the whole no longer raise",
     )
-    return Rewrite("Keep the tensor in one piece", "unsafe", tuple(edits), conditions, shown=True)
+    return Rewrite("Keep the tensor in one piece", "unsafe", rw.written(scope.file, *changes), conditions, shown=True)
 
 
 def _kept(scope: Scope, cut: Cut) -> str | None:

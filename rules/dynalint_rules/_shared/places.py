@@ -9,10 +9,11 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
+from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call
 from dynalint.analysis.steps import walk
-from dynalint.rules import Replacement, Rewrite
+from dynalint.rules import Rewrite
 from dynalint_rules._shared.counts import Count, count_of
 from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.names import loads
@@ -36,7 +37,7 @@ class _Places:
     rows: bool
     text: str
     rank: int | None
-    edits: dict[Replacement, None] = field(default_factory=dict)
+    edits: list[rw.Change] = field(default_factory=list)
     flow: Flow = field(default_factory=Flow)
     leaves: dict[str, None] = field(default_factory=dict)
 
@@ -71,7 +72,7 @@ def masked_instead(scope: Scope, event: Call) -> Rewrite | None:
     if not all(_replace(scope, places, load) for name in names for load in loads(scope, name)):
         return None
     made = f"{places.text} = {mask_text(scope, mask, known)}"
-    edits = (Replacement(scope.file, *scope.file.span(statement), made), *places.edits, *places.flow.edits)
+    edits = rw.written(scope.file, (statement, [made]), *places.edits, *places.flow.edits)
     flow, leaves = places.flow, (*places.flow.leaves, *places.leaves)
     title = "Use the mask instead of its places"
     return Rewrite(title, flow.safety, edits, flow.clauses, scope.imports, tuple(dict.fromkeys(leaves)))
@@ -122,13 +123,13 @@ def _counted(scope: Scope, places: _Places, asked: Count) -> bool:
     text = f"{scope.torch}.count_nonzero({places.text})"
     if asked.elements and places.rows:
         if not _is_compared_with_zero(scope, asked.node):
-            text = f"({text} * {places.text}.dim())"
+            text = f"{text} * {places.text}.dim()"
         elif places.rank is None:
             places.flow.conditions[f"{scope.quote(places.mask)} has a dimension or more"] = None
         elif places.rank == 0:
             return False
     flow = flow_of(scope, asked.node, "int", wide=True)
-    places.edits[Replacement(scope.file, *scope.file.span(asked.node), text)] = None
+    places.edits.append((asked.node, text))
     places.flow.conditions |= flow.conditions
     places.flow.changes |= flow.changes
     places.flow.edits += flow.edits
@@ -152,7 +153,7 @@ def _indexed(scope: Scope, places: _Places, load: ast.Name) -> bool:
         places.flow.conditions[f"{scope.quote(places.mask)} has {many}"] = None
     shown = f"{scope.quote(places.mask)} is as large as {scope.quote(read.value)} in each of its own dimensions"
     places.flow.conditions[shown] = None
-    places.edits[Replacement(scope.file, *scope.file.span(read.slice), places.text)] = None
+    places.edits.append((read, rw.item(rw.kept(scope.file, read.value), rw.name(places.text))))
     places.leaves[_SELECTED] = None
     return True
 

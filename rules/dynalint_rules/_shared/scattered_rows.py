@@ -10,16 +10,17 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Subscript
-from dynalint.rules import Replacement, Rewrite
+from dynalint.rules import Rewrite
 from dynalint_rules._shared.counts import Count, count_of
 from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.memory import may_change_in_place
 from dynalint_rules._shared.names import loads
 from dynalint_rules._shared.numbers import Flow, flow_of
 from dynalint_rules._shared.scope import Scope
-from dynalint_rules._shared.text import atom, indentation
+from dynalint_rules._shared.text import atom
 
 _TITLE = "Put the selected rows first instead of taking them out"
 
@@ -85,27 +86,24 @@ def _rewrite(scope: Scope, event: Subscript, name: str, counts: list[Count], ran
     node, file = event.node, scope.file
     mask, source = (atom(one, scope.text(one)) for one in (node.slice, node.value))
     order = scope.fresh_name("order")
-    indent = f"{file.newline}{indentation(file, event.statement.lineno)}"
     inverse = f"(~{mask})"
     if rank == 1:
-        head, rows = f"{order} = {inverse}.argsort(stable=True){indent}", f"{source}[{order}]"
+        head, rows = f"{order} = {inverse}.argsort(stable=True)", f"{source}[{order}]"
     else:
         last = f"{mask}.dim() - 1" if rank is None else rank - 1
-        head = f"{order} = {inverse}.flatten().argsort(stable=True){indent}"
+        head = f"{order} = {inverse}.flatten().argsort(stable=True)"
         rows = f"{source}.flatten(0, {last})[{order}]"
-    start = file.span(event.statement)[0]
-    edits = [Replacement(file, start, start, head), Replacement(file, *file.span(node), rows)]
+    changes: list[rw.Change] = [(event.statement, [head, event.statement]), (node, rows)]
     conditions = [f"as many rows are put elsewhere as {scope.quote(node.slice)} selects"]
     flows = [flow_of(scope, one.node, "int", wide=True) for one in counts]
     for one in counts:
         size = f"{mask}.sum()"
-        text = f"({size} * {name}.shape[1:].numel())" if one.elements else size
-        edits.append(Replacement(file, *file.span(one.node), text))
-    edits += [edit for flow in flows for edit in flow.edits]
+        changes.append((one.node, f"{size} * {name}.shape[1:].numel()" if one.elements else size))
+    changes += [edit for flow in flows for edit in flow.edits]
     conditions += _clauses(flows)
     leaves = tuple(code for flow in flows for code in flow.leaves)
     imports = tuple(one for flow in flows for one in flow.imports)
-    return Rewrite(_TITLE, "conditional", tuple(edits), tuple(dict.fromkeys(conditions)), imports, leaves)
+    return Rewrite(_TITLE, "conditional", rw.written(file, *changes), tuple(dict.fromkeys(conditions)), imports, leaves)
 
 
 def _clauses(flows: list[Flow]) -> Iterator[str]:

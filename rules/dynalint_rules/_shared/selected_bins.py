@@ -11,7 +11,8 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from dynalint.rules import Replacement, Rewrite
+from dynalint import rewriting as rw
+from dynalint.rules import Rewrite
 from dynalint_rules._shared.blocks import statements_after
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.effects import is_pure
@@ -52,21 +53,21 @@ def counted_in_bins(scope: Scope, read: Selection) -> Rewrite | None:
     flat = "" if _is_flat(scope, mask) or _is_flat(scope, read.source) else ".flatten()"
     chosen = f"{scope.torch}.where({mask.id}, {scope.text(read.source)}, 0){flat}"
     file = scope.file
-    source, edits = scope.text(binned.source), []
+    source, changes = scope.text(binned.source), list[rw.Change]()
     if within(read.node, binned.call, scope):
         first, end = (at - file.span(binned.source)[0] for at in file.span(read.node))
         source = source[:first] + chosen + source[end:]
     else:
-        edits.append(Replacement(file, *file.span(read.node), chosen))
+        changes.append((read.node, chosen))
     whole = _ends_in_long(binned.source) or _ends_in_long(_converted(scope, read.node))
     added = f"{mask.id}{flat}.long()"
     zeros = f"{mask.id}.new_zeros({scope.text(binned.bins)}, dtype={scope.torch}.int64)"
     new = f"{zeros}.scatter_add(0, {source if whole else f'{source}.long()'}, {added})"
-    edits.append(Replacement(file, *file.span(binned.call), new))
+    changes.append((binned.call, new))
     conditions = [f"all that is selected is below {scope.quote(binned.bins)}"]
     if not matches(scope, read):
         conditions.insert(0, f"the mask has as many dimensions as {scope.quote(read.source)}")
-    return Rewrite(_TITLE, "conditional", tuple(edits), tuple(conditions), scope.imports)
+    return Rewrite(_TITLE, "conditional", rw.written(file, *changes), tuple(conditions), scope.imports)
 
 
 def _by_name(scope: Scope, read: Selection, statement: ast.stmt) -> _Binned | None:

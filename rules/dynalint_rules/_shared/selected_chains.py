@@ -11,10 +11,11 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.index import walk_function
 from dynalint.analysis.steps import walk
-from dynalint.rules import Replacement, Rewrite
+from dynalint.rules import Rewrite
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.masked_reductions import OTHER_ORDER, Selection, matches, may_match, selection_of
 from dynalint_rules._shared.memory import may_change_in_place
@@ -22,7 +23,6 @@ from dynalint_rules._shared.names import loads, only_value
 from dynalint_rules._shared.numbers import flow_of
 from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.sides import FINITE
-from dynalint_rules._shared.text import atom
 
 _OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
 ELEMENTWISE = frozenset(
@@ -44,7 +44,7 @@ def reduced_at_last(scope: Scope, read: Selection) -> Rewrite | None:
         return None
     changes = [OTHER_ORDER, *([] if chain.certain else ["the mask has as many dimensions as the tensor"]), FINITE]
     title = "Compute with all elements, and reduce with zeros where nothing is selected"
-    edits = (*chain.edits, *chain.flows_edits)
+    edits = rw.written(scope.file, *chain.edits, *chain.flows_edits)
     clauses = tuple(dict.fromkeys([*changes, *chain.conditions]))
     return Rewrite(title, "unsafe", edits, clauses, scope.imports, shown=not chain.certain)
 
@@ -56,8 +56,8 @@ class _Chain:
     scope: Scope
     read: Selection
     names: set[str] = field(default_factory=set)
-    edits: list[Replacement] = field(default_factory=list)
-    flows_edits: list[Replacement] = field(default_factory=list)
+    edits: list[rw.Change] = field(default_factory=list)
+    flows_edits: list[rw.Change] = field(default_factory=list)
     conditions: list[str] = field(default_factory=list)
     certain: bool = True
     reduced: set[ast.Call] = field(default_factory=set)
@@ -117,7 +117,7 @@ class _Chain:
             self.certain &= matches(self.scope, one)
             # What is not selected must not come in even where it is NaN: its gradient would be.
             content = f"{self.scope.torch}.where({self.scope.text(one.mask)}, {self.scope.text(one.source)}, 1)"
-            self.edits.append(Replacement(self.scope.file, *self.scope.file.span(one.node), content))
+            self.edits.append((one.node, content))
         nodes: list[ast.expr] = [one.node for one in selections]
         nodes += [one for one in walk(statement) if isinstance(one, ast.Name) and self._is_read(one)]
         kept = [self._climb(node, statement) for node in nodes]
@@ -209,28 +209,18 @@ class _Chain:
         return False
 
     def _reduce(self, call: ast.Call, values: ast.expr, name: str) -> str:
-        """Reduce over the full shape; what stands before and after the values is replaced, not the values."""
+        """Reduce over the full shape."""
         if call in self.reduced:
             return "number"
         self.reduced.add(call)
-        scope, mask = self.scope, self.scope.text(self.read.mask)
-        start, end = scope.file.span(call)
-        first, last = scope.file.span(values)
-        if "\n" in scope.file.text[start:first] + scope.file.text[last:end]:
-            return ""
-        tail = ", 0).sum()"
-        outer = scope.parents.get(call)
-        enclosed = name == "mean" and isinstance(outer, ast.BinOp | ast.UnaryOp | ast.Attribute | ast.Subscript)
-        if name == "mean":
-            tail += f" / {atom(self.read.mask, mask)}.sum()" + ")" * enclosed
-        self.edits.append(Replacement(scope.file, start, first, f"{'(' * enclosed}{scope.torch}.where({mask}, "))
-        self.edits.append(Replacement(scope.file, last, end, tail))
+        mask, inner = (rw.kept(self.scope.file, one) for one in (self.read.mask, values))
+        total = rw.method(rw.call(f"{self.scope.torch}.where", mask, inner, rw.number(0)), "sum")
+        self.edits.append((call, total if name == "sum" else rw.operation(total, "/", rw.method(mask, "sum"))))
         return "number"
 
     def _count(self, call: ast.Call) -> str:
         flow = flow_of(self.scope, call, "int", wide=True)
-        text = f"{atom(self.read.mask, self.scope.text(self.read.mask))}.sum()"
-        self.edits.append(Replacement(self.scope.file, *self.scope.file.span(call), text))
+        self.edits.append((call, rw.method(rw.kept(self.scope.file, self.read.mask), "sum")))
         self.flows_edits += flow.edits
         self.conditions += flow.clauses
         return "number"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 
+from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
-from dynalint.rules import Replacement, Rewrite
+from dynalint.rules import Rewrite
 from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.masked_reductions import Selection, matches, may_match
 from dynalint_rules._shared.scope import Scope
@@ -34,9 +35,9 @@ def extreme_of(scope: Scope, read: Selection) -> Rewrite | None:
         *(() if matches(scope, read) else ("the mask has as many dimensions as the tensor",)),
         *(() if is_known else (f"{scope.quote(read.source)} is a floating-point tensor",)),
     )
-    replacement = Replacement(scope.file, *scope.file.span(read.node), text)
+    edits = rw.written(scope.file, (read.node, text))
     title = f"Take the {asked.attr} of the full shape, with a value that does not matter where nothing is selected"
-    return Rewrite(title, "unsafe", (replacement,), conditions, scope.imports)
+    return Rewrite(title, "unsafe", edits, conditions, scope.imports)
 
 
 def _no_more(scope: Scope, source: ast.expr, *, largest: bool) -> str:

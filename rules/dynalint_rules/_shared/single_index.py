@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ast
 
-from dynalint.rules import Replacement
+from dynalint import rewriting as rw
 from dynalint_rules._shared.known_numbers import is_whole
 from dynalint_rules._shared.scope import Refusal, Scope
-from dynalint_rules._shared.text import atom
 
 
-def with_a_dimension(scope: Scope, node: ast.Subscript, index: ast.expr) -> tuple[list[Replacement], str]:
+def with_a_dimension(scope: Scope, node: ast.Subscript, index: ast.expr) -> tuple[list[rw.Change], str]:
     """Return the changes that make `x[i]` read `x[i.reshape(1)].squeeze(0)`, and the condition under which they may.
 
     Raises:
@@ -20,14 +19,11 @@ def with_a_dimension(scope: Scope, node: ast.Subscript, index: ast.expr) -> tupl
     others = [part for part in parts if part is not index and not isinstance(part, ast.Slice)]
     if not all(is_whole(scope.kind(part)) for part in others):
         raise Refusal(f"{scope.quote(index)} stands beside other indices; index in steps, with it in a step of its own")
-    (start, end), (_, last) = scope.file.span(index), scope.file.span(node)
-    changes = [Replacement(scope.file, end, end, ".reshape(1)")]
-    if atom(index, "x") != "x":
-        changes = [Replacement(scope.file, start, start, "("), Replacement(scope.file, end, end, ").reshape(1)")]
+    changes: list[rw.Change] = [(index, rw.calling("reshape", rw.number(1)))]
     if isinstance(node.ctx, ast.Load):
         # A whole number takes its dimension away.
         place = sum(isinstance(part, ast.Slice) for part in parts[: parts.index(index)])
-        changes.append(Replacement(scope.file, last, last, f".squeeze({place})"))
+        changes.append((node, rw.calling("squeeze", rw.number(place))))
     condition = f"nothing changes {scope.quote(node)} in place, nor {scope.quote(node.value)} while it is used"
     return changes, condition
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
+from dynalint import rewriting as rw
 from dynalint.analysis.events import Subscript
 from dynalint.analysis.index import walk_function
-from dynalint.rules import Replacement, Rewrite
+from dynalint.rules import Rewrite
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.memory import changes_in_place, sharing
@@ -49,9 +50,9 @@ def sized_selection(scope: Scope, event: Subscript) -> Rewrite | None:
     number = f"{size} * ({size} - {square.count})" if inverted else f"{square.count} * {size}".removeprefix("1 * ")
     order = f"{text}.flatten().argsort(stable=True)[: {number}]"
     source = atom(read.value, scope.text(read.value))
-    edit = Replacement(scope.file, *scope.file.span(read), f"{source}.flatten(0, 1)[{order}]")
+    edits = rw.written(scope.file, (read, f"{source}.flatten(0, 1)[{order}]"))
     condition = f"{scope.quote(read.value)} has as many rows and columns as the mask"
-    return Rewrite(_TITLE, "conditional", (edit,), (condition,), scope.imports)
+    return Rewrite(_TITLE, "conditional", edits, (condition,), scope.imports)
 
 
 def _selected(scope: Scope, mask: ast.expr, read: ast.expr) -> tuple[_Diagonals, bool] | None:

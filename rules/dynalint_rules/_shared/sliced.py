@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, replace
 
-from dynalint.rules import Replacement
+from dynalint import rewriting as rw
 from dynalint_rules._shared.known_numbers import is_whole
 from dynalint_rules._shared.masked_reductions import OTHER_ORDER
 from dynalint_rules._shared.scope import Refusal, Scope
@@ -26,7 +26,7 @@ NO_FORM = (
 class Sliced:
     """What takes the place of a slice: `edits`, what they change by nature, and what must hold."""
 
-    edits: list[Replacement]
+    edits: list[rw.Change]
     changes: list[str]
     conditions: list[str]
 
@@ -111,7 +111,7 @@ def _window(scope: Scope, cut: _Cut, length: int) -> Sliced:
         f"{shown} begins at no negative number and ends within the tensor",
         f"nothing changes {shown} in place, nor {scope.quote(cut.node.value)} while it is used",
     ]
-    return Sliced([Replacement(scope.file, *scope.file.span(cut.node), text)], [], conditions)
+    return Sliced([(cut.node, text)], [], conditions)
 
 
 def _reduction(scope: Scope, cut: _Cut) -> Sliced:
@@ -142,18 +142,19 @@ def _reduction(scope: Scope, cut: _Cut) -> Sliced:
     tests += [f"{places} < {_operand(scope, cut.upper)}"] if cut.upper is not None else []
     mask = _spread(" & ".join(f"({test})" for test in tests) if len(tests) > 1 else tests[0], cut)
     count = _count(scope, cut) if attribute.attr == "mean" else ""
-    edits = [_chosen(scope, cut, mask, len(count))]
+    edits: list[rw.Change] = [(cut.node, _chosen(scope, cut, mask, len(count)))]
     if count:
-        edits += _divided(scope, reduction, count)
+        summed, number = rw.attribute(rw.kept(scope.file, cut.node), "sum"), rw.expression(count)
+        edits += [(attribute, summed), (reduction, lambda old: rw.operation(old, "/", number))]
     bounds = " and ".join(scope.quote(bound) for bound in (cut.lower, cut.upper) if bound is not None)
     return Sliced(edits, [OTHER_ORDER], [f"{bounds} {'is' if len(tests) == 1 else 'are'} not negative", *conditions])
 
 
-def _chosen(scope: Scope, cut: _Cut, mask: str, more: int) -> Replacement:
-    """Put `torch.where` in the place of the slice; `more` characters will be added to the line."""
+def _chosen(scope: Scope, cut: _Cut, mask: str, more: int) -> str:
+    """Return the `torch.where` in the place of the slice; `more` characters will be added to the line."""
     file, (start, end) = scope.file, scope.file.span(cut.node)
     (line, column), (last, behind) = file.position(start), file.position(end)
-    text = call(
+    return call(
         f"{scope.torch}.where",
         [mask, cut.whole, "0"],
         column=column - 1,
@@ -161,7 +162,6 @@ def _chosen(scope: Scope, cut: _Cut, mask: str, more: int) -> Replacement:
         newline=file.newline,
         after=len(file.line(last)) - behind + 1 + more,
     )
-    return Replacement(file, start, end, text)
 
 
 def _count(scope: Scope, cut: _Cut) -> str:
@@ -197,14 +197,3 @@ def _is_over(reduction: ast.Call, dim: int) -> bool | None:
     if len(given) != 1 or len(reduction.args) > 1 or not known or not isinstance(given[0], ast.Constant):
         return None
     return True if given[0].value == dim and type(given[0].value) is int else None
-
-
-def _divided(scope: Scope, mean: ast.Call, count: str) -> list[Replacement]:
-    """Turn a mean into a sum over how many there are."""
-    file, attribute = scope.file, mean.func
-    assert isinstance(attribute, ast.Attribute)
-    (start, last), end = file.span(mean), file.span(attribute)[1]
-    edits = [Replacement(file, end - len("mean"), end, "sum"), Replacement(file, last, last, f" / {count}")]
-    if isinstance(scope.parents.get(mean), ast.BinOp | ast.UnaryOp | ast.Attribute | ast.Subscript | ast.Compare):
-        edits = [Replacement(file, start, start, "("), edits[0], Replacement(file, last, last, f" / {count})")]
-    return edits

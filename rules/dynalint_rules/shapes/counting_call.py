@@ -10,7 +10,7 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis import torch_api
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Rewrite, Rule, Violation
 from dynalint_rules._shared.bins import binned
 from dynalint_rules._shared.counts import count_of
 from dynalint_rules._shared.number_arrays import listed
@@ -110,10 +110,9 @@ def _counted(scope: Scope, event: Call) -> Rewrite | None:
     if scope.tensor(source) is None:
         return None
     flow = flow_of(scope, asked.node, "int", wide=True)
-    start, end = scope.file.span(asked.node)
-    replacement = Replacement(scope.file, start, end, f"{scope.torch}.count_nonzero({scope.text(source)})")
+    counted = rw.call(f"{scope.torch}.count_nonzero", rw.kept(scope.file, source))
     title = "Count without listing: `torch.count_nonzero`"
-    edits = (replacement, *flow.edits)
+    edits = rw.written(scope.file, (asked.node, counted), *flow.edits)
     return Rewrite(title, flow.safety, edits, flow.clauses, imports=scope.imports, leaves=flow.leaves)
 
 

@@ -9,7 +9,7 @@ from dynalint import rewriting as rw
 from dynalint.analysis.events import Call, Event, Subscript
 from dynalint.analysis.project import Project
 from dynalint.analysis.source import quote
-from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Rewrite, Rule, Violation
 from dynalint_rules._shared.counts import count_of
 from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.masked_reductions import ignored_in_loss, reduced, reduced_later, selection_of
@@ -23,7 +23,6 @@ from dynalint_rules._shared.selected_extremes import extreme_of
 from dynalint_rules._shared.selection import reads_by_mask, target_of
 from dynalint_rules._shared.settings import captures_shapes
 from dynalint_rules._shared.sized_masks import sized_selection
-from dynalint_rules._shared.text import atom
 
 _SELECTING = frozenset({"torch.masked_select", "Tensor.masked_select"})
 _DECLINED = (
@@ -92,9 +91,7 @@ def _counted(scope: Scope, event: Subscript) -> Rewrite | None:
         flow.conditions[f"the mask {scope.quote(node.slice)} has as many dimensions as {scope.quote(node.value)}"] = (
             None
         )
-    start, end = scope.file.span(asked.node)
-    text = f"{atom(node.slice, scope.text(node.slice))}.sum()"
-    edits = (Replacement(scope.file, start, end, text), *flow.edits)
+    edits = rw.written(scope.file, (asked.node, rw.method(rw.kept(scope.file, node.slice), "sum")), *flow.edits)
     title = "Count what the mask selects"
     return Rewrite(title, flow.safety, edits, flow.clauses, imports=flow.imports, leaves=flow.leaves)
 

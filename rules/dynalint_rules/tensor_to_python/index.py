@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Event, Subscript
 from dynalint.analysis.project import Project
@@ -58,10 +59,13 @@ def _reshaped(scope: Scope, event: Subscript, index: ast.expr) -> Rewrite:
         changes, _ = with_a_dimension(scope, event.node, index)
         # One of uint8 is no index but a mask, and a view that repeats elements may be stored to only the old way.
         conditions = (f"{scope.quote(index)} is not of uint8", f"{scope.quote(event.node.value)} is no expanded view")
-        return Rewrite("Index with a tensor of one dimension", "conditional", tuple(changes), conditions)
+        return Rewrite(
+            "Index with a tensor of one dimension", "conditional", rw.written(scope.file, *changes), conditions
+        )
     if event.context != "load":
         raise Refusal(
             f"{scope.quote(event.node)} is stored to; use `index_fill`, `index_copy` or a mask with `torch.where`"
         )
     changes, condition = with_a_dimension(scope, event.node, index)
-    return Rewrite("Index with a tensor of one dimension", "conditional", tuple(changes), (condition,))
+    edits = rw.written(scope.file, *changes)
+    return Rewrite("Index with a tensor of one dimension", "conditional", edits, (condition,))

@@ -10,9 +10,9 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Rewrite, Rule, Violation
 from dynalint_rules._shared.calls import callee
-from dynalint_rules._shared.detached import detached, is_folded, is_stored_number, tail
+from dynalint_rules._shared.detached import detached, is_folded, is_stored_number
 from dynalint_rules._shared.known_numbers import read_back
 from dynalint_rules._shared.numbers import flow_of, with_conditions
 from dynalint_rules._shared.numpy_numbers import computed_by_math
@@ -57,20 +57,16 @@ def _kept(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite:
     """Replace `.item()` by `.detach()` where every use of the number takes a 0-dim tensor as well."""
     tensor = k.only_tensor(scope.kind(source))
     is_array = tensor is not None and tensor.array
-    if is_array:
-        (start, end), found = scope.file.span(node), detached(scope, source, read=node)
-    else:
-        (start, end), found = tail(scope, node, "item"), detached(scope, source, text="", read=node)
+    found = detached(scope, source, read=node)
     flow = with_conditions(flow_of(scope, node, tensor.dtype if tensor else None), found)
     text = found.text
     if flow.leaves and isinstance(scope.parents[node], ast.Compare | ast.BoolOp | ast.UnaryOp | ast.If | ast.IfExp):
         # It is read here and now, and nothing flows back through an outcome.
         text = text.replace(".detach()", "").replace(".clone()", "")
-    replacement = Replacement(scope.file, start, end, text)
     return Rewrite(
         f"Keep the 0-dim tensor: `{'torch.as_tensor(...)' if is_array else '.detach()'}` instead of `.item()`",
         flow.safety,
-        (replacement, *flow.edits),
+        rw.written(scope.file, (node, text), *flow.edits),
         flow.clauses,
         imports=scope.imports if is_array else flow.imports,
         leaves=flow.leaves,

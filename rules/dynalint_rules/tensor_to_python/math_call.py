@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Rewrite, Rule, Violation
 from dynalint_rules._shared.detached import detached
 from dynalint_rules._shared.either import IN_TORCH, WHOLE
 from dynalint_rules._shared.numbers import flow_of, with_conditions
@@ -62,10 +63,9 @@ def _in_torch(scope: Scope, event: Call) -> Rewrite:
     flow = flow_of(scope, event.node, None if name in WHOLE else "float")
     flow.conditions[f"{scope.quote(event.node)} is the same up to rounding, and never raises"] = None
     flow.conditions.update(dict.fromkeys(found.conditions))
-    start, end = scope.file.span(event.node)
     content = f"{scope.torch}.{IN_TORCH[name]}({found.text})"
     title = f"Compute with `torch.{IN_TORCH[name]}` instead of `math.{name}`"
-    edits = (Replacement(scope.file, start, end, content), *flow.edits)
+    edits = rw.written(scope.file, (event.node, content), *flow.edits)
     return Rewrite(title, flow.safety, edits, flow.clauses, imports=scope.imports, leaves=flow.leaves)
 
 
@@ -79,6 +79,6 @@ def _asked(scope: Scope, node: ast.Call, name: str) -> Rewrite:
     # Nothing flows back through an answer, and it shares no memory: the tensor need be neither detached nor cloned.
     text = f"{scope.torch}.{name}({found.text.replace('.detach()', '').replace('.clone()', '').removesuffix(_FLAT)})"
     text += _FLAT if found.text.endswith(_FLAT) else ""
-    edits = (Replacement(scope.file, *scope.file.span(node), text), *flow.edits)
+    edits = rw.written(scope.file, (node, text), *flow.edits)
     title = f"Ask with `torch.{name}` instead of `math.{name}`"
     return Rewrite(title, flow.safety, edits, flow.clauses, imports=scope.imports, leaves=flow.leaves)

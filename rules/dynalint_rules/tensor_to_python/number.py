@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Rewrite, Rule, Violation
 from dynalint_rules._shared.detached import detached, is_folded, is_stored_number
 from dynalint_rules._shared.known_numbers import multiplied
 from dynalint_rules._shared.numbers import flow_of, with_conditions
@@ -88,10 +89,9 @@ def _kept(scope: Scope, event: Call) -> Rewrite:
         flow.conditions[f"{shown} holds real numbers"] = None
     is_array = tensor is not None and tensor.array
     imports = scope.imports if is_array else flow.imports
-    start, end = scope.file.span(event.node)
     instead = "`torch.as_tensor(...)`" if is_array else "`.detach()`"
     title = f"Keep the 0-dim tensor: {instead} instead of `{name}()`"
-    replacements = (Replacement(scope.file, start, end, text), *flow.edits)
+    replacements = rw.written(scope.file, (event.node, text), *flow.edits)
     return Rewrite(title, flow.safety, replacements, flow.clauses, imports=imports, leaves=flow.leaves)
 
 
@@ -103,11 +103,11 @@ def _truth(scope: Scope, node: ast.Call) -> Rewrite:
     # Nothing flows back through a tensor of bools, which therefore need not be detached.
     text = found.text.replace(".detach()", "")
     if tensor is not None and tensor.array:
-        text = text if tensor.dtype == "bool" else f"({text} != 0)"
+        text = text if tensor.dtype == "bool" else f"{text} != 0"
     elif tensor is None or tensor.dtype != "bool":
-        text = f"({operand_text(scope, source)} != 0)"
+        text = f"{operand_text(scope, source)} != 0"
     elif isinstance(parent, _TESTS) or (isinstance(parent, ast.Assign) and found.text.endswith(".detach()")):
         text = held_together(scope.text(source))
-    edits = (Replacement(scope.file, *scope.file.span(node), text), *flow.edits)
+    edits = rw.written(scope.file, (node, text), *flow.edits)
     title = "Keep the tensor: leave `bool()` out"
     return Rewrite(title, flow.safety, edits, flow.clauses, imports=flow.imports, leaves=flow.leaves)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event, Subscript
 from dynalint.analysis.project import Project
@@ -71,4 +72,10 @@ def _unbound(scope: Scope, event: Event, project: Project) -> Rewrite:
     found = without_bounds(scope, event.node, _tensors(event, project)[0])
     clauses = (*found.changes, *found.conditions)
     safety: Safety = "unsafe" if found.changes else "conditional"
-    return Rewrite("Take the whole dimension, without a bound", safety, tuple(found.edits), clauses, scope.imports)
+    return Rewrite(
+        "Take the whole dimension, without a bound",
+        safety,
+        rw.written(scope.file, *found.edits),
+        clauses,
+        scope.imports,
+    )

@@ -5,19 +5,21 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Rewrite, Rule, Violation
 from dynalint_rules._shared.calls import callee
-from dynalint_rules._shared.detached import is_stored_number, rows_of, tail
+from dynalint_rules._shared.detached import is_stored_number, rows_of
 from dynalint_rules._shared.handover import is_passed_up
 from dynalint_rules._shared.known_numbers import is_whole, read_back
 from dynalint_rules._shared.numbers import flow_into, flow_of
 from dynalint_rules._shared.one_piece import kept_in_one
 from dynalint_rules._shared.packed_attention import in_one_call
 from dynalint_rules._shared.scope import Scope
+from dynalint_rules._shared.text import atom
 
 
 class TolistOfTensor(Rule):
@@ -93,7 +95,6 @@ def _unbound(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite | None:
     tensor, parent = scope.tensor(source), scope.parents[node]
     if tensor is None:
         return None
-    start, end = tail(scope, node, "tolist")
     found = rows_of(scope, source)
     loop, target = _loop_over(scope, node)
     if loop is not None and target is not None:
@@ -104,7 +105,7 @@ def _unbound(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite | None:
         return None
     flow.conditions.update(dict.fromkeys(found.conditions))
     title = "Go on with tensors: `.detach()` instead of `.tolist()`"
-    edits = (Replacement(scope.file, start, end, text), *flow.edits)
+    edits = rw.written(scope.file, (node, f"{atom(source, scope.text(source))}{text}"), *flow.edits)
     return Rewrite(title, flow.safety, edits, flow.clauses, imports=flow.imports, leaves=flow.leaves)
 
 
@@ -117,7 +118,6 @@ def _returned(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite | None:
     tensor = scope.tensor(source)
     if not isinstance(scope.parents[outer], ast.Return) or not root or tensor is None or tensor.array:
         return None
-    start, end = tail(scope, node, "tolist")
-    replacement = Replacement(scope.file, start, end, rows_of(scope, source).text)
+    edits = rw.written(scope.file, (node, f"{atom(source, scope.text(source))}{rows_of(scope, source).text}"))
     title = "Return the tensor: `.detach()` instead of `.tolist()`"
-    return Rewrite(title, "unsafe", (replacement,), ("the caller receives a tensor instead of a list",))
+    return Rewrite(title, "unsafe", edits, ("the caller receives a tensor instead of a list",))

@@ -131,6 +131,17 @@ def test_a_project_without_findings_needs_no_concrete_tree(place: Path) -> None:
         assert ran.returncode == 0, ran.stderr
 
 
+def test_findings_without_their_fixes_need_no_concrete_tree(place: Path) -> None:
+    (place / "m.py").write_text("import torch\n\n\n@torch.compile\ndef f(x):\n    print(x)\n    return x\n")
+    code = (
+        "import sys\nfrom dynalint.cli import run\n"
+        "code = run(['check', '--static', '--no-cache', '--output-format', 'concise'])\n"
+        "assert code == 1, code\nassert 'libcst' not in sys.modules"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], cwd=place, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
 def test_reading_the_source_needs_neither_torch_nor_the_worker(place: Path) -> None:
     (place / "m.py").write_text("import torch\n\n\n@torch.compile\ndef f(x):\n    print(x)\n    return x\n")
     for command in ("check", "fix"):

@@ -50,13 +50,13 @@ class _Put(ast.NodeTransformer):
 
 
 class _Flat(ast.NodeTransformer):
-    """`a and b and c` is one operation for `ast`, and says the same as `(a and b) and c`."""
+    """`a and b and c` is one operation for `ast`, and says the same as `(a and b) and c` and `a and (b and c)`."""
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.BoolOp:
         self.generic_visit(node)
-        first = node.values[0]
-        if isinstance(first, ast.BoolOp) and type(first.op) is type(node.op):
-            node.values[:1] = first.values
+        alike = [isinstance(one, ast.BoolOp) and type(one.op) is type(node.op) for one in node.values]
+        values = [one.values if flat else [one] for one, flat in zip(node.values, alike, strict=True)]  # type: ignore[attr-defined]
+        node.values = [one for some in values for one in some]
         return node
 
 

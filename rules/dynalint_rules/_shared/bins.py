@@ -6,9 +6,9 @@ import ast
 
 from dynalint import rewriting as rw
 from dynalint.analysis.events import Call
-from dynalint.rules import Rewrite
+from dynalint.rules import Refusal, Rewrite
 from dynalint_rules._shared.effects import effects_of
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.scope import Scope
 
 
 def binned(scope: Scope, event: Call) -> Rewrite:

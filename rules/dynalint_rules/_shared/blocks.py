@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from dynalint.analysis import kinds as k
 from dynalint.analysis.kinds import join
 from dynalint.analysis.steps import walk
+from dynalint.rules import Refusal
 from dynalint_rules._shared.memory import is_own
 from dynalint_rules._shared.names import is_bound_before, is_shared, kind_of_name, loads
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.truth import is_tensor_test
 from dynalint_rules._shared.uncompiled import all_of, is_uncompiled
 

@@ -17,10 +17,10 @@ from dynalint.analysis.index import ClassInfo, FunctionInfo
 from dynalint.analysis.kinds import Kind
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
-from dynalint.rules import Replacement, Rewrite
+from dynalint.rules import Refusal, Replacement, Rewrite
 from dynalint_rules._shared.detached import detached, tail
 from dynalint_rules._shared.numbers import DECISIONS
-from dynalint_rules._shared.scope import Refusal, Scope, torch_name
+from dynalint_rules._shared.scope import Scope, torch_name
 from dynalint_rules._shared.uses import Attribute, Use, self_name
 
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult)

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from dynalint.analysis.events import Event
 from dynalint.analysis.index import walk_function
 from dynalint.analysis.steps import walk
-from dynalint.rules import Rewrite
+from dynalint.rules import Refusal, Rewrite
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.effects import effects_of
 from dynalint_rules._shared.guard import guarded_all, is_caught, may_raise
 from dynalint_rules._shared.names import statement_of
 from dynalint_rules._shared.raising import never_raises
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.scope import Scope
 
 _SHOWS = ("builtins.print", "logging.", "warnings.warn")
 

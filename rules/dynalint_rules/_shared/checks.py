@@ -7,10 +7,10 @@ import re
 
 from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
-from dynalint.rules import Rewrite
+from dynalint.rules import Refusal, Rewrite
 from dynalint_rules._shared.blocks import is_elif, split_test
 from dynalint_rules._shared.effects import effects_of
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.text import call, held_together, indentation, inner_indentation
 from dynalint_rules._shared.truth import COMPARISONS, is_plain_tensor, is_tensor_test, operand_text, truth_of
 from dynalint_rules._shared.uses import self_name

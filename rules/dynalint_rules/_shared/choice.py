@@ -10,13 +10,13 @@ from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.steps import walk
 from dynalint.findings import Safety
-from dynalint.rules import Replacement, Rewrite
+from dynalint.rules import Refusal, Replacement, Rewrite
 from dynalint_rules._shared.chosen_numbers import tensor_again_conditions
 from dynalint_rules._shared.domain import Guarded, guarded_operands
 from dynalint_rules._shared.effects import effects_of_always, is_pure
 from dynalint_rules._shared.mixed_sides import mixed_conditions
 from dynalint_rules._shared.names import statement_of
-from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
+from dynalint_rules._shared.scope import Scope, as_tensor
 from dynalint_rules._shared.sides import (
     Side,
     alias_conditions,

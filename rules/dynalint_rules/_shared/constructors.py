@@ -10,11 +10,11 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.index import ClassInfo, FunctionInfo, walk_function
 from dynalint.analysis.source import SourceFile
 from dynalint.analysis.steps import walk
-from dynalint.rules import Replacement
+from dynalint.rules import Refusal, Replacement
 from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.growth import related
 from dynalint_rules._shared.names import is_of_module
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.text import indentation
 from dynalint_rules._shared.uses import self_name
 

@@ -6,11 +6,11 @@ import ast
 
 from dynalint.analysis.events import Event
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Rewrite
+from dynalint.rules import Declined, Refusal, Rewrite
 from dynalint_rules._shared.checks import rewrite_assert, rewrite_guard
 from dynalint_rules._shared.choice import rewrite_conditional_expression
 from dynalint_rules._shared.decision import Decision, decision_of, is_guard
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.where import rewrite_if
 
 _FILTER = (

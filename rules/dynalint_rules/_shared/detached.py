@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.index import walk_function
+from dynalint.rules import Refusal
 from dynalint_rules._shared.calls import callee
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.text import atom
 
 # Their result shares no memory with the tensor they are called on.

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.steps import walk
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint.rules import Refusal
+from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.sides import HARMLESS
 
 # The value to put in place of the first argument where the function is not wanted.

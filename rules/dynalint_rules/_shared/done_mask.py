@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.steps import walk
-from dynalint.rules import Rewrite
+from dynalint.rules import Refusal, Rewrite
 from dynalint_rules._shared.blocks import Assignment, block_of
 from dynalint_rules._shared.choice import GUARD_ORDERS, escaped, finished, rendered, require_tensors
 from dynalint_rules._shared.domain import guarded_operands
 from dynalint_rules._shared.effects import effects_of, effects_of_always
 from dynalint_rules._shared.names import is_bound_before, kind_of_name, loads, within
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.sides import (
     FINITE,
     NO_RAISE,

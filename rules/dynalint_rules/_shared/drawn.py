@@ -11,12 +11,12 @@ from typing import Any
 from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call
-from dynalint.rules import Rewrite
+from dynalint.rules import Refusal, Rewrite
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.known_numbers import is_whole
 from dynalint_rules._shared.names import reads
 from dynalint_rules._shared.numbers import flow_of
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.text import atom
 
 OTHER_NUMBERS = "other numbers are drawn, by torch's generator, which `torch.manual_seed` seeds"

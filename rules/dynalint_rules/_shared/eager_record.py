@@ -5,14 +5,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
+from dynalint import rewriting as rw
 from dynalint.analysis.events import ContainerChange, StateChange
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
-from dynalint.rules import Replacement, Rewrite
+from dynalint.rules import Refusal, Rewrite
 from dynalint_rules._shared.growth import mentions_of
 from dynalint_rules._shared.guard import check_left_out, guarded_all
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.scope import Scope
 
 _ADDING = frozenset({"append", "appendleft", "extend", "extendleft", "insert"})
 
@@ -35,10 +36,9 @@ def recorded_in_eager(event: ContainerChange | StateChange, project: Project) ->
     body = scope.function.node.body
     if isinstance(body, ast.expr):
         check_left_out(scope, _parts(scope, body))
-        start, _ = scope.file.span(body)
         # Adding gives None, and so the lambda goes on giving None.
-        test = f"None if {scope.torch}.compiler.is_compiling() else "
-        return Rewrite(title, "unsafe", (Replacement(scope.file, start, start, test),), conditions, scope.imports)
+        new = f"None if {scope.torch}.compiler.is_compiling() else {scope.text(body)}"
+        return Rewrite(title, "unsafe", rw.written(scope.file, (body, new)), conditions, scope.imports)
     check_left_out(scope, _parts(scope, event.statement))
     return guarded_all(scope, [event.statement], title, "unsafe", conditions)
 

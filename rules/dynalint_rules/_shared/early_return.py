@@ -10,14 +10,14 @@ from functools import partial
 from dynalint import rewriting as rw
 from dynalint.analysis.index import walk_function
 from dynalint.analysis.steps import walk
-from dynalint.rules import Rewrite
+from dynalint.rules import Refusal, Rewrite
 from dynalint_rules._shared.blocks import Block, Chain, block_of, is_elif, statements_after
 from dynalint_rules._shared.choice import GUARD_ORDERS, TITLE, escaped, finished, guarded, rendered, require_tensors
 from dynalint_rules._shared.domain import Guarded, guarded_operands
 from dynalint_rules._shared.effects import effects_of, effects_of_always, refuse_lasting_effects
 from dynalint_rules._shared.returned import always_returns, lasting, returns_of, stands_in_branches
 from dynalint_rules._shared.rows import plan_of
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.sides import (
     FINITE,
     NO_RAISE,

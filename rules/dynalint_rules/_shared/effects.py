@@ -11,11 +11,12 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.index import FunctionInfo, walk_function
 from dynalint.analysis.signatures import has_decorator
 from dynalint.analysis.steps import walk
+from dynalint.rules import Refusal
 from dynalint_rules._shared.implied import implied_methods
 from dynalint_rules._shared.kept import refuse_changed_later
 from dynalint_rules._shared.memory import is_own
 from dynalint_rules._shared.names import kind_of_name, loads
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.scope import Scope
 
 if TYPE_CHECKING:
     from dynalint.analysis.kinds import Kind

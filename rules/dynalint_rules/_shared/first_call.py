@@ -12,11 +12,11 @@ from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.index import ClassInfo, FunctionInfo
 from dynalint.analysis.steps import walk
-from dynalint.rules import Rewrite
+from dynalint.rules import Refusal, Rewrite
 from dynalint_rules._shared.constructors import uses_of
 from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.names import loads, only_value, within
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.uses import self_name
 
 _BY_HAND = "make it in the constructor by hand, or call the model once before it is compiled"

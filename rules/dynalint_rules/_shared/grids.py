@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 
+from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
-from dynalint.rules import Replacement, Rewrite
+from dynalint.rules import Rewrite
 from dynalint_rules._shared.known_numbers import is_whole
 from dynalint_rules._shared.scope import Scope
 
@@ -38,11 +39,10 @@ def as_ranges(scope: Scope, grid: ast.expr) -> Rewrite | None:
             f"{one}[{', '.join(':' if axis == own else 'None' for axis in range(len(ranges)))}]"
             for own, one in enumerate(ranges)
         ]
-        bare = isinstance(scope.parents.get(made), ast.Assign)
-        text = ", ".join(parts) if bare else f"({', '.join(parts)})"
-    replacement = Replacement(scope.file, *scope.file.span(made), text)
+        text = ", ".join(parts)
+    edits = rw.written(scope.file, (made, text))
     unique = tuple(dict.fromkeys(conditions))
-    return Rewrite(_TITLE, "conditional" if unique else "safe", (replacement,), unique)
+    return Rewrite(_TITLE, "conditional" if unique else "safe", edits, unique)
 
 
 def _is_ordered(scope: Scope, bounds: list[ast.expr]) -> bool:

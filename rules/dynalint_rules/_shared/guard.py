@@ -11,10 +11,10 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call
 from dynalint.analysis.steps import walk
 from dynalint.findings import Safety
-from dynalint.rules import Replacement, Rewrite
+from dynalint.rules import Refusal, Replacement, Rewrite
 from dynalint_rules._shared.effects import implies_nothing, is_pure
 from dynalint_rules._shared.raising import never_raises, shows_without_raising
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.text import WIDTH
 
 if TYPE_CHECKING:

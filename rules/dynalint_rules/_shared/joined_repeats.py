@@ -10,14 +10,15 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
+from dynalint import rewriting as rw
 from dynalint.analysis.steps import walk
-from dynalint.rules import Replacement, Rewrite
+from dynalint.rules import Rewrite
 from dynalint_rules._shared.blocks import statements_after
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.names import loads, statement_of, within
 from dynalint_rules._shared.scope import Scope
-from dynalint_rules._shared.text import atom, call, comments, indentation
+from dynalint_rules._shared.text import atom, call, indentation
 
 _TITLE = "Choose by place instead of repeating a number of times"
 _JOINING = ("torch.cat", "torch.concat", "torch.concatenate")
@@ -115,8 +116,7 @@ def _rewrite(
     scope: Scope, head: _Repeated, tail: _Repeated, joined: ast.Assign | ast.Return, number: ast.expr
 ) -> Rewrite | None:
     file = scope.file
-    start, end = file.span(head.statement)[0], file.span(joined)[1]
-    if not all(is_pure(scope, one) for one in (head.source, tail.source, number)) or comments(file, start, end) != []:
+    if not all(is_pure(scope, one) for one in (head.source, tail.source, number)):
         return None
     read = {one.id for part in (tail.source, number) for one in walk(part) if isinstance(one, ast.Name)}
     if head.name in read or {head.name, tail.name} & {scope.text(head.times), scope.text(number)}:
@@ -134,8 +134,9 @@ def _rewrite(
         f"{scope.quote(head.source)} has {head.rank} dimensions",
         f"{scope.quote(head.times)} is from 0 to {scope.quote(number)}",
     )
-    edit = Replacement(file, start, end, first + text)
-    return Rewrite(_TITLE, "conditional", (edit,), conditions, scope.imports)
+    after = statements_after(scope, head.statement)
+    edits = rw.written(file, ([head.statement, *after[: after.index(joined) + 1]], [first + text]))
+    return Rewrite(_TITLE, "conditional", edits, conditions, scope.imports)
 
 
 def _before(scope: Scope, statement: ast.stmt) -> ast.stmt | None:

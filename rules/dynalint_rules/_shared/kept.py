@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dynalint.analysis import kinds as k
 from dynalint.analysis.index import walk_function
 from dynalint.analysis.steps import walk
+from dynalint.rules import Refusal
 from dynalint_rules._shared.memory import (
     changes_in_place,
     in_one_loop,
@@ -18,7 +19,7 @@ from dynalint_rules._shared.memory import (
     sharing,
 )
 from dynalint_rules._shared.names import last_assignment, loads, statement_of, within
-from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
+from dynalint_rules._shared.scope import Scope, as_tensor
 from dynalint_rules._shared.uses import self_name
 
 UNCHANGED = "no gradient needs what is changed in place"

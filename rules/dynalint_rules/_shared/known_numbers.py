@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 
+from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.index import Import
-from dynalint.rules import Replacement, Rewrite
-from dynalint_rules._shared.scope import Refusal, Scope
-from dynalint_rules._shared.text import atom
+from dynalint.rules import Refusal, Rewrite
+from dynalint_rules._shared.scope import Scope
 
 
 def multiplied(scope: Scope, node: ast.Call, product: ast.expr) -> Rewrite | None:
@@ -51,7 +51,7 @@ def read_back(scope: Scope, node: ast.Call, source: ast.expr, *, listed: bool) -
     if numbers is None:
         return None
     if is_whole(scope.kind(numbers)):
-        return _replaced(scope, node, atom(numbers, scope.text(numbers)), title)
+        return _replaced(scope, node, scope.text(numbers), title)
     if listed and _are_whole(scope, numbers):
         return _replaced(scope, node, f"list({scope.text(numbers)})", title)
     return None
@@ -88,5 +88,5 @@ def _replaced(scope: Scope, node: ast.Call, text: str, title: str, conditions: t
     module = Import("math", None)
     if imports and ("math" in scope.function.locals or scope.function.module.bindings.get("math", module) != module):
         raise Refusal("the name `math` means something else here; multiply with `math.prod` by hand")
-    replacement = Replacement(scope.file, *scope.file.span(node), text)
-    return Rewrite(title, "conditional" if conditions else "safe", (replacement,), conditions, imports=imports)
+    edits = rw.written(scope.file, (node, text))
+    return Rewrite(title, "conditional" if conditions else "safe", edits, conditions, imports=imports)

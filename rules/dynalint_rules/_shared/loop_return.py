@@ -22,14 +22,14 @@ import ast
 
 from dynalint import rewriting as rw
 from dynalint.analysis.steps import walk
-from dynalint.rules import Rewrite
+from dynalint.rules import Refusal, Rewrite
 from dynalint_rules._shared.choice import TITLE, escaped, finished, rendered, require_tensors
 from dynalint_rules._shared.domain import guarded_operands
 from dynalint_rules._shared.early_return import choose_at_returns
 from dynalint_rules._shared.effects import effects_of_always
 from dynalint_rules._shared.names import is_bound_before
 from dynalint_rules._shared.returned import lasting, opened, place_of, returning
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.sides import Side, gradient_conditions, reads_of, tensor_conditions
 from dynalint_rules._shared.text import held_together
 from dynalint_rules._shared.truth import truth_of

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.steps import walk
-from dynalint.rules import Replacement, Rewrite
+from dynalint.rules import Refusal, Replacement, Rewrite
 from dynalint_rules._shared.masked import made_from
 from dynalint_rules._shared.memory import changed_in_place
 from dynalint_rules._shared.names import loads, within
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.sides import FINITE
 from dynalint_rules._shared.text import atom
 

@@ -6,19 +6,20 @@ import ast
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 
+from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Subscript
 from dynalint.analysis.steps import walk
-from dynalint.rules import Replacement, Rewrite
+from dynalint.rules import Refusal, Rewrite
 from dynalint_rules._shared.blocks import statements_after
 from dynalint_rules._shared.domain import Guarded, guarded_operands, is_linear
 from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.memory import changed_in_place, is_own
 from dynalint_rules._shared.names import loads, within
-from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
+from dynalint_rules._shared.scope import Scope, as_tensor
 from dynalint_rules._shared.selection import target_of
 from dynalint_rules._shared.sides import FINITE
-from dynalint_rules._shared.text import atom, call, comments, indentation
+from dynalint_rules._shared.text import atom, call, indentation
 
 _OPERATORS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**"}
 # By a number these keep nothing of their operand for the gradient, so it may be written to afterwards.
@@ -85,10 +86,10 @@ def scattered_back(scope: Scope, event: Subscript) -> Rewrite | None:
         if not isinstance(event.statement, ast.Return) or not is_own(scope, name, event.statement):
             return None
     one, other, mask = (scope.text(part) for part in (read.value, owner, read.slice))
-    replacement = Replacement(scope.file, *scope.file.span(scatter), f"{scope.torch}.where({mask}, {one}, {other})")
+    edits = rw.written(scope.file, (scatter, f"{scope.torch}.where({mask}, {one}, {other})"))
     shown = f"{scope.quote(read.slice)}, {scope.quote(read.value)} and {scope.quote(owner)}"
     conditions = (f"{shown} have the same shape, and the last two the same dtype",)
-    return Rewrite("Choose with `torch.where`", "conditional", (replacement,), conditions, scope.imports)
+    return Rewrite("Choose with `torch.where`", "conditional", edits, conditions, scope.imports)
 
 
 class _Store:
@@ -133,9 +134,6 @@ class _Store:
                 f"`{name}` comes from elsewhere and its old value is needed for the gradient; make a copy first "
                 f"(`{name} = {name}.clone()`), if nothing else relies on the change"
             )
-        start, end = file.span(self.first)[0], file.span(self.last)[1]
-        if self.last is not self.first and comments(file, file.span(self.first)[1], end) != []:
-            raise Refusal("there is a comment between the read and the store; choose by `torch.where` by hand")
         head = f"{name if own else f'{name}[...]'} = "
         self.guards = self._guarded()
         text = self._part(self.value, mask)
@@ -149,9 +147,11 @@ class _Store:
         where = call(
             f"{scope.torch}.where", [mask, text, name], column=len(indent + head), indent=indent, newline=file.newline
         )
-        replacements = (Replacement(file, start, end, head + where),)
+        after = [] if self.last is self.first else statements_after(scope, self.first)
+        run = [self.first, *after[: after.index(self.last) + 1 if after else 0]]
+        edits = rw.written(file, (run, [head + where]))
         title = "Compute the value for all elements and choose with `torch.where`"
-        return Rewrite(title, "conditional", replacements, tuple(self._conditions(name)), scope.imports)
+        return Rewrite(title, "conditional", edits, tuple(self._conditions(name)), scope.imports)
 
     def _conditions(self, name: str) -> Iterator[str]:
         scope = self.scope

@@ -10,7 +10,8 @@ import ast
 from collections.abc import Sequence
 
 from dynalint.analysis import kinds as k
-from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
+from dynalint.rules import Refusal
+from dynalint_rules._shared.scope import Scope, as_tensor
 from dynalint_rules._shared.sides import SAME_FORM, Side, tensor_conditions
 
 _EXACT = (ast.Add, ast.Sub, ast.Mult)

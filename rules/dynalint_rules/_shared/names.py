@@ -9,7 +9,8 @@ from typing import TypeGuard
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.kinds import NOTHING, Kind, join
 from dynalint.analysis.steps import walk
-from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
+from dynalint.rules import Refusal
+from dynalint_rules._shared.scope import Scope, as_tensor
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return, ast.Assert)

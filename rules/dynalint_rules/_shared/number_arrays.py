@@ -13,11 +13,11 @@ from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.steps import walk
 from dynalint.findings import Safety
-from dynalint.rules import Rewrite
+from dynalint.rules import Refusal, Rewrite
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.known_numbers import is_whole
 from dynalint_rules._shared.names import loads
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.size_arguments import sizes
 
 _FORMS = {"numpy.unique": "sorted(set({}))", "numpy.array": "list({})", "numpy.asarray": "list({})"}

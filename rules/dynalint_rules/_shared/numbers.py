@@ -16,6 +16,7 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.index import walk_function
 from dynalint.analysis.steps import walk
 from dynalint.findings import Safety
+from dynalint.rules import Refusal
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.decision import decision_of
 from dynalint_rules._shared.detached import Detached
@@ -25,7 +26,7 @@ from dynalint_rules._shared.known_numbers import is_whole
 from dynalint_rules._shared.names import kind_of_name
 from dynalint_rules._shared.no_number import SHOWS, why_not
 from dynalint_rules._shared.precision import is_double, is_nonzero, is_short, is_small, is_wide
-from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
+from dynalint_rules._shared.scope import Scope, as_tensor
 from dynalint_rules._shared.single_index import with_a_dimension
 from dynalint_rules._shared.sliced import without_bounds
 

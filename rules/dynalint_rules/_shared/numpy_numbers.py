@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 
+from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.index import Import
 from dynalint.findings import Safety
-from dynalint.rules import Replacement, Rewrite
+from dynalint.rules import Refusal, Rewrite
 from dynalint_rules._shared.names import loads, only_value
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.scope import Scope
 
 _WHOLE = ("ceil", "floor")
 _ROUNDED = ("log", "log2", "log10", "exp")
@@ -21,22 +22,21 @@ def computed_by_math(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite 
 
     `node` is `source.item()` or `int(source)`.
     """
-    edits: list[Replacement] = []
+    changes: list[rw.Change] = []
     conditions: dict[str, None] = {}
     inner = _converted(scope, source)
     method = isinstance(node.func, ast.Attribute)
     if method and (inner is source or not _gives_int(scope, inner)):
         return None
-    if not _collect(scope, inner, edits, conditions) or not edits:
+    if not _collect(scope, inner, changes, conditions) or not changes:
         return None
     if scope.function.module.bindings.get("math", _MATH) != _MATH or "math" in scope.function.locals:
         raise Refusal("the name `math` means something else here; compute with `math` under a name of its own by hand")
     if method or inner is not source:
-        tail = scope.file.span(node if method else source)[1]
-        edits.append(Replacement(scope.file, scope.file.span(inner)[1], tail, ""))
+        changes.append((node if method else source, rw.kept(scope.file, inner)))
     title = "Compute with `math`, which is done while tracing"
     safety: Safety = "conditional" if conditions else "safe"
-    return Rewrite(title, safety, tuple(edits), tuple(conditions), imports=("import math",))
+    return Rewrite(title, safety, rw.written(scope.file, *changes), tuple(conditions), imports=("import math",))
 
 
 _MATH = Import("math", None)
@@ -64,28 +64,28 @@ def _function(scope: Scope, node: ast.expr) -> str:
     return name if isinstance(called, k.External) and called.name == f"numpy.{name}" and name in _NAMES else ""
 
 
-def _collect(scope: Scope, node: ast.expr, edits: list[Replacement], conditions: dict[str, None]) -> bool:
+def _collect(scope: Scope, node: ast.expr, changes: list[rw.Change], conditions: dict[str, None]) -> bool:
     """Gather what has to change in an expression; say whether all of it is known to be Python numbers."""
     name = _function(scope, node)
     if name:
         assert isinstance(node, ast.Call)
-        edits.append(Replacement(scope.file, *scope.file.span(node.func), f"math.{name}"))
+        changes.append((node.func, rw.name(f"math.{name}")))
         if name == "prod":
             return _is_of_sizes(scope, node.args[0], conditions)
         if name in _ROUNDED:
             shown = scope.quote(node.args[0])
             conditions[f"`math.{name}` takes {shown} and rounds as NumPy does"] = None
-        return _collect(scope, node.args[0], edits, conditions)
+        return _collect(scope, node.args[0], changes, conditions)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub | ast.Mult | ast.Div | ast.FloorDiv):
         if isinstance(node.op, ast.Div | ast.FloorDiv):
             conditions[f"{scope.quote(node.right)} is not zero"] = None
-        return _collect(scope, node.left, edits, conditions) and _collect(scope, node.right, edits, conditions)
+        return _collect(scope, node.left, changes, conditions) and _collect(scope, node.right, changes, conditions)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return _collect(scope, node.operand, edits, conditions)
+        return _collect(scope, node.operand, changes, conditions)
     if isinstance(node, ast.Name) and list(loads(scope, node.id)) == [node]:
         value = only_value(scope, node.id, node)
         if value is not None and _function(scope, value):
-            return _collect(scope, value, edits, conditions)
+            return _collect(scope, value, changes, conditions)
     members = scope.kind(node).members
     return k.is_number(scope.kind(node)) and not any(
         isinstance(one, k.Value) and one.source == "data" for one in members

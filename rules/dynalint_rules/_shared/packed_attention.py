@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dynalint.analysis.steps import walk
-from dynalint.rules import Replacement, Rewrite
+from dynalint.rules import Refusal, Replacement, Rewrite
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.detached import tail
 from dynalint_rules._shared.names import loads, only_value, statement_of
 from dynalint_rules._shared.pieces import Cut, cuts_by, join_of, maker_of
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.text import atom, call, comments, indentation
 
 _MASKS = ("attn_mask", "attention_mask")

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from dynalint.analysis import kinds as k
 from dynalint.analysis.index import walk_function
 from dynalint.analysis.steps import walk
+from dynalint.rules import Refusal
 from dynalint_rules._shared.blocks import is_elif, statements_after
 from dynalint_rules._shared.effects import effects_of
 from dynalint_rules._shared.memory import makes_tensor
 from dynalint_rules._shared.names import is_bound_before, kind_before, kind_of_name, sets, within
-from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
+from dynalint_rules._shared.scope import Scope, as_tensor
 from dynalint_rules._shared.sides import refuse_changed_alias
 from dynalint_rules._shared.text import atom
 from dynalint_rules._shared.truth import is_tensor_test

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from dynalint.analysis.steps import walk
+from dynalint.rules import Refusal
 from dynalint_rules._shared.blocks import Assignment, Block, Chain, assigns_at_once
 from dynalint_rules._shared.liveness import is_dead_after
 from dynalint_rules._shared.names import is_shared, names
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.scope import Scope
 
 Row = tuple[str, list[Assignment | None]]
 """A name, and what each block gives it; None for a block that leaves it alone."""

@@ -14,7 +14,7 @@ from dynalint.analysis.kinds import UNKNOWN, Kind, Tensor
 from dynalint.analysis.project import Project
 from dynalint.analysis.source import SourceFile, quote
 from dynalint.analysis.steps import remembered, step, walk
-from dynalint.rules import Refusal as Refusal  # noqa: PLC0414 - rewrites raise it, and take it from here
+from dynalint.rules import Refusal
 
 
 @dataclass(frozen=True)

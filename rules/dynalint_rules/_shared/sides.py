@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from dynalint.analysis import kinds as k
 from dynalint.analysis.kinds import Kind
 from dynalint.analysis.steps import walk
+from dynalint.rules import Refusal
 from dynalint_rules._shared.kept import kept_conditions, switch_conditions
 from dynalint_rules._shared.memory import changes_in_place, is_own, makes_tensor, may_run_after, sharing
 from dynalint_rules._shared.names import loads, only_value, within
-from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
+from dynalint_rules._shared.scope import Scope, as_tensor
 
 SAME_FORM = "both sides give tensors of the same dtype, shape and device"
 NO_RAISE = "neither side raises on inputs that would have gone the other way"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 
 from dynalint import rewriting as rw
+from dynalint.rules import Refusal
 from dynalint_rules._shared.known_numbers import is_whole
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.scope import Scope
 
 
 def with_a_dimension(scope: Scope, node: ast.Subscript, index: ast.expr) -> tuple[list[rw.Change], str]:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.steps import walk
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint.rules import Refusal
+from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.sides import Side
 
 

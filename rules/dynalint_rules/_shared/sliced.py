@@ -10,9 +10,10 @@ import ast
 from dataclasses import dataclass, replace
 
 from dynalint import rewriting as rw
+from dynalint.rules import Refusal
 from dynalint_rules._shared.known_numbers import is_whole
 from dynalint_rules._shared.masked_reductions import OTHER_ORDER
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.single_index import parts_of
 from dynalint_rules._shared.text import atom, call, indentation
 

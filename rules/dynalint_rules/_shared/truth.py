@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.steps import walk
+from dynalint.rules import Refusal
 from dynalint_rules._shared.chosen_numbers import tensor_again_conditions
 from dynalint_rules._shared.effects import effects_of
 from dynalint_rules._shared.memory import makes_tensor, may_change_in_place
 from dynalint_rules._shared.names import is_named
 from dynalint_rules._shared.raising import raising_conditions
-from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
+from dynalint_rules._shared.scope import Scope, as_tensor
 from dynalint_rules._shared.text import atom
 
 _MOST_MEMBERS = 6

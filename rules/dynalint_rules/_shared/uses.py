@@ -12,7 +12,7 @@ from dynalint.analysis.kinds import UNKNOWN, Kind
 from dynalint.analysis.project import Project
 from dynalint.analysis.source import SourceFile, quote
 from dynalint.analysis.steps import walk
-from dynalint_rules._shared.scope import Refusal
+from dynalint.rules import Refusal
 
 _BY_NAME = frozenset({"getattr", "setattr", "hasattr", "delattr", "attrgetter", "__getattr__", "__setattr__"})
 _HOOKS = ("__setattr__", "__getattribute__", "__delattr__", "__slots__")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.steps import walk
-from dynalint.rules import Rewrite
+from dynalint.rules import Refusal, Rewrite
 from dynalint_rules._shared.all_cases import all_cases_of
 from dynalint_rules._shared.blocks import (
     Assignment,
@@ -41,7 +41,7 @@ from dynalint_rules._shared.mixed_sides import mixed_conditions
 from dynalint_rules._shared.names import is_bound_before, kind_left, kind_of_name, loads, may_be_unbound
 from dynalint_rules._shared.raising import raising_conditions
 from dynalint_rules._shared.rows import Plan, plan_of
-from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
+from dynalint_rules._shared.scope import Scope, as_tensor
 from dynalint_rules._shared.sides import (
     FINITE,
     NO_RAISE,

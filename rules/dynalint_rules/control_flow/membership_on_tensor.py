@@ -10,13 +10,13 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Branch, Call, Event
 from dynalint.analysis.project import Project
 from dynalint.analysis.source import quote
-from dynalint.rules import Declined, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
 from dynalint_rules._shared.checks import is_constant_message
 from dynalint_rules._shared.choice import finished
 from dynalint_rules._shared.decide import rewrite_decision
 from dynalint_rules._shared.decision import Decision, asks_tensor, decision_of, operand_of
 from dynalint_rules._shared.known_numbers import is_whole
-from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
+from dynalint_rules._shared.scope import Scope, as_tensor
 from dynalint_rules._shared.truth import STAYS
 
 _VALUE = (

@@ -9,12 +9,12 @@ from dynalint import rewriting as rw
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
-from dynalint.rules import Declined, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
 from dynalint_rules._shared.decide import rewrite_decision
 from dynalint_rules._shared.decision import decision_of, is_guard
 from dynalint_rules._shared.handover import is_passed_up
 from dynalint_rules._shared.names import loads, only_value
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.truth import STAYS, truth_of
 
 _INSTEAD = {

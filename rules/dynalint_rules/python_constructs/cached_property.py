@@ -6,15 +6,16 @@ import ast
 import sys
 from collections.abc import Iterable
 
+from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Event, Read
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.project import Project
 from dynalint.analysis.source import SourceFile
 from dynalint.analysis.steps import walk
-from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Refusal, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.constructors import appended, check_reads, constructor_for, stores_of
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.uses import self_name
 
 # From Python 3.12 on it takes no lock, so that Dynamo traces it.
@@ -80,9 +81,9 @@ def _computed_before(project: Project, method: FunctionInfo) -> Rewrite:
     name = self_name(method)
     if not any(isinstance(part, ast.Name) and part.id == name for part in walk(value)):
         check_reads(scope, value, method)
-        edit = Replacement(scope.file, *scope.file.span(node.decorator_list[0]), "property")
+        edits = rw.written(scope.file, (node.decorator_list[0], rw.name("property")))
         condition = f"nothing looks for `{method.name}` in what the object itself holds"
-        return Rewrite(f"Make `{method.name}` a `property`", "unsafe", (edit,), (condition,))
+        return Rewrite(f"Make `{method.name}` a `property`", "unsafe", edits, (condition,))
     constructor = constructor_for(scope)
     check_reads(scope, value, constructor)
     made = appended(scope, constructor, f"{name}.{method.name} = {scope.text(value)}")

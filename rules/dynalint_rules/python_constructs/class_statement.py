@@ -14,9 +14,9 @@ from dynalint.analysis.events import Call, ClassDefinition, Event
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
-from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Refusal, Replacement, Rewrite, Rule, Violation
 from dynalint_rules._shared.guard import taken_out
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.scope import Scope
 
 _CHANGES_A_CLASS = ("type", "setattr", "delattr", "__class__", "__dict__")
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Entry, Event
 from dynalint.analysis.index import Import
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
+from dynalint_rules._shared.scope import Scope
 
 # Locks and the like, entered wherever they come from.
 _CONTEXTLIB = Import("contextlib", None)
@@ -84,11 +85,10 @@ def _left_to_eager(scope: Scope, node: ast.AST, title: str, condition: str) -> R
         scope.function.module.bindings.get("contextlib", _CONTEXTLIB) != _CONTEXTLIB
     ):
         raise Refusal("the name `contextlib` means something else here; import `nullcontext` under a name of its own")
-    start, _ = scope.file.span(node)
-    text = f"contextlib.nullcontext() if {scope.torch}.compiler.is_compiling() else "
-    replacement = Replacement(scope.file, start, start, text)
+    text = f"contextlib.nullcontext() if {scope.torch}.compiler.is_compiling() else {scope.text(node)}"
+    edits = rw.written(scope.file, (node, text))
     imports = ("import contextlib", *scope.imports)
-    return Rewrite(title, "unsafe", (replacement,), (condition,), imports)
+    return Rewrite(title, "unsafe", edits, (condition,), imports)
 
 
 def _unknown(event: Entry, project: Project) -> str | None:

@@ -10,8 +10,8 @@ from dynalint.analysis.events import Call, Event
 from dynalint.analysis.index import Import
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
-from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint.rules import Declined, Refusal, Replacement, Rewrite, Rule, Violation
+from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.text import atom, comments, indentation
 
 _CONTEXTLIB = Import("contextlib", None)

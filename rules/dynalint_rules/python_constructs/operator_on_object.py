@@ -12,9 +12,9 @@ from dynalint.analysis.events import Event, Operation
 from dynalint.analysis.index import ClassInfo, FunctionInfo
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
-from dynalint.rules import Declined, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
 from dynalint_rules._shared.effects import is_pure
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.scope import Scope
 
 
 class OperatorOnObject(Rule):

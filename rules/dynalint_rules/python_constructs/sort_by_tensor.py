@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Event, Ordering
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
 from dynalint_rules._shared.known_numbers import is_whole
 from dynalint_rules._shared.names import loads, only_value
-from dynalint_rules._shared.scope import Refusal, Scope, as_tensor
-from dynalint_rules._shared.text import indentation
+from dynalint_rules._shared.scope import Scope, as_tensor
 
 
 class SortByTensor(Rule):
@@ -107,21 +107,19 @@ def _rows_in_order(scope: Scope, event: Ordering, call: ast.Call) -> Rewrite:
     assert values is not None
     assert isinstance(statement, ast.Assign)
     name, part = scope.text(values), key.args.args[0].arg
-    step = f"{scope.file.newline}{indentation(scope.file, statement.lineno)}"
-    before = ""
+    before: list[str] = []
     if not isinstance(values, ast.Name):
         name = scope.fresh_name("unsorted")
-        before = f"{name} = {scope.text(values)}{step}"
+        before = [f"{name} = {scope.text(values)}"]
     descending = "".join(f", descending={scope.text(value)}" for value in options.values())
     order = f"{scope.torch}.stack([{scope.text(key.body)} for {part} in {name}]).argsort(stable=True{descending})"
-    content = f"{before}{target.id} = {scope.torch}.stack({name})[{order}]"
-    edit = Replacement(scope.file, *scope.file.span(statement), content)
+    edits = rw.written(scope.file, (statement, [*before, f"{target.id} = {scope.torch}.stack({name})[{order}]"]))
     conditions = (
         f"{scope.quote(values)} holds tensors of one shape and dtype",
         f"{scope.quote(key.body)} has no dimensions, and is never NaN",
         "nothing relies on getting the very tensors rather than equal copies",
     )
-    return Rewrite("Put the rows of a stack in order", "conditional", (edit,), conditions, scope.imports)
+    return Rewrite("Put the rows of a stack in order", "conditional", edits, conditions, scope.imports)
 
 
 def _takes_one(scope: Scope, use: ast.Name) -> bool:

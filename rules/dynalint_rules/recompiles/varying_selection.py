@@ -11,9 +11,9 @@ from dynalint.analysis.events import Event, Subscript
 from dynalint.analysis.index import FunctionNode
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
-from dynalint.rules import Rule, Violation
+from dynalint.rules import Refusal, Rule, Violation
 from dynalint_rules._shared.calls import callee
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.selection import reads_by_mask
 from dynalint_rules._shared.settings import captures_shapes
 

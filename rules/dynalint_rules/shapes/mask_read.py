@@ -9,14 +9,14 @@ from dynalint import rewriting as rw
 from dynalint.analysis.events import Call, Event, Subscript
 from dynalint.analysis.project import Project
 from dynalint.analysis.source import quote
-from dynalint.rules import Declined, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
 from dynalint_rules._shared.counts import count_of
 from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.masked_reductions import ignored_in_loss, reduced, reduced_later, selection_of
 from dynalint_rules._shared.masked_stores import scattered_back, stored_next
 from dynalint_rules._shared.numbers import flow_of
 from dynalint_rules._shared.scattered_rows import scattered_elsewhere
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.selected_bins import counted_in_bins
 from dynalint_rules._shared.selected_chains import reduced_at_last
 from dynalint_rules._shared.selected_extremes import extreme_of

@@ -10,10 +10,10 @@ from dynalint.analysis.events import Call, Event
 from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.index import walk_function
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
 from dynalint_rules._shared.bystanders import guarded_bystanders
 from dynalint_rules._shared.calls import callee
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.scope import Scope
 
 _STATE = "manual_seed get_rng_state set_rng_state initial_seed".split()
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from dynalint import rewriting as rw
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Rewrite, Rule, Violation
 from dynalint_rules._shared.scope import Scope
 
 
@@ -37,10 +38,10 @@ class FrozenGetenv(Rule):
             return Declined(
                 f"Dynamo does not trace `os.environ.get()` with keywords; pass those of `{name}()` in order first"
             )
-        file = scope.file
-        start, end = file.span(event.node.func)
+        file, given = scope.file, [*event.node.args, *(keyword.value for keyword in keywords)]
         owner = name.removesuffix(".getenv") if name.endswith(".getenv") else "os"
-        replacements = [Replacement(file, start, end, f"{owner}.environ.get")]
-        replacements += [Replacement(file, file.span(one)[0], file.span(one.value)[0], "") for one in keywords]
+        asked = rw.call(f"{owner}.environ.get", *(rw.kept(file, one) for one in given))
         imports = () if name.endswith(".getenv") else ("import os",)
-        return Rewrite("Ask `os.environ`, which is guarded", "safe", tuple(replacements), imports=imports)
+        return Rewrite(
+            "Ask `os.environ`, which is guarded", "safe", rw.written(file, (event.node, asked)), imports=imports
+        )

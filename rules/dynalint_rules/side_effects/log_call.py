@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
+from functools import reduce
 
+from dynalint import rewriting as rw
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
 from dynalint_rules._shared.bystanders import guarded_bystanders
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.guard import check_arguments, guarded, may_go_unasked
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.scope import Scope
 
 _LEVELS = "debug info warning warn error exception critical fatal log".split()
 _ASKING = ("isEnabledFor", "vlog", "log_first_n", "log_every_n", "warning_once", "info_once")
@@ -60,7 +62,7 @@ class LogCall(Rule):
         title = "Log only in eager code; a compiled run logs nothing"
         asked = _asked_first(scope, event.node)
         if asked is not None:
-            return Rewrite(title, "safe", (asked,), imports=scope.imports)
+            return Rewrite(title, "safe", rw.written(scope.file, asked), imports=scope.imports)
         return guarded(scope, event, title, alike=lambda call: _logs(scope, call))
 
 
@@ -81,7 +83,7 @@ def _made_in_eager(scope: Scope, event: Call) -> Rewrite:
         raise Refusal(reason) from refusal
 
 
-def _asked_first(scope: Scope, node: ast.Call) -> Replacement | None:
+def _asked_first(scope: Scope, node: ast.Call) -> rw.Change | None:
     """What asks whether code is compiled before a logger is asked for its level, around statements that only log."""
     parent = scope.parents[node]
     while isinstance(parent, ast.Expr | ast.BoolOp):
@@ -95,8 +97,10 @@ def _asked_first(scope: Scope, node: ast.Call) -> Replacement | None:
         return None
     if not all(may_go_unasked(scope, one) for one in parts[parts.index(asked[0]) + 1 :]):
         return None
-    start = scope.file.span(asked[0])[0]
-    return Replacement(scope.file, start, start, f"not {scope.torch}.compiler.is_compiling() and ")
+    eager = rw.negation(rw.call(f"{scope.torch}.compiler.is_compiling"))
+    operands = [rw.kept(scope.file, one) for one in parts]
+    operands.insert(parts.index(asked[0]), eager)
+    return parent.test, reduce(lambda one, other: rw.operation(one, "and", other), operands)
 
 
 def _only_logs(scope: Scope, statement: ast.stmt) -> bool:

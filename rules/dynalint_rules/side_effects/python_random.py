@@ -12,13 +12,13 @@ from dynalint.analysis.events import Call, Event
 from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
-from dynalint.rules import Declined, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.drawn import drawn_by_torch
 from dynalint_rules._shared.joined_repeats import chosen_by_place
 from dynalint_rules._shared.numbers import flow_of
 from dynalint_rules._shared.order import always_before
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.size_arguments import sizes
 
 _UNTRACED = (

@@ -10,8 +10,8 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Event, Subscript
 from dynalint.analysis.project import Project
 from dynalint.analysis.subscripts import index_parts
-from dynalint.rules import Declined, Rewrite, Rule, Violation
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
+from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.single_index import parts_of, with_a_dimension
 
 

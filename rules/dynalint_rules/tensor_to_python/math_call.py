@@ -10,11 +10,11 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
 from dynalint_rules._shared.detached import detached
 from dynalint_rules._shared.either import IN_TORCH, WHOLE
 from dynalint_rules._shared.numbers import flow_of, with_conditions
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.scope import Scope
 
 _FLAT = ".reshape(())"
 _QUESTIONS = ("isnan", "isinf", "isfinite")

@@ -10,12 +10,12 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
 from dynalint_rules._shared.detached import detached, is_folded, is_stored_number
 from dynalint_rules._shared.known_numbers import multiplied
 from dynalint_rules._shared.numbers import flow_of, with_conditions
 from dynalint_rules._shared.numpy_numbers import computed_by_math
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.settings import captures_scalars
 from dynalint_rules._shared.text import held_together
 from dynalint_rules._shared.truth import operand_text

@@ -10,10 +10,10 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event, Subscript
 from dynalint.analysis.project import Project
 from dynalint.findings import Safety
-from dynalint.rules import Declined, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
 from dynalint_rules._shared.detached import is_stored_number
 from dynalint_rules._shared.handed_numbers import handed_as_numbers
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.settings import captures_scalars
 from dynalint_rules._shared.sliced import NO_FORM, without_bounds
 

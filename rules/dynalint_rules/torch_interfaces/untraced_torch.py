@@ -12,12 +12,12 @@ from dynalint.analysis.events import Call, Event
 from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.findings import Safety
-from dynalint.rules import Declined, Rewrite, Rule, Violation, all_rules
+from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation, all_rules
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.guard import guarded
 from dynalint_rules._shared.memory import makes_tensor
 from dynalint_rules._shared.names import last_assignment
-from dynalint_rules._shared.scope import Refusal, Scope
+from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.text import atom
 
 # What the derived data has no sample call of; each was seen to end the graph under torch 2.13.

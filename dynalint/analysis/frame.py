@@ -33,8 +33,8 @@ class Context:
     """One way a function is called, and what came of it.
 
     `params` are the kinds it is called with, `returns` what it gives back, `exits` the attributes of `self` as it
-    leaves them. `callees` are the contexts that it calls: the edges of the call graph. `users` are the contexts to run
-    again when `returns` changes, `reads` what attributes of classes held when the last run asked for them; `outdated`
+    leaves them, but for those of `handed`, which are left holding a parameter. `callees` are the contexts that it calls: the edges of the call graph. `users` are the contexts to run
+    again when `returns` changes, each with whether to do so when `exits` changes, `reads` what attributes of classes held when the last run asked for them; `outdated`
     tells that something else that it has seen has changed. `yields` tells that it is a generator. `crowded` names the
     parameters of which callers pass more than can be told as one: what one of them tells does not hold for the others.
     """
@@ -44,9 +44,10 @@ class Context:
     key: tuple[Any, ...] | None = None
     returns: Kind = NOTHING
     exits: Environment = field(default_factory=dict)
+    handed: dict[str, str] = field(default_factory=dict)
     events: dict[tuple[Any, ...], Event] = field(default_factory=dict)
     callees: dict[Context, None] = field(default_factory=dict)
-    users: dict[Context, None] = field(default_factory=dict)
+    users: dict[Context, bool] = field(default_factory=dict)
     reads: dict[tuple[ClassInfo, str], Kind] = field(default_factory=dict)
     crowded: set[str] = field(default_factory=set)
     yields: bool = False

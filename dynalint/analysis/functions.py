@@ -55,12 +55,14 @@ def call_function(
         params = {name: k.as_input(kind) for name, kind in params.items()}
     params.update(passed_on(frame, callee, node))
     context = interpreter.context_for(function, params)
+    on_self = frame.self_name is not None and callee.receiver == frame.env.get(frame.self_name)
     if frame.context is not None:
         frame.context.callees[context] = None
-        context.users[frame.context] = None
+        context.users[frame.context] = on_self or context.users.get(frame.context, False)
     _share_evidence(frame, function, callee.receiver, node)
-    if frame.self_name is not None and callee.receiver == frame.env.get(frame.self_name):
-        for name, kind in context.exits.items():
+    if on_self:
+        handed = {name: params[parameter] for name, parameter in context.handed.items()}
+        for name, kind in {**context.exits, **handed}.items():
             frame.env[f"{frame.self_name}.{name}"] = kind
             forget_attribute(frame, name)
     if context.running and context.returns is NOTHING:

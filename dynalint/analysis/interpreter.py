@@ -276,14 +276,15 @@ class Interpreter:
         if frame.yields is not NOTHING:
             context.yields = True
             returns = k.Sequence("generator", frame.yields)
-        returns, exits = k.shallow(returns), _exits(frame)
+        returns, exits, handed = k.shallow(returns), *_exits(frame)
         if context.runs > _RUNS_AFRESH and context.returns is not NOTHING:
             returns = join(context.returns, returns)
             exits = {name: join(context.exits[name], kind) for name, kind in exits.items() if name in context.exits}
-        if returns != context.returns or exits != context.exits:
-            context.returns = returns
-            context.exits = exits
-            for user in list(context.users):
+            handed = dict(handed.items() & context.handed.items())
+        others, own = returns != context.returns, exits != context.exits or handed != context.handed
+        context.returns, context.exits, context.handed = returns, exits, handed
+        for user, reads_exits in list(context.users.items()) if others or own else ():
+            if others or reads_exits:
                 user.outdated = True
                 self.enqueue(user)
 
@@ -485,10 +486,22 @@ def _stored_constant(method: FunctionInfo, statement: ast.stmt | None) -> Kind |
     return k.constant(value.value) if on_self and isinstance(value, ast.Constant) else None
 
 
-def _exits(frame: Frame) -> Environment:
-    """The attributes of `self` that are set on every way out of a function."""
-    if frame.self_name is None or not frame.exits:
-        return {}
+def _exits(frame: Frame) -> tuple[Environment, dict[str, str]]:
+    """The attributes of `self` that are set on every way out of a function, apart from those that hold a parameter.
+
+    Of the latter it is told which: each caller knows better than all together what it has passed.
+    """
+    if frame.self_name is None or frame.context is None or not frame.exits:
+        return {}, {}
     prefix = f"{frame.self_name}."
     common = set.intersection(*({name for name in env if name.startswith(prefix)} for env in frame.exits))
-    return {name[len(prefix) :]: k.join_all([env[name] for env in frame.exits]) for name in sorted(common)}
+    objects = {id(kind): name for name, kind in frame.context.params.items() if isinstance(kind, (k.Instance, k.Union))}
+    exits, handed = {}, {}
+    for name in sorted(common):
+        parameters = {objects.get(id(env[name])) for env in frame.exits}
+        parameter = parameters.pop() if len(parameters) == 1 else None
+        if parameter is not None and parameter != frame.self_name:
+            handed[name[len(prefix) :]] = parameter
+        else:
+            exits[name[len(prefix) :]] = k.join_all([env[name] for env in frame.exits])
+    return exits, handed

@@ -396,6 +396,12 @@ def join_all(kinds: list[Kind] | tuple[Kind, ...]) -> Kind:
     return result
 
 
+def rejoined(kind: Kind, members: list[Kind]) -> Kind:
+    """Return the join of what has become of the alternatives of a kind; the same object if nothing has."""
+    before = kind.members
+    return kind if len(members) == len(before) and all(map(operator.is_, members, before)) else join_all(members)
+
+
 def _joined(members: list[Kind], further: Iterable[Kind]) -> list[Kind]:
     """Join further alternatives into a list of some, in place, and return it."""
     places: dict[object, int] = {}
@@ -566,8 +572,7 @@ def shallow(kind: Kind, depth: int = _DEEPEST) -> Kind:
         pairs = tuple((key, shallow(item, depth - 1)) for key, item in kind.items)
         return replace(kind, value=shallow(kind.value, depth - 1), items=pairs)
     if isinstance(kind, Union):
-        members = [shallow(member, depth) for member in kind.alternatives]
-        return kind if all(map(operator.is_, members, kind.alternatives)) else join_all(members)
+        return rejoined(kind, [shallow(member, depth) for member in kind.alternatives])
     return kind
 
 
@@ -583,7 +588,7 @@ def _holds_code(kind: Kind) -> bool:
 
 def without(kind: Kind, type_: str) -> Kind:
     """Return `kind` less the alternatives that are Python values of `type_`, as after `is not None`."""
-    return join_all([member for member in kind.members if not (isinstance(member, Value) and member.type == type_)])
+    return rejoined(kind, [one for one in kind.members if not (isinstance(one, Value) and one.type == type_)])
 
 
 def present(kind: Kind) -> Kind:
@@ -596,7 +601,7 @@ def widened(kind: Kind) -> Kind:
     if isinstance(kind, Value) and kind.type != "none" and kind.constant is not MISSING:
         return Value(kind.type, MISSING, kind.source)
     if isinstance(kind, Union):
-        return join_all([widened(member) for member in kind.alternatives])
+        return rejoined(kind, [widened(member) for member in kind.alternatives])
     return kind
 
 
@@ -608,7 +613,7 @@ def as_input(kind: Kind) -> Kind:
     if isinstance(kind, Tensor):
         return replace(kind, foreseen=False, dtype="bool" if kind.dtype == "bool" else None, rank=None)
     if isinstance(kind, Union):
-        return join_all([as_input(member) for member in kind.alternatives])
+        return rejoined(kind, [as_input(member) for member in kind.alternatives])
     if isinstance(kind, Instance):
         return lasting(kind)
     if isinstance(kind, Sequence):

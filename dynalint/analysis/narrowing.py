@@ -166,7 +166,7 @@ def of_type(project: Project, kind: Kind, tested: Kind, truth_: bool) -> Kind:
             kept.append(_instance_kind(tested) if _instance_kind(tested) != UNKNOWN else one)
         elif answer in (truth_, None):
             kept.append(one)
-    return join_all(kept)
+    return k.rejoined(kind, kept)
 
 
 def _is_declared(kind: Kind) -> bool:

@@ -75,7 +75,8 @@ class Hierarchy:
 
     def mro(self, cls: ClassInfo) -> list[ClassInfo]:
         """Return the project classes that `cls` inherits from, itself first."""
-        return self.lineage(cls)[0]
+        known = self._mro.get(cls)
+        return self.lineage(cls)[0] if known is None else known[0]
 
     def is_module_class(self, cls: ClassInfo) -> bool:
         """Whether instances are `nn.Module`s: by a base that is one, or an unknown base and a `forward` method."""

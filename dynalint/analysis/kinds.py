@@ -379,6 +379,8 @@ def join(left: Kind, right: Kind) -> Kind:
     if not isinstance(left, Union) and not isinstance(right, Union):
         merged = _merge(left, right)
         return _union([left, right]) if merged is None else merged
+    if any(one is right for one in left.members):
+        return left
     members = _joined([*left.members], right.members)
     if len(members) == len(left.members) and all(map(operator.is_, members, left.members)):
         return left
@@ -404,18 +406,12 @@ def rejoined(kind: Kind, members: list[Kind]) -> Kind:
 
 def _joined(members: list[Kind], further: Iterable[Kind]) -> list[Kind]:
     """Join further alternatives into a list of some, in place, and return it."""
-    places: dict[object, int] = {}
-    others: list[int] = []
-    bases = [kind for kind in members if isinstance(kind, Instance) and kind.below]
+    places: dict[object, list[int]] = {}
     for place, kind in enumerate(members):
-        key = _identity(kind)
-        if key is None:
-            others.append(place)
-        else:
-            places[key] = place
+        places.setdefault(_identity(kind), []).append(place)
+    bases = [kind for kind in members if isinstance(kind, Instance) and kind.below]
     for kind in further:
-        key = _identity(kind)
-        same = [places[key]] if key in places else () if key is not None else others
+        same = places.setdefault(_identity(kind), [])
         for place in same:
             merged = _merge(members[place], kind)
             if merged is not None:
@@ -424,10 +420,7 @@ def _joined(members: list[Kind], further: Iterable[Kind]) -> list[Kind]:
         else:
             if bases and any(_covers(base, kind) for base in bases):
                 continue
-            if key is None:
-                others.append(len(members))
-            else:
-                places[key] = len(members)
+            same.append(len(members))
             members.append(kind)
         if isinstance(kind, Instance) and kind.below:
             bases.append(kind)
@@ -436,13 +429,13 @@ def _joined(members: list[Kind], further: Iterable[Kind]) -> list[Kind]:
     )
 
 
-def _identity(kind: Kind) -> object | None:
-    """What a kind of which there may be thousands merges by; None for what may merge with others of its type."""
+def _identity(kind: Kind) -> object:
+    """What kinds have in common that may merge: of instances, classes and functions there may be thousands."""
     if isinstance(kind, Instance):
         return kind.cls
     if isinstance(kind, Function) and not kind.args and not kind.keywords:
         return kind.function, kind.receiver is None
-    return kind if isinstance(kind, (Class, External)) else None
+    return kind if isinstance(kind, (Class, External)) else type(kind)
 
 
 def _union(members: list[Kind]) -> Kind:

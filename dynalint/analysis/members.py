@@ -95,11 +95,13 @@ def _of_union(frame: Frame, owner: k.Union, name: str) -> Kind:
     having_it = [one for one in others if not _lacks(one, name)]
     all_lack = not having_it and len(others) == len(owner.alternatives)
     found = [member(frame, one, name) for one in (others if all_lack else having_it) if one != k.NONE]
-    for method, some in having.items():
-        found.append(bind(frame, method, join_all(some)))
-    # An abstract base class leaves a method to those below it.
-    above = {cls for some in having.values() for one in join_all(some).members for cls in _above(one)}
-    held = [(one, member(frame, one, name)) for one in lacking if one.cls not in above]
+    bound = {method: join_all(some) for method, some in having.items()}
+    found += [bind(frame, method, receiver) for method, receiver in bound.items()]
+    if lacking and bound:
+        # An abstract base class leaves a method to those below it.
+        above = {cls for receiver in bound.values() for one in receiver.members for cls in _above(one)}
+        lacking = [one for one in lacking if one.cls not in above]
+    held = [(one, member(frame, one, name)) for one in lacking]
     if found:
         held = [(one, kind) for one, kind in held if not (isinstance(kind, k.Unknown) and _never_had(frame, one, name))]
     return join_all([*found, *(kind for _, kind in held)])

@@ -24,7 +24,7 @@ Source = Literal["python", "shape", "data"]
 HomeType = Literal["attribute", "class", "global", "closure", "default", "argument"]
 
 # Of instances of so many classes, those that have a base in common become one of it or any below it.
-_MANY_CLASSES = 200
+_MANY_CLASSES = 32
 _MOST_ITEMS = 24
 _DEEPEST = 5
 # A kind of more parts than these costs steps of its own to be compared and joined.

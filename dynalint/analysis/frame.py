@@ -33,8 +33,9 @@ class Context:
     """One way a function is called, and what came of it.
 
     `params` are the kinds it is called with, `returns` what it gives back, `exits` the attributes of `self` as it
-    leaves them, but for those of `handed`, which are left holding a parameter. `callees` are the contexts that it calls: the edges of the call graph. `users` are the contexts to run
-    again when `returns` changes, each with whether to do so when `exits` changes, `reads` what attributes of classes held when the last run asked for them; `outdated`
+    leaves them, but for those of `handed`, which are left holding a parameter. `callees` are the contexts that it
+    calls: the edges of the call graph. `users` are the contexts to run again when `returns` changes, each with whether
+    to do so when `exits` changes, `reads` what attributes of classes held when the last run asked for them; `outdated`
     tells that something else that it has seen has changed. `yields` tells that it is a generator. `crowded` names the
     parameters of which callers pass more than can be told as one: what one of them tells does not hold for the others.
     """

@@ -10,7 +10,7 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.dispatch import evaluate
 from dynalint.analysis.facts import learn, note_narrowed
 from dynalint.analysis.frame import Frame
-from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join_all
+from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind
 from dynalint.analysis.signatures import parameter_default
 
 if TYPE_CHECKING:

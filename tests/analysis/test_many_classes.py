@@ -175,3 +175,52 @@ def test_state_of_one_of_several_objects_is_changed(tmp_path: Path) -> None:
     }
     changes = [event for event in analysed(tmp_path, files).events if isinstance(event, StateChange)]
     assert [event.home.name for event in changes] == ["settings.mode"]
+
+
+def test_each_heir_has_what_it_hands_to_its_base(tmp_path: Path) -> None:
+    """In the constructor behind `super().__init__`, an attribute is what this one passed, not what all pass."""
+    files = {
+        "base.py": """\
+            from torch import nn
+
+            class Base(nn.Module):
+                def __init__(self, config):
+                    '''Long enough to be interpreted once for all heirs.
+
+                    That is what it says
+                    and says
+                    and says
+                    and says
+                    and says
+                    and says
+                    and says
+                    and says
+                    and says
+                    and says.
+                    '''
+                    super().__init__()
+                    self.config = config
+            """,
+        **{
+            f"heir{n}.py": f"""\
+                import torch
+                from base import Base
+
+                class Config{n}:
+                    def __init__(self):
+                        self.size = {"torch.ones(())" if n else "1"}
+
+                class Heir{n}(Base):
+                    def __init__(self, config: Config{n}):
+                        super().__init__(config)
+                        self.size = self.config.size
+
+                    def forward(self, x):
+                        if self.size > 0:
+                            x = -x
+                        return x
+                """
+            for n in range(2)
+        },
+    }
+    assert {path for path, _ in branches(analysed(tmp_path, files))} == {"heir1.py"}

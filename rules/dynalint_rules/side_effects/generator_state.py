@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
+from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.index import walk_function
@@ -22,6 +23,18 @@ _AGAIN = (
     "what runs under a state that was kept draws the same numbers once more, as for gradients, and would draw others; "
     "use `torch.utils.checkpoint.checkpoint`, which Dynamo traces with its random numbers"
 )
+# What draws takes a generator under this name, and Dynamo hands on none.
+_DRAWS = frozenset(
+    [
+        *(f"torch.{name}" for name in ("bernoulli", "multinomial", "normal", "poisson")),
+        *(f"torch.{name}{like}" for name in ("rand", "randn", "randint") for like in ("", "_like")),
+        "torch.randperm",
+        *(f"Tensor.{name}_" for name in "bernoulli cauchy exponential geometric log_normal normal uniform".split()),
+        *(f"Tensor.{name}" for name in ("bernoulli", "multinomial")),
+        *(f"torch.nn.init.{name}_" for name in "kaiming_normal kaiming_uniform normal orthogonal trunc_normal".split()),
+        *(f"torch.nn.init.{name}_" for name in "uniform xavier_normal xavier_uniform".split()),
+    ]
+)
 _SAVES = _ASKS | {"torch.set_rng_state", "torch.random.set_rng_state"}
 
 
@@ -29,7 +42,7 @@ class GeneratorState(Rule):
     code = "DYN409"
     name = "generator-state"
     summary = "seeding a random generator or handling its state ends the graph"
-    gb = ("GB0007", "GB0208", "GB0363", "GB7650")
+    gb = ("GB0007", "GB0055", "GB0208", "GB0363", "GB7650")
     events = (Call,)
     calls = frozenset(
         {
@@ -42,11 +55,16 @@ class GeneratorState(Rule):
             "torch.Generator.manual_seed",
             "torch.Generator.seed",
         }
+        | _DRAWS
     )
 
     def check(self, event: Event, project: Project) -> Iterable[Violation]:
-        """Flag the call wherever it stands."""
-        if isinstance(event, Call) and not leads_to_raise(event, project):
+        """Flag the call wherever it stands, and one that draws if a generator is handed to it."""
+        if not isinstance(event, Call) or leads_to_raise(event, project):
+            return
+        if event.callee in _DRAWS:
+            yield from _drawn(event)
+        else:
             yield Violation(
                 event.node,
                 f"`{event.callee}()` handles the state of a random generator, which ends the graph",
@@ -66,6 +84,20 @@ class GeneratorState(Rule):
         return Declined(
             "seeding elsewhere changes what is drawn; seed outside of the compiled code, or draw fixed "
             "noise once in `__init__` and keep it in a buffer"
+        )
+
+
+def _drawn(event: Call) -> Iterator[Violation]:
+    """Yield a violation for what draws by a generator, as advice where that may be None."""
+    given = event.keywords.get("generator")
+    kind = None if given is None else k.present(given)
+    if isinstance(kind, k.Object) and kind.type == "torch.Generator":
+        yield Violation(
+            event.node,
+            f"`{event.callee.replace('Tensor.', 't.')}()` is given a random generator, which Dynamo hands to no graph",
+            help="draw from torch's default generator, as a graph can, or outside of the compiled code",
+            category=None if kind == given else "advice",
+            gb=("GB0055",),
         )
 
 

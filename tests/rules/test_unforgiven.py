@@ -6,6 +6,7 @@ import textwrap
 
 import pytest
 
+from dynalint.fix.edits import plan_of, replaced
 from dynalint.rules import Declined, Example, Rewrite, Rule
 from dynalint.testing.cases import Case
 from dynalint.testing.static import Study
@@ -238,7 +239,10 @@ def test_a_text_does_not_see_what_code_sees(body: str) -> None:
     ],
 )
 def test_new_full_takes_no_number_for_its_size(sizes: str, made: str) -> None:
-    assert content(f"return x.new().resize_({sizes}).fill_(1)", StorageChange()) == f".{made}"
+    found = answer(f"return x.new().resize_({sizes}).fill_(1)", StorageChange())
+    assert isinstance(found, Rewrite)
+    file = found.replacements[0].file
+    assert f"return x.{made}\n" in replaced(file.text, plan_of(found)[file.path])
     assert isinstance(answer("return x.new().resize_(self.size).fill_(1)", StorageChange()), Declined)
 
 

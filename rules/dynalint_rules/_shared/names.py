@@ -17,8 +17,6 @@ _SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return, ast.A
 # Parts of these do not run always, or run later.
 _CONDITIONAL = (ast.BoolOp, ast.IfExp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
-_OF_ITS_OWN = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-
 
 def loads(scope: Scope, name: str) -> Iterator[ast.Name]:
     """Yield every place of the function, nested functions included, that reads `name`."""

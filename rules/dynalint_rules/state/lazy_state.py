@@ -17,8 +17,6 @@ from dynalint_rules._shared.growth import is_counter, is_held, same
 from dynalint_rules._shared.scope import Scope
 
 _REGISTERING = frozenset(f"torch.nn.Module.{name}" for name in ("register_buffer", "register_parameter", "add_module"))
-# What these models keep is no longer kept: what they compute is compared, and what they hold is not.
-_STATE_ASIDE = "lambda x, model=Model(): model(x)"
 _HELP = "Make it in the constructor, or call the model once before it is compiled."
 _HELP_MOVED = "Register it as a buffer, which goes with the module, or keep the result under a local name."
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event, Write
 from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
-from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Rewrite, Rule, Violation
 from dynalint_rules._shared.memory import is_own
 from dynalint_rules._shared.scope import Scope
+from dynalint_rules._shared.text import atom
 
 _RESIZING = ("resize_", "resize_as_")
 # They make their tensor a view of what it was; traced of what the graph computes, refused for what comes into it.
@@ -82,9 +84,9 @@ def _made(scope: Scope, node: ast.Call) -> Rewrite | None:
         sizes = f"({sizes},)" if len(node.args) == 1 else f"({sizes})"
     content = f"new_full({sizes}, {scope.text(number)})" if number is not None else f"new_zeros({sizes})"
     assert isinstance(made.func, ast.Attribute)
-    start = scope.file.span(made.func.value)[1]
-    replacement = Replacement(scope.file, start, scope.file.span(filled)[1], f".{content}")
-    return Rewrite(f"Make the tensor at once with `{content.partition('(')[0]}`", "safe", (replacement,))
+    like = made.func.value
+    edits = rw.written(scope.file, (filled, f"{atom(like, scope.text(like))}.{content}"))
+    return Rewrite(f"Make the tensor at once with `{content.partition('(')[0]}`", "safe", edits)
 
 
 def _reshaped(scope: Scope, node: ast.Call) -> Rewrite | None:
@@ -96,13 +98,13 @@ def _reshaped(scope: Scope, node: ast.Call) -> Rewrite | None:
         return None
     if not is_own(scope, owner.id, statement):
         return None
-    (start, end), shown = scope.file.span(method), owner.id
-    edit = Replacement(scope.file, start, end, f"{shown} = {shown}.reshape")
+    shown, sizes = owner.id, ", ".join(scope.text(one) for one in node.args)
+    edits = rw.written(scope.file, (statement, [f"{shown} = {shown}.reshape({sizes})"]))
     conditions = (
         f"`{shown}` has as many elements before as after, and they are next to each other in memory",
         f"`{shown}` needs no gradient, for which `resize_` raises",
     )
-    return Rewrite("Reshape it under the same name", "conditional", (edit,), conditions)
+    return Rewrite("Reshape it under the same name", "conditional", edits, conditions)
 
 
 def _calls(node: ast.expr | None, method: str) -> bool:
@@ -113,19 +115,18 @@ def _viewed(scope: Scope, node: ast.Call) -> Rewrite | None:
     """The rewrite of `x = x.squeeze_()` and of the statement `x.squeeze_()`, None if neither stands there."""
     statement, method = scope.parents[node], node.func
     assert isinstance(method, ast.Attribute)
-    owner, end = method.value, scope.file.span(method)[1]
+    owner, name = method.value, method.attr.rstrip("_")
     if not isinstance(owner, ast.Name):
         return None
-    edits = [Replacement(scope.file, end - 1, end, "")]
+    change: rw.Change = (method, rw.attribute(rw.kept(scope.file, owner), name))
     if isinstance(statement, ast.Expr):
-        start = scope.file.span(statement)[0]
-        edits.insert(0, Replacement(scope.file, start, start, f"{owner.id} = "))
+        change = (statement, [f"{owner.id} = {owner.id}.{name}{scope.text(node)[len(scope.text(method)) :]}"])
     elif not isinstance(statement, ast.Assign) or [ast.dump(one) for one in statement.targets] != [
         ast.dump(ast.Name(owner.id, ast.Store()))
     ]:
         return None
     conditions = (f"the tensor that is passed as `{owner.id}` keeps its shape",)
-    return Rewrite(f"Use `{method.attr.rstrip('_')}`, which gives a view", "unsafe", tuple(edits), conditions)
+    return Rewrite(f"Use `{name}`, which gives a view", "unsafe", rw.written(scope.file, change), conditions)
 
 
 def _is_local(event: Event, node: ast.expr) -> bool:

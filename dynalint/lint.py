@@ -282,7 +282,7 @@ class _Pass:
                 self._silenced.append(Linted(finding, file, conditional=bool(flag.proviso)))
         for key, finding in kept.items():
             flag = found[key][1]
-            self._answers[key] = partial(flag.rule.answer, flag.event, flag.violation, self._analysis.project)
+            self._answers[key] = partial(flag.rule.offer, flag.event, flag.violation, self._analysis.project)
             yield Linted(_with_url(finding), file, conditional=bool(flag.proviso))
         if UNUSED_CODE in enabled:
             dead = list(unused(suppressions, file, shown, used, self._ran & enabled, catalogue()))

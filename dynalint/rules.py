@@ -161,7 +161,7 @@ class Rule(ABC):
         """
         return None
 
-    def answer(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def offer(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Return what `fix` does, a refusal as the reason why there is no rewrite."""
         try:
             return self.fix(event, violation, project)

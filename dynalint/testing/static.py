@@ -42,7 +42,7 @@ class Found:
     @cached_property
     def answer(self) -> Rewrite | Declined | None:
         """What the rule's fix answers."""
-        return self.flag.rule.answer(self.flag.event, self.flag.violation, self.project)
+        return self.flag.rule.offer(self.flag.event, self.flag.violation, self.project)
 
     @property
     def rewrite(self) -> Rewrite | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from dynalint.rewriting.build import Line
-from dynalint.rewriting.comments import above, comments_of, led_by, missing, without_lead
+from dynalint.rewriting.comments import above, led_by, lost, without_lead
 from dynalint.rewriting.difference import edits
 from dynalint.rewriting.parentheses import PRIMARY, bare, breaks, enclosed, held, level
 from dynalint.rewriting.tree import Tree
@@ -206,8 +206,8 @@ class _Pass(cst.CSTTransformer):
             new = fitting(new, self._indent, self._tree.module, self._made)
         assert isinstance(new, cst.BaseStatement)
         before = without_lead(old) if old in self._lifted else old
-        if new is not old and (lost := missing(comments_of([before]), comments_of([new]))):
-            new = new.with_changes(leading_lines=[*getattr(new, "leading_lines", ()), *above(lost)])
+        if new is not old and (gone := lost([before], [new])):
+            new = new.with_changes(leading_lines=[*getattr(new, "leading_lines", ()), *above(gone)])
         return [new], []
 
     def _replaced(self, old: Sequence[_Line]) -> tuple[list[cst.BaseStatement], list[cst.EmptyLine]]:
@@ -215,14 +215,14 @@ class _Pass(cst.CSTTransformer):
         lead = list(getattr(old[0], "leading_lines", ()))
         self._lifted.add(old[0])
         lines = [new for line in old for new in self._apart(line)]
-        lost = missing(comments_of(old), comments_of([*lead, *lines]))
+        gone = lost(old, [*lead, *lines])
         behind = _behind(old[-1])
-        if lines and lost and behind is not None and behind.comment is not None and lost[-1] == behind.comment.value:
+        if lines and gone and behind is not None and behind.comment is not None and gone[-1] == behind.comment.value:
             last = lines[-1]
             if isinstance(last, cst.SimpleStatementLine) and last.trailing_whitespace.comment is None:
                 lines[-1] = last.with_changes(trailing_whitespace=behind)
-                lost.pop()
-        lead += above(lost)
+                gone.pop()
+        lead += above(gone)
         return ([led_by(lead, lines[0]), *lines[1:]], []) if lines else ([], lead)
 
     def _apart(self, line: _Line) -> list[cst.BaseStatement]:

@@ -53,6 +53,7 @@ class FunctionInfo:
     compiled: bool = False
     doubt: str = ""
     known: dict[object, Any] = field(default_factory=dict)
+    known_public: bool | None = None
 
     def __repr__(self) -> str:
         return f"FunctionInfo({self.qualname})"
@@ -159,6 +160,7 @@ class ClassInfo:
     attributes: dict[str, Kind] = field(default_factory=dict)
     stores: dict[str, list[tuple[FunctionInfo, ast.stmt]]] = field(default_factory=dict)
     subclasses: list[ClassInfo] = field(default_factory=list)
+    known_public: bool | None = None
 
     def __repr__(self) -> str:
         return f"ClassInfo({self.qualname})"

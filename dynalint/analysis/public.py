@@ -14,13 +14,20 @@ _OWN = re.compile(r"(^|\.)(_(?!_)\w*|tests?|test_\w+|\w+_test|testing|examples?|
 
 def is_public(function: FunctionInfo) -> bool:
     """Whether code outside the project may call a function: by its name and those of its class, module and packages."""
-    own_name = function.name if function.name != "__init__" else ""
-    return function.parent is None and _may_be_named(own_name, function.owner, function.module)
+    known = function.known_public
+    if known is None:
+        own_name = function.name if function.name != "__init__" else ""
+        known = function.parent is None and _may_be_named(own_name, function.owner, function.module)
+        function.known_public = known
+    return known
 
 
 def is_public_class(cls: ClassInfo) -> bool:
     """Whether code outside the project may build or inherit a class."""
-    return _may_be_named("", cls, cls.module)
+    known = cls.known_public
+    if known is None:
+        known = cls.known_public = _may_be_named("", cls, cls.module)
+    return known
 
 
 def _may_be_named(name: str, cls: ClassInfo | None, module: ModuleInfo) -> bool:

@@ -41,6 +41,7 @@ class Project(Hierarchy):
     _texts: dict[Path, bytes] = field(default_factory=dict)
     _kinds: dict[FunctionInfo, Mapping[ast.AST, Kind]] = field(default_factory=dict)
     _parents: dict[FunctionInfo, dict[ast.AST, ast.AST]] = field(default_factory=dict)
+    _uses: dict[str, list[tuple[SourceFile, FunctionInfo | None, ast.Attribute]]] = field(default_factory=dict)
 
     api = torch_api
 
@@ -206,11 +207,14 @@ class Project(Hierarchy):
 
     def attribute_uses(self, name: str) -> list[tuple[SourceFile, FunctionInfo | None, ast.Attribute]]:
         """Return every `<something>.name` in the project's files, with the innermost function it stands in."""
-        return [
-            (module.file, _function_at(module, node), node)
-            for module, node in self.nodes_with(name)
-            if isinstance(node, ast.Attribute) and node.attr == name
-        ]
+        known = self._uses.get(name)
+        if known is None:
+            known = self._uses[name] = [
+                (module.file, _function_at(module, node), node)
+                for module, node in self.nodes_with(name)
+                if isinstance(node, ast.Attribute) and node.attr == name
+            ]
+        return known
 
     def name_uses(self, module: ModuleInfo, name: str) -> list[tuple[FunctionInfo | None, ast.Name]]:
         """Return every use of a global of a module in its file, with the innermost function it stands in."""

@@ -57,6 +57,7 @@ def test_findings_are_reported_in_the_terms_of_the_contract(check: Run, model: P
             "safety": "suggestion",
             "conditions": [],
             "verified": None,
+            "changes": [],
             "edits": [],
             "declined": "the branches do different things",
         },

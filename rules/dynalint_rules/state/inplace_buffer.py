@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Event, InplaceChange
 from dynalint.analysis.project import Project
@@ -16,6 +17,9 @@ _METHODS = frozenset(
     "iadd isub imul itruediv ipow add_ sub_ subtract_ mul_ multiply_ div_ divide_ true_divide_ neg_ negative_ pow_ "
     "square_ sqrt_ rsqrt_ exp_ log_ reciprocal_".split()
 )
+
+
+_OPERATORS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**"}
 
 
 class InplaceBuffer(Rule):
@@ -40,11 +44,32 @@ class InplaceBuffer(Rule):
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: whoever has kept the tensor no longer sees updates after an assignment."""
-        return Declined(
-            "another name may hold the tensor; if none does, assign a new one: `self.n = self.n + 1` instead of "
-            "`self.n += 1`"
-        )
+        """Assign the new value of a buffer, unless another name of the function is one for the same tensor."""
+        assert isinstance(event, InplaceChange)
+        statement, name = event.statement, event.home.name
+        if isinstance(event.tensor, k.Tensor) and event.tensor.origin == "parameter":
+            return Declined(f"`self.{name}` is a parameter, which an optimizer holds; change it outside of the model")
+        operator = _OPERATORS.get(type(statement.op)) if isinstance(statement, ast.AugAssign) else None
+        if not isinstance(statement, ast.AugAssign) or operator is None:
+            return Declined(f"write the steps as an assignment by hand: `self.{name} = self.{name}.mul(0.9).add(v)`")
+        if (other := _other_name(event)) is not None:
+            return Declined(f"`{other}` is another name for the same tensor, which would not see the new value")
+        file = event.function.file
+        target, value = file.segment(statement.target), file.segment(statement.value)
+        if not isinstance(statement.value, ast.Name | ast.Attribute | ast.Call | ast.Subscript | ast.Constant):
+            value = f"({value})"
+        edits = rw.written(file, (statement, [f"{target} = {target} {operator} {value}"]))
+        kept = f"nothing else holds the tensor `self.{name}` and looks for changes of it"
+        return Rewrite("Assign the new value", "conditional", edits, (kept,))
+
+
+def _other_name(event: InplaceChange) -> str | None:
+    """Return a name that the function binds to the very tensor, if it does."""
+    for node in walk(event.function.node):
+        value = node.value if isinstance(node, ast.Assign) else None
+        if isinstance(node, ast.Assign) and isinstance(value, ast.Attribute) and value.attr == event.home.name:
+            return ast.unparse(node.targets[0])
+    return None
 
 
 def _is_cheap(event: InplaceChange, project: Project) -> bool:

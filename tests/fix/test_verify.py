@@ -149,6 +149,20 @@ def test_numbers_are_compared_within_tolerances_where_equality_is_practical(prov
     assert prove(model(old), (old, "h = h * 0.33333"), practical=True).outcome == "refuted"
 
 
+def test_another_exception_for_infinite_inputs_is_a_difference(prove: Prove) -> None:
+    old, new = "h = h * int(x.sum())", "h = h * x.sum().detach().long()"
+    assert prove(model(old), (old, new), safety="conditional", practical=True).outcome == "refuted"
+
+
+def test_warnings_of_conversions_that_stay_are_no_difference(prove: Prove) -> None:
+    old, new = (
+        "h = h * float(self.gain[0]) / float(self.gain[1])",
+        "h = h * self.gain[0].detach() / float(self.gain[1])",
+    )
+    proof = prove(model(old), (old, new), safety="conditional", practical=True)
+    assert proof.outcome == "proven", proof
+
+
 def test_an_empty_batch_is_tried(prove: Prove) -> None:
     body = "mask = x > 0\nif mask.any():\n    return x.masked_fill(~mask, -1e4).max()\nreturn x.sum()"
     new = "mask = x > 0\nreturn torch.where(mask.any(), x.masked_fill(~mask, -1e4).max(), x.sum())"

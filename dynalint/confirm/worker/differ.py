@@ -62,11 +62,17 @@ def difference(one: Observation, other: Observation, equality: Equality) -> str 
     if one.aliases != other.aliases and not (equality.practical and set(other.aliases) <= set(one.aliases)):
         return f"memory: {_listed(one.aliases, other.aliases)}"
     for name, left in one.effects.items():
-        kept = [warning for warning in left if not warning[1].startswith(_CONVERTED)] if name == "warnings" else left
-        found = _differ(name, kept, other.effects.get(name), equality, set())
+        right = other.effects.get(name)
+        if name == "warnings":
+            left, right = _without_conversions(left), _without_conversions(right or [])  # noqa: PLW2901
+        found = _differ(name, left, right, equality, set())
         if found:
             return found if not name.startswith("the random state") else f"{name} differs afterwards"
     return None
+
+
+def _without_conversions(warnings: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    return [one for one in warnings if not one[1].startswith(_CONVERTED)]
 
 
 def spills(one: Observation, other: Observation) -> bool:

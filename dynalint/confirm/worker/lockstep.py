@@ -146,7 +146,12 @@ def _run_each(
                     found.finite |= ran
             elif scene.change in PRECISIONS and first.error is not None:
                 break  # the code is not made for it
-            elif equality.practical and ran <= found.finite and not all_finite(trial.of(one.call)):
+            elif (
+                equality.practical
+                and first.error == second.error
+                and ran <= found.finite
+                and not all_finite(trial.of(one.call))
+            ):
                 found.passed.add(NOT_FINITE)
                 break  # what both keep has parted
             else:

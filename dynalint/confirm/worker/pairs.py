@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -174,8 +175,10 @@ def _observed(
     if trial.method is not None:
         run, call = _method(function, trial.method), ((), {})
     subject.begin(trial)
-    device = next((tensor.device.type for tensor in state_tensors(function).values()), "cpu")
-    autocast = torch.autocast(device, torch.bfloat16, enabled=change is not None and change.autocast)
+    autocast: Any = nullcontext()
+    if change is not None and change.autocast:
+        device = next((tensor.device.type for tensor in state_tensors(function).values()), "cpu")
+        autocast = torch.autocast(device, torch.bfloat16)
     with subject.version.active(), force_eager(), autocast:
         seen = observe(run, function, trial.of(call), trial.seed, training=training)
         for module in subject.version.modules():

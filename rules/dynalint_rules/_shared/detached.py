@@ -62,8 +62,9 @@ def detached(scope: Scope, source: ast.expr, text: str | None = None, *, read: a
         text, conditions = f"{scope.torch}.as_tensor({scope.text(source) if text is None else text})", []
     else:
         text = atom(source, scope.text(source)) if text is None else text
-    at_once = read is not None and isinstance(scope.parents[read], ast.BinOp | ast.Compare)
-    if not tensor.array and not (at_once and tensor.dtype in ("bool", "int")):
+    at_once = read is not None and _is_used_up(scope, read)
+    computed = read is not None and isinstance(scope.parents[read], ast.BinOp) and _is_fresh(scope, source)
+    if not tensor.array and not ((at_once or computed) and tensor.dtype in ("bool", "int")):
         text += ".detach()"  # whole numbers have no gradient, but may be told apart from the tensor itself
     stays = tensor.origin == "parameter" and not _is_changed(scope, source)
     if not (at_once or stays or _is_fresh(scope, source)):
@@ -74,6 +75,14 @@ def detached(scope: Scope, source: ast.expr, text: str | None = None, *, read: a
     elif tensor.rank > 0:
         text += ".reshape(())"
     return Detached(text, tuple(conditions))
+
+
+def _is_used_up(scope: Scope, read: ast.expr) -> bool:
+    """Whether what is read only goes into a tensor of its own: what meets tensors, autograd may keep for later."""
+    parent = scope.parents[read]
+    if not isinstance(parent, ast.BinOp):
+        return isinstance(parent, ast.Compare)
+    return k.is_number(scope.kind(parent.right if parent.left is read else parent.left))
 
 
 def rows_of(scope: Scope, source: ast.expr) -> Detached:

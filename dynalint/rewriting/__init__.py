@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         negation,
         number,
         operation,
+        with_argument,
     )
     from dynalint.rewriting.code import Change, expression, kept, statements, written
     from dynalint.rewriting.substitution import Substitution, replacements
@@ -61,6 +62,7 @@ __all__ = [
     "operation",
     "replacements",
     "statements",
+    "with_argument",
     "written",
 ]
 

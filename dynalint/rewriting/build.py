@@ -60,6 +60,17 @@ def call(function: cst.BaseExpression | str, *args: cst.BaseExpression, **keywor
     return cst.Call(name(function) if isinstance(function, str) else function, given)
 
 
+def with_argument(
+    called: cst.BaseExpression, place: int, value: cst.BaseExpression, keyword: str | None = None
+) -> cst.Call:
+    """Return a call that has another argument at a place, counted from 0, under a keyword if one is given."""
+    assert isinstance(called, cst.Call)
+    tight = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
+    named = {"keyword": cst.Name(keyword), "equal": tight} if keyword is not None else {}
+    new = called.args[place].with_changes(value=value, **named)
+    return called.with_changes(args=[*called.args[:place], new, *called.args[place + 1 :]])
+
+
 def attribute(owner: cst.BaseExpression, name: str) -> cst.Attribute:
     """Return an attribute of what an expression gives."""
     return cst.Attribute(owner, cst.Name(name))

@@ -51,18 +51,6 @@ def _parameter(callee: k.Function, call: ast.Call, argument: ast.expr) -> str | 
     return names[position] if position < len(names) else None
 
 
-def argument_for(function: FunctionInfo, call: ast.Call, name: str) -> ast.expr | None:
-    """Return what a call of a plain function hands to the parameter `name`, None if that is not written out."""
-    for keyword in call.keywords:
-        if keyword.arg == name:
-            return keyword.value
-    names = _positional(function)
-    if name not in names or any(isinstance(one, ast.Starred) for one in call.args):
-        return None
-    position = names.index(name)
-    return call.args[position] if position < len(call.args) else None
-
-
 def _positional(function: FunctionInfo) -> list[str]:
     arguments = function.node.args
     return [argument.arg for argument in [*arguments.posonlyargs, *arguments.args]]

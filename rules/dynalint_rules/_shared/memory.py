@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.index import walk_function
@@ -71,22 +71,6 @@ def _kept_in(scope: Scope, value: ast.expr) -> Iterator[str]:
         for child in [value.value] if isinstance(value, ast.Subscript) else ast.iter_child_nodes(value):
             if isinstance(child, ast.expr) and child not in numbers:
                 yield from _kept_in(scope, child)
-
-
-def changed_between(
-    scope: Scope, name: str, first: ast.stmt, last: ast.stmt, besides: Collection[ast.AST] = ()
-) -> bool:
-    """Whether `name` gets another value, or its tensor changes in place, from `first` to the end of `last`.
-
-    Both stand in one block, or `last` further in than `first`, with no loop around it alone. The nodes `besides` do not
-    count.
-    """
-    start, end = (first.lineno, first.col_offset), end_of(last)
-    named = [one for one in walk(scope.function.node) if is_named(one, name)]
-    stores = [one for one in named if not isinstance(getattr(one, "ctx", None), ast.Load)]
-    changes = [one for shared in sharing(scope, name) for one in changes_in_place(scope, shared)]
-    found = [one for one in [*stores, *changes] if one not in besides]
-    return any(start <= (one.lineno, one.col_offset) < end for one in found)
 
 
 def changed_in_place(scope: Scope, name: str, outside: ast.AST | None = None) -> ast.AST | None:

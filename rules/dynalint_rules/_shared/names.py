@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterator
 from typing import TypeGuard
 
-from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.kinds import NOTHING, Kind, join
 from dynalint.analysis.steps import walk
 from dynalint.rules import Refusal
@@ -42,16 +41,6 @@ def reads(scope: Scope, node: ast.expr, kept: str) -> Iterator[ast.expr]:
     if any(one is not target and not isinstance(one.ctx, ast.Load) for one in names):
         raise Refusal(f"`{target.id}` is set at more than one place; give this value a name of its own first")
     yield from loads(scope, target.id)
-
-
-def is_of_module(function: FunctionInfo, name: str) -> bool:
-    """Whether a name that a function reads is one of its module or a builtin, and is set by no function."""
-    inner: FunctionInfo | None = function
-    while inner is not None and inner.name != "<module>":
-        if name in inner.locals:
-            return False
-        inner = inner.parent
-    return not any(isinstance(one, ast.Global) and name in one.names for one in walk(function.module.tree))
 
 
 def within(node: ast.AST, outer: ast.AST, scope: Scope) -> bool:

@@ -11,7 +11,6 @@ from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.steps import walk
 from dynalint.rules import Refusal, Rewrite
-from dynalint_rules._shared.all_cases import all_cases_of
 from dynalint_rules._shared.blocks import (
     Assignment,
     Block,
@@ -33,7 +32,6 @@ from dynalint_rules._shared.done_mask import rewrite_break
 from dynalint_rules._shared.early_return import rewrite_early_return
 from dynalint_rules._shared.effects import effects_of, effects_of_always
 from dynalint_rules._shared.handover import is_passed_up
-from dynalint_rules._shared.idle_test import rewrite_idle
 from dynalint_rules._shared.loop_return import rewrite_loop_return
 from dynalint_rules._shared.masked import rewrite_masked, rewrite_spared
 from dynalint_rules._shared.memory import is_own
@@ -67,7 +65,7 @@ def rewrite_if(scope: Scope, statement: ast.If) -> Rewrite:
     Raises:
         Refusal: it would not do the same.
     """
-    dropped = rewrite_masked(scope, statement) or rewrite_spared(scope, statement) or rewrite_idle(scope, statement)
+    dropped = rewrite_masked(scope, statement) or rewrite_spared(scope, statement)
     if dropped is not None:
         return dropped
     try:
@@ -85,11 +83,6 @@ def _rewrite_as_expressions(scope: Scope, statement: ast.If) -> Rewrite:
     other = other or rewrite_loop_return(scope, statement)
     if other is not None:
         return other
-    cases = all_cases_of(scope, statement)
-    if cases is not None:
-        writer = _Writer(scope, cases[0], None, changes=[cases[1]])
-        writer.write([truth_of(scope, one) for one in cases[0].tests])
-        return writer.finish(None)
     python, test = split_test(scope, statement)
     if python is not None and (statement.orelse or isinstance(statement.body[-1], ast.Return | ast.Continue)):
         raise Refusal(f"`{python}` is no tensor and decides together with one; test it in an `if` of its own")

@@ -13,7 +13,6 @@ from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Rewrite, Rule, Violation
 from dynalint_rules._shared.bins import binned
 from dynalint_rules._shared.counts import count_of
-from dynalint_rules._shared.number_arrays import listed
 from dynalint_rules._shared.numbers import flow_of
 from dynalint_rules._shared.places import listed_tensor, masked_instead
 from dynalint_rules._shared.scope import Scope
@@ -76,10 +75,9 @@ class CountingCall(Rule):
         """Count without listing; decline where the list itself is used."""
         if isinstance(event, Call) and event.callee.endswith(".bincount"):
             return binned(Scope.of(event, project), event)
-        if isinstance(event, Call) and event.callee in (*_LISTING, "torch.where", "numpy.unique"):
+        if isinstance(event, Call) and event.callee in (*_LISTING, "torch.where"):
             scope = Scope.of(event, project)
-            rewrite = _stored_by_mask(scope, event) or _counted(scope, event) or listed(scope, event.node)
-            rewrite = rewrite or masked_instead(scope, event)
+            rewrite = _stored_by_mask(scope, event) or _counted(scope, event) or masked_instead(scope, event)
             if rewrite is not None:
                 return rewrite
         return Declined(

@@ -15,14 +15,10 @@ from dynalint_rules._shared.effects import is_pure
 from dynalint_rules._shared.masked_reductions import ignored_in_loss, reduced, reduced_later, selection_of
 from dynalint_rules._shared.masked_stores import scattered_back, stored_next
 from dynalint_rules._shared.numbers import flow_of
-from dynalint_rules._shared.scattered_rows import scattered_elsewhere
 from dynalint_rules._shared.scope import Scope
-from dynalint_rules._shared.selected_bins import counted_in_bins
 from dynalint_rules._shared.selected_chains import reduced_at_last
-from dynalint_rules._shared.selected_extremes import extreme_of
 from dynalint_rules._shared.selection import reads_by_mask, target_of
 from dynalint_rules._shared.settings import captures_shapes
-from dynalint_rules._shared.sized_masks import sized_selection
 
 _SELECTING = frozenset({"torch.masked_select", "Tensor.masked_select"})
 _DECLINED = (
@@ -62,11 +58,9 @@ class MaskRead(Rule):
             rewrite = None
             if selection is not None:
                 rewrite = reduced(scope, selection) or reduced_later(scope, selection)
-                rewrite = rewrite or extreme_of(scope, selection) or counted_in_bins(scope, selection)
             if isinstance(event, Subscript):
                 rewrite = rewrite or ignored_in_loss(scope, event.node) or stored_next(scope, event)
                 rewrite = rewrite or scattered_back(scope, event) or _counted(scope, event)
-                rewrite = rewrite or scattered_elsewhere(scope, event) or sized_selection(scope, event)
             if rewrite is None and selection is not None:
                 rewrite = reduced_at_last(scope, selection)
             if rewrite is not None:

@@ -15,7 +15,6 @@ from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
 from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.drawn import drawn_by_torch
-from dynalint_rules._shared.joined_repeats import chosen_by_place
 from dynalint_rules._shared.numbers import flow_of
 from dynalint_rules._shared.order import always_before
 from dynalint_rules._shared.scope import Scope
@@ -72,10 +71,6 @@ class PythonRandom(Rule):
         scope = Scope.of(event, project)
         with suppress(Refusal):
             return _uniform(scope, event)
-        use = next((one for one in walk(scope.function.node) if one is violation.node), None)
-        by_place = chosen_by_place(scope, use) if isinstance(use, ast.expr) else None
-        if by_place is not None:
-            return by_place
         return drawn_by_torch(scope, event)
 
 

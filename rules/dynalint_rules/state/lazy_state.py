@@ -12,9 +12,7 @@ from dynalint.analysis.kinds import Kind
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Rewrite, Rule, Violation
 from dynalint_rules._shared.absent import Asking, asking, is_made_for_sure, turns_from_none
-from dynalint_rules._shared.first_call import made_elsewhere
 from dynalint_rules._shared.growth import is_counter, is_held, same
-from dynalint_rules._shared.scope import Scope
 
 _REGISTERING = frozenset(f"torch.nn.Module.{name}" for name in ("register_buffer", "register_parameter", "add_module"))
 _HELP = "Make it in the constructor, or call the model once before it is compiled."
@@ -79,7 +77,7 @@ class LazyState(Rule):
         )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Make it in every call."""
+        """Decline: a person knows what it hangs on."""
         if isinstance(event, Call):
             return Declined("what is registered is part of `state_dict()`; register it in the constructor by hand")
         if isinstance(event, StateChange) and _is_moved(event, project):
@@ -88,7 +86,10 @@ class LazyState(Rule):
             )
         if isinstance(event, StateChange) and _comes_of_none(event, project):
             return Declined("what it is before the first call depends on the input; start it as zeros by hand")
-        return made_elsewhere(Scope.of(event, project), event.statement)
+        return Declined(
+            "what the first call makes may hang on its input; make it in the constructor or in every call, or call the "
+            "model once before it is compiled"
+        )
 
 
 def _may_be_first(event: StateChange | ContainerChange, project: Project) -> bool:

@@ -9,8 +9,6 @@ from dynalint.analysis.events import Call, Event, Read
 from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Rewrite, Rule, Violation
-from dynalint_rules._shared.grids import as_ranges
-from dynalint_rules._shared.scope import Scope
 
 # Not in `torch._numpy`, by calling each of them under torch 2.13. Files are DYN410, random numbers DYN408.
 _FUNCTIONS = (
@@ -67,11 +65,7 @@ class UntracedNumpy(Rule):
         )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Make grids of whole numbers by functions that are traced; what comes nearest to the others differs."""
-        if isinstance(event, Read) and event.name in ("numpy.mgrid", "numpy.ogrid"):
-            rewrite = as_ranges(Scope.of(event, project), event.node)
-            if rewrite is not None:
-                return rewrite
+        """Decline: what comes nearest differs from function to function."""
         return Declined(
             "what comes nearest in torch differs from function to function, and mostly in precision; compute with "
             "tensors, or make the call one operation with `torch.library.custom_op`"

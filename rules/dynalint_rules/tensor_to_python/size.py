@@ -12,9 +12,7 @@ from dynalint.analysis.source import quote
 from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Rewrite, Rule, Violation
 from dynalint_rules._shared.detached import is_stored_number
-from dynalint_rules._shared.handed_arrays import handed_as_list
 from dynalint_rules._shared.known_numbers import multiplied
-from dynalint_rules._shared.number_arrays import array_of, listed
 from dynalint_rules._shared.one_piece import kept_in_one
 from dynalint_rules._shared.order import always_before
 from dynalint_rules._shared.scope import Scope
@@ -54,15 +52,13 @@ class TensorAsSize(Rule):
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Multiply sizes while tracing, and keep them in a list; only a person knows a bound of anything else."""
+        """Multiply sizes while tracing; only a person knows a bound of anything else."""
         scope = Scope.of(event, project)
         given = [node for node, kind in _sizes(event) if _holds_tensor(kind)] if isinstance(event, Call) else []
         if len(given) == 1 and isinstance(given[0], ast.Call):
             return multiplied(scope, given[0], given[0]) or Declined(_DECLINED)
         if len(given) == 1:
-            made = array_of(scope, given[0])
-            found = listed(scope, made) if made is not None else handed_as_list(scope, given[0])
-            return found or kept_in_one(scope, given[0]) or Declined(_DECLINED)
+            return kept_in_one(scope, given[0]) or Declined(_DECLINED)
         return Declined(_DECLINED)
 
 

@@ -12,7 +12,6 @@ from dynalint.analysis.project import Project
 from dynalint.findings import Safety
 from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
 from dynalint_rules._shared.detached import is_stored_number
-from dynalint_rules._shared.handed_numbers import handed_as_numbers
 from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.settings import captures_scalars
 from dynalint_rules._shared.sliced import NO_FORM, without_bounds
@@ -43,9 +42,8 @@ class TensorSliceBound(Rule):
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Hand on a number, or put a mask or a selection in the place of the bounds."""
-        scope = Scope.of(event, project)
-        return handed_as_numbers(scope, _tensors(event, project)) or _unbound(scope, event, project)
+        """Put a mask or a selection in the place of the bounds."""
+        return _unbound(Scope.of(event, project), event, project)
 
 
 def _tensors(event: Event, project: Project) -> list[ast.expr]:

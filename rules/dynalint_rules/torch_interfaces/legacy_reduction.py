@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Rewrite, Rule, Violation
 
 _OPTIONS = ("size_average", "reduce")
 # What each stands for, if it is true and if it is false, where the other is not given.
@@ -79,5 +80,8 @@ def _by_reduction(event: Call) -> Rewrite | None:
         conditions.append(f"`{file.segment(value)}` is never None, which torch takes for true")
     else:
         return None
-    replacement = Replacement(file, *file.span(argument), f"reduction={text}")
-    return Rewrite("Say how to reduce by `reduction`", "unsafe", (replacement,), tuple(conditions))
+    every: list[ast.expr | ast.keyword] = [*node.args, *node.keywords]
+    every.sort(key=lambda one: (one.lineno, one.col_offset))
+    place, words = every.index(argument), rw.expression(text)
+    edits = rw.written(file, (node, lambda old: rw.with_argument(old, place, words, "reduction")))
+    return Rewrite("Say how to reduce by `reduction`", "unsafe", edits, tuple(conditions))

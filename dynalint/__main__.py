@@ -18,7 +18,7 @@ def main() -> None:
     code = run(sys.argv[1:])
     # What could not be written stays in the buffer, and was said when it was tried.
     for stream in filter(None, (sys.stdout, sys.stderr)):
-        with suppress(OSError):
+        with suppress(OSError, ValueError):  # ValueError: the language server has closed it
             stream.flush()
     # All is said and cleaned up: taking down the trees of a large project, or waiting for a thread that still computes
     # after Ctrl-C, would only keep the user waiting.

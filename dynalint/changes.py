@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import os
-from bisect import bisect_left
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 
+from dynalint.diffs import differences
 from dynalint.errors import UsageError
 from dynalint.findings import Finding
 from dynalint.git import GitError, GitExitError, Repository
@@ -20,7 +17,6 @@ from dynalint.reading import MOST_NOTEBOOK_BYTES, read_bounded
 
 _AT_ONCE = 200  # names that are asked for together: a command line holds only so much
 _MOST_RENAMES = 1000  # files on each side between which git looks for renames, as it does unless told otherwise
-_MOST_STEPS = 20_000_000  # of comparing two texts line by line, about two seconds
 
 Ranges = tuple[range, ...]
 
@@ -101,7 +97,8 @@ class Changes:
             before = self.repository.ask("cat-file", "blob", oid, most=MOST_NOTEBOOK_BYTES)
         except (OSError, GitError):
             return None
-        return tuple(changed_lines(_lines(before), _lines(after)))
+        parts = differences(_lines(before), _lines(after))
+        return tuple(range(one.start + 1, one.stop + 1) for one in parts if one.start < one.stop)
 
 
 def changes_since(revision: str, directory: Path) -> Changes:
@@ -147,52 +144,3 @@ def _is_object(data: bytes, oid: str) -> bool:
 def _lines(data: bytes) -> list[bytes]:
     """Return lines as Python counts them; how they end makes no difference, since git may write other endings."""
     return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
-
-
-def changed_lines(before: Sequence[bytes], after: Sequence[bytes]) -> Iterator[range]:
-    """Yield the 1-based numbers of the lines of `after` that were not in `before`, in order.
-
-    Lines that both hold once, in the same order, stay in place, as do equal ones next to them; what is between them is
-    compared in full as long as that takes less than some two seconds in all, and else counts as changed.
-    """
-    left = _MOST_STEPS
-    ends = [(-1, -1), *_anchors(before, after), (len(before), len(after))]
-    for (old_start, start), (old_stop, stop) in pairwise(ends):
-        old_low, low, old_high, high = old_start + 1, start + 1, old_stop, stop
-        while old_low < old_high and low < high and before[old_low] == after[low]:
-            old_low, low = old_low + 1, low + 1
-        while old_low < old_high and low < high and before[old_high - 1] == after[high - 1]:
-            old_high, high = old_high - 1, high - 1
-        if low == high:
-            continue
-        old, new = before[old_low:old_high], after[low:high]
-        left -= len(old) * len(new) * min(len(old), len(new))
-        if left < 0 or not old:
-            yield range(low + 1, high + 1)
-            continue
-        for kind, _, _, first, last in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-            if kind != "equal" and first < last:
-                yield range(low + first + 1, low + last + 1)
-
-
-def _anchors(before: Sequence[bytes], after: Sequence[bytes]) -> list[tuple[int, int]]:
-    """Return the places of the most lines that each side holds once and that stand in the same order on both."""
-    once = {line for line, count in Counter(before).items() if count == 1}
-    places = {line: index for index, line in enumerate(before) if line in once}
-    counts = Counter(after)
-    pairs = [(places[line], index) for index, line in enumerate(after) if line in places and counts[line] == 1]
-    # The longest rising sequence: `tops` are the least ends of those of each length, `links` what each comes after.
-    tops: list[int] = []
-    at: list[int] = []
-    links: list[int] = []
-    for number, (old, _) in enumerate(pairs):
-        length = bisect_left(tops, old)
-        links.append(at[length - 1] if length else -1)
-        tops[length : length + 1] = [old]
-        at[length : length + 1] = [number]
-    rising: list[tuple[int, int]] = []
-    number = at[-1] if at else -1
-    while number >= 0:
-        rising.append(pairs[number])
-        number = links[number]
-    return rising[::-1]

@@ -6,11 +6,11 @@ before that is done too, so the two are one fix.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from dynalint.diffs import differences
 from dynalint.findings import Finding, Safety
 from dynalint.fix.edits import Change, plan_of, replaced
 from dynalint.fix.imports import EditError
@@ -163,9 +163,7 @@ def _changes(old: str, new: str) -> tuple[Change, ...]:
     starts = [0]
     for line in before:
         starts.append(starts[-1] + len(line))
-    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
     return tuple(
         Change(starts[start], starts[end], "".join(after[new_start:new_end]))
-        for tag, start, end, new_start, new_end in matcher.get_opcodes()
-        if tag != "equal"
+        for start, end, new_start, new_end in differences(before, after)
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Literal
 
 from dynalint.analysis.notebook import Cells
 from dynalint.analysis.source import SourceFile
+from dynalint.diffs import hunks
 from dynalint.findings import Finding, Safety
 from dynalint.fix.edits import Plan
 from dynalint.rules import Rewrite
@@ -181,10 +181,11 @@ class FixResult:
 
 def unified_diff(old: str, new: str, name: str, context: int = 3) -> str:
     """Return the unified diff of two texts, with `a/` and `b/` names and the mark for a missing last newline."""
-    names = (_quoted(f"a/{name}"), _quoted(f"b/{name}"))
-    lines = difflib.unified_diff(_lines(old), _lines(new), *names, n=context)
-    marked = (line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
-    return "".join(marked)
+    parts = [f"--- {_quoted(f'a/{name}')}\n", f"+++ {_quoted(f'b/{name}')}\n"]
+    for head, lines in hunks(_lines(old), _lines(new), context):
+        parts.append(f"{head}\n")
+        parts += (line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+    return "".join(parts) if len(parts) > 2 else ""
 
 
 def _quoted(name: str) -> str:

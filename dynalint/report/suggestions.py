@@ -6,11 +6,11 @@ other command comments on the lines of its findings.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from dynalint.diffs import differences
 from dynalint.findings import Edit, Finding
 from dynalint.fingerprints import repository_path
 from dynalint.report.json import document
@@ -90,10 +90,7 @@ def _places(finding: Finding) -> Sequence[Finding | Edit]:
 def _hunks(before: list[str], after: list[str]) -> Iterator[tuple[int, int, int, int]]:
     """Yield the ranges that differ. A suggestion takes the place of lines, so an insertion takes in one beside it."""
     hunks: list[list[int]] = []
-    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
-    for tag, start, end, new_start, new_end in matcher.get_opcodes():
-        if tag == "equal":
-            continue
+    for start, end, new_start, new_end in differences(before, after):
         if start == end:
             place = [start - 1, end, new_start - 1, new_end] if start else [start, end + 1, new_start, new_end + 1]
         else:

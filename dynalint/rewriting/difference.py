@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from difflib import SequenceMatcher
+
+from dynalint.diffs import differences
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _WORD = re.compile(r"\w+|\s+|.", re.DOTALL)
@@ -16,16 +17,11 @@ def edits(old: str, new: str) -> Iterator[tuple[int, int, str]]:
     Lines are compared first, then the words at both ends of those that differ.
     """
     before, after = _LINE.findall(old), _LINE.findall(new)
-    first, last = _alike(before, after)
-    before, after = before[first : len(before) - last], after[first : len(after) - last]
-    offset = len("".join(_LINE.findall(old)[:first]))
-    starts = [offset]
+    starts = [0]
     for line in before:
         starts.append(starts[-1] + len(line))
-    # Python's heuristic for long texts would call lines that occur often junk.
-    for tag, i, j, k, m in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
-        if tag != "equal":
-            yield _narrowed(starts[i], "".join(before[i:j]), "".join(after[k:m]))
+    for i, j, k, m in differences(before, after):
+        yield _narrowed(starts[i], "".join(before[i:j]), "".join(after[k:m]))
 
 
 def _narrowed(start: int, old: str, new: str) -> tuple[int, int, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import threading
 from collections.abc import Collection, Mapping
@@ -13,6 +12,7 @@ from typing import Any
 from dynalint.analysis.source import SourceFile
 from dynalint.catalogue import known_codes
 from dynalint.config import Configuration, Overrides, environment_layer, parse_layer, split_reserved
+from dynalint.diffs import hunks
 from dynalint.discover import is_excluded
 from dynalint.engine import check, open_workspace
 from dynalint.errors import DynalintError
@@ -173,6 +173,6 @@ def fix_diff(finding: Finding, seen: Seen) -> str:
         ):
             start, end = starts[edit.line - 1] + edit.column - 1, starts[edit.end_line - 1] + edit.end_column - 1
             text = text[:start] + edit.content + text[end:]
-        lines = list(difflib.unified_diff(old, text.replace("\r\n", "\n").split("\n"), n=1, lineterm=""))[2:]
-        parts.append("\n".join(line for line in lines if not line.startswith("@@")))
+        new = text.replace("\r\n", "\n").split("\n")
+        parts.append("\n".join(line for _, lines in hunks(old, new, context=1) for line in lines))
     return "\n".join(parts)

@@ -1,0 +1,153 @@
+"""What differs between two texts, line by line: the one comparison behind diffs, suggestions, edits and `--since`.
+
+`difflib` calls lines that occur often junk in texts of 200 lines and more, and then shows a repetitive file as
+rewritten whole; without that heuristic its time grows with the cube of the length. So lines that both texts hold once
+are matched first (the patience diff of Bram Cohen), and what lies between them by the shortest edit script (Eugene
+Myers, "An O(ND) Difference Algorithm and Its Variations", 1986).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple, TypeVar
+
+_Line = TypeVar("_Line", bound=Hashable)
+
+_MOST_STEPS = 2_000_000  # of looking for the shortest edit script, about two seconds
+
+
+class Difference(NamedTuple):
+    """Lines `old_start` to `old_stop` of one text have lines `start` to `stop` of the other in their place."""
+
+    old_start: int
+    old_stop: int
+    start: int
+    stop: int
+
+
+def differences(before: Sequence[_Line], after: Sequence[_Line]) -> Iterator[Difference]:
+    """Yield what differs between two texts, in order, with equal lines between any two differences.
+
+    Lines that both hold once, in the same order, stay in place, as do equal ones next to them; what is between them is
+    compared as long as that takes less than some two seconds in all, and else counts as changed.
+    """
+    budget = _MOST_STEPS
+    ends = [(-1, -1), *_anchors(before, after), (len(before), len(after))]
+    for (old_start, start), (old_stop, stop) in pairwise(ends):
+        old_low, low, old_high, high = old_start + 1, start + 1, old_stop, stop
+        while old_low < old_high and low < high and before[old_low] == after[low]:
+            old_low, low = old_low + 1, low + 1
+        while old_low < old_high and low < high and before[old_high - 1] == after[high - 1]:
+            old_high, high = old_high - 1, high - 1
+        if old_low == old_high and low == high:
+            continue
+        script, steps = _script(before[old_low:old_high], after[low:high], budget)
+        budget -= steps
+        for i, j, k, m in script:
+            yield Difference(old_low + i, old_low + j, low + k, low + m)
+
+
+def _script(old: Sequence[_Line], new: Sequence[_Line], budget: int) -> tuple[list[Difference], int]:
+    """Return the shortest edit script and the steps it took; everything at once where `budget` steps do not suffice."""
+    steps = 0
+    reached = {1: 0}  # how far in `old` each diagonal (the place in `old` less that in `new`) is followed
+    rounds: list[dict[int, int]] = []
+    while steps <= budget:
+        rounds.append(dict(reached))
+        edits = len(rounds) - 1
+        steps += len(rounds)
+        for diagonal in range(-edits, edits + 1, 2):
+            x = reached[diagonal + 1] if _inserts(reached, diagonal, edits) else reached[diagonal - 1] + 1
+            y = x - diagonal
+            while x < len(old) and y < len(new) and old[x] == new[y]:
+                x, y = x + 1, y + 1
+            reached[diagonal] = x
+            if x >= len(old) and y >= len(new):
+                return _traced(rounds, len(old), len(new)), steps
+    return [Difference(0, len(old), 0, len(new))], steps
+
+
+def _inserts(reached: Mapping[int, int], diagonal: int, edits: int) -> bool:
+    """Whether a diagonal is entered by an insertion, from the one above it; else it is by a deletion, from below."""
+    return diagonal == -edits or (diagonal != edits and reached[diagonal - 1] < reached[diagonal + 1])
+
+
+def _traced(rounds: Sequence[Mapping[int, int]], x: int, y: int) -> list[Difference]:
+    """Return the edits on the way to the end, those next to each other as one."""
+    found: list[Difference] = []
+    for edits in range(len(rounds) - 1, 0, -1):
+        reached, diagonal = rounds[edits], x - y
+        inserts = _inserts(reached, diagonal, edits)
+        before = diagonal + 1 if inserts else diagonal - 1
+        x = reached[before]
+        y = x - before
+        after_x, after_y = (x, y + 1) if inserts else (x + 1, y)
+        last = found[-1] if found else None
+        if last is not None and (last.old_start, last.start) == (after_x, after_y):
+            found[-1] = last._replace(old_start=x, start=y)
+        else:
+            found.append(Difference(x, after_x, y, after_y))
+    return found[::-1]
+
+
+def _anchors(before: Sequence[_Line], after: Sequence[_Line]) -> list[tuple[int, int]]:
+    """Return the places of the most lines that each side holds once and that stand in the same order on both."""
+    once = {line for line, count in Counter(before).items() if count == 1}
+    places = {line: index for index, line in enumerate(before) if line in once}
+    counts = Counter(after)
+    pairs = [(places[line], index) for index, line in enumerate(after) if line in places and counts[line] == 1]
+    # The longest rising sequence: `tops` are the least ends of those of each length, `links` what each comes after.
+    tops: list[int] = []
+    at: list[int] = []
+    links: list[int] = []
+    for number, (old, _) in enumerate(pairs):
+        length = bisect_left(tops, old)
+        links.append(at[length - 1] if length else -1)
+        tops[length : length + 1] = [old]
+        at[length : length + 1] = [number]
+    rising: list[tuple[int, int]] = []
+    number = at[-1] if at else -1
+    while number >= 0:
+        rising.append(pairs[number])
+        number = links[number]
+    return rising[::-1]
+
+
+def hunks(before: Sequence[str], after: Sequence[str], context: int = 3) -> Iterator[tuple[str, list[str]]]:
+    """Yield the hunks of a unified diff: the line `@@ ... @@` and the lines below it, each with its mark in front."""
+    group: list[Difference] = []
+    for one in differences(before, after):
+        if group and one.old_start - group[-1].old_stop > 2 * context:
+            yield _hunk(group, before, after, context)
+            group = []
+        group.append(one)
+    if group:
+        yield _hunk(group, before, after, context)
+
+
+def _hunk(
+    group: Sequence[Difference], before: Sequence[str], after: Sequence[str], context: int
+) -> tuple[str, list[str]]:
+    lead = min(context, group[0].old_start)
+    low, old_high = group[0].old_start - lead, min(group[-1].old_stop + context, len(before))
+    lines = []
+    at = low
+    for one in group:
+        lines += [f" {line}" for line in before[at : one.old_start]]
+        lines += [f"-{line}" for line in before[one.old_start : one.old_stop]]
+        lines += [f"+{line}" for line in after[one.start : one.stop]]
+        at = one.old_stop
+    lines += [f" {line}" for line in before[at:old_high]]
+    start = group[0].start - lead
+    stop = group[-1].stop + old_high - group[-1].old_stop
+    return f"@@ -{_range(low, old_high)} +{_range(start, stop)} @@", lines
+
+
+def _range(start: int, stop: int) -> str:
+    """Return a range of lines as the head of a hunk has it: an empty one is named by the line in front of it."""
+    length = stop - start
+    first = start + 1 if length else start
+    return str(first) if length == 1 else f"{first},{length}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,8 @@ class Server(LanguageServer):
         self.seen: dict[Path, Seen] = {}
         self._waiting: asyncio.Task[None] | None = None
         self._published: set[str] = set()
+        self._pulls = False  # the client asks for diagnostics when it wants them, and is sent none
+        self._refreshes = False
         self._told: set[str] = set()
 
     def start_in(self, parameters: types.InitializeParams) -> None:
@@ -63,6 +66,10 @@ class Server(LanguageServer):
         folders = parameters.workspace_folders or ()
         uri = folders[0].uri if folders else parameters.root_uri
         name = to_fs_path(uri) if uri else None
+        of_texts, of_workspaces = parameters.capabilities.text_document, parameters.capabilities.workspace
+        self._pulls = of_texts is not None and of_texts.diagnostic is not None
+        diagnostics = of_workspaces.diagnostics if of_workspaces is not None else None
+        self._refreshes = diagnostics is not None and bool(diagnostics.refresh_support)
         options = parameters.initialization_options
         settings = options.get("settings", {}) if isinstance(options, dict) else {}
         self.analyst = Analyst(Path(name) if name else Path.cwd(), settings if isinstance(settings, dict) else {})
@@ -99,8 +106,12 @@ class Server(LanguageServer):
             return
         self._tell_ignored()
         if texts == {file.path: file.text for file in self.files()}:
+            changed = _findings(self.seen) != _findings(seen)
             self.seen = seen
-            self._publish(files)
+            if not self._pulls:
+                self._publish(files)
+            elif self._refreshes and changed:
+                self.workspace_diagnostic_refresh(None)
 
     def _tell_ignored(self) -> None:
         """Say once of each setting that is not in force that it is not, for nobody has trusted the project."""
@@ -139,17 +150,33 @@ class Server(LanguageServer):
             if seen is None:
                 continue
             for finding in seen.findings:
-                where = self.range_of(finding, seen)
-                one = translate.diagnostic(finding, where, self._locate)
-                found.setdefault(file.uri_at(finding.cell), []).append(one)
+                found.setdefault(file.uri_at(finding.cell), []).append(self.diagnostic(finding, seen))
         for uri in self._published - set(found):
             found[uri] = []
         self._published = {uri for uri, diagnostics in found.items() if diagnostics}
         for uri, diagnostics in found.items():
-            self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, diagnostics))
+            document = self.workspace.text_documents.get(uri)
+            version = document.version if document is not None else None
+            self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, diagnostics, version))
+
+    async def diagnostics(self, uri: str) -> list[types.Diagnostic]:
+        """Return what there is to show in a document, none if it is not open."""
+        current = await self.current(uri)
+        if current is None:
+            return []
+        file, seen = current
+        return [self.diagnostic(one, seen) for one in seen.findings if in_document(one, seen, file, uri)]
+
+    def diagnostic(self, finding: Finding, seen: Seen) -> types.Diagnostic:
+        """Return what the editor shows of a finding."""
+        return translate.diagnostic(finding, self.range_of(finding, seen), self._locate)
 
     def _locate(self, path: str) -> str:
         return translate.uri_of((self.analyst.folder / path).absolute())
+
+
+def _findings(seen: Mapping[Path, Seen]) -> dict[Path, tuple[Finding, ...]]:
+    return {path: one.findings for path, one in seen.items()}
 
 
 def make_server() -> Server:
@@ -170,6 +197,14 @@ def make_server() -> Server:
     @server.feature(types.WORKSPACE_DID_CHANGE_CONFIGURATION)
     async def changed(parameters: Changed) -> None:
         server.look_soon()
+
+    @server.feature(
+        types.TEXT_DOCUMENT_DIAGNOSTIC,
+        types.DiagnosticOptions(inter_file_dependencies=True, workspace_diagnostics=False, identifier="dynalint"),
+    )
+    async def diagnostics(parameters: types.DocumentDiagnosticParams) -> types.RelatedFullDocumentDiagnosticReport:
+        found = await server.diagnostics(parameters.text_document.uri)
+        return types.RelatedFullDocumentDiagnosticReport(found)
 
     kinds = [types.CodeActionKind.QuickFix, FIX_ALL]
 

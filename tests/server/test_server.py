@@ -41,6 +41,7 @@ class Editor:
         self.client = client
         self.folder = folder
         self.sent: asyncio.Queue[types.PublishDiagnosticsParams] = asyncio.Queue()
+        self.refreshed: asyncio.Queue[None] = asyncio.Queue()
         self.messages: list[str] = []
 
     def uri(self, name: str) -> str:
@@ -61,6 +62,14 @@ class Editor:
             sent = await self.sent.get()
             if sent.uri == uri:
                 return list(sent.diagnostics)
+
+    async def pull(self, uri: str) -> Diagnostics:
+        """The diagnostics for a document, as the editor asks for them."""
+        report = await self.client.text_document_diagnostic_async(
+            types.DocumentDiagnosticParams(types.TextDocumentIdentifier(uri))
+        )
+        assert isinstance(report, types.RelatedFullDocumentDiagnosticReport)
+        return list(report.items)
 
     async def actions(self, uri: str, where: types.Range, only: list[str] | None = None) -> list[Any]:
         context = types.CodeActionContext([], only=only)
@@ -93,7 +102,12 @@ def apply(text: str, edits: Any) -> str:
     return text
 
 
-def drive(folder: Path, session: Callable[[Editor], Awaitable[None]], **options: Any) -> None:
+def drive(
+    folder: Path,
+    session: Callable[[Editor], Awaitable[None]],
+    capabilities: types.ClientCapabilities | None = None,
+    **options: Any,
+) -> None:
     """Start a server, run a session of an editor with it, and end it in good order."""
 
     async def run() -> None:
@@ -108,11 +122,15 @@ def drive(folder: Path, session: Callable[[Editor], Awaitable[None]], **options:
         def shown(message: types.ShowMessageParams) -> None:
             editor.messages.append(message.message)
 
+        @client.feature(types.WORKSPACE_DIAGNOSTIC_REFRESH)
+        def refreshed(_: None) -> None:
+            editor.refreshed.put_nowait(None)
+
         await client.start_io(sys.executable, "-m", "dynalint", "server")
         try:
             await client.initialize_async(
                 types.InitializeParams(
-                    types.ClientCapabilities(),
+                    capabilities or types.ClientCapabilities(),
                     workspace_folders=[types.WorkspaceFolder(folder.as_uri(), "work")],
                     initialization_options=options or None,
                 )
@@ -122,7 +140,11 @@ def drive(folder: Path, session: Callable[[Editor], Awaitable[None]], **options:
             await asyncio.wait_for(client.shutdown_async(None), LIMIT)
         finally:
             client.exit(None)
+            server = client._server  # pygls tells only here how the server ended
+            assert server is not None
+            code = await asyncio.wait_for(server.wait(), LIMIT)
             await asyncio.wait_for(client.stop(), LIMIT)
+        assert code == 0
 
     asyncio.run(run())
 
@@ -144,6 +166,44 @@ def test_diagnostics_as_you_type(tmp_path: Path) -> None:
         assert await editor.diagnostics(editor.uri("model.py")) == []
 
     drive(tmp_path, session)
+
+
+def test_diagnostics_say_of_which_version_they_are(tmp_path: Path) -> None:
+    async def session(editor: Editor) -> None:
+        editor.open("model.py", MODEL)
+        assert (await editor.sent.get()).version == 1
+        editor.change("model.py", MODEL.replace("2", "3"))
+        assert (await editor.sent.get()).version == 2
+
+    drive(tmp_path, session)
+
+
+def test_an_editor_that_asks_for_diagnostics_is_sent_none(tmp_path: Path) -> None:
+    capabilities = types.ClientCapabilities(
+        text_document=types.TextDocumentClientCapabilities(diagnostic=types.DiagnosticClientCapabilities()),
+        workspace=types.WorkspaceClientCapabilities(
+            diagnostics=types.DiagnosticWorkspaceClientCapabilities(refresh_support=True)
+        ),
+    )
+
+    async def session(editor: Editor) -> None:
+        uri = editor.uri("helper.py")
+        editor.open("helper.py", "def clip(x):\n    if x.sum() > 0:\n        return x\n    return -x\n")
+        assert await editor.pull(uri) == []
+        # Another file makes it code that is compiled: the editor hears that it should ask again.
+        editor.open(
+            "model.py",
+            "import torch\nfrom torch import nn\nfrom helper import clip\n\n\nclass Model(nn.Module):\n"
+            "    def forward(self, x: torch.Tensor) -> torch.Tensor:\n        return clip(x)\n",
+        )
+        found: Diagnostics = []
+        while not found:
+            await editor.refreshed.get()
+            found = await editor.pull(uri)
+        assert [one.code for one in found] == ["DYN101"]
+        assert editor.sent.empty()
+
+    drive(tmp_path, session, capabilities)
 
 
 def test_what_is_rarely_compiled_is_a_hint(tmp_path: Path) -> None:

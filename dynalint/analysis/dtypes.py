@@ -66,6 +66,8 @@ def given_dtype(
     if name == "torch.full" and len(args) > 1:
         value = args[1]
         return (value.type if isinstance(value, k.Value) and value.type in _DTYPES else None,)
+    if name == "torch.tensor" and args and isinstance(args[0], k.Value) and args[0].type == "bool":
+        return ("bool",)
     for argument in args:
         if isinstance(argument, k.Value) and argument.type == "dtype":
             return (_dtype_named(argument),)

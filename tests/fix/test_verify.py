@@ -553,6 +553,22 @@ def test_a_counter_in_a_buffer_is_equal_to_its_number(prove: Prove) -> None:
     assert proof.detail.endswith("one graph")
 
 
+def test_two_calls_come_before_one_backward_pass(prove: Prove) -> None:
+    """What the first call keeps for its gradient is the buffer itself, which the second one changes."""
+    body = "with torch.no_grad():\n    self.seen.add_(1)\nh = h * self.seen.item()"
+    proof = prove(model(body), ("self.seen.item()", "self.seen.detach()"))
+    assert proof.outcome == "refuted", proof
+    assert "modified by an inplace operation" in proof.detail
+    assert "two calls before one backward pass" in proof.detail
+    good = prove(model(body), ("self.seen.item()", "self.seen.detach().clone()"))
+    assert "exception" not in good.detail
+
+
+def test_code_that_raises_for_inputs_with_gradients_runs_on_others(prove: Prove) -> None:
+    body = "import copy\nh = h - copy.deepcopy(x).detach()"
+    assert prove(model(body), ("copy.deepcopy(x).detach()", "x.detach().clone()")).outcome == "proven"
+
+
 def test_a_method_that_forward_never_calls_is_called(prove: Prove) -> None:
     code = model("self.n += 1\nh = h * self.n").rstrip() + "\n\n    def reset(self):\n        self.n = 5\n"
     edits = [
@@ -575,7 +591,7 @@ def test_a_method_that_forward_never_calls_is_called(prove: Prove) -> None:
                 ("self.n = 0", 'self.register_buffer("n", torch.tensor(0), persistent=False)'),
                 ("self.n += 1", "self.n.add_(1)"),
             ],
-            "computes something else when it is compiled: gradient of ",
+            "has been modified by an inplace operation",
         ),
         (
             [

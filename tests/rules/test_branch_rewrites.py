@@ -1078,7 +1078,7 @@ class Model(nn.Module):
     def forward(self, x: torch.Tensor):
         if x.sum() > 0:
             {store}
-        return x * 2
+        return x + self.mean
 """
 
 
@@ -1091,8 +1091,6 @@ def stored(store: str) -> Study:
     [
         ("self.weight = x.detach()", "stores state"),
         ("self.mean[0] = x.sum()", "in place"),
-        ("self.mean.copy_(x.mean(0))", "for its effect"),
-        ("self.mean.add_(x.mean(0))", "for its effect"),
         ("self.mean.normal_()", "for its effect"),
         ("self.mean.detach().add_(1)", "for its effect"),
         ("self.weight.add_(1)", "for its effect"),
@@ -1112,6 +1110,44 @@ def stored(store: str) -> Study:
 )
 def test_what_is_no_tensor_of_the_module_is_not_stored(store: str, words: str) -> None:
     assert words in stored(store).declined[0]
+
+
+@pytest.mark.parametrize(
+    ("store", "chosen"),
+    [
+        ("self.mean.copy_(x.mean(0))", "self.mean.copy_(torch.where(x.sum() > 0, x.mean(0), self.mean))"),
+        ("self.mean.mul_(2).add_(1)", "self.mean.copy_(torch.where(x.sum() > 0, self.mean.mul(2).add(1), self.mean))"),
+        ("self.mean -= x.mean(0)", "self.mean.copy_(torch.where(x.sum() > 0, self.mean - x.mean(0), self.mean))"),
+        ("self.mean = self.mean * 2", "self.mean = torch.where(x.sum() > 0, self.mean * 2, self.mean)"),
+        ("self.count.fill_(3)", "self.count.masked_fill_(x.sum() > 0, 3)"),
+        (
+            "self.weight.data.copy_(x[0])",
+            "self.weight.data.copy_(torch.where(x.sum() > 0, x[0], self.weight.data))",
+        ),
+        (
+            "with torch.no_grad():\n                self.weight.zero_()",
+            "with torch.no_grad():\n    self.weight.masked_fill_(x.sum() > 0, 0)",
+        ),
+    ],
+)
+def test_what_is_written_to_a_tensor_of_the_module_is_chosen(store: str, chosen: str) -> None:
+    new = textwrap.dedent(stored(store).fixed.partition("x: torch.Tensor):\n")[2])
+    assert new == f"{chosen}\nreturn x + self.mean\n"
+
+
+def test_both_sides_may_write_to_one_tensor() -> None:
+    store = "now = x.mean(0)\n            self.mean.lerp_(now, 0.1)\n        else:\n            self.mean.zero_()"
+    assert stored(store).declined == []
+    new = textwrap.dedent(stored(store).fixed.partition("x: torch.Tensor):\n")[2])
+    assert (
+        new
+        == lines("""
+        now = x.mean(0)
+        self.mean.copy_(torch.where(x.sum() > 0, self.mean.lerp(now, 0.1), 0))
+        return x + self.mean
+    """)
+        + "\n"
+    )
 
 
 def test_a_tensor_of_old_is_one_like_any_other() -> None:

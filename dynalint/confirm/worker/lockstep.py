@@ -28,6 +28,7 @@ from .trials import (
     PRECISIONS,
     RANKS,
     STATES,
+    TWICE,
     USUAL,
     StateChange,
     Trial,
@@ -144,7 +145,7 @@ def _run_each(
             if differs is None:
                 if ran - found.finite and all_finite(trial.of(one.call)):
                     found.finite |= ran
-            elif scene.change in PRECISIONS and first.error is not None:
+            elif (scene.change in PRECISIONS or trial is TWICE) and first.error is not None:
                 break  # the code is not made for it
             elif (
                 equality.practical
@@ -204,6 +205,7 @@ def _scenes(one: Subject, other: Subject, equality: Equality, search: Search, to
     for method in search.methods if search.goes_on() else ():
         yield from both(partial(_visits, method))
     yield from both(lambda: search.thinned(islice(endless, _LEAST_DRAWN)))
+    yield _Scene(Pair(one, other, equality, training=True), [TWICE], training=True, tells=False)
     yield from _other_states(one, other, equality, search)
     for training, pair in pairs.items():
         yield _Scene(pair, search.telling((*islice(endless, _FIRST_DRAWN), *RANKS), pair.probe), training)
@@ -271,7 +273,8 @@ def _probe_apart(subject: Subject) -> Callable[[Trial], None]:
     def run(trial: Trial) -> None:
         subject.begin(trial)
         with again.version.active(), force_eager():
-            attempt(function, trial.of(again.call), trial.seed, training=True)
+            call = trial.of(again.call)
+            attempt(function, call, trial.seed, training=True, differentiated=again.differentiated)
 
     return run
 
@@ -304,7 +307,8 @@ def _other_builds(subject: Subject, search: Search) -> Iterator[StateChange]:
 def _try_out(subject: Subject, function: Callable[..., Any]) -> None:
     with subject.version.active(), force_eager():
         for trial in (BASE, *USUAL[:5]):
-            attempt(function, trial.of(subject.call), trial.seed, training=True)
+            call = trial.of(subject.call)
+            attempt(function, call, trial.seed, training=True, differentiated=subject.differentiated)
 
 
 def _visits(method: str) -> tuple[Trial, ...]:

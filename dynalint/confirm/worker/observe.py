@@ -52,20 +52,32 @@ class Observation:
     effects: dict[str, Any] = field(default_factory=dict)
 
 
-def observe(run: Callable[..., Any], owner: Any, call: Call, seed: int, *, training: bool) -> Observation:
+def observe(
+    run: Callable[..., Any],
+    owner: Any,
+    call: Call,
+    seed: int,
+    *,
+    training: bool,
+    times: int = 1,
+    differentiated: bool = True,
+) -> Observation:
     """Run `run` on `call` and look at what it did; `owner` is the callable that keeps the state.
 
-    With `training` floating inputs require gradients and a backward pass of a weighted sum of the outputs follows;
-    without, everything runs under `no_grad`.
+    With `training` floating inputs require gradients, if they are `differentiated`, and a backward pass of a weighted
+    sum of the outputs follows; without, everything runs under `no_grad`. All `times` come before the one backward pass.
     """
     seen = Observation()
-    leaves, (args, kwargs) = _with_gradients(call, training=training)
+    prepared = [_with_gradients(call, training=training and differentiated) for _ in range(times)]
+    leaves = [leaf for own, _ in prepared for leaf in own]
+    args, kwargs = prepared[-1][1]
     for parameter in parameters_of(owner).values():
         parameter.grad = None
     _seed(seed)
     with _watching(seen.effects), torch.set_grad_enabled(training):
         try:
-            seen.output = run(*args, **kwargs)
+            outputs = [run(*given, **named) for _, (given, named) in prepared]
+            seen.output = outputs[0] if times == 1 else outputs
             loss = _loss(seen.output) if training else None
             if loss is not None:
                 loss.backward()
@@ -94,12 +106,18 @@ def _is_raised(error: BaseException) -> bool:
     return trace is None or dis.opname[trace.tb_frame.f_code.co_code[trace.tb_lasti]] in _RAISING
 
 
-def attempt(run: Callable[..., Any], call: Call, seed: int, *, training: bool) -> None:
-    """Run `run` on `call` as `observe` does, without a look at what comes of it."""
-    _, (args, kwargs) = _with_gradients(call, training=training)
+def attempt(
+    run: Callable[..., Any], call: Call, seed: int, *, training: bool, differentiated: bool = True
+) -> Exception | SystemExit | None:
+    """Run `run` on `call` as `observe` does, without a look at what comes of it but for what it raises."""
+    _, (args, kwargs) = _with_gradients(call, training=training and differentiated)
     _seed(seed)
-    with _watching({}), torch.set_grad_enabled(training), contextlib.suppress(Exception, SystemExit):
-        run(*args, **kwargs)
+    with _watching({}), torch.set_grad_enabled(training):
+        try:
+            run(*args, **kwargs)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the code raises is what it does
+            return error
+    return None
 
 
 def modules_of(owner: Any) -> Iterator[tuple[str, nn.Module]]:

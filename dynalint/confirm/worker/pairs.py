@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 from .builds import Build, built
 from .differ import Equality, difference
 from .observe import OWN_TO_MODULES, Observation, attempt, globals_of, modules_of, observe, parameters_of
-from .trials import StateChange, Trial
+from .trials import BASE, StateChange, Trial
 from .versions import Version
 from .witness import Call, Maker, force_eager, fresh_callable
 
@@ -25,7 +25,7 @@ class Subject:
     """One version of a callable: a maker of fresh ones, and a call that works or is meant to.
 
     `again` imports the version anew, so that nothing in its modules remembers earlier calls. `begin` hears of each
-    trial before it runs.
+    trial before it runs. Its inputs are `differentiated` unless it raises with gradients of theirs, and not without.
     """
 
     version: Version
@@ -33,6 +33,7 @@ class Subject:
     call: Call
     again: Callable[[], Subject]
     begin: Callable[[Trial], None] = lambda _: None
+    differentiated: bool = True
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,8 @@ class Pair:
         def run(trial: Trial) -> None:
             subject.begin(trial)
             with subject.version.active(), force_eager():
-                attempt(function, trial.of(subject.call), trial.seed, training=self._training)
+                call, training = trial.of(subject.call), self._training
+                attempt(function, call, trial.seed, training=training, differentiated=subject.differentiated)
 
         return run
 
@@ -105,6 +107,17 @@ def fresh(subject: Subject, build: Build | None = None, *, training: bool) -> Ca
     if isinstance(owner, nn.Module):
         owner.train(training)
     return function
+
+
+def takes_gradients(subject: Subject) -> bool:
+    """Whether a version runs with inputs that need gradients as well as without, as far as its example shows."""
+    for differentiated in (True, False):
+        function = fresh(subject, training=True)
+        with subject.version.active(), force_eager():
+            error = attempt(function, BASE.of(subject.call), BASE.seed, training=True, differentiated=differentiated)
+        if error is None:
+            return differentiated
+    return True
 
 
 def _made(subject: Subject, build: Build | None, *, training: bool) -> Callable[..., Any]:
@@ -180,7 +193,15 @@ def _observed(
         device = next((tensor.device.type for tensor in state_tensors(function).values()), "cpu")
         autocast = torch.autocast(device, torch.bfloat16)
     with subject.version.active(), force_eager(), autocast:
-        seen = observe(run, function, trial.of(call), trial.seed, training=training)
+        seen = observe(
+            run,
+            function,
+            trial.of(call),
+            trial.seed,
+            training=training,
+            times=trial.times,
+            differentiated=subject.differentiated,
+        )
         for module in subject.version.modules():
             kept = globals_of(vars(module))
             seen.state.update({f"global {module.__name__}.{name}": value for name, value in kept.items()})

@@ -39,7 +39,7 @@ class Trial:
     target but one of a method without arguments, "Class.method", on the first part of it that has this class. With
     `alike`, tensors of one shape and dtype all hold the numbers of the first of them. `which` is the range, among all
     tensors, that it changes. After that come the `mutations`, one after the other, the `last` change of floats, and
-    what is `spoilt`.
+    what is `spoilt`. The target is called so many `times` before one backward pass.
     """
 
     name: str
@@ -54,6 +54,7 @@ class Trial:
     spoilt: tuple[Spoilt, ...] = ()
     mutations: tuple[Mutation, ...] = ()
     last: Change | None = None
+    times: int = 1
 
     def of(self, call: Call) -> Call:
         """Return the call with its tensors changed; no tensor of the given call is in it."""
@@ -249,6 +250,9 @@ RANKS: tuple[Trial, ...] = (
 
 # For tests of whether two tensors are equal.
 ALIKE = Trial("inputs drawn anew and equal to each other", 15, _normal(1.0), _drawn, _coin, alike=True)
+
+# What the first call keeps for its gradient, the second one must not change.
+TWICE = Trial("two calls before one backward pass", 25, _normal(1.0), _drawn, _coin, times=2)
 
 # On callables of their own: state that has once been NaN may never show anything else. What is infinite on the side of
 # a branch that is not taken must not reach the gradient, and the sign mostly decides which side that is.

@@ -60,7 +60,7 @@ from .drawing import Drawn, Draws, Part, run_with_draws
 from .fuzzing import constants_of
 from .lockstep import Findings, run_fuzzed, run_side_by_side
 from .observe import PLAIN, observe
-from .pairs import Difference, Subject, fresh
+from .pairs import Difference, Subject, fresh, takes_gradients
 from .records import Break, Failure, Run
 from .search import Marks, Search, Side
 from .subjects import ProblemError, subject_of
@@ -91,28 +91,20 @@ def verify(request: Mapping[str, Any], reply: Reply) -> None:
     witness.hear_own_compiles()
     marks = Marks()
     marks.install()
-    plain = partial(_subject, request, request["overrides"])
-    try:
-        original = _guarded("original", lambda: _subject(request, request["marked"], reply))
-        rewritten = _guarded("rewritten", lambda: _alike(_subject(request, request["rewritten"]), original))
-    except _VersionProblemError as problem:
-        reply.part("problem", problem.told)
+    versions = _versions(request, reply)
+    if versions is None:
         return
-    original = replace(original, begin=partial(_begin, reply))
-    rewritten = replace(rewritten, begin=lambda _: reply.part("trying", None))
+    original, rewritten = versions
+    plain = partial(_subject, request, request["overrides"])
     wanted = frozenset((mark, truth) for mark, truth in request["sides"])
     equality = Equality(request["exact"], frozenset(request["numbers"]), practical=request["practical"])
     name = request["target"]["qualname"]
     reply.stage(f"running {name} before and after the fix")
-    search = Search(
-        marks,
-        wanted,
-        float(request["search_seconds"]),
-        tuple(request["methods"]),
-        frozenset(request["left_out"]),
-        request["half"],
-    )
+    search = _search(request, marks, wanted)
     found = run_side_by_side(original, rewritten, equality, search)
+    if _asks_too_much(request, original, found):
+        verify({**request, "differentiated": False}, reply)
+        return
     seen = marks.seen & wanted
     _tell(reply, found, seen)
     if found.difference is not None or not found.returned:
@@ -132,9 +124,7 @@ def verify(request: Mapping[str, Any], reply: Reply) -> None:
     if left:
         reply.stage(f"running {name} with tensors drawn before the fix")
         drawn = _run_with_draws(request, equality, search, left)
-        for kind in ("drawn", "forced", "failed"):
-            reply.part(kind, [list(side) for side in getattr(drawn, "shown" if kind == "drawn" else kind)])
-        reply.part("passed", sorted(drawn.passed))
+        _tell_drawn(reply, drawn)
     if left - drawn.shown:
         reply.stage(f"running {name} on inputs that are looked for")
         rest = replace(search, wanted=left - drawn.shown, seconds=search.seconds * _FUZZING)
@@ -153,6 +143,29 @@ def verify(request: Mapping[str, Any], reply: Reply) -> None:
     turned = _turned_over(request, original, equality, search, found, alike)
     if turned is not None:
         reply.part("difference", asdict(turned))
+
+
+def _versions(request: Mapping[str, Any], reply: Reply) -> tuple[Subject, Subject] | None:
+    """Make both versions ready; None, and the reply says why, where one cannot be."""
+    try:
+        original = _guarded("original", lambda: _subject(request, request["marked"], reply))
+        rewritten = _guarded("rewritten", lambda: _alike(_subject(request, request["rewritten"]), original))
+    except _VersionProblemError as problem:
+        reply.part("problem", problem.told)
+        return None
+    original = replace(original, begin=partial(_begin, reply))
+    return original, replace(rewritten, begin=lambda _: reply.part("trying", None))
+
+
+def _search(request: Mapping[str, Any], marks: Marks, wanted: frozenset[Side]) -> Search:
+    seconds, methods = float(request["search_seconds"]), tuple(request["methods"])
+    return Search(marks, wanted, seconds, methods, frozenset(request["left_out"]), request["half"])
+
+
+def _asks_too_much(request: Mapping[str, Any], original: Subject, found: Findings) -> bool:
+    """Whether a difference is none but that the original raises for inputs that need gradients."""
+    asked = found.difference is not None and bool(found.error) and request.get("differentiated", True)
+    return asked and not takes_gradients(original.again())
 
 
 def _begin(reply: Reply, trial: Trial) -> None:
@@ -188,7 +201,8 @@ def _subject(request: Mapping[str, Any], texts: Mapping[str, str], reply: Reply 
         found = subject_of(request, reply if reply is not None else _Silent())
     if reply is not None:
         reply.part("text", found.text)
-    return Subject(version, found.make, found.call, partial(_subject, request, texts))
+    again, differentiated = partial(_subject, request, texts), bool(request.get("differentiated", True))
+    return Subject(version, found.make, found.call, again, differentiated=differentiated)
 
 
 def _alike(subject: Subject, original: Subject) -> Subject:
@@ -205,7 +219,7 @@ def _alike(subject: Subject, original: Subject) -> Subject:
         call = pytree.tree_unflatten(leaves, own_layout)
     else:
         call = subject.call
-    return Subject(subject.version, subject.make, call, subject.again)
+    return replace(subject, call=call)
 
 
 def _turned_over(
@@ -253,6 +267,13 @@ def _tell(reply: Reply, found: Findings, seen: set[Side]) -> None:
     reply.part("ran", {**ran, "passed": sorted(found.passed)})
     reply.part("seen", sorted([list(side) for side in seen], key=str))
     reply.part("difference", None if found.difference is None else asdict(found.difference))
+
+
+def _tell_drawn(reply: Reply, drawn: Drawn) -> None:
+    """Tell what has run on drawn tensors."""
+    for kind in ("drawn", "forced", "failed"):
+        reply.part(kind, [list(side) for side in getattr(drawn, "shown" if kind == "drawn" else kind)])
+    reply.part("passed", sorted(drawn.passed))
 
 
 def _run_fuzzed(
@@ -340,17 +361,18 @@ def _compiles_wrong(subject: Subject, trials: Sequence[Trial]) -> str | None:
 
 def _compare_backend(plain: Subject, other: Subject, trials: Sequence[Trial], *, training: bool) -> str | None:
     torch.compiler.reset()
+    how = {"training": training, "differentiated": plain.differentiated}
     try:
         function = fresh(plain, training=training)
         compiled_function = fresh(other, training=training)
         compiled = witness.user_compile(compiled_function, backend="aot_eager")
         for seed, trial in enumerate(trials):
             with plain.version.active(), witness.force_eager():
-                expected = observe(function, function, trial.of(plain.call), seed, training=training)
+                expected = observe(function, function, trial.of(plain.call), seed, **how)
             if expected.error is not None:
                 return None
             with other.version.active():
-                seen = observe(compiled, compiled_function, trial.of(other.call), seed, training=training)
+                seen = observe(compiled, compiled_function, trial.of(other.call), seed, **how)
             found = difference(expected, seen, Equality(compiled=True))
             if found is not None:
                 return found

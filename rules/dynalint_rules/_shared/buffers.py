@@ -11,6 +11,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import StateChange
 from dynalint.analysis.index import ClassInfo, FunctionInfo
@@ -19,7 +20,7 @@ from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
 from dynalint.rules import Refusal, Replacement, Rewrite
 from dynalint_rules._shared.detached import detached, tail
-from dynalint_rules._shared.numbers import DECISIONS
+from dynalint_rules._shared.numbers import DECISIONS, flow_of
 from dynalint_rules._shared.scope import Scope, torch_name
 from dynalint_rules._shared.uses import Attribute, Use, self_name
 
@@ -52,7 +53,7 @@ def number_to_buffer(event: StateChange, project: Project, *, floating: bool = F
         elif use.stored:
             change_store(plan, use)
         else:
-            check_reader(plan, use)
+            _read(plan, use)
     conditions = [f"nothing outside this project reads or sets `{name}` as a Python number"]
     if floating:
         conditions.insert(0, f"`{name}` is held in the default dtype, with fewer digits than a Python float has")
@@ -93,6 +94,31 @@ class Plan:
 
     def replace(self, use: Use, node: ast.expr | ast.stmt, content: str) -> None:
         self.replacements.append(Replacement(use.file, *use.file.span(node), content))
+
+
+def _read(plan: Plan, use: Use) -> None:
+    """Follow a read of the number: through arithmetic that stays as it is, or to places that change with it.
+
+    Raises:
+        Refusal: something needs a Python number.
+    """
+    try:
+        check_reader(plan, use)
+    except Refusal:
+        if use.function is None:
+            raise
+        function = use.function
+        scope = Scope(use.project, function, use.project.parents(function), *torch_name(function))
+        try:
+            flow = flow_of(scope, use.node, "float" if plan.floating else "int", wide=True)
+        except Refusal:
+            flow = None
+        if flow is None or flow.changes:
+            raise
+        plan.combined = True
+        plan.conditions |= flow.conditions
+        plan.replacements += rw.written(use.file, *flow.edits)
+        plan.leaves = plan.leaves or flow.leaves
 
 
 def _constructor(event: StateChange, project: Project) -> tuple[ClassInfo, FunctionInfo, ast.Assign | ast.AnnAssign]:

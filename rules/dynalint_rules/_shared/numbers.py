@@ -205,7 +205,13 @@ class _Follower:
         if not isinstance(operation.op, _ARITHMETIC):
             raise Refusal(f"{shown} does not come out the same with a tensor; write that step with tensors by hand")
         tensor = as_tensor(kind)
-        if tensor is not None:
+        if tensor is not None and self.wide and tensor.rank == 0 and dtype == "float" and isinstance(other, ast.Name):
+            # A quotient of counts has the default dtype, which another tensor without dimensions would take on.
+            own = rw.attribute(rw.kept(self.scope.file, other), "dtype")
+            if isinstance(node, ast.Name | ast.Attribute):
+                self.flow.edits.append((node, rw.calling("to", own)))
+            self._meet(tensor, dtype, operation)
+        elif tensor is not None:
             self._meet(tensor, dtype, operation)
             if isinstance(operation.op, ast.Div) and node is operation.left:
                 self._rounded(operation, node, kind)  # torch multiplies a number with the reciprocal of a tensor

@@ -26,6 +26,7 @@ from dynalint_rules._shared.choice import (
     rendered,
     require_tensors,
 )
+from dynalint_rules._shared.chosen_writes import rewrite_writes
 from dynalint_rules._shared.divided import rewrite_divided
 from dynalint_rules._shared.domain import Guarded, guarded_operands
 from dynalint_rules._shared.done_mask import rewrite_break
@@ -72,6 +73,7 @@ def rewrite_if(scope: Scope, statement: ast.If) -> Rewrite:
         return _rewrite_as_expressions(scope, statement)
     except Refusal:
         found = rewrite_skipped(scope, statement) or rewrite_divided(scope, statement)
+        found = found or rewrite_writes(scope, statement)
         if found is None:
             raise
         return found

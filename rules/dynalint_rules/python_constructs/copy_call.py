@@ -62,12 +62,15 @@ def _cloned(event: Call, project: Project) -> Rewrite | Declined:
     if tensor.origin == "parameter":
         return Declined("the copy of a parameter is a parameter again; write `detach().clone()` if a tensor will do")
     copied = _detached(event, project) or event.node
-    edits = rw.written(file, (copied, rw.method(rw.method(rw.kept(file, source), "detach"), "clone")))
+    alone = isinstance(source, ast.Call) and isinstance(source.func, ast.Attribute) and source.func.attr == "detach"
+    kept = rw.kept(file, source)
+    edits = rw.written(file, (copied, rw.method(kept if alone else rw.method(kept, "detach"), "clone")))
     title = "Copy the tensor with `detach().clone()`"
     if tensor.dtype in ("bool", "int"):
         return Rewrite(title, "safe", edits)
-    change = f"a copy of {quote(file, source)} needs no gradient where a deep copy would, or would raise"
-    return Rewrite(title, "unsafe", edits, (change,))
+    # A deep copy of what comes of other tensors with gradients raises, so that nobody relies on it.
+    condition = f"nothing asks the copy of {quote(file, source)} for a gradient of its own"
+    return Rewrite(title, "conditional", edits, (condition,))
 
 
 def _detached(event: Call, project: Project) -> ast.Call | None:

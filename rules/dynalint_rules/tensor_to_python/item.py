@@ -69,7 +69,8 @@ def _kept(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite:
         rw.written(scope.file, (node, text), *flow.edits),
         flow.clauses,
         imports=scope.imports if is_array else flow.imports,
-        leaves=flow.leaves,
+        # A buffer that is changed in place may be a factor now.
+        leaves=(*flow.leaves, *(("DYN505",) if tensor is not None and tensor.origin == "buffer" else ())),
     )
 
 

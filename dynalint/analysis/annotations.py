@@ -38,6 +38,7 @@ _TENSORS: dict[str, k.Tensor] = {
     "torch.BoolTensor": k.Tensor("bool"),
     "torch.ByteTensor": k.Tensor("int"),
     "torch.nn.Parameter": k.Tensor(origin="parameter"),
+    **{f"torch.sparse.{name}Tensor": k.Tensor(sparse=True) for name in ("", "Float", "Double", "Half", "Long", "Int")},
     "numpy.ndarray": k.Tensor(array=True),
 }
 _TORCH_VALUES = {"torch.dtype": "dtype", "torch.device": "device"}

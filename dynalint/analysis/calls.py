@@ -23,7 +23,7 @@ from dynalint.analysis.hooks import hooks_of, note_hook
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join
 from dynalint.analysis.members import named_member, trace_backward
 from dynalint.analysis.named_attributes import name_of
-from dynalint.analysis.sparse import made_sparse
+from dynalint.analysis.sparse import made_sparse, note_sparse_method
 from dynalint.analysis.usage import method_of_tensors, note_arguments, note_converted, note_masks, unknown_method
 
 Arguments = tuple[list[Kind], dict[str, Kind], list[Kind]]
@@ -47,6 +47,8 @@ def _call(frame: Frame, node: ast.Call) -> Kind:
     """Return the kind of a call, following it into the project."""
     callee = method_of_tensors(frame, node) or evaluate(frame, node.func)
     note_converted(frame, node, callee)
+    if isinstance(node.func, ast.Attribute):
+        note_sparse_method(frame, node.func.value, callee)
     args, keywords, unpacked = _arguments(frame, node)
     starred = bool(unpacked)
     note_hook(frame, node, args)

@@ -13,6 +13,7 @@ from dynalint.analysis.index import ClassInfo, FunctionInfo
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, widened
 from dynalint.analysis.public import is_public
 from dynalint.analysis.signatures import declared_kind, has_decorator, is_small, parameter_default, parameter_kind
+from dynalint.analysis.sparse import note_parameter
 from dynalint.analysis.steps import walk
 
 # What keeps Dynamo out of a function: a call of it is a graph break of its own and nothing inside is traced. Rules
@@ -109,13 +110,15 @@ def _is_constructor(function: FunctionInfo) -> bool:
 
 def _share_evidence(frame: Frame, function: FunctionInfo, receiver: Kind | None, node: ast.Call | None) -> None:
     """What the callee knows of its parameter holds for the argument: it is used as a tensor there."""
-    known = frame.interpreter.evidence_of(function)
-    if node is None or not known or any(isinstance(argument, ast.Starred) for argument in node.args):
+    known, sparse = frame.interpreter.evidence_of(function), frame.interpreter.sparse_parameters(function)
+    if node is None or not (known or sparse) or any(isinstance(argument, ast.Starred) for argument in node.args):
         return
     arguments = function.node.args
     names = [argument.arg for argument in [*arguments.posonlyargs, *arguments.args]][1 if receiver is not None else 0 :]
     pairs = [*zip(names, node.args, strict=False), *((keyword.arg, keyword.value) for keyword in node.keywords)]
     for name, value in pairs:
+        if name in sparse:
+            note_parameter(frame, value)
         if isinstance(value, ast.Name) and name in known:
             kind = frame.env.get(value.id)
             if isinstance(kind, k.Unknown):

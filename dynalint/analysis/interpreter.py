@@ -24,6 +24,7 @@ from pathlib import Path
 
 from dynalint.analysis import calls, expressions, steps, subscripts  # noqa: F401 - they register what they evaluate
 from dynalint.analysis import kinds as k
+from dynalint.analysis.documented import documented
 from dynalint.analysis.frame import Context, Environment, Frame
 from dynalint.analysis.heirs import Heirs
 from dynalint.analysis.index import ClassInfo, FunctionInfo, ModuleInfo
@@ -33,6 +34,7 @@ from dynalint.analysis.project import Project
 from dynalint.analysis.public import is_public
 from dynalint.analysis.scopes import Scopes
 from dynalint.analysis.signatures import bind_defaults, has_decorator, is_small, parameter_default
+from dynalint.analysis.sparse import as_sparse
 from dynalint.analysis.statements import run_block
 from dynalint.analysis.steps import Budgets, Exhausted, spent_now
 
@@ -72,6 +74,7 @@ class Interpreter:
         self.hooks: dict[tuple[ClassInfo, str], dict[tuple[str, Kind], None]] = {}
         self.contexts: dict[FunctionInfo, list[Context]] = {}
         self._evidence: dict[FunctionInfo, set[str]] = {}
+        self._sparse: dict[FunctionInfo, frozenset[str]] = {}
         self._masks: dict[ModuleInfo, set[str]] = {}
         self._queue: deque[Context] = deque()
         self._later: dict[FunctionInfo, None] = {}
@@ -262,12 +265,12 @@ class Interpreter:
 
     def _interpret(self, context: Context) -> None:
         function = context.function
-        evidence = len(self._evidence.get(function, ()))
+        evidence = self._told_by_body(function)
         frame = self._frame(context)
         context.events = {}
         context.callees = {}
         self._run_body(frame)
-        if len(self._evidence.get(function, ())) > evidence:
+        if self._told_by_body(function) > evidence:
             frame = self._frame(context)
             context.events = {}
             context.callees = {}
@@ -303,6 +306,8 @@ class Interpreter:
         for name, kind in context.params.items():
             known = isinstance(kind, Unknown) and name in self._evidence.get(function, ())
             frame.env[name] = self.evidence_kind(function, name) if known else kind
+        for name in self.sparse_parameters(function) & frame.env.keys():
+            frame.env[name] = as_sparse(frame.env[name])
         receiver = self.method_receiver(function)
         if receiver is not None:
             arguments = [*function.node.args.posonlyargs, *function.node.args.args]
@@ -333,6 +338,22 @@ class Interpreter:
     def evidence_of(self, function: FunctionInfo) -> Collection[str]:
         """The parameters that `function` was seen to use as a tensor."""
         return self._evidence.get(function, ())
+
+    def note_sparse(self, function: FunctionInfo, parameter: str) -> None:
+        """Take note that `function` uses `parameter` as only a sparse tensor can be used."""
+        self._sparse[function] = self.sparse_parameters(function) | {parameter}
+
+    def sparse_parameters(self, function: FunctionInfo) -> frozenset[str]:
+        """The parameters of `function` that are sparse tensors by what it documents or does."""
+        known = self._sparse.get(function)
+        if known is None:
+            known = frozenset(name for name, tensor in documented(function).items() if tensor.sparse)
+            self._sparse[function] = known
+        return known
+
+    def _told_by_body(self, function: FunctionInfo) -> int:
+        """How much the body has told of the parameters by now."""
+        return len(self._evidence.get(function, ())) + len(self.sparse_parameters(function))
 
     # Names.
 

@@ -10,12 +10,18 @@ from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, Unknown, join
 
 
 def either_caller(old: Kind, new: Kind) -> Kind:
-    """Join what two callers pass, as `either_known`; where only one of them knows the dtype of a tensor, it is that."""
+    """Join what two callers pass, as `either_known`.
+
+    Where only one of them knows the dtype of a tensor, it is that; one that is sparse for one of them breaks the graph.
+    """
     joined = either_known(old, new)
     one, other, either = k.only_tensor(old), k.only_tensor(new), k.only_tensor(joined)
-    if one is None or other is None or either is None or None not in (one.dtype, other.dtype):
+    if one is None or other is None or either is None:
         return joined
-    tensor = replace(either, dtype=one.dtype or other.dtype)
+    dtype = one.dtype or other.dtype if None in (one.dtype, other.dtype) else either.dtype
+    tensor = replace(either, dtype=dtype, sparse=one.sparse or other.sparse)
+    if tensor == either:
+        return joined
     return join(tensor, k.NONE) if k.NONE in joined.members else tensor
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.annotations import annotation_kind
+from dynalint.analysis.documented import documented
 from dynalint.analysis.frame import Environment
 from dynalint.analysis.index import FunctionInfo, ModuleInfo
 from dynalint.analysis.kinds import UNKNOWN, Kind, Unknown, join, widened
@@ -62,7 +63,7 @@ def declared_kind(interpreter: Interpreter, annotation: ast.expr, module: Module
 
 
 def parameter_kind(interpreter: Interpreter, function: FunctionInfo, argument: ast.arg) -> Kind:
-    """Return the kind of a parameter by its annotation, else by its default, else unknown with its name."""
+    """Return the kind of a parameter by its annotation, documentation or default, else unknown with its name."""
     default = parameter_default(function, argument.arg)
     if argument.annotation is not None:
         kind = declared_kind(interpreter, argument.annotation, function.module)
@@ -71,6 +72,10 @@ def parameter_kind(interpreter: Interpreter, function: FunctionInfo, argument: a
             if isinstance(default, ast.Constant) and (default.value is None or k.may_be_tensor(kind)):
                 kind = join(kind, widened(k.constant(default.value)))
             return k.with_home(kind, k.Home("argument", argument.arg))
+    if default is None or (isinstance(default, ast.Constant) and default.value is None):
+        tensor = documented(function).get(argument.arg)
+        if tensor is not None:
+            return tensor if default is None else join(tensor, k.NONE)
     if default is None:
         return Unknown(argument.arg)
     kind = interpreter.scopes.in_scope(default, function.module, function.parent)

@@ -1,4 +1,8 @@
-"""Sparse tensors: what makes them, and what gives another one."""
+"""Sparse tensors: what makes them, what gives another one, and which parameters are some, however they are annotated.
+
+An annotation says `Tensor` of both layouts. What tells is the documentation of a parameter (`documented.py`), or that
+it is used, on every way through the function, as only a sparse tensor can be.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from dataclasses import replace
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import SparseLoad
 from dynalint.analysis.frame import Frame
-from dynalint.analysis.kinds import Kind
+from dynalint.analysis.kinds import Kind, Unknown
 
 _LAYOUTS = ("coo", "csr", "csc", "bsr", "bsc", "compressed")
 _LEGACY = "Float Double Half BFloat16 Int Long Short Char Byte".split()
@@ -24,6 +28,11 @@ SPARSE_MAKERS = frozenset(
 
 _KEEPING = frozenset(
     "clone coalesce contiguous cpu cuda detach detach_ double float half neg requires_grad_ t to transpose type".split()
+)
+# Methods that dense tensors lack, or raise at.
+_OF_SPARSE = frozenset(
+    "coalesce is_coalesced indices values crow_indices col_indices ccol_indices row_indices _indices _values _nnz "
+    "sparse_resize_".split()
 )
 
 
@@ -41,3 +50,31 @@ def note_load(frame: Frame, node: ast.Name | ast.Attribute, kind: Kind) -> Kind:
     if tensor is not None and tensor.sparse:
         frame.emit(SparseLoad, node)
     return kind
+
+
+def as_sparse(kind: Kind) -> Kind:
+    """Return what is known of a parameter that takes sparse tensors, None in an alternative apart."""
+    if isinstance(kind, Unknown):
+        return replace(k.TENSOR, sparse=True)
+    if k.only_tensor(kind) is None:
+        return kind
+    return k.rejoined(kind, [replace(one, sparse=True) if isinstance(one, k.Tensor) else one for one in kind.members])
+
+
+def note_sparse_method(frame: Frame, node: ast.expr, callee: Kind) -> None:
+    """`adjacency.coalesce()`, wherever a function is called: the parameter is sparse."""
+    if isinstance(callee, k.Method) and callee.name in _OF_SPARSE and isinstance(callee.receiver, k.Tensor):
+        note_parameter(frame, node)
+
+
+def note_parameter(frame: Frame, node: ast.expr) -> None:
+    """Take note that a parameter, where nothing else was assigned to it and on every way, is used as sparse."""
+    if not isinstance(node, ast.Name) or frame.function is None or frame.context is None or frame.condition is not None:
+        return
+    name, kind, given = node.id, frame.env.get(node.id), frame.context.params.get(node.id)
+    if isinstance(given, Unknown) and kind == frame.interpreter.evidence_kind(frame.function, name):
+        kind = given
+    tensor = None if given is None else k.only_tensor(as_sparse(given))
+    if tensor is None or kind is not given or tensor.array or frame.statement not in frame.function.statements:
+        return
+    frame.interpreter.note_sparse(frame.function, name)

@@ -8,11 +8,13 @@ from collections.abc import Iterable, Mapping
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event, SparseLoad
 from dynalint.analysis.exits import leads_to_raise
+from dynalint.analysis.given_up import called_function
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.project import Project
 from dynalint.analysis.sparse import SPARSE_MAKERS
 from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Rewrite, Rule, Violation
+from dynalint_rules._shared.order import always_before
 
 
 class SparseTensor(Rule):
@@ -28,8 +30,7 @@ class SparseTensor(Rule):
         assert isinstance(event, Call | SparseLoad)
         if leads_to_raise(event, project):
             return
-        used = _first_use(event, project)
-        if used is not None:
+        for used in _first_uses(event, project):
             yield Violation(
                 used,
                 "a sparse tensor is used here, which cannot be part of a graph",
@@ -52,29 +53,39 @@ class SparseTensor(Rule):
         )
 
 
-def _first_use(event: Call | SparseLoad, project: Project) -> ast.expr | None:
-    """Return what is done with the first sparse tensor that a function uses: with it, the rest is left uncompiled.
+def _first_uses(event: Call | SparseLoad, project: Project) -> list[ast.expr]:
+    """Return what is done with the sparse tensors that a function uses first, on one way or another through it.
 
-    It belongs to the call that makes the tensor, where that stands in the function, and else to the reading.
+    With that, the rest is left uncompiled. It belongs to the call that makes the tensor, where that stands in the
+    function, and else to the reading.
     """
     kinds, parents = project.kinds(event.function), project.parents(event.function)
     uses = [
         (node, used)
         for node, kind in kinds.items()
         if isinstance(node, (ast.Name, ast.Attribute)) and _is_sparse(kind)
-        if (used := _use(node, kinds, parents)) is not None
+        if (used := _use(node, event.function, project)) is not None
     ]
-    first, used = min(uses, key=lambda one: (one[0].lineno, one[0].end_col_offset or 0), default=(None, None))
-    if first is None or (_maker(first, event.function, kinds) or first) is not event.node:
-        return None
-    return used
+    return [
+        used
+        for node, used in uses
+        if (_maker(node, event.function, kinds) or node) is event.node
+        if not any(_comes_first(other, node, parents) for other, _ in uses)
+    ]
 
 
-def _use(node: ast.expr, kinds: Mapping[ast.AST, k.Kind], parents: Mapping[ast.AST, ast.AST]) -> ast.expr | None:
+def _comes_first(other: ast.expr, node: ast.expr, parents: Mapping[ast.AST, ast.AST]) -> bool:
+    """Whether whoever reads one has read the other before."""
+    return other is not node and always_before(other, node, parents)
+
+
+def _use(node: ast.expr, function: FunctionInfo, project: Project) -> ast.expr | None:
     """Return what is done with a tensor that is read; None where it is only handed on, at which Dynamo does not look.
 
-    That is an assignment, an item of a tuple, an argument of a function of the project, `ctx.save_for_backward(t)`.
+    That is an assignment, an item of a tuple, `ctx.save_for_backward(t)`, an argument of a function of the project that
+    does no more with it.
     """
+    kinds, parents = project.kinds(function), project.parents(function)
     parent = parents.get(node)
     if isinstance(parent, ast.keyword):
         parent = parents.get(parent)
@@ -85,10 +96,24 @@ def _use(node: ast.expr, kinds: Mapping[ast.AST, k.Kind], parents: Mapping[ast.A
         callee = kinds.get(parent.func)
         of_torch = isinstance(callee, k.External) and callee.name.startswith("torch.")
         of_tensor = isinstance(callee, k.Method) and isinstance(callee.receiver, k.Tensor)
-        return parent if of_torch or of_tensor or isinstance(callee, k.Object) else None
+        if of_torch or of_tensor or isinstance(callee, k.Object):
+            return parent
+        called = [called_function(one, project) for one in callee.members] if callee is not None else []
+        return parent if any(one is not None and _uses_one(one, project) for one in called) else None
     if isinstance(parent, ast.BinOp):
         return parent
     return node if isinstance(parent, (ast.Return, ast.UnaryOp, ast.Subscript)) else None
+
+
+def _uses_one(function: FunctionInfo, project: Project) -> bool:
+    """Whether a function breaks the graph by a sparse tensor that it is given: Dynamo gives up the caller then, too."""
+    known = function.known.get(_uses_one)
+    if known is None:
+        function.known[_uses_one] = False  # for one that calls itself
+        nodes = [node for node, kind in project.kinds(function).items() if _is_sparse(kind)]
+        names = [node for node in nodes if isinstance(node, (ast.Name, ast.Attribute))]
+        known = function.known[_uses_one] = any(_use(node, function, project) is not None for node in names)
+    return bool(known)
 
 
 def _is_sparse(kind: k.Kind) -> bool:

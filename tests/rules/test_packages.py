@@ -62,3 +62,39 @@ def test_nothing_is_known_of_what_a_setting_lets_through() -> None:
     for setting, left in (("scalar_outputs", "GB0036"), ("dynamic_output_shape_ops", "GB0124")):
         found = dynalint.check_source("m.py", code + switched.format(setting))
         assert [one.gb for one in found if one.code == "DYN712"] == [(left,)]
+
+
+_GRAPHS = """\
+import torch
+from torch import nn
+from torch_geometric.nn import GCNConv, SAGEConv, global_mean_pool
+from torch_geometric.utils import degree, remove_self_loops, softmax
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = SAGEConv(4, 4), GCNConv(4, 4)
+
+    def forward(self, x, edges: torch.Tensor, batch: torch.Tensor, size: int):
+"""
+
+
+def _graphs(body: str) -> dict[int, tuple[str, ...]]:
+    code = _GRAPHS + textwrap.indent(textwrap.dedent(body).strip(), " " * 8)
+    first = len(_GRAPHS.splitlines())
+    return {one.line - first: one.gb for one in dynalint.check_source("m.py", code) if one.code == "DYN712"}
+
+
+def test_what_reads_a_size_out_of_the_data_is_flagged_unless_it_is_given() -> None:
+    body = """
+    x = self.second(self.first(x, edges), edges)
+    x = softmax(x, batch) + softmax(x, batch, num_nodes=size) + softmax(x, batch, None, size)
+    edges, _ = remove_self_loops(edges)
+    count = degree(edges[0], size)
+    count = degree(edges[0])
+    x = global_mean_pool(x, None)
+    x = global_mean_pool(x, batch, size)
+    return global_mean_pool(x, batch), count
+    """
+    assert _graphs(body) == {1: ("GB0036",), 2: ("GB0124",), 3: ("GB0036",), 5: ("GB0124",), 8: ("GB0124",)}

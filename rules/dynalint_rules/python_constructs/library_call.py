@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.exits import leads_to_raise
-from dynalint.analysis.kinds import Object
+from dynalint.analysis.kinds import NONE, Object
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Rewrite, Rule, Violation
 from dynalint_rules._shared.settings import captures_scalars, captures_shapes
@@ -49,22 +49,62 @@ _CALLS: dict[str, str] = {
     "urllib.parse": "quote",
     "weakref": "proxy",
 }
-# Packages whose own Python code ends the graph, each run with torchvision 0.28, opt_einsum 3.4, pandas 3.1 and
-# networkx 3.6: under which name, by which break, what.
+# Packages whose own Python code ends the graph, each run with torchvision 0.28, opt_einsum 3.4, pandas 3.1, networkx
+# 3.6, torch-geometric 2.8, torchdiffeq 0.2.5, ptwt 1.0.1, pyro 1.9.2, gpytorch 1.15 and torchaudio 2.11: under which
+# name, by which break, what.
+_GRAPHS = {
+    "GB0036": "add_remaining_self_loops contains_isolated_nodes dense_to_sparse get_laplacian remove_self_loops",
+    "GB0124": "add_self_loops contains_self_loops degree dropout_node is_undirected k_hop_subgraph negative_sampling "
+    "one_hot scatter softmax sort_edge_index subgraph to_dense_adj to_dense_batch unbatch",
+    "GB0170": "coalesce to_undirected",
+}
+_POOLS = {"GB0124": "global_add_pool global_max_pool global_mean_pool"}
+_SOLVERS = {"GB0170": "odeint odeint_adjoint"}
+_DISTRIBUTIONS = "Bernoulli Beta Categorical Delta Dirichlet Gamma LogNormal Normal Poisson Uniform"
 _PACKAGES: dict[str, dict[str, str]] = {
     "networkx": {"GB0007": "DiGraph Graph"},
     "opt_einsum": {"GB0156": "contract contract_expression contract_path"},
     "pandas": {"GB0008": "DataFrame Series"},
+    "ptwt": {"GB0156": "cwt wavedec wavedec2 waverec waverec2"},
+    "pyro": {"GB0007": "deterministic factor sample", "GB0257": "plate"},
+    "pyro.distributions": {"GB0007": _DISTRIBUTIONS},
+    "torch_geometric.nn": _POOLS,
+    "torch_geometric.nn.pool": _POOLS,
+    "torch_geometric.utils": _GRAPHS,
+    "torchaudio.functional": {"GB0124": "resample"},
+    "torchdiffeq": _SOLVERS,
     "torchvision.ops": {"GB0036": "batched_nms nms remove_small_boxes", "GB0007": "roi_align"},
     "torchvision.ops.boxes": {"GB0036": "batched_nms nms remove_small_boxes"},
-    "torchvision.transforms.functional": {"GB0036": "perspective"},
+    "torchvision.transforms.functional": {
+        "GB0036": "equalize perspective",
+        "GB0157": "to_pil_image",
+        "GB0170": "normalize",
+    },
 }
+# What is not worked out of the data if it is given: the place of the argument, and its names.
+_GIVEN: dict[str, tuple[int, tuple[str, ...]]] = {
+    **{f"torch_geometric.utils.{name}": (3, ("num_nodes",)) for name in ("add_self_loops", "sort_edge_index")},
+    "torch_geometric.utils.degree": (1, ("num_nodes",)),
+    "torch_geometric.utils.one_hot": (1, ("num_classes",)),
+    "torch_geometric.utils.scatter": (3, ("dim_size",)),
+    "torch_geometric.utils.softmax": (2, ("ptr", "num_nodes")),
+    "torch_geometric.utils.to_dense_batch": (3, ("max_num_nodes",)),
+    **{
+        f"torch_geometric.nn.{place}{name}": (2, ("size",))
+        for place in ("", "pool.")
+        for name in _POOLS["GB0124"].split()
+    },
+    **{f"pyro.distributions.{name}": (9, ("validate_args",)) for name in _DISTRIBUTIONS.split()},
+}
+# Functions that leave the data alone if they are given no batch.
+_OF_BATCHES = frozenset({"to_dense_batch", *_POOLS["GB0124"].split()})
 # Modules, by the break in their call. What draws numbers reads them into Python.
 _TRANSFORMS = {
     "GB0007": "RandomChoice RandomOrder",
     "GB0124": "AutoAugment ColorJitter GaussianBlur RandAugment RandomAdjustSharpness RandomAffine RandomAutocontrast "
     "RandomCrop RandomEqualize RandomInvert RandomPosterize RandomResizedCrop RandomRotation RandomSolarize "
     "TrivialAugmentWide",
+    "GB0157": "ToPILImage",
     "GB0170": "Normalize RandomApply RandomErasing RandomGrayscale RandomHorizontalFlip RandomPerspective "
     "RandomVerticalFlip",
 }
@@ -73,7 +113,17 @@ _SECOND_TRANSFORMS = {
     "GB0170": "RandomApply RandomErasing RandomGrayscale RandomHorizontalFlip RandomInvert RandomPerspective "
     "RandomSolarize RandomVerticalFlip",
 }
+# Those that add loops to the edges of a graph, or work out the number of its nodes.
+_LAYERS = {
+    "GB0036": "AGNNConv APPNP ChebConv ClusterGCNConv GATConv GATv2Conv GCN2Conv GCNConv SGConv",
+    "GB0124": "AttentionalAggregation HypergraphConv RGCNConv SAGPooling Set2Set TopKPooling",
+}
+_KERNELS = "CosineKernel LinearKernel MaternKernel PeriodicKernel PolynomialKernel RBFKernel RQKernel ScaleKernel"
 _MODULES: dict[str, dict[str, str]] = {
+    "gpytorch.kernels": {"GB0207": _KERNELS},
+    "torch_geometric.nn": _LAYERS,
+    "torch_geometric.nn.conv": _LAYERS,
+    "torchaudio.transforms": {"GB0124": "Resample"},
     "torchvision.ops": {"GB0007": "RoIAlign"},
     "torchvision.transforms": _TRANSFORMS,
     "torchvision.transforms.transforms": _TRANSFORMS,
@@ -102,7 +152,7 @@ class LibraryCall(Rule):
     summary = "a function of the standard library or another package that Dynamo does not trace ends the graph"
     gb = (
         *("GB0007", "GB0059", "GB0147", "GB0156", "GB0134", "GB0055", "GB4411", "GB7786"),
-        *("GB0008", "GB0036", "GB0124", "GB0170"),
+        *("GB0008", "GB0036", "GB0124", "GB0157", "GB0170", "GB0207", "GB0257"),
     )
     events = (Call,)
     calls = frozenset({*(f"{owner}.{name}" for owner, names in _CALLS.items() for name in names.split()), *_OTHERS})
@@ -113,7 +163,7 @@ class LibraryCall(Rule):
             return
         if event.callee in _OTHERS:
             captured = _CAPTURED.get(_OTHERS[event.callee])
-            if captured is not None and captured(project, event.function):
+            if (captured is not None and captured(project, event.function)) or _is_spared(event):
                 return
             # A class of the project that inherits from a transform may well call something else.
             if event.receiver is None or isinstance(event.receiver, Object):
@@ -136,3 +186,16 @@ class LibraryCall(Rule):
         if isinstance(event, Call) and event.callee in _OTHERS:
             return Declined("what it does has no one form in operations of torch; call it outside of the compiled code")
         return Declined("work its value out in the constructor or at the top level, if what it is made of is there")
+
+
+def _is_spared(event: Call) -> bool:
+    """Whether an argument says what the function would read out of the data."""
+    if (
+        event.callee.rpartition(".")[2] in _OF_BATCHES
+        and event.args[1:2] in ((), (NONE,))
+        and "batch" not in event.keywords
+    ):
+        return True
+    position, names = _GIVEN.get(event.callee, (0, ()))
+    given = [*event.args[position : position + 1], *(event.keywords[name] for name in names if name in event.keywords)]
+    return bool(names) and any(kind != NONE for kind in given)

@@ -17,16 +17,17 @@ _CALLS = {
     "base64": "b64encode b64decode",
     "binascii": "crc32 hexlify unhexlify",
     "PIL.Image": "fromarray new",
+    "pywt": "Wavelet dwt_coeff_len dwt_max_level wavedec",
     "scipy.fft": "dct dst fft fftn idct idst ifft ifftn irfft next_fast_len rfft",
     "scipy.fftpack": "dct fft idct ifft irfft next_fast_len rfft",
     "scipy.integrate": "simpson trapezoid",
-    "scipy.interpolate": "CubicSpline RegularGridInterpolator UnivariateSpline griddata interp1d make_interp_spline "
-    "splrep",
+    "scipy.interpolate": "CubicSpline PchipInterpolator RegularGridInterpolator UnivariateSpline griddata interp1d "
+    "make_interp_spline splprep splrep",
     "scipy.linalg": "block_diag circulant det eig eigh eigvals eigvalsh expm inv orth pinv solve solve_triangular "
     "sqrtm svd toeplitz",
     "scipy.ndimage": "binary_dilation binary_erosion binary_fill_holes convolve distance_transform_edt gaussian_filter "
     "gaussian_filter1d grey_dilation label map_coordinates maximum_filter median_filter rotate shift zoom",
-    "scipy.optimize": "linear_sum_assignment nnls",
+    "scipy.optimize": "linear_sum_assignment minimize nnls",
     "scipy.signal": "butter convolve2d fftconvolve find_peaks firwin get_window lfilter resample",
     "scipy.sparse": "coo_matrix csc_matrix csr_matrix diags eye lil_matrix",
     "scipy.spatial": "ConvexHull Delaunay KDTree cKDTree distance_matrix",

@@ -37,6 +37,8 @@ _HANDING_BACK = (
     "functools.wraps",
     "torch.jit.script",
 )
+# Their methods draw as the functions do that their module has by the same names.
+_DRAWING = ("random.Random", "numpy.random.Generator", "numpy.random.RandomState")
 _ORDERING = ("builtins.sorted", "builtins.min", "builtins.max")
 # They make a script of a module; a function they leave as it is for Dynamo, which sees through to the original.
 _SCRIPTING = ("torch.jit.script", "torch.jit.trace", "torch.jit.freeze", "torch.jit.optimize_for_inference")
@@ -329,8 +331,8 @@ def _object_method(
     cls = api.torch_class(type_)
     entry = cls.method(name) if cls is not None else None
     result = UNKNOWN if entry is None else torch_call(entry, receiver, args, keywords, starred=starred)
-    if type_ == "random.Random":
-        result = external_call(f"random.{name}", args, keywords, starred=starred)
+    if type_ in _DRAWING:
+        result = external_call(f"{type_.rpartition('.')[0]}.{name}", args, keywords, starred=starred)
     dotted = f"{type_}.{name}"
     if entry is not None and frame.interpreter.watched(dotted) is None:
         dotted = entry.name  # by the class that it is inherited from

@@ -61,6 +61,8 @@ _OBJECTS = {
     "builtins.open": "io.TextIOWrapper",
     "builtins.object": "builtins.object",
     "random.Random": "random.Random",
+    "numpy.random.RandomState": "numpy.random.RandomState",
+    "numpy.random.default_rng": "numpy.random.Generator",
     "ctypes.CDLL": "ctypes.CDLL",
     "ctypes.cdll.LoadLibrary": "ctypes.CDLL",
     "contextlib.nullcontext": "contextlib.nullcontext",
@@ -85,6 +87,8 @@ MODULE_DICTS = {"torch.nn.ModuleDict", "torch.nn.ParameterDict"}
 # What `getattr(nn, name)` is of an unknown name, and the layers of torch that alone take the argument `bidirectional`.
 SOME_LAYER = "torch.nn.*"
 _BIDIRECTIONAL = ("torch.nn.RNN", "torch.nn.LSTM", "torch.nn.GRU")
+# What other libraries make a tensor by.
+_GIVING_TENSORS = frozenset(f"torchmetrics.utilities.{name}" for name in ("dim_zero_cat", "data.dim_zero_cat"))
 _PASS_THROUGH = {"copy.copy", "copy.deepcopy", "typing.cast"}
 
 
@@ -266,6 +270,8 @@ def external_call(name: str, args: list[Kind], keywords: dict[str, Kind], *, sta
         return args[-1] if name == "typing.cast" else args[0]
     if name in PROGRESS_BARS:
         return _progress_bar(name, args)
+    if name in _GIVING_TENSORS:
+        return k.TENSOR
     if name == "itertools.count":
         return k.Sequence("count", k.INT)
     if name == "functools.partial" and args:

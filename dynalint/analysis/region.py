@@ -12,7 +12,7 @@ from dynalint.analysis.decorators import wrappers_of
 from dynalint.analysis.doubts import doubts_of_roots, drivers
 from dynalint.analysis.frame import Context, Frame
 from dynalint.analysis.functions import is_disabled
-from dynalint.analysis.index import FunctionInfo, ModuleInfo
+from dynalint.analysis.index import ClassInfo, FunctionInfo, ModuleInfo
 from dynalint.analysis.interpreter import Interpreter
 from dynalint.analysis.named_roots import named_root
 from dynalint.analysis.project import Project
@@ -20,14 +20,16 @@ from dynalint.analysis.project import Project
 _COMPILE_CALL = re.compile(r"compile\(")
 _FORWARD_STORE = re.compile(r"\b(self|cls)\.forward = (?!None\b)")
 _COMPILERS = ("torch.compile", "torch._dynamo.optimize")
+# What modules run that have their `forward` from a library.
+_METHODS_OF_METRICS = ("update", "compute")
 
 
 def find_roots(project: Project, interpreter: Interpreter, roots: str | Sequence[str]) -> list[FunctionInfo]:
     """Return the functions that are compiled, outermost definitions last, in a fixed order.
 
     `roots` is "modules" (every `forward` of an `nn.Module` counts as compiled, by somebody, and so does what a class
-    puts in its place by `self.forward = self.fast`), "explicit" (only what the code itself compiles) or a list of
-    "package.module:Name".
+    puts in its place by `self.forward = self.fast`, and what the one of a metric of torchmetrics calls), "explicit"
+    (only what the code itself compiles) or a list of "package.module:Name".
     """
     found: dict[FunctionInfo, None] = {}
     modules = [
@@ -40,11 +42,8 @@ def find_roots(project: Project, interpreter: Interpreter, roots: str | Sequence
                 found[function] = None
     if roots == "modules":
         for module in modules:
-            for cls in filter(project.is_module_class, module.classes):
-                project.note_built(cls)
-                forward = cls.methods.get("forward")
-                if forward is not None and not _is_kept_out(interpreter, forward):
-                    found[forward] = None
+            for cls in module.classes:
+                found.update(dict.fromkeys(_entered(interpreter, cls)))
     elif roots != "explicit":
         for function in filter(None, (named_root(interpreter, name) for name in roots)):
             _note_named(project, function)
@@ -57,6 +56,23 @@ def find_roots(project: Project, interpreter: Interpreter, roots: str | Sequence
     wrappers = [wrapper for function in found for wrapper in wrappers_of(interpreter, function)]
     # Models stand below the layers they are made of: from the end, callers come before what they call.
     return list(dict.fromkeys([*reversed(list(found)), *wrappers]))
+
+
+def _entries(project: Project, cls: ClassInfo) -> tuple[str, ...]:
+    """The methods that calling an instance of a class of modules runs; none for another class."""
+    of_metrics = any(name.startswith("torchmetrics.") for name in project.lineage(cls)[1])
+    if of_metrics and project.find_method(cls, "forward") is None:
+        return _METHODS_OF_METRICS
+    return ("forward",) if project.is_module_class(cls) else ()
+
+
+def _entered(interpreter: Interpreter, cls: ClassInfo) -> list[FunctionInfo]:
+    """The methods of its own that a class of modules has compiled; instances of it count as built."""
+    names = _entries(interpreter.project, cls)
+    if names:
+        interpreter.project.note_built(cls)
+    own = (cls.methods[name] for name in names if name in cls.methods)
+    return [method for method in own if not _is_kept_out(interpreter, method)]
 
 
 def _note_named(project: Project, function: FunctionInfo) -> None:
@@ -122,12 +138,13 @@ def run_inherited(project: Project, interpreter: Interpreter, roots: Sequence[Fu
     compiled = set(roots)
     heirs: dict[FunctionInfo, list[k.Kind]] = {}
     for cls in project.all_classes:
-        forward = project.find_method(cls, "forward") if "forward" not in cls.methods else None
-        if forward in compiled and (forward.compiled or project.is_checked(cls.file)):
-            project.note_built(cls)
-            heirs.setdefault(forward, []).append(k.Instance(cls))
-    for forward, instances in heirs.items():
-        interpreter.call_from_outside(forward, k.join_all(instances))
+        for name in _entries(project, cls):
+            entry = project.find_method(cls, name) if name not in cls.methods else None
+            if entry in compiled and (entry.compiled or project.is_checked(cls.file)):
+                project.note_built(cls)
+                heirs.setdefault(entry, []).append(k.Instance(cls))
+    for entry, instances in heirs.items():
+        interpreter.call_from_outside(entry, k.join_all(instances))
     interpreter.settle()
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dynalint.analysis import Analysis, AnalysisOptions, analyze
-from dynalint.analysis.events import CompilerUse, Event
+from dynalint.analysis.events import Branch, CompilerUse, Event
 
 TENSOR_TEST = "if x.sum() > 0:\n        x = -x\n    return x\n"
 
@@ -476,3 +476,32 @@ def test_what_a_module_puts_in_the_place_of_its_forward_is_compiled(tmp_path: Pa
     names = {"Net.forward_fast", "Net.forward_twice", "Layer.__init_subclass__.<locals>.counted"}
     assert reached(project(tmp_path, {"m.py": text})) == names
     assert reached(project(tmp_path, {"m.py": text}, roots="explicit")) == set()
+
+
+def test_what_the_forward_of_a_metric_calls(tmp_path: Path) -> None:
+    code = """
+import torch
+from torchmetrics import Metric
+from torchmetrics.utilities.data import dim_zero_cat
+
+class Base(Metric):
+    def compute(self):
+        scores = dim_zero_cat(self.scores)
+        return self.reduce(scores)
+
+class Risk(Base):
+    def update(self, scores: torch.Tensor):
+        self.scores.append(scores)
+
+    def reduce(self, scores):
+        if scores.isnan().any():
+            return scores
+
+    def plot(self, scores: torch.Tensor):
+        if scores.isnan().any():
+            return scores
+"""
+    (tmp_path / "code.py").write_text(code)
+    analysis = analyze([tmp_path / "code.py"])
+    assert {function.qualname for function in analysis.functions} == {"Base.compute", "Risk.update", "Risk.reduce"}
+    assert [event.node.lineno for event in analysis.events if isinstance(event, Branch)] == [16]

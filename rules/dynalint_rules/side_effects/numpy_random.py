@@ -29,6 +29,9 @@ _UNTRACED = (
     "standard_gamma standard_normal standard_t triangular vonmises wald weibull zipf"
 ).split()
 
+# Generators, none of whose methods is traced.
+_GENERATORS = ("numpy.random.Generator", "numpy.random.RandomState")
+
 
 class NumpyRandom(Rule):
     code = "DYN408"
@@ -36,13 +39,22 @@ class NumpyRandom(Rule):
     summary = "a number drawn by `numpy.random` is read out of a tensor and ends the graph"
     gb = ("GB0033", "GB0294", "GB0156")
     events = (Call,)
-    calls = frozenset(f"numpy.random.{name}" for name in (*_SIZED, *_UNTRACED))
+    calls = frozenset(
+        {*(f"numpy.random.{name}" for name in (*_SIZED, *_UNTRACED)), *(f"{name}.*" for name in _GENERATORS)}
+    )
 
     def check(self, event: Event, project: Project) -> Iterable[Violation]:
         """Flag the call unless it gives an array by a function that is traced."""
         if not isinstance(event, Call) or leads_to_raise(event, project):
             return
-        name = event.callee.rpartition(".")[2]
+        owner, _, name = event.callee.rpartition(".")
+        if owner in _GENERATORS:
+            yield Violation(
+                event.node,
+                f"`{name}()` of a generator of NumPy is not traced, and ends the graph",
+                help="draw with torch in the graph, or draw outside and pass the number as an argument",
+            )
+            return
         sized = name in _SIZED and (len(event.node.args) > _SIZED[name] or "size" in event.keywords)
         if not sized:
             yield Violation(
@@ -55,4 +67,6 @@ class NumpyRandom(Rule):
         """Draw with torch."""
         if not isinstance(event, Call):
             return None
+        if event.callee.rpartition(".")[0] in _GENERATORS:
+            return Declined("the numbers come from a generator of its own; draw outside and pass them as an argument")
         return drawn_by_torch(Scope.of(event, project), event)

@@ -21,6 +21,8 @@ from dynalint_rules._shared.size_arguments import SIZES, sizes
 
 # What reads a size where Python code of its own, or of NumPy, has to know it.
 _IN_PYTHON = ("builtins.range", "numpy.arange")
+# Dimensions that come one by one out of a tensor are read in Python, too.
+_PERMUTING = ("Tensor.permute", "torch.permute")
 _DECLINED = (
     "the shape of the result depends on data; use a bound that no input exceeds and mask what is too much, or set "
     "`torch._dynamo.config.capture_scalar_outputs = True`"
@@ -33,15 +35,16 @@ class TensorAsSize(Rule):
     summary = "a tensor as a size, count or range is read into Python and ends the graph"
     gb = ("GB0033", "GB0059")
     events = (Call, Operation)
-    calls = frozenset(SIZES)
+    calls = frozenset({*SIZES, *_PERMUTING})
 
     def check(self, event: Event, project: Project) -> Iterable[Violation]:
         """Flag the call if a size is certainly a tensor, or a tuple or list with one in it."""
         if isinstance(event, Operation):
             yield from _repetition(event)
-        if not isinstance(event, Call) or event.callee not in SIZES:
+        if not isinstance(event, Call) or event.callee not in self.calls:
             return
         given = [node for node, kind in _sizes(event) if _holds_tensor(kind, stored=event.callee in _IN_PYTHON)]
+        given += _unpacked(event, project)
         if any(not _is_input(event, node, project) for node in given):
             name = event.callee.rpartition(".")[2]
             shown = quote(event.function.file, given[0])
@@ -83,6 +86,14 @@ def _sizes(event: Call) -> Iterator[tuple[ast.expr, k.Kind]]:
         if keyword.arg in event.keywords:
             kinds[keyword.value] = event.keywords[keyword.arg]
     yield from ((node, kinds[node]) for node in sizes(event.callee, event.node) if node in kinds)
+
+
+def _unpacked(event: Call, project: Project) -> list[ast.expr]:
+    """Return the tensors that `*` takes apart into sizes."""
+    starred = [one.value for one in event.node.args if isinstance(one, ast.Starred)]
+    kinds = project.kinds(event.function) if starred else {}
+    tensors = ((node, k.only_tensor(kinds.get(node, k.UNKNOWN))) for node in starred)
+    return [node for node, tensor in tensors if tensor is not None and not tensor.foreseen]
 
 
 def _holds_tensor(kind: k.Kind, *, stored: bool = False) -> bool:

@@ -172,23 +172,21 @@ class Hierarchy:
 
     def _find_below(self, instance: Instance, name: str) -> Iterable[tuple[FunctionInfo, Kind]]:
         base = instance.cls
+        having: dict[FunctionInfo | None, list[ClassInfo]] = {}
+        for one in self.below(base):
+            having.setdefault(self.find_method(one, name), []).append(one)
         inherited = self.find_method(base, name)
-        if inherited is not None and any(self.find_method(one, name) is inherited for one in self.below(base)):
+        if inherited is not None and inherited in having:
             yield inherited, instance
         for cls in self._definers.get(name, ()):
             method = cls.methods[name]
-            if cls is base or method is inherited or not self.may_inherit(cls, base):
+            if cls is base or method is inherited:
                 continue
-            heirs = [one for one in (cls, *cls.subclasses) if base in self.mro(one) and self.may_be_built(one)]
-            having = [one for one in heirs if self.find_method(one, name) is method]
-            if having and base in self.mro(cls):
+            heirs = having.get(method, [])
+            if heirs and base in self.mro(cls):
                 yield method, Instance(cls, below=bool(cls.subclasses))
-            elif having:
-                yield method, join_all([Instance(one) for one in having])
-
-    def may_inherit(self, cls: ClassInfo, base: ClassInfo) -> bool:
-        """Whether a class, or one below it, inherits from `base`."""
-        return any(base in self.mro(one) for one in (cls, *cls.subclasses))
+            elif heirs:
+                yield method, join_all([Instance(one) for one in heirs])
 
     def join_subclasses(self, cls: ClassInfo, name: str) -> Kind:
         """Return the join of what the subclasses of `cls` hold under `name`."""

@@ -5,41 +5,31 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import fields
-from typing import Any
 
 import libcst as cst
+
+from dynalint.rewriting.changed import parts, unlike
 
 # Comments that speak to a tool about the code on their line, and say nothing once that is gone.
 _FOR_TOOLS = re.compile(r"#\s*(noqa|type:|dynalint:|pragma:|pylint:|pyright:|mypy:|ruff:|fmt:|nosec)")
 
-_FIELDS: dict[type[cst.CSTNode], tuple[str, ...]] = {}
-
 
 def lost(old: Sequence[cst.CSTNode], new: Sequence[cst.CSTNode]) -> list[str]:
     """Return the comments of old nodes, in their order, that the new nodes lack, but for those that speak to tools."""
-    if Counter(_found_in(old)) <= Counter(_found_in(new)):
+    before, after = unlike(old, new)
+    if Counter(_found_in(before)) <= Counter(_found_in(after)):
         return []
     return _missing(_comments_of(old), _comments_of(new))
 
 
 def _found_in(nodes: Sequence[cst.CSTNode]) -> Iterator[str]:
-    """Yield the comments in some nodes in no order, many times faster than `children` gives them."""
-    pending: list[Any] = list(nodes)
+    """Yield the comments in some nodes in no order."""
+    pending = list(nodes)
     while pending:
         node = pending.pop()
         if isinstance(node, cst.Comment):
             yield node.value
-        kind = type(node)
-        names = _FIELDS.get(kind)
-        if names is None:
-            names = _FIELDS[kind] = tuple(one.name for one in fields(kind))
-        for name in names:
-            value = getattr(node, name)
-            if isinstance(value, cst.CSTNode):
-                pending.append(value)
-            elif isinstance(value, tuple | list):
-                pending += [one for one in value if isinstance(one, cst.CSTNode)]
+        pending += parts(node)
 
 
 def _comments_of(nodes: Iterable[cst.CSTNode]) -> list[str]:

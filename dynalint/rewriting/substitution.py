@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from dynalint.rewriting.build import Line
+from dynalint.rewriting.changed import Change
 from dynalint.rewriting.comments import above, led_by, lost, without_lead
 from dynalint.rewriting.difference import edits
 from dynalint.rewriting.parentheses import PRIMARY, bare, breaks, enclosed, held, level
@@ -37,10 +38,9 @@ def replacements(tree: Tree, changes: Sequence[Substitution]) -> tuple[Replaceme
     Raises:
         Refusal: as `substituted` does.
     """
-    new = substituted(tree, changes)
-    return tuple(
-        Replacement(tree.file, tree.start + start, tree.start + end, text) for start, end, text in edits(tree.text, new)
-    )
+    first, old, new = _texts(tree, _changed(tree, changes))
+    first += tree.start
+    return tuple(Replacement(tree.file, first + start, first + end, text) for start, end, text in edits(old, new))
 
 
 def substituted(tree: Tree, changes: Sequence[Substitution]) -> str:
@@ -50,6 +50,10 @@ def substituted(tree: Tree, changes: Sequence[Substitution]) -> str:
         Refusal: two of them change the same node or one takes away what the other changes, or what comes out
             cannot be written down.
     """
+    return _changed(tree, changes).code.removeprefix(tree.head)
+
+
+def _changed(tree: Tree, changes: Sequence[Substitution]) -> cst.Module:
     whole = _Pass(tree, changes)
     try:
         module = tree.module.visit(whole)
@@ -58,7 +62,17 @@ def substituted(tree: Tree, changes: Sequence[Substitution]) -> str:
     if whole.done != set(changes):
         raise Refusal("one rewrite takes away what another one changes")
     assert isinstance(module, cst.Module)
-    return module.code.removeprefix(tree.head)
+    return module
+
+
+def _texts(tree: Tree, module: cst.Module) -> tuple[int, str, str]:
+    """Return an offset in a tree's text, what stands there, and what another module has there: all that differs."""
+    change = Change(tree.module, module)
+    if not change.is_all:
+        old, start = change.written(change.before), tree.line_of(change.before[0])
+        if tree.text.startswith(old, start):
+            return start, old, change.written(change.after)
+    return 0, tree.text, module.code.removeprefix(tree.head)
 
 
 class _Pass(cst.CSTTransformer):
@@ -116,6 +130,9 @@ class _Pass(cst.CSTTransformer):
 
     def _changes_of(self, line: _Line) -> set[Substitution]:
         return {change for part in _parts(line) if (change := self._change(part)) is not None}
+
+    def _changes_in(self, node: cst.CSTNode) -> bool:
+        return self._is_new(node) or node in self._touched or node in self._lifted
 
     def _new_nodes(self, change: Substitution) -> list[cst.CSTNode]:
         """Return what a change puts in place, with what else changes in it."""
@@ -199,6 +216,8 @@ class _Pass(cst.CSTTransformer):
 
     def _kept(self, old: _Line) -> tuple[list[cst.BaseStatement], list[cst.EmptyLine]]:
         """Return a statement that stays, with what changes in it."""
+        if isinstance(old, cst.BaseStatement) and not self._changes_in(old):
+            return [old], []
         new = self._visited(old)
         if isinstance(new, cst.BaseSmallStatement):
             new = self._line([new])

@@ -104,6 +104,13 @@ class Tree:
             node = self.parents[node]
             yield node
 
+    def line_of(self, node: cst.CSTNode) -> int:
+        """Return where in the text the first line of a statement begins, with the lines of comments above it."""
+        start = self.text.rfind("\n", 0, self._span(node)[0] - self.start) + 1
+        for _ in getattr(node, "leading_lines", ()):
+            start = self.text.rfind("\n", 0, max(start - 1, 0)) + 1
+        return start
+
     def is_glued(self, node: cst.CSTNode) -> bool:
         """Whether a word stands right before or behind an expression, as in `return[x]`."""
         start, end = self._span(node)

@@ -101,7 +101,7 @@ INPUTS = {
     "matches_200": model("match y:\n" + "\n".join(f"    case [{'[' * 20}a{n}{']' * 20}] if x.sum() > {n}:\n        x = x + 1" for n in range(200))),
     "f_strings": model(*('x = f"' + "{x}" * 500 + '"' for _ in range(20))),
     "prints_2000": model(*("print(x)" for _ in range(2000))),
-    "items_2000": model(*("y = y + x.item()" for _ in range(2000))),
+    "items_800": model(*("y = y + x.item()" for _ in range(800))),
     "suppressions_5000": model(*(f"print(x)  # dynalint: ignore[DYN{n % 900 + 100}]" for n in range(5000))),
     "attributes_2000": "from torch import nn\nclass M(nn.Module):\n    def __init__(self):\n" + "".join(f"        self.a{n} = {n}\n" for n in range(2000)) + "    def forward(self, x):\n" + "".join(f"        self.a{n} = self.a{n + 1}\n" for n in range(1999)) + "        return x\n",
     "partials": model("f = print", *("f = partial(f, f, f)" for _ in range(60)), "f()"),

@@ -38,6 +38,11 @@ def rewritten(source: str) -> str:
     changes = sorted(
         (one for tree, some in trees.items() for one in replacements(tree, some)), key=lambda one: one.start
     )
+    for tree, some in trees.items():
+        text = tree.text
+        for change in sorted(replacements(tree, some), key=lambda one: -one.start):
+            text = text[: change.start - tree.start] + change.content + text[change.end - tree.start :]
+        assert text == substituted(tree, some), "what differs is all that differs"
     for change in reversed(changes):
         content = change.content.replace("\n", "\r") if file.newline == "\r" else change.content
         source = source[: change.start] + content + source[change.end :]

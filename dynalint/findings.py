@@ -123,7 +123,8 @@ class Finding:
     directory with "/" on every system. `region` is the chain of calls from a compiled root to `function`, `steps` a
     place in each of its functions, where that is known. In a notebook, lines are those of the cell with the 1-based
     number `cell`. `fingerprint` stays the same when lines move. `doubt` is a sentence that says why hardly anybody
-    compiles the code, empty where nothing tells that.
+    compiles the code, empty where nothing tells that. `setting` is the switch of `torch._dynamo.config` under which
+    Dynamo traces the code as it is, empty where there is none.
     """
 
     path: str
@@ -147,6 +148,7 @@ class Finding:
     cell: int | None = None
     fingerprint: str = ""
     doubt: str = ""
+    setting: str = ""
 
     @property
     def place(self) -> str:
@@ -191,5 +193,6 @@ class Finding:
             "fingerprint": self.fingerprint,
             "likelihood": self.likelihood,
             "doubt": self.doubt,
+            **({"setting": self.setting} if self.setting else {}),
             **({} if self.cell is None else {"cell": self.cell}),
         }

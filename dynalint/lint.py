@@ -308,6 +308,7 @@ class _Pass:
             steps=tuple(self._step(function) for function in event.function.callers),
             gb=violation.gb or rule.gb,
             doubt=as_sentence(event.function.doubt),
+            setting="" if flag.proviso else violation.setting,
         )
 
     def _step(self, function: FunctionInfo) -> Step:

@@ -71,7 +71,9 @@ class Violation:
     `category`, `severity`, `gb` and `help` stand for those of the rule where they are None or empty. `torch` is the
     range of releases that this very case holds for, where that is narrower than the rule's. With `within` it is one
     only if another rule is certain of a graph break in one of these functions, on every way through it; with `stranded`
-    only if Dynamo gives up the function that it stands in for a break in a loop.
+    only if Dynamo gives up the function that it stands in for a break in a loop. `setting` names the switch of
+    `torch._dynamo.config` under which Dynamo traces this very code, if there is one: the break is gone, the source as
+    it was.
     """
 
     node: ast.expr | ast.stmt
@@ -83,6 +85,7 @@ class Violation:
     torch: str = ""
     within: tuple[FunctionInfo, ...] = ()
     stranded: bool = False
+    setting: str = ""
 
 
 @dataclass(frozen=True, slots=True)

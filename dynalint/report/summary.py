@@ -9,8 +9,8 @@ from dynalint.report.style import Style, visible
 def summary(report: Report, style: Style) -> str:
     """Return a line that counts the findings, those confirmed, refuted and fixable; nothing if it is not wanted.
 
-    Where fixes were not made, it says what makes them. A second line counts what is not listed because it is rarely
-    compiled.
+    Where fixes were not made, it says what makes them. Further lines count what a setting of Dynamo lets pass, and what
+    is not listed because it is rarely compiled.
     """
     if report.quiet:
         return ""
@@ -40,7 +40,20 @@ def summary(report: Report, style: Style) -> str:
     if not total:
         return f"{style.paint('All checks passed!', 'green')}{details}{ran}\n{folded}"
     fix = "" if report.with_fixes or not _may_be_fixed(report) else " `dynalint fix` shows what it would rewrite."
-    return f"Found {total} finding{'s' if total > 1 else ''}{details}.{ran}{fix}\n{folded}"
+    return f"Found {total} finding{'s' if total > 1 else ''}{details}.{ran}{fix}\n{_settings(report)}{folded}"
+
+
+def _settings(report: Report) -> str:
+    """Return a line for each setting of Dynamo that lets code pass as it is, with how much of it."""
+    codes: dict[str, list[str]] = {}
+    for one in report.findings:
+        if one.setting:
+            codes.setdefault(one.setting, []).append(one.code)
+    return "".join(
+        f"With `torch._dynamo.config.{name} = True`, Dynamo traces {len(found)} of them as they are "
+        f"({', '.join(sorted(set(found)))}).\n"
+        for name, found in sorted(codes.items(), key=lambda item: (-len(item[1]), item[0]))
+    )
 
 
 def _may_be_fixed(report: Report) -> bool:

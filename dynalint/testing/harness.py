@@ -141,6 +141,23 @@ class Proof:
                 ids = ", ".join(sorted({found.gb or "no id" for found in here}))
                 faults.append(f"the break at line {line} is {ids}, not {' or '.join(sorted(allowed))}")
         self._assert_none(faults)
+        self._prove_settings()
+
+    def _prove_settings(self) -> None:
+        """Check that Dynamo traces the lines whose findings name a setting once that is on."""
+        from dynalint.testing import running
+
+        case = self.case
+        named = {(one.flag.violation.setting, one.line) for one in self.study.own if one.flag.violation.setting}
+        faults = []
+        for setting in sorted({setting for setting, _ in named}):
+            program = running.Program(case.code, case.example.target, case.example.inputs)
+            broken = running.broken_lines(program, setting)
+            faults += [
+                f"`{setting}` does not help: Dynamo breaks at line {line} all the same"
+                for line in sorted(line for name, line in named if name == setting and line in broken)
+            ]
+        self._assert_none(faults)
 
     def _prove_rewrite(self, original: running.Program, fixed: running.Program) -> None:
         from dynalint.testing import running

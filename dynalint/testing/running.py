@@ -198,6 +198,12 @@ def rewritten_differently(original: Program, fixed: Program, *, exact: bool, by_
     return _unclean_fullgraph(fixed) if fixed.raising else None
 
 
+def broken_lines(program: Program, setting: str) -> set[int | None]:
+    """Return the lines of the program at which Dynamo breaks with a switch of `torch._dynamo.config` on."""
+    with torch._dynamo.config.patch({setting: True}):  # noqa: SLF001 - where Dynamo has its settings
+        return {line_in(program, found) for found in program.heard.breaks}
+
+
 def line_in(program: Program, found: Break) -> int | None:
     """Return the line of the program that a break belongs to: that of its innermost frame there."""
     return next((frame.line for frame in reversed(found.stack) if frame.file == program.file), None)

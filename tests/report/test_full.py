@@ -109,6 +109,21 @@ def test_summary(make: Callable[..., Finding]) -> None:
     assert render("concise", Report([], quiet=True), PLAIN) == ""
 
 
+def test_summary_counts_what_a_setting_lets_pass(make: Callable[..., Finding]) -> None:
+    shapes = {"setting": "capture_dynamic_output_shape_ops"}
+    found = [
+        make(code="DYN301", **shapes),
+        make(5, code="DYN303", **shapes),
+        make(7, code="DYN601", setting="allow_rnn"),
+        make(9),
+    ]
+    shown = render("concise", Report(found), PLAIN)
+    line = "With `torch._dynamo.config.{} = True`, Dynamo traces {} of them as they are ({}).\n"
+    assert shown.endswith(
+        line.format("capture_dynamic_output_shape_ops", 2, "DYN301, DYN303") + line.format("allow_rnn", 1, "DYN601")
+    )
+
+
 def test_statistics(rich: list[Finding]) -> None:
     assert render_statistics("full", Report([*rich, rich[1]]), PLAIN).splitlines() == [
         "found confirmed fixable unlikely code   name",

@@ -9,7 +9,8 @@ from dynalint.analysis.index import FunctionInfo, ModuleInfo
 from dynalint.analysis.project import Project
 from dynalint.analysis.source import SourceFile
 
-_SCALARS, _SHAPES = "capture_scalar_outputs", "capture_dynamic_output_shape_ops"
+SCALARS, SHAPES = "capture_scalar_outputs", "capture_dynamic_output_shape_ops"
+"""The switches of `torch._dynamo.config` under which numbers and shapes that depend on data are traced."""
 _BESIDE = frozenset({"tests", "test", "testing", "examples", "example", "benchmarks", "benchmark", "docs"})
 
 _answers: WeakKeyDictionary[Project, dict[str, frozenset[SourceFile] | None]] = WeakKeyDictionary()
@@ -17,12 +18,12 @@ _answers: WeakKeyDictionary[Project, dict[str, frozenset[SourceFile] | None]] = 
 
 def captures_scalars(project: Project, function: FunctionInfo) -> bool:
     """Whether a function runs with Dynamo's `capture_scalar_outputs` on, by the code: then `.item()` is traced."""
-    return _is_on(project, function, _SCALARS)
+    return _is_on(project, function, SCALARS)
 
 
 def captures_shapes(project: Project, function: FunctionInfo) -> bool:
     """Whether a function runs with Dynamo's `capture_dynamic_output_shape_ops` on: then `x[mask]` is traced."""
-    return _is_on(project, function, _SHAPES)
+    return _is_on(project, function, SHAPES)
 
 
 def _is_on(project: Project, function: FunctionInfo, setting: str) -> bool:

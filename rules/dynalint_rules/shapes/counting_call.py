@@ -16,7 +16,7 @@ from dynalint_rules._shared.counts import count_of
 from dynalint_rules._shared.numbers import flow_of
 from dynalint_rules._shared.places import listed_tensor, masked_instead
 from dynalint_rules._shared.scope import Scope
-from dynalint_rules._shared.settings import captures_shapes
+from dynalint_rules._shared.settings import SHAPES, captures_shapes
 
 # The mask reads have a rule of their own; Dynamo does not follow the last one, whatever shape it gives.
 _ELSEWHERE = ("__getitem__", "masked_select", "unpad_sequence")
@@ -36,6 +36,8 @@ _HELP = {
     "combinations": "index by `torch.triu_indices(n, n, 1)`, which depends on a shape alone",
 }
 _HELP_ELSE = "move it out of the compiled code: into the constructor, or to where the batch is made"
+# Dynamo knows no shape for their results, whatever its settings.
+_NEVER_TRACED = ("lstsq", "ctc_loss", "CTCLoss", "combinations")
 _LISTING = ("Tensor.nonzero", "torch.nonzero", "Tensor.argwhere", "torch.argwhere")
 
 
@@ -69,6 +71,7 @@ class CountingCall(Rule):
             event.node,
             f"the shape of what `{last}()` returns depends on data, which ends the graph",
             help=_HELP.get(last, _HELP_ELSE),
+            setting="" if last in _NEVER_TRACED else SHAPES,
         )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:

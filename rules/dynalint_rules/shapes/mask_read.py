@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable
 
 from dynalint import rewriting as rw
+from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event, Subscript
 from dynalint.analysis.project import Project
 from dynalint.analysis.source import quote
@@ -18,7 +19,7 @@ from dynalint_rules._shared.numbers import flow_of
 from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.selected_chains import reduced_at_last
 from dynalint_rules._shared.selection import reads_by_mask, target_of
-from dynalint_rules._shared.settings import captures_shapes
+from dynalint_rules._shared.settings import SHAPES, captures_shapes
 
 _SELECTING = frozenset({"torch.masked_select", "Tensor.masked_select"})
 _DECLINED = (
@@ -49,6 +50,7 @@ class MaskRead(Rule):
             event.node,
             f"{quote(event.function.file, event.node)} has as many elements as the mask selects, which ends the graph",
             help="keep the full shape and choose by `torch.where(mask, x, neutral)`",
+            setting=_setting(event, project),
         )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
@@ -66,6 +68,13 @@ class MaskRead(Rule):
             if rewrite is not None:
                 return rewrite
         return Declined(_DECLINED)
+
+
+def _setting(event: Subscript | Call, project: Project) -> str:
+    """Return the setting under which the shape is traced; none is for a mask without dimensions, or a mere count."""
+    mask = k.only_tensor(event.index) if isinstance(event, Subscript) else None
+    counted = count_of(Scope.of(event, project), event.node) is not None
+    return "" if counted or (mask is not None and mask.rank == 0) else SHAPES
 
 
 def _counted(scope: Scope, event: Subscript) -> Rewrite | None:

@@ -17,12 +17,15 @@ from dynalint_rules._shared.one_piece import kept_in_one
 from dynalint_rules._shared.order import always_before
 from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.selection import reads_by_mask
+from dynalint_rules._shared.settings import SCALARS
 from dynalint_rules._shared.size_arguments import SIZES, sizes
 
 # What reads a size where Python code of its own, or of NumPy, has to know it.
 _IN_PYTHON = ("builtins.range", "numpy.arange")
 # Dimensions that come one by one out of a tensor are read in Python, too.
 _PERMUTING = ("Tensor.permute", "torch.permute")
+# What fails on a size that depends on data, even where Dynamo is set to trace such numbers: each was run.
+_NEVER_TRACED = frozenset({"split", "chunk", "permute", "roll", "tril", "triu", "select", "pad"})
 _DECLINED = (
     "the shape of the result depends on data; use a bound that no input exceeds and mask what is too much, or set "
     "`torch._dynamo.config.capture_scalar_outputs = True`"
@@ -52,6 +55,7 @@ class TensorAsSize(Rule):
                 event.node,
                 f"{shown}, a tensor, is read into Python as a size in `{name}()`, which ends the graph",
                 help="use a bound that no input exceeds, such as a shape, and mask what is too much",
+                setting=SCALARS if event.callee.startswith(("torch.", "Tensor.")) and name not in _NEVER_TRACED else "",
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:

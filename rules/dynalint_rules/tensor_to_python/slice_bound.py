@@ -13,7 +13,7 @@ from dynalint.findings import Safety
 from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
 from dynalint_rules._shared.detached import is_stored_number
 from dynalint_rules._shared.scope import Scope
-from dynalint_rules._shared.settings import captures_scalars
+from dynalint_rules._shared.settings import SCALARS, captures_scalars
 from dynalint_rules._shared.sliced import NO_FORM, without_bounds
 
 
@@ -39,6 +39,7 @@ class TensorSliceBound(Rule):
                 node,
                 "a tensor as the bound of a slice is read into Python, which ends the graph",
                 help="mask the whole dimension: `torch.arange(n) < length`",
+                setting="" if isinstance(event, Subscript) and k.only_tensor(event.base) is None else SCALARS,
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:

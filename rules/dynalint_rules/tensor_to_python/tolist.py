@@ -19,6 +19,7 @@ from dynalint_rules._shared.numbers import flow_into, flow_of
 from dynalint_rules._shared.one_piece import kept_in_one
 from dynalint_rules._shared.packed_attention import in_one_call
 from dynalint_rules._shared.scope import Scope
+from dynalint_rules._shared.settings import SCALARS
 from dynalint_rules._shared.text import atom
 
 
@@ -44,6 +45,7 @@ class TolistOfTensor(Rule):
                 event.node,
                 "`.tolist()` reads the elements of a tensor into Python, which ends the graph",
                 help="work on the tensor itself, and read it outside of the compiled code",
+                setting=SCALARS if tensor.dtype == "int" else "",
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:

@@ -40,6 +40,7 @@ class RecurrentLayer(Rule):
                 event.node,
                 f"Dynamo does not trace {shown}, and from here on the function is not compiled",
                 help="compile the parts before and after the layer by themselves, or use a cell in a loop",
+                setting="allow_rnn",
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:

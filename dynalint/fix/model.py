@@ -17,7 +17,7 @@ from dynalint.rules import Rewrite
 
 # Where a line begins, so at the top level of a module.
 _CONSTANT = re.compile(r"^(_[A-Z][A-Z0-9_]*) = ", re.MULTILINE)
-_BUFFER = re.compile(r"""\.register_buffer\(\s*["'](\w+)["']""")
+_BUFFER = re.compile(r"""\bregister_buffer\(\s*["'](\w+)["']""")
 
 
 @dataclass(frozen=True, slots=True)

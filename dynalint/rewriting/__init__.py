@@ -33,12 +33,12 @@ if TYPE_CHECKING:
         operation,
         with_argument,
     )
-    from dynalint.rewriting.code import Change, expression, kept, statements, written
+    from dynalint.rewriting.code import Change, expression, kept, spliced, statements, written
     from dynalint.rewriting.substitution import Substitution, replacements
     from dynalint.rewriting.tree import Tree
 
 _HOMES = {"Tree": "tree", "Substitution": "substitution", "replacements": "substitution"}
-_HOMES |= dict.fromkeys(("Change", "expression", "kept", "statements", "written"), "code")
+_HOMES |= dict.fromkeys(("Change", "expression", "kept", "spliced", "statements", "written"), "code")
 
 __all__ = [
     "Change",
@@ -61,6 +61,7 @@ __all__ = [
     "number",
     "operation",
     "replacements",
+    "spliced",
     "statements",
     "with_argument",
     "written",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 import libcst as cst
@@ -67,6 +67,16 @@ def kept(file: SourceFile, node: ast.expr) -> cst.BaseExpression:
         Refusal: it cannot be taken by itself.
     """
     return Tree.around(file, node).expression(node)
+
+
+def spliced(file: SourceFile, node: ast.expr, parts: Mapping[ast.expr, str]) -> str:
+    """Return the text of an expression with other code for some of its parts, of which the outermost count."""
+    (start, end), text = file.span(node), ""
+    places = sorted(((*file.span(part), new) for part, new in parts.items()), key=lambda one: (one[0], -one[1]))
+    for first, last, new in places:
+        if first >= start:
+            text, start = text + file.text[start:first] + new, last
+    return text + file.text[start:end]
 
 
 def _lines(tree: Tree, new: Sequence[str | ast.stmt], indent: str) -> Iterator[cst.CSTNode]:

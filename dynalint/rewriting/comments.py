@@ -12,14 +12,19 @@ from dynalint.rewriting.changed import parts, unlike
 
 # Comments that speak to a tool about the code on their line, and say nothing once that is gone.
 _FOR_TOOLS = re.compile(r"#\s*(noqa|type:|dynalint:|pragma:|pylint:|pyright:|mypy:|ruff:|fmt:|nosec)")
+# On a line of its own this one would hold for the lines below.
+_OWN = re.compile(r"#\s*dynalint:")
 
 
-def lost(old: Sequence[cst.CSTNode], new: Sequence[cst.CSTNode]) -> list[str]:
-    """Return the comments of old nodes, in their order, that the new nodes lack, but for those that speak to tools."""
+def lost(old: Sequence[cst.CSTNode], new: Sequence[cst.CSTNode], *, nothing: bool = False) -> list[str]:
+    """Return the comments of old nodes, in their order, that the new nodes lack.
+
+    Where `nothing` is left of the code, those that speak to tools about it are not among them.
+    """
     before, after = unlike(old, new)
     if Counter(_found_in(before)) <= Counter(_found_in(after)):
         return []
-    return _missing(_comments_of(old), _comments_of(new))
+    return _missing(_comments_of(old), _comments_of(new), _FOR_TOOLS if nothing else _OWN)
 
 
 def _found_in(nodes: Sequence[cst.CSTNode]) -> Iterator[str]:
@@ -43,12 +48,12 @@ def _comments_of(nodes: Iterable[cst.CSTNode]) -> list[str]:
     return found
 
 
-def _missing(old: Iterable[str], new: Iterable[str]) -> list[str]:
+def _missing(old: Iterable[str], new: Iterable[str], left_out: re.Pattern[str]) -> list[str]:
     there, found = Counter(new), []
     for comment in old:
         if there[comment]:
             there[comment] -= 1
-        elif not _FOR_TOOLS.match(comment):
+        elif not left_out.match(comment):
             found.append(comment)
     return found
 

@@ -13,7 +13,7 @@ from dynalint.rewriting.comments import above, led_by, lost, without_lead
 from dynalint.rewriting.difference import edits
 from dynalint.rewriting.parentheses import PRIMARY, bare, breaks, enclosed, held, level
 from dynalint.rewriting.tree import Tree
-from dynalint.rewriting.wrapping import fitting
+from dynalint.rewriting.wrapping import fitting, outer_calls
 from dynalint.rules import Refusal, Replacement
 
 _Line = Line | cst.SimpleStatementSuite
@@ -79,8 +79,9 @@ class _Pass(cst.CSTTransformer):
     """Goes through the parts of a tree that change, and through new nodes.
 
     `done` are the changes that were carried out. `_within` are those whose new nodes are being visited, where their old
-    nodes are no longer replaced. `_lifted` are statements whose lines above went to what takes their place. `_made` are
-    the new nodes as they came out, `_indent` is what stands in front of the block that is being visited.
+    nodes are no longer replaced. `_lifted` are statements whose lines above went to what takes their place. `_outer`
+    are calls in new code that was parsed which may be wrapped, `_spread` says that one in a line breaks lines. `_made`
+    are the new nodes as they came out, `_indent` is what stands in front of the block that is being visited.
     """
 
     def __init__(self, tree: Tree, changes: Sequence[Substitution]) -> None:
@@ -89,6 +90,8 @@ class _Pass(cst.CSTTransformer):
         self._tree, self._indent = tree, ""
         self._within: list[Substitution] = []
         self._lifted: set[cst.CSTNode] = set()
+        self._outer: set[cst.CSTNode] = set()
+        self._spread = False
         self._made: set[cst.CSTNode] = set()
         self._changes: dict[cst.CSTNode, Substitution] = {}
         for change in changes:
@@ -115,11 +118,19 @@ class _Pass(cst.CSTTransformer):
             return self._block(original)
         if isinstance(original, cst.SimpleStatementSuite):
             return self._suite(original)
-        made = self._is_new(original) and not self._within[-1].parsed
-        result = held(updated, made=made)
-        if made:
+        new = self._is_new(original)
+        result = held(updated, made=new and not self._within[-1].parsed)
+        if new and (not self._within[-1].parsed or original in self._outer):
             self._made.add(result)
+        if original in self._outer and "\n" in self._tree.module.code_for_node(original):
+            self._spread = True
+        if new and isinstance(result, cst.SimpleStatementLine):
+            result = self._fitting(result)
         return result
+
+    def _fitting(self, line: cst.SimpleStatementLine) -> cst.SimpleStatementLine:
+        spread, self._spread = self._spread, False
+        return fitting(line, self._indent, self._tree.module, self._made, spread=spread)
 
     def _is_new(self, node: cst.CSTNode) -> bool:
         return node not in self._tree.parents and node is not self._tree.module
@@ -138,6 +149,8 @@ class _Pass(cst.CSTTransformer):
         """Return what a change puts in place, with what else changes in it."""
         self.done.add(change)
         self._within.append(change)
+        if change.parsed:
+            self._outer.update(call for node in change.new for call in outer_calls(node))
         found = [self._visited(node) for node in change.new]
         self._within.pop()
         return found
@@ -222,10 +235,10 @@ class _Pass(cst.CSTTransformer):
         if isinstance(new, cst.BaseSmallStatement):
             new = self._line([new])
         elif isinstance(new, cst.SimpleStatementLine) and new is not old:
-            new = fitting(new, self._indent, self._tree.module, self._made)
+            new = self._fitting(new)
         assert isinstance(new, cst.BaseStatement)
         before = without_lead(old) if old in self._lifted else old
-        if new is not old and (gone := lost([before], [new])):
+        if new is not old and (gone := lost([before], [new], nothing=True)):
             new = new.with_changes(leading_lines=[*getattr(new, "leading_lines", ()), *above(gone)])
         return [new], []
 
@@ -234,7 +247,7 @@ class _Pass(cst.CSTTransformer):
         lead = list(getattr(old[0], "leading_lines", ()))
         self._lifted.add(old[0])
         lines = [new for line in old for new in self._apart(line)]
-        gone = lost(old, [*lead, *lines])
+        gone = lost(old, [*lead, *lines], nothing=not lines)
         behind = _behind(old[-1])
         if lines and gone and behind is not None and behind.comment is not None and gone[-1] == behind.comment.value:
             last = lines[-1]
@@ -264,7 +277,7 @@ class _Pass(cst.CSTTransformer):
     def _line(self, statements: Sequence[cst.CSTNode]) -> cst.SimpleStatementLine:
         *first, last = statements
         line = cst.SimpleStatementLine([*first, last.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)])  # type: ignore[list-item]
-        return fitting(line, self._indent, self._tree.module, self._made)
+        return self._fitting(line)
 
 
 def _behind(line: cst.CSTNode) -> cst.TrailingWhitespace | None:

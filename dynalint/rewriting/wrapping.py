@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import sys
+from collections.abc import Collection, Iterator
 
 import libcst as cst
 
@@ -11,15 +12,53 @@ WIDTH = 120
 
 
 def fitting(
-    line: cst.SimpleStatementLine, indent: str, module: cst.Module, made: Collection[cst.CSTNode]
+    line: cst.SimpleStatementLine,
+    indent: str,
+    module: cst.Module,
+    made: Collection[cst.CSTNode],
+    *,
+    spread: bool = False,
 ) -> cst.SimpleStatementLine:
-    """Return a line, the outermost calls in it that were `made` wrapped if it does not fit behind `indent`."""
-    bare = line.with_changes(leading_lines=(), trailing_whitespace=cst.TrailingWhitespace())
-    if fits(module.code_for_node(bare), indent):
-        return line
-    wrapped = line.visit(_Wrapping(module, made, indent))
-    assert isinstance(wrapped, cst.SimpleStatementLine)
-    return wrapped
+    """Return a line in which so many of the outermost calls that were `made` are wrapped that it fits behind `indent`.
+
+    Where one is to be `spread`, the first is wrapped in any case.
+    """
+    limit = 0
+    new, plain = line, cst.TrailingWhitespace()
+    while spread or not fits(
+        module.code_for_node(new.with_changes(leading_lines=(), trailing_whitespace=plain)), indent
+    ):
+        limit, spread = limit + 1, False
+        wrapping = _Wrapping(module, made, indent, limit=limit)
+        visited = line.visit(wrapping)
+        assert isinstance(visited, cst.SimpleStatementLine)
+        if len(wrapping.wrapped) < limit:
+            break
+        new = visited
+    return new
+
+
+def outer_calls(node: cst.CSTNode) -> Iterator[cst.Call]:
+    """Yield the call that new code is, or that a statement has for its value, and calls that are arguments of it.
+
+    Not those whose arguments stand on lines of their own already.
+    """
+    if isinstance(node, cst.If):
+        for one in node.body.body:
+            yield from outer_calls(one)
+    elif isinstance(node, cst.SimpleStatementLine) and isinstance(node.body[0], cst.Assign | cst.Return | cst.Expr):
+        if node.body[0].value is not None:
+            yield from outer_calls(node.body[0].value)
+    elif isinstance(node, cst.Tuple):
+        for element in node.elements:
+            yield from outer_calls(element.value)
+    elif isinstance(node, cst.Call):
+        spaces = [node.whitespace_before_args, *(arg.whitespace_after_arg for arg in node.args)]
+        spaces += [arg.comma.whitespace_after for arg in node.args if isinstance(arg.comma, cst.Comma)]
+        if all(isinstance(one, cst.SimpleWhitespace) for one in spaces):
+            yield node
+            for arg in node.args:
+                yield from outer_calls(arg.value)
 
 
 def fits(code: str, indent: str) -> bool:
@@ -28,20 +67,22 @@ def fits(code: str, indent: str) -> bool:
 
 
 class _Wrapping(cst.CSTTransformer):
-    """Wraps calls; `block` is the indentation of the block, `own` what a wrapped call around adds to it."""
+    """Wraps the first calls; `block` is the indentation of the block, `own` what a wrapped call around adds to it."""
 
-    def __init__(self, module: cst.Module, made: Collection[cst.CSTNode], block: str, own: str = "") -> None:
+    def __init__(
+        self, module: cst.Module, made: Collection[cst.CSTNode], block: str, own: str = "", limit: int = sys.maxsize
+    ) -> None:
         super().__init__()
-        self._module, self._made, self._block, self._own = module, made, block, own
+        self._module, self._made, self._block, self._own, self._limit = module, made, block, own, limit
+        self.wrapped: set[cst.Call] = set()
 
     def visit_Call(self, node: cst.Call) -> bool:
-        return not self._wraps(node)
+        if node in self._made and node.args and len(self.wrapped) < self._limit:
+            self.wrapped.add(node)
+        return node not in self.wrapped
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
-        return self._wrapped(original_node) if self._wraps(original_node) else updated_node
-
-    def _wraps(self, node: cst.Call) -> bool:
-        return node in self._made and bool(node.args)
+        return self._wrapped(original_node) if original_node in self.wrapped else updated_node
 
     def _wrapped(self, node: cst.Call) -> cst.Call:
         inner, args = self._own + self._module.default_indent, []

@@ -370,7 +370,7 @@ def test_conditions(body: str, clause: str) -> None:
         ("if x.sum() > 0:\n    x = x.std() * x\nreturn x", "no finite gradient"),
         ("if x.sum() > 0 and unknown():\n    x = x * 2\nreturn x", "no tensor"),
         (
-            "if flag and x.sum() > 0:\n    x = x * 2\nelse:\n" + "    x = x + y\n" * 10 + "return x",
+            "if flag and x.sum() > 0:\n    x = x * 2\nelse:\n" + "    x = x + y\n" * 11 + "return x",
             "an `if` of its own",
         ),
         ("if x.sum() > 0:\n    assert flag\nreturn x", "more than an assignment"),

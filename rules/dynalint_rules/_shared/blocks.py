@@ -14,8 +14,8 @@ from dynalint.rules import Refusal
 from dynalint_rules._shared.memory import is_own
 from dynalint_rules._shared.names import is_bound_before, is_shared, kind_of_name, loads
 from dynalint_rules._shared.scope import Scope
+from dynalint_rules._shared.text import LOOSE, held_together
 from dynalint_rules._shared.truth import is_tensor_test
-from dynalint_rules._shared.uncompiled import all_of, is_uncompiled
 
 
 @dataclass(frozen=True)
@@ -87,12 +87,15 @@ def chain_of(scope: Scope, statement: ast.If) -> Chain:
     head = head_of(scope, statement)
     tests, bodies = [head.test], [head.body]
     current = head
-    while len(current.orelse) == 1 and isinstance(current.orelse[0], ast.If) and is_elif(scope, current.orelse[0]):
-        current = current.orelse[0]
-        if not is_tensor_test(scope, current.test):
+    while len(current.orelse) == 1 and isinstance(current.orelse[0], ast.If):
+        below = current.orelse[0]
+        if not is_tensor_test(scope, below.test):
+            if not is_elif(scope, below):
+                break
             raise Refusal(
-                f"{scope.quote(current.test)} in an `elif` is no tensor; test it first, in an `if` around this one"
+                f"{scope.quote(below.test)} in an `elif` is no tensor; test it first, in an `if` around this one"
             )
+        current = below
         tests.append(current.test)
         bodies.append(current.body)
     bodies.append(current.orelse)
@@ -104,7 +107,7 @@ def head_of(scope: Scope, statement: ast.If) -> ast.If:
     head = statement
     while True:
         parent = scope.parents.get(head)
-        if not (isinstance(parent, ast.If) and is_elif(scope, head) and is_tensor_test(scope, parent.test)):
+        if not (isinstance(parent, ast.If) and parent.orelse == [head] and is_tensor_test(scope, parent.test)):
             return head
         head = parent
 
@@ -157,13 +160,21 @@ def split_test(scope: Scope, statement: ast.If) -> tuple[str | None, ast.expr]:
         return None, test
     rest = test.values[count:]
     tensors = rest[0] if len(rest) == 1 else ast.copy_location(ast.BoolOp(test.op, rest), rest[0])
-    return all_of(scope, test.values[:count]), tensors
+    return _joined(scope, test.values[:count]), tensors
+
+
+def _joined(scope: Scope, parts: Sequence[ast.expr]) -> str:
+    """Return the text of a test that holds where all parts do."""
+    texts = [scope.text(part) for part in parts]
+    if len(texts) == 1:
+        return held_together(texts[0])
+    held = [isinstance(part, (ast.BoolOp, *LOOSE)) or "\n" in text for part, text in zip(parts, texts, strict=True)]
+    return " and ".join(f"({text})" if loose else text for text, loose in zip(texts, held, strict=True))
 
 
 def is_elif(scope: Scope, statement: ast.stmt) -> bool:
     """Whether an `if` is written as `elif`."""
-    start, _ = scope.file.span(statement)
-    return scope.file.text.startswith("elif", start)
+    return scope.file.segment(statement).startswith("elif")
 
 
 def statements_after(scope: Scope, statement: ast.stmt) -> list[ast.stmt]:
@@ -215,8 +226,10 @@ def _ends_round(scope: Scope, statement: ast.stmt) -> bool:
 
 
 def _assignments(scope: Scope, statement: ast.stmt) -> list[Assignment]:
-    if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+    if isinstance(statement, ast.Assign) and all(isinstance(one, ast.Name) for one in statement.targets[1:]):
         target: ast.expr = statement.targets[0]
+        if len(statement.targets) > 1 and isinstance(target, ast.Name):
+            return _one_after_the_other(scope, statement, target)
         if isinstance(target, ast.Name):
             return [Assignment(target.id, statement.value, statement)]
         if isinstance(target, ast.Tuple) and isinstance(statement.value, ast.Tuple):
@@ -252,7 +265,7 @@ def _stored(scope: Scope, statement: ast.stmt) -> Assignment | None:
 
 def _under_a_python_test(scope: Scope, statement: ast.If) -> list[Assignment]:
     """Turn `if flag: a = one` into `a = one if flag else a`."""
-    if any(is_uncompiled(scope, statement, body) for body in (statement.body, statement.orelse)):
+    if any(_is_uncompiled(scope, statement, body) for body in (statement.body, statement.orelse)):
         raise Refusal(_why_not(scope, statement))
     sides = [_plain_values(scope, statement, body) for body in (statement.body, statement.orelse)]
     names = list(dict.fromkeys(name for side in sides for name in side))
@@ -260,6 +273,16 @@ def _under_a_python_test(scope: Scope, statement: ast.If) -> list[Assignment]:
     if len(names) > 1 and not reads.isdisjoint(names):
         raise Refusal(_why_not(scope, statement))
     return [Assignment(name, _choice(scope, statement, name, *sides), statement) for name in names]
+
+
+def _is_uncompiled(scope: Scope, statement: ast.If, block: Sequence[ast.stmt]) -> bool:
+    """Whether the test of a statement decides, for each compiled run, that this block of it does not run.
+
+    Of such code no kinds are known.
+    """
+    known = [any(child in scope.kinds for child in walk(one)) for one in (statement.test, *block)]
+    asks = any(isinstance(node, ast.expr) for one in block for node in walk(one))
+    return known[0] and not any(known[1:]) and asks
 
 
 def _plain_values(scope: Scope, statement: ast.If, body: Sequence[ast.stmt]) -> dict[str, ast.expr]:
@@ -292,6 +315,19 @@ def _choice(
     scope.kinds[chosen] = join(scope.kind(chosen.body), scope.kind(chosen.orelse))
     scope.composed.add(chosen)
     return chosen
+
+
+def _one_after_the_other(scope: Scope, statement: ast.Assign, first: ast.Name) -> list[Assignment]:
+    """Take `a = b = value` apart: the further names get what the first one has."""
+    found = [Assignment(first.id, statement.value, statement)]
+    for target in statement.targets[1:]:
+        assert isinstance(target, ast.Name)
+        value = ast.copy_location(ast.Name(first.id, ast.Load()), statement)
+        scope.kinds[value] = scope.kind(statement.value)
+        scope.composed.add(value)
+        again = ast.copy_location(ast.Assign([target], value), statement)
+        found.append(Assignment(target.id, value, again))
+    return found
 
 
 def _one_by_one(

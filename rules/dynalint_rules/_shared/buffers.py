@@ -17,9 +17,10 @@ from dynalint.analysis.events import StateChange
 from dynalint.analysis.index import ClassInfo, FunctionInfo
 from dynalint.analysis.kinds import Kind
 from dynalint.analysis.project import Project
+from dynalint.analysis.source import SourceFile
 from dynalint.analysis.steps import walk
-from dynalint.rules import Refusal, Replacement, Rewrite
-from dynalint_rules._shared.detached import detached, tail
+from dynalint.rules import Refusal, Rewrite
+from dynalint_rules._shared.detached import detached
 from dynalint_rules._shared.numbers import DECISIONS, flow_of
 from dynalint_rules._shared.scope import Scope, torch_name
 from dynalint_rules._shared.uses import Attribute, Use, self_name
@@ -62,7 +63,7 @@ def number_to_buffer(event: StateChange, project: Project, *, floating: bool = F
     return Rewrite(
         title=f"Keep `{name}` in a buffer",
         safety="unsafe" if floating else "conditional",
-        replacements=tuple(plan.replacements),
+        replacements=tuple(one for file, some in plan.changes.items() for one in rw.written(file, *some)),
         conditions=(*conditions, *plan.conditions),
         imports=imports,
         leaves=plan.leaves,
@@ -78,7 +79,7 @@ class Plan:
 
     name: str
     floating: bool = False
-    replacements: list[Replacement] = field(default_factory=list)
+    changes: dict[SourceFile, list[rw.Change]] = field(default_factory=dict)
     conditions: dict[str, None] = field(default_factory=dict)
     combined: bool = False
     leaves: tuple[str, ...] = ()
@@ -93,7 +94,8 @@ class Plan:
         return _is_int(kind) or (self.floating and k.is_number(kind))
 
     def replace(self, use: Use, node: ast.expr | ast.stmt, content: str) -> None:
-        self.replacements.append(Replacement(use.file, *use.file.span(node), content))
+        new: str | list[str] = content if isinstance(node, ast.expr) else [content]
+        self.changes.setdefault(use.file, []).append((node, new))
 
 
 def _read(plan: Plan, use: Use) -> None:
@@ -117,7 +119,7 @@ def _read(plan: Plan, use: Use) -> None:
             raise
         plan.combined = True
         plan.conditions |= flow.conditions
-        plan.replacements += rw.written(use.file, *flow.edits)
+        plan.changes.setdefault(use.file, []).extend(flow.edits)
         plan.leaves = plan.leaves or flow.leaves
 
 
@@ -214,19 +216,18 @@ def change_store(plan: Plan, use: Use) -> None:
 
 def _without_items(plan: Plan, use: Use, value: ast.expr) -> str:
     """The text of arithmetic in which the tensor stays one that `.item()` is called on."""
-    text, (start, _) = use.file.segment(value), use.file.span(value)
     if not plan.floating:
-        return text
+        return use.file.segment(value)
     function = _function(use)
     scope = Scope(use.project, function, use.project.parents(function), *torch_name(function))
-    for call in sorted(_operands(plan, value), key=use.file.span, reverse=True):
+    parts: dict[ast.expr, str] = {}
+    for call in _operands(plan, value):
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "item":
-            found = detached(scope, call.func.value, text="")
-            first, last = tail(scope, call, "item")
+            found = detached(scope, call.func.value)
             # Arithmetic gives a tensor of its own, so nothing follows later changes of this one.
-            text = text[: first - start] + found.text.replace(".clone()", "") + text[last - start :]
+            parts[call] = found.text.replace(".clone()", "")
             plan.conditions |= dict.fromkeys(found.conditions)
-    return text
+    return rw.spliced(use.file, value, parts)
 
 
 def _operands(plan: Plan, value: ast.expr) -> Iterator[ast.expr]:

@@ -11,7 +11,7 @@ from dynalint.rules import Refusal, Rewrite
 from dynalint_rules._shared.blocks import is_elif, split_test
 from dynalint_rules._shared.effects import effects_of
 from dynalint_rules._shared.scope import Scope
-from dynalint_rules._shared.text import call, held_together, indentation, inner_indentation
+from dynalint_rules._shared.text import held_together, indentation, inner_indentation
 from dynalint_rules._shared.truth import COMPARISONS, is_plain_tensor, is_tensor_test, operand_text, truth_of
 from dynalint_rules._shared.uses import self_name
 
@@ -50,15 +50,8 @@ def rewrite_guard(scope: Scope, statement: ast.If) -> Rewrite:
     python, test = split_test(scope, statement)
     truth = truth_of(scope, test).negated
     own, inner = indentation(scope.file, statement.lineno), inner_indentation(scope.file, statement)
-    indent = own if python is None else inner
     more: list[str] = []
-    text = call(
-        f"{scope.torch}._assert_async",
-        [truth.text, _raised_message(scope, raising, more)],
-        column=len(indent),
-        indent=indent,
-        newline=scope.file.newline,
-    )
+    text = f"{scope.torch}._assert_async({truth.text}, {_raised_message(scope, raising, more)})"
     lines = [text] if python is None else [f"if {python}:", f"{inner.removeprefix(own)}{text}"]
     error = scope.text(raising.exc.func) if isinstance(raising.exc, ast.Call) else "the error"
     instead = "" if error == "RuntimeError" else f" instead of {error}"

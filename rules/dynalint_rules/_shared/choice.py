@@ -27,7 +27,7 @@ from dynalint_rules._shared.sides import (
     uses_of,
 )
 from dynalint_rules._shared.sizes import refuse_other_sizes
-from dynalint_rules._shared.text import LOOSE, atom, call, held_together, indentation
+from dynalint_rules._shared.text import LOOSE, atom, held_together
 from dynalint_rules._shared.truth import Truth, truth_of
 
 TITLE = "Compute both sides and choose with `torch.where`"
@@ -59,19 +59,9 @@ def rewrite_conditional_expression(scope: Scope, node: ast.IfExp) -> Rewrite:
         conditions += tensor_conditions(scope, sides)
         conditions += alias_conditions(scope, sides, target_of(scope, node), node)
         conditions += gradient_conditions([reads_of(scope, side, node) for side in sides], effects.layers)
-    (start, end), file = scope.file.span(node), scope.file
-    line, column = file.position(start)
-    last_line, last_column = file.position(end)
     test, named, values = _test_and_sides(scope, node, truth)
-    text = call(
-        f"{scope.torch}.where",
-        [test, *values],
-        column=column - 1,
-        indent=indentation(file, line),
-        newline=file.newline,
-        after=len(file.line(last_line)) - last_column + 1,
-    )
-    return finished(scope, TITLE, rw.written(file, *named, (node, text)), conditions)
+    text = f"{scope.torch}.where({', '.join([test, *values])})"
+    return finished(scope, TITLE, rw.written(scope.file, *named, (node, text)), conditions)
 
 
 def finished(
@@ -98,19 +88,11 @@ def rendered(scope: Scope, node: ast.expr, guards: Sequence[Guarded], guard: str
         held = [f"({text})" if isinstance(part, LOOSE) else text for part, text in texts]
         return "{} if {} else {}".format(*held) if held else ast.unparse(node)
     inside = {one.node: one for one in guards if one.node is not node and _contains(node, one.node)}
-    changed = [*inside, *(child for child in walk(node) if isinstance(child, ast.Name) and child in scope.renamed)]
-    start, end = scope.file.span(node)
-    text, position = "", start
-    for child in sorted(dict.fromkeys(changed), key=lambda one: (scope.file.span(one)[0], -scope.file.span(one)[1])):
-        own_start, own_end = scope.file.span(child)
-        if own_start < position:
-            continue  # inside of one that is written already
-        operand = (
-            guarded(scope, inside[child], guards, guard) if child in inside else rendered(scope, child, guards, guard)
-        )
-        text += scope.file.text[position:own_start] + operand
-        position = own_end
-    return text + scope.file.text[position:end]
+    new: dict[ast.expr, str] = {
+        child: scope.renamed[child] for child in walk(node) if isinstance(child, ast.Name) and child in scope.renamed
+    }
+    new |= {child: guarded(scope, one, guards, guard) for child, one in inside.items()}
+    return rw.spliced(scope.file, node, new)
 
 
 def guarded(scope: Scope, one: Guarded, guards: Sequence[Guarded], guard: str) -> str:

@@ -23,7 +23,7 @@ from dynalint_rules._shared.growth import related
 from dynalint_rules._shared.names import names, within
 from dynalint_rules._shared.scope import Scope, as_tensor
 from dynalint_rules._shared.sides import NO_RAISE
-from dynalint_rules._shared.text import atom, call, indentation, inner_indentation
+from dynalint_rules._shared.text import atom, inner_indentation
 from dynalint_rules._shared.truth import truth_of
 from dynalint_rules._shared.uses import self_name
 
@@ -300,18 +300,8 @@ class _Writer:
             first, last = (step.value, kept) if one is not None else (kept, step.value)
         if self.negated:
             first, last = last, first
-        file = self.scope.file
-        indent = indentation(file, self.test.lineno) + ("    " if step.header else "")
-        head = f"{step.owner}.copy_(" if step.owner else f"{step.target} = "
-        chosen = call(
-            f"{self.scope.torch}.where",
-            [self.condition, first, last],
-            column=len(indent + head),
-            indent=indent,
-            newline=file.newline,
-            after=len(step.owner[:1]),
-        )
-        return step.header, f"{head}{chosen}{')' if step.owner else ''}"
+        chosen = f"{self.scope.torch}.where({self.condition}, {first}, {last})"
+        return step.header, f"{step.owner}.copy_({chosen})" if step.owner else f"{step.target} = {chosen}"
 
     def _stays_so(self, step: _Write, *, taken: bool) -> bool:
         """Whether a flag is set to what it is already on the other way."""

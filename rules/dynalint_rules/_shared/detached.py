@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from dataclasses import dataclass
 
 from dynalint.analysis import kinds as k
@@ -115,16 +114,3 @@ def _is_changed(scope: Scope, source: ast.expr) -> bool:
         if stored and ast.unparse(target).startswith(text):
             return True
     return False
-
-
-def tail(scope: Scope, call: ast.Call, method: str) -> tuple[int, int]:
-    """Return the offsets of `.method()` at the end of a method call without arguments.
-
-    Raises:
-        Refusal: a comment or a line break stands in between.
-    """
-    start, end = scope.file.span(call)
-    match = re.search(rf"\.{method}\(\s*\)$", scope.file.text[start:end])
-    if match is None:
-        raise Refusal(f"the call of `.{method}()` is spread over lines; put it on one line first")
-    return start + match.start(), end

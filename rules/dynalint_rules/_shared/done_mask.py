@@ -25,7 +25,7 @@ from dynalint_rules._shared.sides import (
     reads_of,
 )
 from dynalint_rules._shared.sizes import refuse_other_sizes
-from dynalint_rules._shared.text import call, held_together, indentation
+from dynalint_rules._shared.text import held_together
 from dynalint_rules._shared.truth import truth_of
 
 _TITLE = "Run all rounds and keep what is done with `torch.where`"
@@ -124,7 +124,6 @@ class _DoneMask:
         guards = guarded_operands(scope, one.value)
         order = GUARD_ORDERS[1]
         text = rendered(scope, one.value, guards, f"{scope.torch}.where({escaped(self.done)}, {order})")
-        start, end = file.span(one.value)
         if kept:
             sides = [
                 Side(None, kind_of_name(scope, one.name, self.loop), one.name),
@@ -134,10 +133,6 @@ class _DoneMask:
             refuse_other_sizes(scope, sides)
             self.conditions += [SAME_FORM, NO_RAISE, FINITE]
             self.conditions += alias_conditions(scope, sides, one.name, self.loop)
-            indent = indentation(file, one.statement.lineno)
-            column = file.position(start)[1] - 1
-            text = call(
-                f"{scope.torch}.where", [self.done, one.name, text], column=column, indent=indent, newline=file.newline
-            )
-        if text != file.text[start:end]:
+            text = f"{scope.torch}.where({self.done}, {one.name}, {text})"
+        if text != file.segment(one.value):
             self.changes.append((one.value, text))

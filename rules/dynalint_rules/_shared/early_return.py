@@ -28,7 +28,7 @@ from dynalint_rules._shared.sides import (
     reads_of,
 )
 from dynalint_rules._shared.sizes import refuse_other_sizes
-from dynalint_rules._shared.text import call, held_together, indentation
+from dynalint_rules._shared.text import held_together
 from dynalint_rules._shared.truth import is_tensor_test, truth_of
 
 # What a `return` in it leaves by more than the function, or what may raise by itself.
@@ -175,14 +175,13 @@ class _EarlyReturn:
 
     def _choice(self, later: ast.Return, value: ast.expr, first: ast.expr, early: list[str]) -> str:
         """The value of a later `return`, chosen against the early one."""
-        scope, file = self.scope, self.scope.file
+        scope = self.scope
         ones, others = _parts(first), _parts(value)
         if len(ones) != len(others) or isinstance(first, ast.Tuple) is not isinstance(value, ast.Tuple):
             raise Refusal(
                 f"{scope.quote(later)} returns something of another form than the early return; make them alike"
             )
         guards = guarded_operands(scope, value)
-        indent = indentation(file, later.lineno)
         texts = []
         stored = set(_stored(self.following))
         for one, other, text in zip(ones, others, early, strict=True):
@@ -194,15 +193,13 @@ class _EarlyReturn:
             refuse_other_sizes(scope, sides)
             self.conditions += [SAME_FORM, NO_RAISE, FINITE]
             self.conditions += alias_conditions(scope, sides, None, self.statement)
-            column = len(indent) + len("return ")
-            given = [self.condition, text, self._rendered(other, guards, GUARD_ORDERS[1])]
-            texts.append(call(f"{scope.torch}.where", given, column=column, indent=indent, newline=file.newline))
+            value_then = self._rendered(other, guards, GUARD_ORDERS[1])
+            texts.append(f"{scope.torch}.where({self.condition}, {text}, {value_then})")
         return ", ".join(texts) + ("," if isinstance(value, ast.Tuple) and len(texts) == 1 else "")
 
     def _guarded(self, later: Sequence[ast.Return]) -> Iterator[rw.Change]:
         """The operands in what follows that must be harmless where the early result is taken."""
-        scope, file = self.scope, self.scope.file
-        done = 0
+        scope = self.scope
         values = {result.value for result in later}
         if any(guarded_operands(scope, expression) for expression in _expressions(self.going_on)):
             raise Refusal(
@@ -210,12 +207,10 @@ class _EarlyReturn:
             )
         for expression in _expressions(self.after):
             guards = [] if expression in values else guarded_operands(scope, expression)
-            for one in sorted(guards, key=lambda guarded: (file.span(guarded.node)[0], -file.span(guarded.node)[1])):
-                start, end = file.span(one.node)
-                if start < done:
-                    continue  # inside of one that is written already
-                yield one.node, guarded(scope, one, guards, self._guard(GUARD_ORDERS[1]))
-                done = end
+            inner = {node for one in guards for node in walk(one.node) if node is not one.node}
+            for one in guards:
+                if one.node not in inner:  # else it is written with the one around it
+                    yield one.node, guarded(scope, one, guards, self._guard(GUARD_ORDERS[1]))
 
     def _reads(self, values: Sequence[ast.expr]) -> set[str]:
         """The tensors with gradients from before the test that some expressions read."""

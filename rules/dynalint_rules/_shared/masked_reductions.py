@@ -81,12 +81,8 @@ def reduced_later(scope: Scope, read: Selection) -> Rewrite | None:
         return None
     if any(changed_in_place(scope, name) is not None for name in (target.id, source.id, mask.id)):
         return None
-    inner = scope.file.text
-    start, end = scope.file.span(reduction.values)
-    for use in sorted(uses, key=lambda use: use.lineno * 10_000 + use.col_offset, reverse=True):
-        first, last = scope.file.span(use)
-        inner, end = inner[:first] + source.id + inner[last:], end + len(source.id) - (last - first)
-    edits = rw.written(scope.file, (statement, []), _over_all(scope, read, reduction, inner[start:end]))
+    values = rw.spliced(scope.file, reduction.values, dict.fromkeys(uses, source.id))
+    edits = rw.written(scope.file, (statement, []), _over_all(scope, read, reduction, values))
     title = f"Take the {reduction.name} of the full shape, with zeros where nothing is selected"
     return _rewrite(scope, read, title, edits, FINITE)
 

@@ -19,7 +19,7 @@ from dynalint_rules._shared.names import loads, within
 from dynalint_rules._shared.scope import Scope, as_tensor
 from dynalint_rules._shared.selection import target_of
 from dynalint_rules._shared.sides import FINITE
-from dynalint_rules._shared.text import atom, call, indentation
+from dynalint_rules._shared.text import atom
 
 _OPERATORS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**"}
 # By a number these keep nothing of their operand for the gradient, so it may be written to afterwards.
@@ -143,13 +143,9 @@ class _Store:
                 raise Refusal("no number is known that the operator may be given where nothing is selected")
             plain = k.is_number(scope.kind(self.value)) and isinstance(self.value, ast.Constant | ast.UnaryOp)
             text = f"{name} {sign} {text if plain or self.value in self.given else atom(self.value, text)}"
-        indent = indentation(file, self.first.lineno)
-        where = call(
-            f"{scope.torch}.where", [mask, text, name], column=len(indent + head), indent=indent, newline=file.newline
-        )
         after = [] if self.last is self.first else statements_after(scope, self.first)
         run = [self.first, *after[: after.index(self.last) + 1 if after else 0]]
-        edits = rw.written(file, (run, [head + where]))
+        edits = rw.written(file, (run, [f"{head}{scope.torch}.where({mask}, {text}, {name})"]))
         title = "Compute the value for all elements and choose with `torch.where`"
         return Rewrite(title, "conditional", edits, tuple(self._conditions(name)), scope.imports)
 
@@ -239,16 +235,9 @@ class _Store:
         if node in self.given:
             assert isinstance(self.target.value, ast.Name)
             return f"{self.scope.torch}.zeros_like({self.target.value.id}).masked_scatter({mask}, {file.segment(node)})"
-        (start, end), text = file.span(node), ""
         marked = {*self.reads, *self.given, *self.guards} - {node}
-        for part in sorted((one for one in walk(node) if one in marked), key=lambda one: file.span(one)[::-1]):
-            assert isinstance(part, ast.expr)
-            if any(within(part, other, self.scope) for other in marked - {part} if within(other, node, self.scope)):
-                continue  # written with what it stands in
-            own_start, own_end = file.span(part)
-            text += file.text[start:own_start] + self._part(part, mask)
-            start = own_end
-        return text + file.text[start:end]
+        parts = {one: self._part(one, mask) for one in walk(node) if isinstance(one, ast.expr) and one in marked}
+        return rw.spliced(file, node, parts)
 
     def _require_elementwise(self, node: ast.expr, *, harmless: bool) -> None:
         scope = self.scope

@@ -23,7 +23,7 @@ from dynalint_rules._shared.detached import Detached
 from dynalint_rules._shared.either import CLAMPS, IN_TORCH, TAKES_EITHER, WHOLE
 from dynalint_rules._shared.handover import asks_for_tensor, is_passed_up
 from dynalint_rules._shared.known_numbers import is_whole
-from dynalint_rules._shared.names import kind_of_name
+from dynalint_rules._shared.names import kind_of_name, loads, statement_of
 from dynalint_rules._shared.no_number import SHOWS, why_not
 from dynalint_rules._shared.precision import is_double, is_nonzero, is_short, is_small, is_wide
 from dynalint_rules._shared.scope import Scope, as_tensor
@@ -33,6 +33,7 @@ from dynalint_rules._shared.sliced import without_bounds
 _DIVIDING = (ast.Div, ast.FloorDiv, ast.Mod)
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, *_DIVIDING)
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
+_BINDING = ast.Assign | ast.AnnAssign | ast.NamedExpr
 _ASKING = ast.If | ast.IfExp | ast.Assert | ast.BoolOp | ast.UnaryOp
 DECISIONS = ("DYN101", "DYN103", "DYN104", "DYN105")
 """The codes of what a number leaves that decided something, and is a tensor now."""
@@ -109,7 +110,7 @@ class _Follower:
     def climb(self, node: ast.expr, dtype: k.DType | None) -> None:
         """Judge the one use that stands around `node`, and those that this leads to."""
         parent = self.scope.parents[node]
-        self.flow.meets |= not isinstance(parent, ast.Assign | ast.Compare | _ASKING)
+        self.flow.meets |= not isinstance(parent, ast.Assign | ast.NamedExpr | ast.Compare | _ASKING)
         if isinstance(parent, ast.keyword):
             parent = self.scope.parents[parent]
         if isinstance(parent, ast.BinOp):
@@ -128,7 +129,7 @@ class _Follower:
             self._index(parent if isinstance(parent, ast.Subscript) else self.scope.parents[parent], node, dtype)
         elif isinstance(parent, ast.Slice | ast.ListComp | ast.GeneratorExp):
             self._part(parent, node, dtype)
-        elif isinstance(parent, ast.Assign | ast.AnnAssign | ast.Tuple | ast.List | ast.Dict | ast.Return):
+        elif isinstance(parent, _BINDING | ast.Tuple | ast.List | ast.Dict | ast.Return):
             self._result(parent, node, dtype)
         elif self._decides(node):
             self.flow.leaves = DECISIONS
@@ -377,6 +378,10 @@ class _Follower:
             self.follow_name(parent.targets[0], parent, dtype)
         elif isinstance(parent, ast.AnnAssign):
             self.follow_name(parent.target, parent, dtype)
+        elif isinstance(parent, ast.NamedExpr):
+            if next(loads(self.scope, parent.target.id), None) is not None:
+                self.follow_name(parent.target, statement_of(self.scope, parent), dtype)
+            self.climb(parent, dtype)
         elif isinstance(parent, ast.Return) or (isinstance(parent, ast.expr) and self._is_returned(parent)):
             self._returned(node)
         else:

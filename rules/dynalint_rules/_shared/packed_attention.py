@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from dynalint import rewriting as rw
 from dynalint.analysis.steps import walk
-from dynalint.rules import Refusal, Replacement, Rewrite
+from dynalint.rules import Rewrite
 from dynalint_rules._shared.calls import callee
-from dynalint_rules._shared.detached import tail
 from dynalint_rules._shared.names import loads, only_value, statement_of
 from dynalint_rules._shared.pieces import Cut, cuts_by, join_of, maker_of
 from dynalint_rules._shared.scope import Scope
-from dynalint_rules._shared.text import atom, call, comments, indentation
+from dynalint_rules._shared.text import atom, indentation
 
 _MASKS = ("attn_mask", "attention_mask")
 _TORCHS_OWN = "torch.nn.functional.scaled_dot_product_attention"
@@ -32,11 +32,7 @@ class _Pieces:
 
 
 def in_one_call(scope: Scope, numbers: ast.Call, lengths: ast.expr) -> Rewrite | None:
-    """The rewrite of attention that is called for pieces of lengths `numbers`; None where something else is done.
-
-    Raises:
-        Refusal: comments stand where the loop is taken out.
-    """
+    """The rewrite of attention that is called for pieces of lengths `numbers`; None where something else is done."""
     found = _pieces(scope, numbers)
     if found is None:
         return None
@@ -44,20 +40,17 @@ def in_one_call(scope: Scope, numbers: ast.Call, lengths: ast.expr) -> Rewrite |
     like, axis = scope.text(query.source), query.axis
     piece = scope.fresh_name("piece")
     mask = scope.fresh_name("mask", [piece])
-    torch, indent = scope.torch, indentation(scope.file, found.cut.lineno)
+    torch = scope.torch
     made = maker_of(scope, numbers)
     name = lengths if made is None else made.targets[0]
     ends = f"{atom(name, scope.text(name))}.cumsum(0)"
     positions = f"{torch}.arange({like}.shape[{axis}], device={like}.device)"
     batched = "[None, None]" if axis == 2 else ""
     parted = f"{torch}.where({piece}[:, None] == {piece}, 0.0, -{torch}.inf)"
-    start = len(f"{indent}{piece} = ")
-    newline = scope.file.newline
-    numbered = call(
-        f"{torch}.searchsorted", [ends, positions, "right=True"], column=start, indent=indent, newline=newline
-    )
-    lines = f"{piece} = {numbered}{newline}{indent}{mask} = {parted}{batched}.to({like}.dtype)"
-    first = Replacement(scope.file, *scope.file.span(found.cut), lines)
+    lines = [
+        f"{piece} = {torch}.searchsorted({ends}, {positions}, right=True)",
+        f"{mask} = {parted}{batched}.to({like}.dtype)",
+    ]
     title = "Call the attention once, with a mask that parts the pieces"
     conditions = (
         "the results are equal up to rounding, but the work grows with the square of the whole length",
@@ -65,10 +58,10 @@ def in_one_call(scope: Scope, numbers: ast.Call, lengths: ast.expr) -> Rewrite |
         "the lengths are those of the whole",
         *(("other random numbers drop out",) if _drops_out(found.attention) else ()),
     )
-    edits = [first, *_called_once(scope, found, mask)]
+    changes: list[rw.Change] = [(found.cut, lines), *_called_once(scope, found, mask)]
     if name is not lengths:
-        edits.append(Replacement(scope.file, *tail(scope, numbers, "tolist"), ""))
-    return Rewrite(title, "unsafe", tuple(edits), conditions, scope.imports, shown=True)
+        changes.append((numbers, rw.kept(scope.file, lengths)))
+    return Rewrite(title, "unsafe", rw.written(scope.file, *changes), conditions, scope.imports, shown=True)
 
 
 def _pieces(scope: Scope, numbers: ast.Call) -> _Pieces | None:
@@ -188,27 +181,17 @@ def _next_to(scope: Scope, statement: ast.stmt) -> ast.stmt | None:
     return None
 
 
-def _called_once(scope: Scope, found: _Pieces, mask: str) -> tuple[Replacement, ...]:
+def _called_once(scope: Scope, found: _Pieces, mask: str) -> Iterator[rw.Change]:
     """Put the call itself, of whole tensors and with the mask, where its results were put together."""
-    file, results = scope.file, found.results
-    outer = scope.parents[results]
-    start = file.span(outer)[0] if isinstance(outer, ast.Assign) else file.span(found.join)[0]
-    last = statement_of(scope, found.join) if isinstance(outer, ast.Assign) else found.join
-    (first, end), (joined, rest) = file.span(results.elt), file.span(found.join)
-    stop = file.span(last)[1]
-    if comments(file, start, first) or comments(file, end, stop):
-        raise Refusal(f"a comment stands in {scope.quote(found.join)} or beside it; take it out first")
-    text, at = "", first
-    swaps = [
-        (node, scope.text(found.whole[node.id].source))
+    results, outer, last = found.results, scope.parents[found.results], statement_of(scope, found.join)
+    whole = {
+        node: found.whole[node.id]
         for node in walk(results.elt)
         if isinstance(node, ast.Name) and node.id in found.whole
-    ]
-    for node, new in sorted([*swaps, (found.mask.value, mask)], key=lambda swap: file.span(swap[0])):
-        left, right = file.span(node)
-        text, at = text + file.text[at:left] + new, right
-    text += file.text[at:end]
-    own, inner = (indentation(file, node.lineno) for node in (statement_of(scope, results), results.elt))
-    text = text.replace(f"{file.newline}{inner}", f"{file.newline}{own}")
-    head = file.text[file.span(last)[0] : joined]
-    return (Replacement(file, start, stop, f"{head}{text}{file.text[rest:stop]}"),)
+    }
+    parts: dict[ast.expr, str] = {node: scope.text(cut.source) for node, cut in whole.items()}
+    text = rw.spliced(scope.file, results.elt, {**parts, found.mask.value: mask})
+    inner, own = (indentation(scope.file, node.lineno) for node in (results.elt, statement_of(scope, results)))
+    if isinstance(outer, ast.Assign):
+        yield [outer, last], [last]
+    yield found.join, text.replace(f"{scope.file.newline}{inner}", f"{scope.file.newline}{own}")

@@ -89,11 +89,9 @@ def names_of(scope: Scope, statement: ast.Assign, node: ast.expr, *, apart: bool
     if statement.value is node and not apart:
         return (target.id,), True
     # The places of a mask of one dimension: `torch.where(mask)[0]`, `mask.nonzero().flatten()`.
-    start, end = scope.file.span(statement.value)
-    after = scope.file.text[scope.file.span(node)[1] : end].strip()
     flat = ("[0]",) if apart else ("[:, 0]", *(f".{one}" for one in _FLATTENED))
-    whole = scope.file.span(node)[0] == start and after in flat
-    return ((target.id,) if whole else ()), False
+    whole = ast.unparse(statement.value) in {f"{ast.unparse(node)}{after}" for after in flat}
+    return ((target.id,) if whole and node in walk(statement.value) else ()), False
 
 
 def is_bound_once(scope: Scope, name: str) -> bool:

@@ -67,14 +67,14 @@ class _Chain:
         scope, mask = self.scope, self.read.mask
         if any(isinstance(one, ast.Call) for one in walk(mask)) or self._selects_rows():
             return False
-        first = scope.file.span(self.read.node)[0]
+        first = (self.read.node.lineno, self.read.node.col_offset)
         read = {ast.unparse(one) for one in walk(mask) if isinstance(one, ast.Attribute)}
         for one in walk_function(scope.function.node):
             if isinstance(one, ast.Attribute) and not isinstance(one.ctx, ast.Load) and ast.unparse(one) in read:
                 return False
         for name in {one.id for one in walk(mask) if isinstance(one, ast.Name)}:
             stores = [one for one in walk_function(scope.function.node) if _stores(one, name)]
-            later = any(scope.file.span(one)[0] > first for one in stores if isinstance(one, ast.Name))
+            later = any((one.lineno, one.col_offset) > first for one in stores if isinstance(one, ast.Name))
             if later or may_change_in_place(scope, name):
                 return False
         return True

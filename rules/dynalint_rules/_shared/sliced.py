@@ -15,7 +15,7 @@ from dynalint_rules._shared.known_numbers import is_whole
 from dynalint_rules._shared.masked_reductions import OTHER_ORDER
 from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.single_index import parts_of
-from dynalint_rules._shared.text import atom, call, indentation
+from dynalint_rules._shared.text import atom
 
 NO_FORM = (
     "a graph has no place for a result whose length depends on data; keep the whole dimension and mask it with "
@@ -143,26 +143,12 @@ def _reduction(scope: Scope, cut: _Cut) -> Sliced:
     tests += [f"{places} < {_operand(scope, cut.upper)}"] if cut.upper is not None else []
     mask = _spread(" & ".join(f"({test})" for test in tests) if len(tests) > 1 else tests[0], cut)
     count = _count(scope, cut) if attribute.attr == "mean" else ""
-    edits: list[rw.Change] = [(cut.node, _chosen(scope, cut, mask, len(count)))]
+    edits: list[rw.Change] = [(cut.node, f"{scope.torch}.where({mask}, {cut.whole}, 0)")]
     if count:
         summed, number = rw.attribute(rw.kept(scope.file, cut.node), "sum"), rw.expression(count)
         edits += [(attribute, summed), (reduction, lambda old: rw.operation(old, "/", number))]
     bounds = " and ".join(scope.quote(bound) for bound in (cut.lower, cut.upper) if bound is not None)
     return Sliced(edits, [OTHER_ORDER], [f"{bounds} {'is' if len(tests) == 1 else 'are'} not negative", *conditions])
-
-
-def _chosen(scope: Scope, cut: _Cut, mask: str, more: int) -> str:
-    """Return the `torch.where` in the place of the slice; `more` characters will be added to the line."""
-    file, (start, end) = scope.file, scope.file.span(cut.node)
-    (line, column), (last, behind) = file.position(start), file.position(end)
-    return call(
-        f"{scope.torch}.where",
-        [mask, cut.whole, "0"],
-        column=column - 1,
-        indent=indentation(file, line),
-        newline=file.newline,
-        after=len(file.line(last)) - behind + 1 + more,
-    )
 
 
 def _count(scope: Scope, cut: _Cut) -> str:

@@ -54,7 +54,7 @@ from dynalint_rules._shared.sides import (
 )
 from dynalint_rules._shared.sizes import refuse_other_sizes
 from dynalint_rules._shared.skipped_step import rewrite_skipped
-from dynalint_rules._shared.text import call, held_together, indentation, inner_indentation
+from dynalint_rules._shared.text import held_together, indentation, inner_indentation
 from dynalint_rules._shared.truth import Truth, truth_of
 
 _OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**", ast.MatMult: "@"}
@@ -133,7 +133,7 @@ class _Writer:
             self._write_nothing(truths)
             return
         if results:
-            self.lines.append(f"return {self._result(results, len('return '))}")
+            self.lines.append(f"return {self._result(results)}")
         if not any(self.tests[0] in line for line in self.lines):
             # Where all sides are alike nothing asks for it any more, and it must not do anything else either.
             effects_of(self.scope, self.chain.tests[:1])
@@ -217,7 +217,7 @@ class _Writer:
             self.conditions += [*mixed, *alias_conditions(scope, tensors, name, head)]
         else:
             self._require_tensors(sides, name)
-        self.lines.append(f"{name} = {self._where(texts, len(name) + 3)}")
+        self.lines.append(f"{name} = {self._where(texts)}")
 
     def _uses_but_in_tests(self, name: str) -> list[ast.expr]:
         tests = {node for test in self.chain.tests for node in walk(test)}
@@ -281,7 +281,7 @@ class _Writer:
             last = last if fed == last else f"{self.scope.torch}.where({escaped(' | '.join(run))}, {fed}, {last})"
         return last
 
-    def _result(self, results: list[ast.expr], column: int) -> str:
+    def _result(self, results: list[ast.expr], *, inner: bool = False) -> str:
         """The value to return: chosen as a whole, or one by one where all sides write out tuples of one length."""
         scope = self.scope
         texts = [self._rendered(result, index) for index, result in enumerate(results)]
@@ -289,10 +289,9 @@ class _Writer:
             return texts[0]
         rows = [result.elts for result in results if isinstance(result, ast.Tuple)]
         if len(rows) == len(results) and len({len(row) for row in rows}) == 1:
-            inner = column + (column > len("return "))
-            parts = [self._result(list(cells), inner) for cells in zip(*rows, strict=True)]
+            parts = [self._result(list(cells), inner=True) for cells in zip(*rows, strict=True)]
             text = ", ".join(parts) + ("," if len(parts) == 1 else "")
-            return text if column == len("return ") else f"({text})"
+            return f"({text})" if inner else text
         sides = [Side(result, scope.kind(result)) for result in results]
         if all(k.is_number(side.kind) for side in sides):
             self.conditions += number_conditions(scope, sides, [])
@@ -301,21 +300,15 @@ class _Writer:
             self.changes.append("the caller receives a 0-dim tensor instead of a number")
         else:
             self._require_tensors(sides, None)
-        return self._where(texts, column)
+        return self._where(texts)
 
-    def _where(self, texts: list[str], column: int) -> str:
+    def _where(self, texts: list[str]) -> str:
         """`torch.where`, nested once for each test after the first."""
         value = texts[-1]
         for test, text in zip(reversed(self.tests), reversed(texts[:-1]), strict=True):
             if text == value:
                 continue
-            value = call(
-                f"{self.scope.torch}.where",
-                [test, text, value],
-                column=len(self._indent) + column,
-                indent=self._indent,
-                newline=self.scope.file.newline,
-            )
+            value = f"{self.scope.torch}.where({test}, {text}, {value})"
         return value
 
     @property

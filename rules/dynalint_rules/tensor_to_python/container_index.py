@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable
 
 from dynalint import rewriting as rw
@@ -10,9 +9,7 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Event, Subscript
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Rewrite, Rule, Violation
-from dynalint_rules._shared.effects import effects_of
 from dynalint_rules._shared.scope import Scope, as_tensor
-from dynalint_rules._shared.text import atom
 
 _CONTAINERS = (
     "list tuple range torch.Size torch.nn.ModuleList torch.nn.Sequential torch.nn.ParameterList deque collections.deque"
@@ -41,8 +38,7 @@ class ListIndexedByTensor(Rule):
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Stack tensors that are there anyway; to compute every element is a decision of its own."""
         if isinstance(event, Subscript):
-            scope = Scope.of(event, project)
-            rewrite = _stacked(scope, event) or _all_computed(scope, event)
+            rewrite = _stacked(Scope.of(event, project), event)
             if rewrite is not None:
                 return rewrite
         return Declined(
@@ -79,28 +75,3 @@ def _stacked(scope: Scope, event: Subscript) -> Rewrite | None:
         f"nothing changes {scope.quote(node)} in place, nor the tensors in {shown} while it is used",
     )
     return Rewrite("Index the stack of all tensors", "conditional", edits, conditions, scope.imports)
-
-
-def _all_computed(scope: Scope, event: Subscript) -> Rewrite | None:
-    """Select one of the results of all layers; None where the element is not called, or gives no single tensor.
-
-    Raises:
-        Refusal: calling a layer, or working out its arguments once more, does more than give a tensor.
-    """
-    node, base, index = event.node, event.base, event.node.slice
-    call = scope.parents.get(node)
-    if not isinstance(base, k.Sequence) or not isinstance(call, ast.Call) or call.func is not node:
-        return None
-    if base.type not in ("list", "tuple", "torch.nn.ModuleList", "torch.nn.Sequential") or scope.tensor(call) is None:
-        return None
-    effects_of(scope, [call, node.value])
-    after, end = scope.file.span(node)[1], scope.file.span(call)[1]
-    name, shown = scope.fresh_name("layer"), scope.quote(node.value)
-    results = f"{scope.torch}.stack([{name}{scope.file.text[after:end]} for {name} in {scope.text(node.value)}])"
-    chosen = f"{atom(index, scope.text(index))}.reshape(1)"
-    edits = rw.written(scope.file, (call, f"{results}[{chosen}].squeeze(0)"))
-    conditions = (
-        f"all of {shown} are computed, and get gradients of zero where they are not selected",
-        f"all of {shown} give tensors of one shape, dtype and device",
-    )
-    return Rewrite("Select one of the results of all layers", "unsafe", edits, conditions, scope.imports)

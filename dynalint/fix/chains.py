@@ -128,7 +128,9 @@ class _Chain:
         self.done, self._steps = not left, self._steps + 1
         try:
             if left:
-                self._add(_step(left[0], self._leaves))
+                # What has no rewrite may have one once another is carried out.
+                ready = (one for one in left if one.rewrite is not None and one.finding.code in self._leaves)
+                self._add(_step(next(ready, left[0]), self._leaves))
         except EditError as fault:
             self.error = fault
 

@@ -68,6 +68,12 @@ class CommentedBelow(nn.Module):
         return frames * 2
 
 
+class CommentedInOneLine(nn.Module):
+    def forward(self, feats, seen, target):
+        # feats: (n, dim), seen: (n,); target: (n, 4)
+        return feats.sum() + seen.sum() + target.sum()
+
+
 class Described(nn.Module):
     def __init__(self):
         super().__init__()
@@ -135,6 +141,7 @@ def shapes(module: nn.Module) -> list[tuple[int, ...]]:
         (AssertedWhole, [(BATCH, 9, 24)]),
         (Commented, [(BATCH, LENGTH, 3), (BATCH, 3)]),
         (CommentedBelow, [(BATCH, LENGTH, WIDTH, 16, 16)]),
+        (CommentedInOneLine, [(BATCH, WIDTH), (BATCH,), (BATCH, 4)]),
         (Described, [(BATCH, LENGTH, 12), (BATCH, LENGTH), (BATCH,)]),
         (DescribedByFields, [(BATCH, 2 * WIDTH, LENGTH, 2)]),
         (Patterned, [(BATCH, 3, 64, 64)]),

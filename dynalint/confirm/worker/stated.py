@@ -31,6 +31,8 @@ _LARGEST = 1024
 # What follows the name of a parameter: a type perhaps, words about shapes, and the dimensions in brackets.
 _DIMENSION = r"(?:-1|[A-Za-z_]\w*|\d+)(?:\s*[*+/-]+\s*(?:[A-Za-z_]\w*|\d+))*|\.\.\.|\*"
 _BRACKETS = rf"[(\[{{]\s*(?:#\s*)?({_DIMENSION})\s*((?:,\s*(?:{_DIMENSION})\s*)*),?\s*[)\]}}]"
+# What parts `x: (batch, time), mask: (batch,)`.
+_NEXT = r"[,;]\s*(?:and\s+)?(?=\w+\s*:\s*\()"
 _PLAIN_TYPES = frozenset("int float str bool list tuple dict optional tensor default torch none".split())
 _KINDS = (
     (r"\b(Long|Int|Integer)_?Tensor\b|\b[Ll]ong tensor|\bint(eger|64|32)?\b|\bLong\b", "int"),
@@ -146,7 +148,7 @@ def _comments(source: str, tree: ast.Module, names: list[str]) -> Iterator[tuple
 def _texts(lines: Iterable[tuple[str | None, str]], names: list[str]) -> Iterator[dict[str, Stated]]:
     """Yield what lines of plain text say: the name of a parameter and, behind it or in the next line, a shape."""
     about, left = None, 0
-    for owner, line in lines:
+    for owner, line in ((owner, part) for owner, whole in lines for part in re.split(_NEXT, whole)):
         text = re.sub(r":math:|`|\\text|\\_", lambda match: "_" if match[0] == "\\_" else "", line)
         named = re.match(r"\W*(?:param\s+)?(?:[\w.]*Tensor\s+)?(\w+)\s*(?:[(:=-]|is\b|shape\b|size\b|\.shape|->)", text)
         if owner is not None:

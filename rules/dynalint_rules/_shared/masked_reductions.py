@@ -6,7 +6,6 @@ import ast
 from dataclasses import dataclass
 
 from dynalint import rewriting as rw
-from dynalint.analysis import kinds as k
 from dynalint.analysis.steps import walk
 from dynalint.rules import Refusal, Replacement, Rewrite
 from dynalint_rules._shared.masked import made_from
@@ -14,13 +13,10 @@ from dynalint_rules._shared.memory import changed_in_place
 from dynalint_rules._shared.names import loads, within
 from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.sides import FINITE
-from dynalint_rules._shared.text import atom
 
 OTHER_ORDER = "the sum is taken in another order, so that it is equal up to rounding"
 _ELEMENTWISE = frozenset({"abs", "square", "pow", "neg", "float", "double"})
 _OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
-LOSS = "torch.nn.functional.cross_entropy"
-IGNORED = -100
 
 
 @dataclass(frozen=True)
@@ -87,41 +83,6 @@ def reduced_later(scope: Scope, read: Selection) -> Rewrite | None:
     return _rewrite(scope, read, title, edits, FINITE)
 
 
-def ignored_in_loss(scope: Scope, read: ast.Subscript) -> Rewrite | None:
-    """The rewrite of `F.cross_entropy(x[mask], y[mask])`, None where something else stands there."""
-    call = scope.parents[read]
-    if not isinstance(call, ast.Call) or len(call.args) != 2 or not _is_plain_loss(scope, call):
-        return None
-    logits, labels = call.args
-    if not isinstance(logits, ast.Subscript) or not isinstance(labels, ast.Subscript):
-        return None
-    mask, wanted = scope.tensor(read.slice), scope.tensor(labels.value)
-    if ast.dump(logits.slice) != ast.dump(labels.slice) or mask is None or scope.tensor(logits.value) is None:
-        return None
-    if wanted is None or wanted.dtype not in ("int", None):
-        return None
-    kept = f"{scope.torch}.where({scope.text(read.slice)}, {scope.text(labels.value)}, {IGNORED})"
-    rows, flat = ("", "") if mask.rank == 1 else (".flatten(0, -2)", ".flatten()")
-    given = atom(logits.value, scope.text(logits.value)) + rows
-    edits = rw.written(scope.file, (logits, given), (labels, kept + flat))
-    shown = scope.quote(labels.value)
-    conditions = (OTHER_ORDER, f"{shown} holds numbers of classes", f"{scope.quote(logits.value)} is finite")
-    title = f"Ignore labels of {IGNORED} instead of selecting the others"
-    return Rewrite(title, "unsafe", edits, conditions, scope.imports)
-
-
-def _is_plain_loss(scope: Scope, call: ast.Call) -> bool:
-    function = scope.kind(call.func)
-    if not isinstance(function, k.External) or scope.project.api.canonical(function.name) != LOSS:
-        return False
-    return all(
-        keyword.arg == "reduction"
-        and isinstance(keyword.value, ast.Constant)
-        and keyword.value.value in ("mean", "sum")
-        for keyword in call.keywords
-    )
-
-
 def _reduction_of(scope: Scope, values: ast.expr) -> _Reduction | None:
     attribute = scope.parents.get(values)
     call = scope.parents.get(attribute) if attribute is not None else None
@@ -183,7 +144,7 @@ def matches(scope: Scope, read: Selection) -> bool:
 def _rewrite(scope: Scope, read: Selection, title: str, edits: tuple[Replacement, ...], *more: str) -> Rewrite:
     certain = matches(scope, read)
     conditions = (OTHER_ORDER, *(() if certain else ("the mask has as many dimensions as the tensor",)), *more)
-    return Rewrite(title, "unsafe", edits, conditions, scope.imports, shown=not certain)
+    return Rewrite(title, "conditional", edits, conditions, scope.imports)
 
 
 def _stores_after(scope: Scope, name: str, statement: ast.stmt) -> bool:

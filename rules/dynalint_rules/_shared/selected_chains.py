@@ -1,8 +1,12 @@
-"""Elements that a mask selects, computed with one by one over several statements and only then reduced.
+"""Elements, or rows, that a mask selects, computed with one by one and then reduced or made a loss of.
 
 near = error[error < 1]                     near = error
 loss = near**2 / 2                          loss = near**2 / 2
 return loss.sum() / len(loss)               return torch.where(error < 1, loss, 0).sum() / (error < 1).sum()
+
+scores = self.head(h[known])                scores = self.head(h)
+return F.mse_loss(scores, y[known])         loss = F.mse_loss(scores, y, reduction="none").mean(-1)
+                                            return torch.where(known, loss, 0).sum() / known.sum()
 """
 
 from __future__ import annotations
@@ -10,27 +14,36 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.index import walk_function
 from dynalint.analysis.steps import walk
-from dynalint.rules import Rewrite
+from dynalint.rules import Refusal, Rewrite
 from dynalint_rules._shared.calls import callee
-from dynalint_rules._shared.masked_reductions import OTHER_ORDER, Selection, matches, may_match, selection_of
+from dynalint_rules._shared.domain import guarded_operands
+from dynalint_rules._shared.masked_reductions import OTHER_ORDER, Selection, selection_of
 from dynalint_rules._shared.memory import may_change_in_place
 from dynalint_rules._shared.names import loads, only_value
 from dynalint_rules._shared.numbers import flow_of
 from dynalint_rules._shared.scope import Scope
+from dynalint_rules._shared.selected_losses import Loss, loss_of
 from dynalint_rules._shared.sides import FINITE
+from dynalint_rules._shared.trailing import LESS, is_last, is_row_layer, trailing
+
+if TYPE_CHECKING:
+    import libcst as cst
 
 _OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
 ELEMENTWISE = frozenset(
     "abs square pow neg log log1p log2 log10 exp expm1 sqrt rsqrt sin cos tan tanh sigmoid relu reciprocal "
-    "clamp float double add sub mul div".split()
+    "clamp float double add sub mul div gelu silu softplus detach".split()
 )
-_REDUCTIONS = ("sum", "mean")
-_REDUCING = frozenset("all any sum mean max min amax amin prod argmax argmin norm squeeze select count_nonzero".split())
+_ALONG_ROWS = frozenset({"softmax", "log_softmax", "normalize", "logsumexp"})
+_SELECTING = frozenset({"torch.masked_select", "Tensor.masked_select"})
+# A value that is selected by one of these is no number mostly, and its gradient would not be one either.
+_NO_NUMBERS = frozenset({"isnan", "isinf", "isfinite"})
 
 
 def reduced_at_last(scope: Scope, read: Selection) -> Rewrite | None:
@@ -42,30 +55,50 @@ def reduced_at_last(scope: Scope, read: Selection) -> Rewrite | None:
     chain = _Chain(scope, read)
     if not chain.is_stable() or not chain.follow():
         return None
-    changes = [OTHER_ORDER, *([] if chain.certain else ["the mask has as many dimensions as the tensor"]), FINITE]
+    chain = _Chain(scope, read, rows=chain.rows)
+    chain.follow()
+    chain.write()
     title = "Compute with all elements, and reduce with zeros where nothing is selected"
     edits = rw.written(scope.file, *chain.edits, *chain.flows_edits)
-    clauses = tuple(dict.fromkeys([*changes, *chain.conditions]))
-    return Rewrite(title, "unsafe", edits, clauses, scope.imports, shown=not chain.certain)
+    shape = f"{scope.quote(read.mask)} selects by the first dimensions of what it selects from"
+    clauses = tuple(dict.fromkeys([shape, OTHER_ORDER, FINITE, *chain.conditions]))
+    return Rewrite(title, "conditional", edits, clauses, scope.imports)
+
+
+@dataclass
+class _Reduction:
+    """A call that makes one number of selected values, which have so many dimensions of their own for each place."""
+
+    values: ast.expr
+    name: str
+    own: int
 
 
 @dataclass
 class _Chain:
-    """What becomes of the elements that one mask selects; `names` are those that stand for some of them."""
+    """What becomes of what one mask selects.
+
+    `rows` tells that rows are selected. `names` stand for some of them, each with the number of dimensions that belong
+    to one place of the mask.
+    """
 
     scope: Scope
     read: Selection
-    names: set[str] = field(default_factory=set)
+    rows: bool = False
+    names: dict[str, int] = field(default_factory=dict)
     edits: list[rw.Change] = field(default_factory=list)
     flows_edits: list[rw.Change] = field(default_factory=list)
     conditions: list[str] = field(default_factory=list)
-    certain: bool = True
-    reduced: set[ast.Call] = field(default_factory=set)
+    selections: list[tuple[Selection, int]] = field(default_factory=list)
+    reduced: dict[ast.Call, _Reduction] = field(default_factory=dict)
+    losses: dict[ast.Call, tuple[Loss, dict[ast.expr, int]]] = field(default_factory=dict)
+    counted: set[ast.expr] = field(default_factory=set)
+    risky: bool = False
 
     def is_stable(self) -> bool:
         """Whether the mask is the same wherever it is written from its first use on."""
         scope, mask = self.scope, self.read.mask
-        if any(isinstance(one, ast.Call) for one in walk(mask)) or self._selects_rows():
+        if scope.tensor(mask) is None or any(isinstance(one, ast.Call) for one in walk(mask)):
             return False
         first = (self.read.node.lineno, self.read.node.col_offset)
         read = {ast.unparse(one) for one in walk(mask) if isinstance(one, ast.Attribute)}
@@ -79,16 +112,8 @@ class _Chain:
                 return False
         return True
 
-    def _selects_rows(self) -> bool:
-        """Whether a mask was reduced along a dimension, and thus has fewer than what it selects from."""
-        mask = self.read.mask
-        value = only_value(self.scope, mask.id, mask) if isinstance(mask, ast.Name) else None
-        calls = [one for one in walk(value) if isinstance(one, ast.Call)] if value is not None else []
-        names = (one.func.attr for one in calls if isinstance(one.func, ast.Attribute) and (one.args or one.keywords))
-        return not _REDUCING.isdisjoint(names)
-
     def follow(self) -> bool:
-        """Go through the statements of the function; return whether all that reads the elements is known."""
+        """Go through the statements of the function; return whether all that reads what is selected is known."""
         scope = self.scope
         for statement in scope.function.statements:
             selections = [one for one in self._selections(statement) if _is_same(one, self.read)]
@@ -97,8 +122,15 @@ class _Chain:
                 continue
             if not isinstance(statement, ast.Assign | ast.Return) or not self._reads(statement, selections):
                 return False
+            assert statement.value is not None
+            try:
+                self.risky = self.risky or bool(guarded_operands(scope, statement.value))
+            except Refusal:
+                return False
         own = {id(one) for one in walk_function(scope.function.node)}
-        return bool(self.reduced) and all(id(one) in own for name in self.names for one in loads(scope, name))
+        ends = bool(self.reduced) or bool(self.losses)
+        whole = all(set(reached) == set(loss.operands) for loss, reached in self.losses.values())
+        return ends and whole and all(id(one) in own for name in self.names for one in loads(scope, name))
 
     def _selections(self, statement: ast.stmt) -> Iterator[Selection]:
         for node in walk(statement):
@@ -111,26 +143,36 @@ class _Chain:
 
     def _reads(self, statement: ast.Assign | ast.Return, selections: list[Selection]) -> bool:
         """Take in one statement; return whether it computes one by one, or reduces."""
+        nodes: dict[ast.expr, int] = {}
         for one in selections:
-            if not may_match(self.scope, one) or not self._keeps(one.source):
+            if self.scope.tensor(one.source) is None and not isinstance(self.scope.kind(one.source), k.Unknown):
                 return False
-            self.certain &= matches(self.scope, one)
-            # What is not selected must not come in even where it is NaN: its gradient would be.
-            content = f"{self.scope.torch}.where({self.scope.text(one.mask)}, {self.scope.text(one.source)}, 1)"
-            self.edits.append((one.node, content))
-        nodes: list[ast.expr] = [one.node for one in selections]
-        nodes += [one for one in walk(statement) if isinstance(one, ast.Name) and self._is_read(one)]
-        kept = [self._climb(node, statement) for node in nodes]
-        if not all(kept):
+            if not self._keeps(one.source):
+                return False
+            apart = isinstance(one.node, ast.Call)  # `masked_select` has the mask broadcast
+            own = 0 if apart else trailing(self.scope, one.source, one.mask)
+            nodes[one.node] = max(own, int(self.rows and own == 0 and not apart and self._meets_rows(one.node)))
+            self.selections.append((one, nodes[one.node]))
+        nodes |= {
+            one: self.names[one.id] for one in walk(statement) if isinstance(one, ast.Name) and self._is_read(one)
+        }
+        kept = [self._climb(node, statement, own) for node, own in nodes.items()]
+        if None in kept:
             return False
-        if "value" in kept:
-            if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        values = [one for one in kept if one is not None and one >= 0]
+        if values:
+            if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or len(values) < len(kept):
                 return False
             target = statement.targets[0]
-            if not isinstance(target, ast.Name) or len(set(kept)) > 1 or not self._is_new(target):
+            if not isinstance(target, ast.Name) or not self._is_new(target):
                 return False
-            self.names.add(target.id)
+            self.names[target.id] = max(values)
         return True
+
+    def _meets_rows(self, node: ast.expr) -> bool:
+        """Whether what is selected goes straight into a layer that works on vectors."""
+        parent = self.scope.parents[node]
+        return isinstance(parent, ast.Call) and parent.args == [node] and is_row_layer(self.scope, parent.func)
 
     def _keeps(self, source: ast.expr) -> bool:
         """Whether a tensor is never changed in place: what was selected out of it would not change with it."""
@@ -145,88 +187,167 @@ class _Chain:
         stores = [one for one in walk(self.scope.function.node) if _stores(one, target.id)]
         return stores == [target] and target.id in self.scope.function.locals and not _is_parameter(self.scope, target)
 
-    def _climb(self, node: ast.expr, statement: ast.stmt) -> str:
-        """Return "value" if an operand goes into all of a statement one by one, "number" if it is reduced, else ""."""
+    def _climb(self, node: ast.expr, statement: ast.stmt, own: int) -> int | None:
+        """Return the dimensions of each place if an operand goes into all of a statement one by one.
+
+        It is -1 if the operand is reduced, None if more is done with it.
+        """
         scope = self.scope
         parent = scope.parents[node]
         if parent is statement:
-            return "value" if isinstance(statement, ast.Assign) else ""
+            return own if isinstance(statement, ast.Assign) else None
         if isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.USub):
-            return self._climb(parent, statement)
+            return self._climb(parent, statement, own)
         if isinstance(parent, ast.BinOp) and isinstance(parent.op, _OPERATORS):
             other = parent.right if node is parent.left else parent.left
-            return self._climb(parent, statement) if self._goes_along(other) else ""
+            return self._climb(parent, statement, own) if self._goes_along(other, own) else None
         if isinstance(parent, ast.Call):
-            return self._argument(parent, node, statement)
+            return self._argument(parent, node, statement, own)
         call = scope.parents.get(parent)
         if isinstance(parent, ast.Attribute) and isinstance(call, ast.Call) and call.func is parent:
-            return self._method(call, parent, statement)
-        return ""
+            return self._method(call, parent, statement, own)
+        return None
 
-    def _argument(self, call: ast.Call, node: ast.expr, statement: ast.stmt) -> str:
-        """The same for an argument of a function."""
+    def _argument(self, call: ast.Call, node: ast.expr, statement: ast.stmt, own: int) -> int | None:
+        """The same for an argument of a function or layer."""
         name = callee(self.scope, call)
-        short = name.removeprefix("torch.")
+        short = name.rpartition(".")[2]
+        if call.args == [node] and not call.keywords and is_row_layer(self.scope, call.func):
+            self.rows = True
+            return self._climb(call, statement, max(own, 1))
+        loss = loss_of(self.scope, call)
+        if loss is not None and node in loss.operands:
+            self.losses.setdefault(call, (loss, {}))[1][node] = own
+            return -1
+        if call.args[:1] == [node] and short in _ALONG_ROWS and _is_along_rows(call) and own:
+            return self._climb(call, statement, own)
         if call.keywords:
-            return ""
+            return None
         if call.args == [node] and name == "builtins.len":
-            return self._count(call)
+            return self._count(call, own)
         if call.args == [node] and name in ("torch.sum", "torch.mean"):
-            return self._reduce(call, node, short)
-        elementwise = name == f"torch.{short}" and short in ELEMENTWISE
-        return self._climb(call, statement) if elementwise and all(map(self._goes_along, call.args)) else ""
+            return self._reduce(call, node, short, own)
+        elementwise = name.startswith("torch.") and short in ELEMENTWISE
+        along = elementwise and all(self._goes_along(one, own) for one in call.args if one is not node)
+        return self._climb(call, statement, own) if along else None
 
-    def _method(self, call: ast.Call, method: ast.Attribute, statement: ast.stmt) -> str:
+    def _method(self, call: ast.Call, method: ast.Attribute, statement: ast.stmt, own: int) -> int | None:
         """The same for what a method is called on."""
+        if method.attr in ("sum", "mean") and not call.args and not call.keywords:
+            return self._reduce(call, method.value, method.attr, own)
+        if method.attr in LESS and is_last(call) and own:
+            return self._climb(call, statement, own - 1)
+        if method.attr in _ALONG_ROWS and is_last(call) and own:
+            return self._climb(call, statement, own)
         if call.keywords:
-            return ""
-        if method.attr in _REDUCTIONS and not call.args:
-            return self._reduce(call, method.value, method.attr)
-        if method.attr == "numel" and not call.args:
-            return self._count(call)
-        elementwise = method.attr in ELEMENTWISE and all(map(self._goes_along, call.args))
-        return self._climb(call, statement) if elementwise else ""
+            return None
+        if method.attr == "numel" and not call.args and own == 0:
+            return self._count(call, own)
+        elementwise = method.attr in ELEMENTWISE and all(self._goes_along(one, own) for one in call.args)
+        return self._climb(call, statement, own) if elementwise else None
 
-    def _goes_along(self, node: ast.expr) -> bool:
-        """Whether an operand is made of selected elements and numbers alone."""
+    def _goes_along(self, node: ast.expr, own: int) -> bool:
+        """Whether an operand is made of what is selected and of numbers alone, or belongs to the module."""
+        tensor = self.scope.tensor(node)
         if isinstance(node, ast.Subscript) and _is_same(Selection(node, node.value, node.slice), self.read):
             return True
         if (isinstance(node, ast.Name) and self._is_read(node)) or k.is_number(self.scope.kind(node)):
             return True
+        if tensor is not None and (tensor.rank == 0 or (own and tensor.origin is not None)):
+            return True
         if isinstance(node, ast.BinOp) and isinstance(node.op, _OPERATORS):
-            return self._goes_along(node.left) and self._goes_along(node.right)
+            return self._goes_along(node.left, own) and self._goes_along(node.right, own)
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            return self._goes_along(node.operand)
+            return self._goes_along(node.operand, own)
         if isinstance(node, ast.Call) and not node.keywords:
             name = callee(self.scope, node)
+            if is_row_layer(self.scope, node.func):
+                return all(self._goes_along(one, own) for one in node.args)
             plain = name.rpartition(".")[2] in ELEMENTWISE and name.startswith(("torch.", "Tensor."))
             method = isinstance(node.func, ast.Attribute) and name.startswith("Tensor.")
             subject = [node.func.value] if method and isinstance(node.func, ast.Attribute) else []
-            return plain and all(map(self._goes_along, [*subject, *node.args]))
+            return plain and all(self._goes_along(one, own) for one in (*subject, *node.args))
         if isinstance(node, ast.Attribute) and isinstance(self.scope.kind(node), k.Unknown):
             self.conditions.append(f"{self.scope.quote(node)} is a number")
             return True
         return False
 
-    def _reduce(self, call: ast.Call, values: ast.expr, name: str) -> str:
+    def _reduce(self, call: ast.Call, values: ast.expr, name: str, own: int) -> int:
+        found = self.reduced.setdefault(call, _Reduction(values, name, own))
+        found.own = max(found.own, own)
+        return -1
+
+    def _count(self, call: ast.Call, own: int) -> int:
+        if call not in self.counted:
+            self.counted.add(call)
+            flow = flow_of(self.scope, call, "int", wide=True)
+            self.edits.append((call, rw.method(self._mask, "sum")))
+            self.flows_edits += flow.edits
+            self.conditions += flow.clauses
+        self.reduced.setdefault(call, _Reduction(call, "", own))
+        return -1
+
+    @property
+    def _mask(self) -> cst.BaseExpression:
+        return rw.kept(self.scope.file, self.read.mask)
+
+    def _mask_over(self, own: int) -> cst.BaseExpression:
+        """The mask with a dimension for each of those that belong to one place."""
+        if not own:
+            return self._mask
+        written = self.scope.text(self.read.mask)
+        named = isinstance(self.read.mask, ast.Name | ast.Attribute)
+        return rw.expression(f"{written if named else f'({written})'}[..., {', '.join(['None'] * own)}]")
+
+    def write(self) -> None:
+        """Write what takes the place of the selections, and of what they are reduced by."""
+        scope, mask = self.scope, self.read.mask
+        value = only_value(scope, mask.id, mask) if isinstance(mask, ast.Name) else mask
+        asked = {one.attr for one in walk(value) if isinstance(one, ast.Attribute)} if value is not None else set()
+        risky = self.risky or not asked.isdisjoint(_NO_NUMBERS)
+        for one, own in self.selections:
+            source: cst.BaseExpression = rw.kept(scope.file, one.source)
+            if risky:
+                # What is not selected must not come in even where it is NaN: its gradient would be.
+                source = rw.call(f"{scope.torch}.where", self._mask_over(own), source, rw.number(1))
+            self.edits.append((one.node, source))
+        for call, found in self.reduced.items():
+            if found.name:
+                values = rw.kept(scope.file, found.values)
+                self.edits.append((call, self._total(values, found.name, found.own)))
+        for call, (loss, reached) in self.losses.items():
+            own = max(reached.values())
+            if loss.function == "cross_entropy":
+                self.edits += loss.with_ignored(scope, call, mask, value)
+            else:
+                self.edits.append((call, self._total(loss.of_each(scope, call), loss.reduction, own)))
+        self._drop_mask()
+
+    def _total(self, values: cst.BaseExpression, name: str, own: int) -> cst.BaseExpression:
         """Reduce over the full shape."""
-        if call in self.reduced:
-            return "number"
-        self.reduced.add(call)
-        mask, inner = (rw.kept(self.scope.file, one) for one in (self.read.mask, values))
-        total = rw.method(rw.call(f"{self.scope.torch}.where", mask, inner, rw.number(0)), "sum")
-        self.edits.append((call, total if name == "sum" else rw.operation(total, "/", rw.method(mask, "sum"))))
-        return "number"
+        if name == "mean":
+            values = rw.method(values, "flatten", rw.number(-own)) if own > 1 else values
+            values = rw.method(values, "mean", rw.number(-1)) if own else values
+        over = self._mask_over(own if name == "sum" else 0)
+        total = rw.method(rw.call(f"{self.scope.torch}.where", over, values, rw.number(0)), "sum")
+        return total if name == "sum" else rw.operation(total, "/", rw.method(self._mask, "sum"))
 
-    def _count(self, call: ast.Call) -> str:
-        flow = flow_of(self.scope, call, "int", wide=True)
-        self.edits.append((call, rw.method(rw.kept(self.scope.file, self.read.mask), "sum")))
-        self.flows_edits += flow.edits
-        self.conditions += flow.clauses
-        return "number"
+    def _drop_mask(self) -> None:
+        """Take away a mask that was made for a loss alone, which is told the label to ignore instead."""
+        scope, mask = self.scope, self.read.mask
+        if not isinstance(mask, ast.Name) or any(loss.keeps_mask for loss, _ in self.losses.values()):
+            return
+        if self.reduced or self.risky or len(list(loads(scope, mask.id))) > len(self.selections):
+            return
+        made = only_value(scope, mask.id, mask)
+        statement = scope.parents.get(made) if made is not None else None
+        if isinstance(statement, ast.Assign):
+            self.edits.append((statement, []))
 
 
-_SELECTING = frozenset({"torch.masked_select", "Tensor.masked_select"})
+def _is_along_rows(call: ast.Call) -> bool:
+    given = [*call.args[1:], *(one.value for one in call.keywords if one.arg == "dim")]
+    return len(given) == 1 == len(call.args) - 1 + len(call.keywords) and ast.unparse(given[0]) == "-1"
 
 
 def _is_same(one: Selection, other: Selection) -> bool:

@@ -13,7 +13,7 @@ from dynalint.analysis.source import quote
 from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
 from dynalint_rules._shared.counts import count_of
 from dynalint_rules._shared.effects import is_pure
-from dynalint_rules._shared.masked_reductions import ignored_in_loss, reduced, reduced_later, selection_of
+from dynalint_rules._shared.masked_reductions import reduced, reduced_later, selection_of
 from dynalint_rules._shared.masked_stores import scattered_back, stored_next
 from dynalint_rules._shared.numbers import flow_of
 from dynalint_rules._shared.scope import Scope
@@ -61,8 +61,8 @@ class MaskRead(Rule):
             if selection is not None:
                 rewrite = reduced(scope, selection) or reduced_later(scope, selection)
             if isinstance(event, Subscript):
-                rewrite = rewrite or ignored_in_loss(scope, event.node) or stored_next(scope, event)
-                rewrite = rewrite or scattered_back(scope, event) or _counted(scope, event)
+                rewrite = rewrite or stored_next(scope, event) or scattered_back(scope, event)
+                rewrite = rewrite or _counted(scope, event)
             if rewrite is None and selection is not None:
                 rewrite = reduced_at_last(scope, selection)
             if rewrite is not None:

@@ -28,7 +28,7 @@ from dynalint_rules._shared.sides import (
 )
 from dynalint_rules._shared.sizes import refuse_other_sizes
 from dynalint_rules._shared.text import LOOSE, atom, held_together
-from dynalint_rules._shared.truth import Truth, truth_of
+from dynalint_rules._shared.truth import Truth, is_tensor_test, truth_of
 
 TITLE = "Compute both sides and choose with `torch.where`"
 
@@ -38,15 +38,26 @@ GUARD_ORDERS = ("{operand}, {safe}", "{safe}, {operand}")
 
 
 def rewrite_conditional_expression(scope: Scope, node: ast.IfExp) -> Rewrite:
-    """Return the rewrite of `one if test else other`.
+    """Return the rewrite of `one if test else other`, and of sides that are decided by a tensor in the same way.
 
     Raises:
         Refusal: it would not do the same.
     """
+    text, named, conditions = _chosen(scope, node)
+    return finished(scope, TITLE, rw.written(scope.file, *named, (node, text)), conditions)
+
+
+def _chosen(scope: Scope, node: ast.IfExp) -> tuple[str, tuple[rw.Change, ...], list[str]]:
+    """Return the code that chooses, what gives its test a name before the statement if it needs one, and conditions."""
     truth = truth_of(scope, node.test)
+    inner: list[str] = []
+    for value in (node.body, node.orelse):
+        if isinstance(value, ast.IfExp) and is_tensor_test(scope, value.test):
+            scope.renamed[value], _, conditions = _chosen(scope, value)
+            inner += conditions
     effects = effects_of_always(scope, [node.body, node.orelse], node)
     sides = [Side(value, scope.kind(value)) for value in (node.body, node.orelse)]
-    conditions = list(truth.conditions)
+    conditions = [*truth.conditions, *inner]
     if all(k.is_number(side.kind) for side in sides):
         conditions += number_conditions(scope, sides, uses_of_expression(scope, node))
     elif (mixed := mixed_conditions(scope, sides, uses_of_expression(scope, node))) is not None:
@@ -60,8 +71,7 @@ def rewrite_conditional_expression(scope: Scope, node: ast.IfExp) -> Rewrite:
         conditions += alias_conditions(scope, sides, target_of(scope, node), node)
         conditions += gradient_conditions([reads_of(scope, side, node) for side in sides], effects.layers)
     test, named, values = _test_and_sides(scope, node, truth)
-    text = f"{scope.torch}.where({', '.join([test, *values])})"
-    return finished(scope, TITLE, rw.written(scope.file, *named, (node, text)), conditions)
+    return f"{scope.torch}.where({', '.join([test, *values])})", named, conditions
 
 
 def finished(

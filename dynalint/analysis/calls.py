@@ -23,6 +23,7 @@ from dynalint.analysis.hooks import hooks_of, note_hook
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join
 from dynalint.analysis.members import named_member, trace_backward
 from dynalint.analysis.named_attributes import name_of
+from dynalint.analysis.signatures import declared_kind
 from dynalint.analysis.sparse import made_sparse, note_sparse_method
 from dynalint.analysis.usage import method_of_tensors, note_arguments, note_converted, note_masks, unknown_method
 
@@ -463,7 +464,9 @@ def _instantiate(frame: Frame, callee: k.Class, args: list[Kind], keywords: dict
             if name in left_out:
                 given[name] = frame.interpreter.scopes.in_scope(left_out[name], callee.cls.module, callee.cls.parent)
         for name, kind in given.items():
-            frame.interpreter.store_attribute(callee.cls, name, kind, frame)
+            annotation = callee.cls.annotated.get(name) if isinstance(kind, k.Unknown) else None
+            declared = kind if annotation is None else declared_kind(frame.interpreter, annotation, callee.cls.module)
+            frame.interpreter.store_attribute(callee.cls, name, declared, frame)
     return instance
 
 

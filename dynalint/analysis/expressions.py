@@ -21,6 +21,8 @@ from dynalint.analysis.stores import bind_target, note_attribute
 
 # Expressions that only newer releases of Python have, or that stand inside others.
 _NEWER = ("FormattedValue", "TemplateStr", "Interpolation")
+# Methods that nothing else has.
+_OF_RECURRENT_LAYERS = ("flatten_parameters",)
 _COMPREHENSIONS = {ast.ListComp: "list", ast.SetComp: "set", ast.GeneratorExp: "generator"}
 
 
@@ -59,6 +61,8 @@ def _attribute_kind(frame: Frame, node: ast.Attribute) -> Kind:
         if node.attr in frame.interpreter.project.api.tensor_only():
             frame.note_tensor(value, owner)
             owner = k.TENSOR
+        elif node.attr in _OF_RECURRENT_LAYERS:
+            return k.Method(k.Object("torch.nn.RNNBase"), node.attr)
         else:
             # Whatever has a device or a dtype, it is one; `mask.to(x.device)` stays a mask then.
             return k.Value(node.attr) if node.attr in ("device", "dtype") else UNKNOWN
@@ -110,10 +114,10 @@ def _short_circuit(frame: Frame, node: ast.BoolOp, form: BranchForm, *, tested: 
         if answer is None or last:
             # What comes out of an operand that ends the evaluation: in `x or y` a true x, never None.
             result = join(result, kind if going_on else k.without(kind, "none"))
-        if answer is None and is_condition(frame, operand, kind):
-            frame.condition = operand
         frame.env = dict(frame.env)
         narrow(frame, operand, going_on)
+        if answer is None and is_condition(frame, operand, kind):
+            frame.condition = operand
     frame.condition = condition
     frame.env = outer if frame.walrus == bound else _with_walrus(outer, frame.env, node)
     return result
@@ -199,13 +203,13 @@ def _if_exp(frame: Frame, node: ast.IfExp) -> Kind:
     kind = test(frame, node.test, "ifexp")
     answer = truth(kind)
     outer, condition = frame.env, frame.condition
-    if answer is None and is_condition(frame, node.test, kind):
-        frame.condition = node.test
+    inner = node.test if answer is None and is_condition(frame, node.test, kind) else condition
     result: Kind = NOTHING
     for way, branch in ((True, node.body), (False, node.orelse)):
         if answer is None or answer is way:
-            frame.env = dict(outer)
+            frame.env, frame.condition = dict(outer), condition
             narrow(frame, node.test, way)
+            frame.condition = inner
             result = join(result, evaluate(frame, branch))
     frame.env, frame.condition = outer, condition
     return result

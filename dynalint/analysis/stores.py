@@ -260,8 +260,15 @@ def note_item(frame: Frame, node: ast.Subscript, base: Kind) -> None:
 
 
 def _changes_state(frame: Frame) -> bool:
-    """Whether what a store changes was there before the call: an object is, until the call has made it itself."""
-    return frame.function is not None and not (frame.self_name and k.is_made(frame.env.get(frame.self_name)))
+    """Whether what a store changes was there before the call: an object is, until the call has made it itself.
+
+    What a metric of torchmetrics is called with is added to a state that its `forward` has set back.
+    """
+    if frame.function is None or (frame.self_name and k.is_made(frame.env.get(frame.self_name))):
+        return False
+    owner = frame.function.owner
+    names = frame.interpreter.project.lineage(owner)[1] if owner is not None else ()
+    return not any(name.startswith("torchmetrics.") for name in names)
 
 
 def held_by(frame: Frame, node: ast.expr) -> Home | None:

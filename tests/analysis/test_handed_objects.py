@@ -131,3 +131,29 @@ class Other(Base):
             return x
 """
     assert branches(tmp_path, code) == [20, 22, 25, 33]
+
+
+def test_what_is_unknown_in_a_field_is_what_the_field_declares(tmp_path: Path) -> None:
+    code = """
+from dataclasses import dataclass
+import config_of_others
+
+@dataclass
+class Config:
+    limit: Optional[Tensor] = None
+
+class Model(nn.Module):
+    def __init__(self, config: Config):
+        super().__init__()
+        self.limit = config.limit
+
+    def forward(self, x: Tensor):
+        if self.limit > 0:
+            return x
+
+def build(limits):
+    return [Model(Config(limit=limits[name])) for name in limits]
+
+MODELS = build(config_of_others.limits)
+"""
+    assert branches(tmp_path, code) == [15]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dynalint.analysis import Analysis, AnalysisOptions, analyze
-from dynalint.analysis.events import Branch, CompilerUse, Event
+from dynalint.analysis.events import Branch, CompilerUse, Event, StateChange
 
 TENSOR_TEST = "if x.sum() > 0:\n        x = -x\n    return x\n"
 
@@ -500,8 +500,14 @@ class Risk(Base):
     def plot(self, scores: torch.Tensor):
         if scores.isnan().any():
             return scores
+
+class Count(Metric):
+    def update(self, scores: torch.Tensor):
+        self.rounds = self.rounds + 1  # `forward` sets it back before
 """
     (tmp_path / "code.py").write_text(code)
     analysis = analyze([tmp_path / "code.py"])
-    assert {function.qualname for function in analysis.functions} == {"Base.compute", "Risk.update", "Risk.reduce"}
+    names = {function.qualname for function in analysis.functions}
+    assert names == {"Base.compute", "Risk.update", "Risk.reduce", "Count.update"}
+    assert not any(isinstance(event, StateChange) for event in analysis.events)
     assert [event.node.lineno for event in analysis.events if isinstance(event, Branch)] == [16]

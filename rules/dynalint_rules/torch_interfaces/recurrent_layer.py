@@ -11,6 +11,8 @@ from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Rewrite, Rule, Violation
 from dynalint_rules._shared.order import always_before
 
+# Whether something is such a layer may be asked.
+_ASKING = ".__instancecheck__"
 _LAYERS = ("torch.nn.RNN", "torch.nn.LSTM", "torch.nn.GRU", "torch.nn.RNNBase")
 
 
@@ -25,7 +27,7 @@ class RecurrentLayer(Rule):
 
     def check(self, event: Event, project: Project) -> Iterable[Violation]:
         """Flag the first use of such a layer in its function."""
-        if not isinstance(event, Call | Read):
+        if not isinstance(event, Call | Read) or (isinstance(event, Call) and event.callee.endswith(_ASKING)):
             return
         used = _owner(event)
         parents, kinds = project.parents(event.function), project.kinds(event.function)
@@ -75,5 +77,8 @@ def _layers(kind: k.Kind, project: Project) -> list[str]:
         if isinstance(one, k.Object):
             names.add(one.type)
         elif isinstance(one, k.Instance):
-            names.update(project.lineage(one.cls)[1])
+            inherited = [base for base in project.lineage(one.cls)[1] if base in _LAYERS]
+            names.update(inherited[:1])  # a class may inherit from a layer in several ways
+        elif isinstance(one, k.Super):
+            names.update(_layers(one.receiver, project))
     return sorted(names & set(_LAYERS))

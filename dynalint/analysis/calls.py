@@ -464,9 +464,9 @@ def _instantiate(frame: Frame, callee: k.Class, args: list[Kind], keywords: dict
             if name in left_out:
                 given[name] = frame.interpreter.scopes.in_scope(left_out[name], callee.cls.module, callee.cls.parent)
         for name, kind in given.items():
-            annotation = callee.cls.annotated.get(name) if isinstance(kind, k.Unknown) else None
-            declared = kind if annotation is None else declared_kind(frame.interpreter, annotation, callee.cls.module)
-            frame.interpreter.store_attribute(callee.cls, name, declared, frame)
+            field = callee.cls.annotated.get(name) if isinstance(kind, k.Unknown) else None
+            held = kind if field is None else declared_kind(frame.interpreter, field, callee.cls.module)
+            frame.interpreter.store_attribute(callee.cls, name, held, frame)
     return instance
 
 

@@ -1,7 +1,8 @@
 """What the documentation of a function says of its parameters: that one is a tensor, that it is a sparse one.
 
 Read are the styles of numpydoc (`x : torch.Tensor, shape = (n, 3)`), Google (`x (Tensor, optional): ...`) and Sphinx
-(`:type x: torch.Tensor`). What may be something else besides, such as `float or Tensor`, says nothing here.
+(`:type x: torch.Tensor`, `:param torch.Tensor x: ...`). What may be something else besides, such as `float or Tensor`,
+says nothing here.
 """
 
 from __future__ import annotations
@@ -18,15 +19,23 @@ if TYPE_CHECKING:
 _TYPE = (
     r"(?::(?:py:)?\w+:)?[`~]*(?:"
     r"(?P<{0}sparse>(?:torch\.)?[sS]parse (?:torch\.)?[tT]ensor|torch\.sparse(?![a-z])[\w.]*)"
-    r"|(?:torch\.)?(?P<{0}dtype>Float|Double|Half|Long|Int|Bool)?(?:Tensor|(?<=torch\.)tensor)"
-    r")`*(?=\s*(?:$|[,;()\[:]|of |with |containing ))(?![^)\n]*(?:\bor\b(?! None)|\||\bdense\b))"
+    r"|(?:torch\.)?(?P<{0}dtype>Float|Double|Half|Long|Int|Bool)?(?:Tensor|(?<=torch\.)tensor))`*"
 )
-_PARAMETER = re.compile(
-    r"^[ \t*-]*(?:"
-    r"`{0,2}(?P<name>\w+)`{0,2} ?(?::|\() ?" + _TYPE.format("n") + r"|:type (?P<typed>\w+): " + _TYPE.format("t") + ")",
-    re.MULTILINE,
+_NOTHING_ELSE = r"(?=\s*(?:$|[,;()\[:]|of |with |containing ))(?![^)\n]*(?:\bor\b(?! None)|\||\bdense\b))"
+_STYLES = (
+    r"`{0,2}(?P<n>\w+)`{0,2} ?(?::|\() ?" + _TYPE.format("n") + _NOTHING_ELSE,
+    r":type (?P<t>\w+): " + _TYPE.format("t") + _NOTHING_ELSE,
+    r":param " + _TYPE.format("p") + r" (?P<p>\w+):",
 )
-_DTYPES = {"Float": "float", "Double": "float", "Half": "float", "Long": "int", "Int": "int", "Bool": "bool"}
+_PARAMETER = re.compile(rf"^[ \t*-]*(?:{'|'.join(_STYLES)})", re.MULTILINE)
+_DTYPES: dict[str, k.DType] = {
+    "Float": "float",
+    "Double": "float",
+    "Half": "float",
+    "Long": "int",
+    "Int": "int",
+    "Bool": "bool",
+}
 
 
 def documented(function: FunctionInfo) -> dict[str, k.Tensor]:
@@ -39,9 +48,9 @@ def documented(function: FunctionInfo) -> dict[str, k.Tensor]:
         known = function.known[documented] = {}
         for text in map(_docstring, nodes):
             for found in _PARAMETER.finditer(text) if "ensor" in text or "torch.sparse" in text else ():
-                dtype = _DTYPES.get(found["ndtype"] or found["tdtype"] or "")
-                sparse = bool(found["nsparse"] or found["tsparse"])
-                known.setdefault(found["name"] or found["typed"], k.Tensor(dtype, sparse=sparse))  # type: ignore[arg-type]
+                style = next(one for one in "ntp" if found[one])
+                dtype, sparse = _DTYPES.get(found[f"{style}dtype"] or ""), bool(found[f"{style}sparse"])
+                known.setdefault(found[style], k.Tensor(dtype, sparse=sparse))
     return known
 
 

@@ -116,7 +116,7 @@ def _short_circuit(frame: Frame, node: ast.BoolOp, form: BranchForm, *, tested: 
             result = join(result, kind if going_on else k.without(kind, "none"))
         frame.env = dict(frame.env)
         narrow(frame, operand, going_on)
-        if answer is None and is_condition(frame, operand, kind):
+        if answer is None and is_condition(frame, operand, kind, going_on):
             frame.condition = operand
     frame.condition = condition
     frame.env = outer if frame.walrus == bound else _with_walrus(outer, frame.env, node)

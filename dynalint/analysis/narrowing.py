@@ -12,6 +12,7 @@ from dynalint.analysis.facts import learn, note_narrowed
 from dynalint.analysis.frame import Frame
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind
 from dynalint.analysis.signatures import parameter_default
+from dynalint.analysis.steps import walk
 
 if TYPE_CHECKING:
     from dynalint.analysis.project import Project
@@ -39,13 +40,16 @@ def _truth(kind: Kind) -> bool | None:
     return None
 
 
-def is_condition(frame: Frame, node: ast.expr, kind: Kind) -> bool:
-    """Whether a test of unknown outcome leaves it open what Dynamo sees behind it.
+def is_condition(frame: Frame, node: ast.expr, kind: Kind, way: bool | None = None) -> bool:
+    """Whether a test of unknown outcome leaves it open what Dynamo sees behind it, where it comes out as `way`.
 
     A tensor breaks the graph here already. An argument that every caller has to give, or that a caller gives as a
-    tensor, is not None as a rule; one that is compared with its own default equals it as a rule.
+    tensor, is not None as a rule; one that is compared with its own default equals it as a rule, and a setting of the
+    constructor is as a rule what its default says. What counts the rounds of a loop is greater than a constant in one.
     """
-    if k.may_be_tensor(kind):
+    if k.may_be_tensor(kind) or (way is not None and _by_default(frame, node) is way):
+        return False
+    if way and _is_late_round(frame, node):
         return False
     context = frame.context
     if context is None or not (isinstance(node, ast.Compare) and isinstance(node.left, ast.Name)):
@@ -57,6 +61,47 @@ def is_condition(frame: Frame, node: ast.expr, kind: Kind) -> bool:
     if _is_none(other):
         return default is not None and not (context.users and k.may_be_tensor(context.params[name]))
     return not (isinstance(default, ast.Constant) and isinstance(other, ast.Constant) and default.value == other.value)
+
+
+def _by_default(frame: Frame, node: ast.expr) -> bool | None:
+    """The truth of an attribute that the constructor has from a parameter, by its default; None if there is no such."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        answer = _by_default(frame, node.operand)
+        return None if answer is None else not answer
+    name = frame.self_attribute(node)
+    if name is None or not isinstance(frame.receiver, k.Instance):
+        return None
+    stores = [one for cls in frame.interpreter.project.mro(frame.receiver.cls) for one in cls.stores.get(name, ())]
+    if len(stores) != 1 or stores[0][0].name != "__init__":
+        return None
+    constructor, statement = stores[0]
+    value = statement.value if isinstance(statement, (ast.Assign, ast.AnnAssign)) else None
+    default = parameter_default(constructor, value.id) if isinstance(value, ast.Name) else None
+    return bool(default.value) if isinstance(default, ast.Constant) else None
+
+
+def _is_late_round(frame: Frame, node: ast.expr) -> bool:
+    """Whether a test asks if the counter of a loop around it is greater than a constant."""
+    if not frame.loop or frame.function is None or not isinstance(node, ast.Compare) or len(node.ops) != 1:
+        return False
+    if not isinstance(node.left, ast.Name) or not isinstance(node.comparators[0], ast.Constant):
+        return False
+    counter = frame.env.get(node.left.id)
+    if not isinstance(node.ops[0], (ast.Gt, ast.GtE)) or not isinstance(counter, k.Value) or counter.type != "int":
+        return False
+    loops = [one for one in walk(frame.function.node) if isinstance(one, ast.For) and one.lineno < node.lineno]
+    return any(node.lineno <= (one.end_lineno or 0) and _counts(one, node.left.id) for one in loops)
+
+
+def _counts(loop: ast.For, name: str) -> bool:
+    """Whether a loop over a range, or the numbers of `enumerate`, counts in a variable."""
+    called = loop.iter.func if isinstance(loop.iter, ast.Call) else None
+    target = loop.target.elts[0] if isinstance(loop.target, ast.Tuple) else loop.target
+    return isinstance(called, ast.Name) and called.id in ("range", "enumerate", "trange") and _names(target, name)
+
+
+def _names(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
 
 
 def _is_none(node: ast.expr) -> bool:

@@ -26,7 +26,10 @@ def taken_apart(frame: Frame, node: ast.Subscript) -> tuple[Kind, Kind]:
     """Return the kinds of base and index, be the item read or stored; what only tensors can be used as is one."""
     base = evaluate(frame, node.value)
     index = evaluate(frame, node.slice)
-    if isinstance(base, k.Unknown) and (_only_tensors_take(node.slice) or is_mask(index) or _compares(node)):
+    only_tensors = isinstance(base, k.Unknown) and (
+        _only_tensors_take(node.slice) or is_mask(index) or _has_rows(index)
+    )
+    if isinstance(base, k.Unknown) and (only_tensors or _compares(node)):
         frame.note_tensor(node.value, base)
         base = k.TENSOR
     if isinstance(index, k.Unknown) and (isinstance(node.slice, ast.Compare) or index.compared):
@@ -84,6 +87,12 @@ def _only_tensors_take(node: ast.expr) -> bool:
             for element in node.elts
         )
     return isinstance(node, ast.Constant) and node.value in (None, ...)
+
+
+def _has_rows(index: Kind) -> bool:
+    """Whether an index is one for each of several dimensions, with a tensor among them: `x[rows, columns]`."""
+    several = index.items if isinstance(index, k.Sequence) and index.type == "tuple" else None
+    return len(several or ()) > 1 and any(k.only_tensor(one) is not None for one in several or ())
 
 
 def _compares(node: ast.Subscript) -> bool:

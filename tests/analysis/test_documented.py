@@ -34,6 +34,8 @@ def lines(tmp_path: Path, code: str, event: type) -> list[int]:
         "limit (`torch.FloatTensor` of shape `(batch_size,)`, *optional*):",
         "limit (:class:`torch.Tensor`): the limit",
         ":type limit: torch.LongTensor",
+        ":param torch.Tensor limit: the limit",
+        ":param ~torch.Tensor limit: the limit",
         "limit: tensor",
         "- limit (torch.tensor): the limit",
     ],

@@ -262,3 +262,20 @@ class Model(nn.Module):
         return -x
 """
     assert len(branches(tmp_path, code)) == count
+
+
+def test_what_is_indexed_by_tensors_in_several_dimensions_is_one(tmp_path: Path) -> None:
+    code = """
+class Model(nn.Module):
+    def __init__(self, distance):
+        super().__init__()
+        self.distance = distance
+
+    def forward(self, x: Tensor, rows: Tensor, columns: Tensor):
+        table = self.distance(x)
+        if table[rows, columns] > 0:
+            return x
+        if table[1, 2] > 0 or table[rows] > 0:
+            return x + 1
+"""
+    assert [event.node.lineno - HEAD.count("\n") for event in branches(tmp_path, code)] == [9]

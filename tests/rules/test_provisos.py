@@ -326,3 +326,68 @@ def checked(x: torch.Tensor, n: int, m: int):
     counters.clear()
     namespace["checked"](torch.ones(4), 2, 1)
     assert bool(counters["unimplemented"]) or category == "advice"
+
+
+@pytest.mark.parametrize(
+    ("test", "category"),
+    [
+        ("self.checks and x.sum().item() > 0", "graph-break"),
+        ("not self.plain and x.sum().item() > 0", "graph-break"),
+        ("self.plain and x.sum().item() > 0", "advice"),
+        ("not self.checks or x.sum().item() > 0", "graph-break"),
+        ("self.checks or x.sum().item() > 0", "advice"),
+        ("self.given and x.sum().item() > 0", "advice"),
+        ("self.changed and x.sum().item() > 0", "advice"),
+    ],
+)
+def test_a_setting_is_as_a_rule_what_its_default_says(test: str, category: str) -> None:
+    code = f"""\
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self, given, checks: bool = True, plain: bool = False, changed: bool = True):
+        super().__init__()
+        self.given = given
+        self.checks = checks
+        self.plain = plain
+        self.changed = changed
+
+    def stop(self, value):
+        self.changed = value
+
+    def forward(self, x):
+        if {test}:
+            x = x * 2
+        return x
+"""
+    assert {one.category for one in dynalint.check_source("m.py", code)} == {category}
+
+
+@pytest.mark.parametrize(
+    ("test", "category"),
+    [
+        ("i > 1 and (x.sum() > 0).item()", "graph-break"),
+        ("index >= 1 and (x.sum() > 0).item()", "graph-break"),
+        ("i < 1 and (x.sum() > 0).item()", "advice"),
+        ("i > n and (x.sum() > 0).item()", "advice"),
+        ("n > 1 and (x.sum() > 0).item()", "advice"),
+    ],
+)
+def test_what_counts_the_rounds_of_a_loop_comes_to_be_greater(test: str, category: str) -> None:
+    code = f"""\
+import torch
+
+
+@torch.compile
+def checked(x: torch.Tensor, n: int):
+    for index, i in enumerate(range(4)):
+        pass
+    for i in range(4):
+        for index, row in enumerate([x, x]):
+            if {test}:
+                break
+    return x
+"""
+    found = [one for one in dynalint.check_source("m.py", code) if one.code == "DYN201"]
+    assert {one.category for one in found} == {category}

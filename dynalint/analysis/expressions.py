@@ -15,7 +15,7 @@ from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join
 from dynalint.analysis.members import member
 from dynalint.analysis.narrowing import is_condition, narrow, truth
 from dynalint.analysis.operators import binary, compare, repeated, unary
-from dynalint.analysis.sparse import note_load
+from dynalint.analysis.sparse import note_load, sum_of
 from dynalint.analysis.steps import walk
 from dynalint.analysis.stores import bind_target, note_attribute
 
@@ -170,7 +170,8 @@ def _bin_op(frame: Frame, node: ast.BinOp) -> Kind:
         return k.STR
     if repeated(node.op, left, right) is not None:
         frame.emit(Operation, node, operator=ast.Mult, left=left, right=right)
-    return binary(node.op, left, right)
+    result = binary(node.op, left, right)
+    return sum_of(left, right, result) if isinstance(node.op, (ast.Add, ast.Sub)) else result
 
 
 @evaluates(ast.Compare)

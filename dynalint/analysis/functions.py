@@ -13,7 +13,7 @@ from dynalint.analysis.index import ClassInfo, FunctionInfo
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, widened
 from dynalint.analysis.public import is_public
 from dynalint.analysis.signatures import declared_kind, has_decorator, is_small, parameter_default, parameter_kind
-from dynalint.analysis.sparse import note_parameter
+from dynalint.analysis.sparse import note_sparse_argument
 from dynalint.analysis.steps import walk
 
 # What keeps Dynamo out of a function: a call of it is a graph break of its own and nothing inside is traced. Rules
@@ -118,7 +118,7 @@ def _share_evidence(frame: Frame, function: FunctionInfo, receiver: Kind | None,
     pairs = [*zip(names, node.args, strict=False), *((keyword.arg, keyword.value) for keyword in node.keywords)]
     for name, value in pairs:
         if name in sparse:
-            note_parameter(frame, value)
+            note_sparse_argument(frame, value)
         if isinstance(value, ast.Name) and name in known:
             kind = frame.env.get(value.id)
             if isinstance(kind, k.Unknown):

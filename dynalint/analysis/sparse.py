@@ -7,12 +7,17 @@ it is used, on every way through the function, as only a sparse tensor can be.
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import SparseLoad
 from dynalint.analysis.frame import Frame
 from dynalint.analysis.kinds import Kind, Unknown
+
+if TYPE_CHECKING:
+    from dynalint.analysis.index import FunctionInfo
 
 _LAYOUTS = ("coo", "csr", "csc", "bsr", "bsc", "compressed")
 _LEGACY = "Float Double Half BFloat16 Int Long Short Char Byte".split()
@@ -61,6 +66,26 @@ def as_sparse(kind: Kind) -> Kind:
     return k.rejoined(kind, [replace(one, sparse=True) if isinstance(one, k.Tensor) else one for one in kind.members])
 
 
+def sum_of(left: Kind, right: Kind, result: Kind) -> Kind:
+    """Return the sum or difference of two tensors as sparse if both are."""
+    both = all(isinstance(one, k.Tensor) and one.sparse for one in (left, right))
+    return replace(result, sparse=True) if both and isinstance(result, k.Tensor) else result
+
+
+def note_sparse_argument(frame: Frame, node: ast.expr) -> None:
+    """Take note that a parameter is handed to what takes sparse tensors, and is one from here on."""
+    if not isinstance(node, ast.Name) or not _is_as_given(frame, node.id):
+        return
+    note_parameter(frame, node)
+    kind = frame.env[node.id]
+    sparse = frame.env[node.id] = as_sparse(kind)
+    if sparse == kind:
+        return
+    note_load(frame, node, sparse)
+    if frame.record is not None:
+        frame.record[node] = sparse
+
+
 def note_sparse_method(frame: Frame, node: ast.expr, callee: Kind) -> None:
     """`adjacency.coalesce()`, wherever a function is called: the parameter is sparse."""
     if isinstance(callee, k.Method) and callee.name in _OF_SPARSE and isinstance(callee.receiver, k.Tensor):
@@ -69,12 +94,30 @@ def note_sparse_method(frame: Frame, node: ast.expr, callee: Kind) -> None:
 
 def note_parameter(frame: Frame, node: ast.expr) -> None:
     """Take note that a parameter, where nothing else was assigned to it and on every way, is used as sparse."""
-    if not isinstance(node, ast.Name) or frame.function is None or frame.context is None or frame.condition is not None:
+    if frame.function is None or frame.condition is not None or not isinstance(node, ast.Name):
         return
-    name, kind, given = node.id, frame.env.get(node.id), frame.context.params.get(node.id)
-    if isinstance(given, Unknown) and kind == frame.interpreter.evidence_kind(frame.function, name):
-        kind = given
-    tensor = None if given is None else k.only_tensor(as_sparse(given))
-    if tensor is None or kind is not given or tensor.array or frame.statement not in frame.function.statements:
-        return
-    frame.interpreter.note_sparse(frame.function, name)
+    if _is_as_given(frame, node.id) and frame.statement in _on_every_way(frame.function):
+        frame.interpreter.note_sparse(frame.function, node.id)
+
+
+def _is_as_given(frame: Frame, name: str) -> bool:
+    """Whether a variable is a parameter that may be a tensor and to which nothing was assigned yet."""
+    kind, given = frame.env.get(name), None if frame.context is None else frame.context.params.get(name)
+    if frame.function is None or given is None:
+        return False
+    tensor = k.only_tensor(as_sparse(given))
+    if tensor is None or tensor.array:
+        return False
+    told = isinstance(given, Unknown) and kind == frame.interpreter.evidence_kind(frame.function, name)
+    return told or kind is given or kind == as_sparse(given)
+
+
+def _on_every_way(function: FunctionInfo) -> Collection[ast.stmt]:
+    """The statements that every call of a function runs, if it goes through its loops at least once."""
+    known: set[ast.stmt] | None = function.known.get(_on_every_way)
+    if known is None:
+        found = list(function.statements)
+        for one in found:
+            found += one.body if isinstance(one, (ast.For, ast.With, ast.Try)) else ()
+        known = function.known[_on_every_way] = set(found)
+    return known

@@ -166,3 +166,38 @@ def test_model():
     Model()(torch.ones(2, 2), torch.eye(2).to_sparse())
 """
     assert lines(tmp_path, code, SparseLoad) == [4]
+
+
+def test_what_is_handed_to_what_takes_sparse_tensors(tmp_path: Path) -> None:
+    code = '''
+class Layer(nn.Module):
+    def forward(self, x: Tensor, adjacency):
+        """Compute.
+
+        adjacency : torch.sparse
+        """
+        return adjacency @ x
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([Layer(), Layer()])
+
+    def forward(self, x: Tensor, up: Tensor, down: Tensor):
+        both = up + down
+        for layer in self.layers:
+            x = layer(x, up) + layer(x, down)
+        return both @ x
+
+class Other(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = Layer()
+
+    def forward(self, x: Tensor, up: Tensor, deep: bool):
+        first = up @ x
+        if deep:
+            first = self.layer(first, up)
+        return first
+'''
+    assert lines(tmp_path, code, SparseLoad) == [8, 16, 18, 19, 29]

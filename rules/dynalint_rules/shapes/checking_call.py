@@ -16,6 +16,7 @@ from dynalint_rules._shared.scope import Scope
 _COVARIANCE = "centre the rows and multiply: `x = x - x.mean(1, keepdim=True)`, `x @ x.mT / (n - 1)`"
 _LOSS = "write the loss out: `0.5 * (var.log() + (input - target) ** 2 / var)` with `var` clamped from below"
 _ASSERT = "assert in the graph: `torch._assert_async(t.all())`"
+_VALID = "validate samples where nothing is compiled, or not at all: `validate_args=False`"
 _PIECES = "split at Python numbers: the pieces then have sizes that are known"
 _INSTEAD = {
     "torch.cov": _COVARIANCE,
@@ -25,6 +26,11 @@ _INSTEAD = {
     "torch.nn.functional.gaussian_nll_loss": _LOSS,
     "torch.nn.GaussianNLLLoss.__call__": _LOSS,
 }
+_DISTRIBUTIONS = (
+    "Bernoulli Beta Categorical Distribution ExponentialFamily Gamma Independent LogNormal MultivariateNormal "
+    "NegativeBinomial Normal Poisson TransformedDistribution Uniform"
+).split()
+_SAMPLES = frozenset(f"torch.distributions.{name}._validate_sample" for name in _DISTRIBUTIONS)
 _CHECK = "torch._check_tensor_all"
 _SPLITTING = frozenset({"torch.tensor_split", "Tensor.tensor_split"})
 
@@ -34,9 +40,9 @@ class CheckingCall(Rule):
     name = "checking-call"
     summary = "a function that reads its arguments to check them ends the graph"
     severity = "warning"
-    gb = ("GB0033", "GB0124")
+    gb = ("GB0033", "GB0124", "GB0170")
     events = (Call,)
-    calls = frozenset(_INSTEAD) | _SPLITTING | {_CHECK}
+    calls = frozenset(_INSTEAD) | _SPLITTING | _SAMPLES | {_CHECK}
 
     def check(self, event: Event, project: Project) -> Iterable[Violation]:
         """Flag the call if it certainly reads its data."""
@@ -47,14 +53,18 @@ class CheckingCall(Rule):
             given = places[0] if places else event.keywords.get("tensor_indices_or_sections", k.UNKNOWN)
             reads = k.only_tensor(given) is not None
         else:
-            reads = event.callee == _CHECK or _reads(event)
+            reads = event.callee == _CHECK or event.callee in _SAMPLES or _reads(event)
         if reads:
             owner, _, last = event.callee.rpartition(".")
             last = owner.rpartition(".")[2] if last == "__call__" else last
             yield Violation(
                 event.node,
                 f"`{last}()` reads its arguments into Python on the way, which ends the graph",
-                help=_ASSERT if event.callee == _CHECK else _INSTEAD.get(event.callee, _PIECES),
+                help=_ASSERT
+                if event.callee == _CHECK
+                else _VALID
+                if event.callee in _SAMPLES
+                else _INSTEAD.get(event.callee, _PIECES),
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:

@@ -101,24 +101,6 @@ def test_what_torch_has_nothing_like_stays(body: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("drawn", "instead", "condition"),
-    [
-        ("random.sample(range(n), 2)", "torch.randperm(n)[:2]", "`2` is not above `n`"),
-        ("random.sample(list(range(4)), k=2)", "torch.randperm(4)[:2]", None),
-        ("np.random.choice(x.shape[0], n, replace=False)", "torch.randperm(x.shape[0])[:n]", "not above"),
-        ("np.random.choice(range(n), 2, replace=False)", "torch.randperm(n)[:2]", "`2` is not above `n`"),
-        ("np.random.choice(4, size=2)", "torch.randint(4, (2,))", None),
-        ("np.random.permutation(x.size(0))", "torch.randperm(x.size(0))", None),
-    ],
-)
-def test_positions_that_index_tensors(drawn: str, instead: str, condition: str | None) -> None:
-    found = answer(f"rows = {drawn}\nreturn x[rows] + x[:, rows]")
-    assert isinstance(found, Rewrite), found
-    assert f"rows = {instead}\n" in new_code(found)
-    assert condition is None or any(condition in one for one in found.conditions)
-
-
-@pytest.mark.parametrize(
     ("name", "arguments", "new"),
     [
         ("rand", (), lambda: torch.rand(())),

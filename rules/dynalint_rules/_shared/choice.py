@@ -14,7 +14,6 @@ from dynalint.rules import Refusal, Replacement, Rewrite
 from dynalint_rules._shared.chosen_numbers import tensor_again_conditions
 from dynalint_rules._shared.domain import Guarded, guarded_operands
 from dynalint_rules._shared.effects import effects_of_always, is_pure
-from dynalint_rules._shared.mixed_sides import mixed_conditions
 from dynalint_rules._shared.names import statement_of
 from dynalint_rules._shared.scope import Scope, as_tensor
 from dynalint_rules._shared.sides import (
@@ -60,10 +59,6 @@ def _chosen(scope: Scope, node: ast.IfExp) -> tuple[str, tuple[rw.Change, ...], 
     conditions = [*truth.conditions, *inner]
     if all(k.is_number(side.kind) for side in sides):
         conditions += number_conditions(scope, sides, uses_of_expression(scope, node))
-    elif (mixed := mixed_conditions(scope, sides, uses_of_expression(scope, node))) is not None:
-        tensors = [side for side in sides if as_tensor(side.kind) is not None]
-        conditions += [*mixed, *alias_conditions(scope, tensors, target_of(scope, node), node)]
-        conditions += gradient_conditions([reads_of(scope, side, node) for side in sides], effects.layers)
     else:
         conditions += require_tensors(scope, sides)
         refuse_other_sizes(scope, sides)

@@ -12,9 +12,7 @@ from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call
 from dynalint.rules import Refusal, Rewrite
-from dynalint_rules._shared.calls import callee
 from dynalint_rules._shared.known_numbers import is_whole
-from dynalint_rules._shared.names import reads
 from dynalint_rules._shared.numbers import flow_of
 from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.text import atom
@@ -44,7 +42,6 @@ _DRAWS: dict[str, tuple[dict[str, str | None], str]] = {
     "numpy.random.randint": ({"low": "", "high": None}, _RANDINT),
     "numpy.random.choice": ({"a": ""}, _RANDINT),
 }
-_CONVERSIONS = ("torch.from_numpy", "torch.as_tensor", "torch.tensor", "torch.LongTensor")
 
 
 def drawn_by_torch(scope: Scope, event: Call) -> Rewrite:
@@ -55,7 +52,10 @@ def drawn_by_torch(scope: Scope, event: Call) -> Rewrite:
     """
     several = len(event.node.args) > 1 or event.node.keywords
     if event.callee not in _DRAWS or (event.callee == "numpy.random.choice" and several):
-        return _positions_by_torch(scope, event)
+        raise Refusal(
+            f"torch draws nothing like {scope.quote(event.node)}; draw it outside of the compiled code and pass it as "
+            f"an argument, or positions that index tensors with `{scope.torch}.randperm`"
+        )
     given, template = _arguments(scope, event), _DRAWS[event.callee][1]
     texts, terms = [_text(scope, one) for one in given], []
     if template is _UNIFORM and [_value(one) for one in given] == [0, 1]:
@@ -113,75 +113,3 @@ def _text(scope: Scope, node: ast.expr) -> str:
 
 def _value(node: ast.expr | None) -> Any:
     return node.value if isinstance(node, ast.Constant) else None
-
-
-def _positions_by_torch(scope: Scope, event: Call) -> Rewrite:
-    """Replace a call that draws some of the first `n` whole numbers, which only index tensors, by one of torch.
-
-    Raises:
-        Refusal: it draws something else, or what it draws is used otherwise.
-    """
-    content, terms = _positions(scope, event)
-    edits: dict[ast.expr, str] = {event.node: content}
-    kept = f"what {scope.quote(event.node)} draws is kept; draw it outside of the compiled code"
-    for use in reads(scope, event.node, kept):
-        parent = scope.parents[use]
-        if isinstance(parent, ast.Call) and _converts(scope, parent, use):
-            edits[parent] = edits.pop(use, "") or scope.text(use)
-        elif not _indexes(scope, use):
-            raise Refusal(
-                f"what {scope.quote(event.node)} draws does more than index tensors; draw it outside of the compiled "
-                f"function, or with `{scope.torch}.randperm`"
-            )
-    return Rewrite(_TITLE, "unsafe", rw.written(scope.file, *edits.items()), (OTHER_NUMBERS, *terms), scope.imports)
-
-
-def _positions(scope: Scope, event: Call) -> tuple[str, list[str]]:
-    """Return the call of torch that draws as many whole numbers, and what must hold for it.
-
-    Raises:
-        Refusal: something else is drawn.
-    """
-    node, name = event.node, event.callee
-    refusal = Refusal(f"torch draws nothing like {scope.quote(node)}; draw it outside of the compiled code")
-    keywords = {one.arg: one.value for one in node.keywords}
-    replace = keywords.pop("replace", None)
-    if any(isinstance(one, ast.Starred) for one in node.args) or not node.args:
-        raise refusal
-    first, *others = [*node.args, *(keywords.pop(key) for key in ("k", "size") if key in keywords)]
-    if keywords or len(others) > 1 or (others and not is_whole(scope.kind(others[0]))):
-        raise refusal
-    if isinstance(first, ast.Call) and callee(scope, first) == "builtins.list" and len(first.args) == 1:
-        first = first.args[0]
-    if isinstance(first, ast.Call) and callee(scope, first) == "builtins.range" and len(first.args) == 1:
-        first = first.args[0]
-    elif name == "random.sample":
-        raise refusal
-    many, count = scope.text(first), scope.text(others[0]) if others else None
-    if not is_whole(scope.kind(first)):
-        raise refusal
-    if name == "numpy.random.permutation" and count is None and replace is None:
-        return f"{scope.torch}.randperm({many})", []
-    if count is None or name not in ("random.sample", "numpy.random.choice"):
-        raise refusal
-    if name == "numpy.random.choice" and (replace is None or _value(replace) is True):
-        return f"{scope.torch}.randint({many}, ({count},))", []
-    if name == "numpy.random.choice" and _value(replace) is not False:
-        raise refusal
-    known = [_value(one) for one in (others[0], first)]
-    fits = None not in known and known[0] <= known[1]
-    return f"{scope.torch}.randperm({many})[:{count}]", [] if fits else [f"`{count}` is not above `{many}`"]
-
-
-def _converts(scope: Scope, call: ast.Call, node: ast.expr) -> bool:
-    """Whether a call makes a tensor of whole numbers of what `node` gives, and does nothing else."""
-    return callee(scope, call) in _CONVERSIONS and call.args == [node] and not call.keywords
-
-
-def _indexes(scope: Scope, node: ast.expr) -> bool:
-    """Whether an expression is an index of a tensor, or one of several."""
-    parent = scope.parents[node]
-    outer = scope.parents[parent] if isinstance(parent, ast.Tuple) else parent
-    if not isinstance(outer, ast.Subscript) or outer.slice not in (node, parent):
-        return False
-    return scope.tensor(outer.value) is not None and not isinstance(outer.ctx, ast.Del)

@@ -28,7 +28,6 @@ from dynalint_rules._shared.no_number import SHOWS, why_not
 from dynalint_rules._shared.precision import is_double, is_nonzero, is_short, is_small, is_wide
 from dynalint_rules._shared.scope import Scope, as_tensor
 from dynalint_rules._shared.single_index import with_a_dimension
-from dynalint_rules._shared.sliced import without_bounds
 
 _DIVIDING = (ast.Div, ast.FloorDiv, ast.Mod)
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, *_DIVIDING)
@@ -105,7 +104,6 @@ class _Follower:
     double: bool = False
     wide: bool = False
     drawn: bool = False
-    sliced: set[ast.Subscript] = field(default_factory=set)
 
     def climb(self, node: ast.expr, dtype: k.DType | None) -> None:
         """Judge the one use that stands around `node`, and those that this leads to."""
@@ -127,8 +125,6 @@ class _Follower:
             self._formatted(parent)
         elif self._is_index(parent, node):
             self._index(parent if isinstance(parent, ast.Subscript) else self.scope.parents[parent], node, dtype)
-        elif isinstance(parent, ast.Slice | ast.ListComp | ast.GeneratorExp):
-            self._part(parent, node, dtype)
         elif isinstance(parent, _BINDING | ast.Tuple | ast.List | ast.Dict | ast.Return):
             self._result(parent, node, dtype)
         elif self._decides(node):
@@ -159,35 +155,6 @@ class _Follower:
             stored, taking = self.scope.quote(statement.value), self.scope.quote(subscript.value)
             self.flow.conditions[f"{stored} has the dtype of {taking}"] = None
 
-    def _part(self, parent: ast.Slice | ast.ListComp | ast.GeneratorExp, node: ast.expr, dtype: k.DType | None) -> None:
-        if isinstance(parent, ast.Slice):
-            self._bound(parent, node, dtype)
-        else:
-            self._refuse(parent, node)
-
-    def _bound(self, part: ast.Slice, node: ast.expr, dtype: k.DType | None) -> None:
-        """A number bounds a slice, of which only a sum, a mean or a window of fixed length may be wanted."""
-        outer = self.scope.parents[part]
-        subscript = self.scope.parents[outer] if isinstance(outer, ast.Tuple) else outer
-        named = all(isinstance(one, ast.Name | ast.BinOp | ast.Constant | ast.operator | ast.expr_context)
-                    for one in walk(node))  # fmt: skip
-        if not isinstance(subscript, ast.Subscript) or not named or dtype not in ("int", None):
-            self._refuse(part, node)
-            return
-        if subscript in self.sliced:
-            return
-        try:
-            found = without_bounds(self.scope, subscript, node)
-        except Refusal:
-            self._refuse(part, node)
-            return
-        self.sliced.add(subscript)
-        if dtype is None:
-            self.flow.conditions[f"{self.scope.quote(node)} is a whole number"] = None
-        self.flow.edits += found.edits
-        self.flow.changes.update(dict.fromkeys(found.changes))
-        self.flow.conditions.update(dict.fromkeys(found.conditions))
-
     def _formatted(self, part: ast.FormattedValue) -> None:
         """A 0-dim tensor formats as its number does, but who prints the text has ended the graph already."""
         text = self.scope.parents.get(part)
@@ -200,9 +167,6 @@ class _Follower:
         other = operation.right if node is operation.left else operation.left
         kind = self.scope.kind(other)
         shown = self.scope.quote(operation)
-        if isinstance(operation.op, ast.Pow) and k.is_number(kind):
-            self._power(operation, node, kind, dtype)
-            return
         if not isinstance(operation.op, _ARITHMETIC):
             raise Refusal(f"{shown} does not come out the same with a tensor; write that step with tensors by hand")
         tensor = as_tensor(kind)
@@ -232,12 +196,6 @@ class _Follower:
             self.climb(operation, None)
         else:
             raise Refusal(f"{self.scope.quote(other)} in {shown} takes no tensor; rewrite it by hand")
-
-    def _power(self, operation: ast.BinOp, node: ast.expr, kind: k.Kind, dtype: k.DType | None) -> None:
-        """A power is defined for other numbers in torch than in Python: whole ones have no negative exponents."""
-        self._rounded(operation, node, kind)
-        floats = any(isinstance(one, k.Value) and one.type == "float" for one in kind.members)
-        self.climb(operation, "float" if floats else dtype)
 
     def _rounded(self, operation: ast.BinOp, node: ast.expr, other: k.Kind) -> None:
         """Note what arithmetic in the precision of the tensor leaves of Python's, which is done in doubles."""

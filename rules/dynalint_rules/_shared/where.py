@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
-from dynalint.analysis.steps import walk
 from dynalint.rules import Refusal, Rewrite
 from dynalint_rules._shared.blocks import (
     Assignment,
@@ -36,11 +35,10 @@ from dynalint_rules._shared.handover import is_passed_up
 from dynalint_rules._shared.loop_return import rewrite_loop_return
 from dynalint_rules._shared.masked import rewrite_masked, rewrite_spared
 from dynalint_rules._shared.memory import is_own
-from dynalint_rules._shared.mixed_sides import mixed_conditions
-from dynalint_rules._shared.names import is_bound_before, kind_left, kind_of_name, loads, may_be_unbound
+from dynalint_rules._shared.names import is_bound_before, kind_left, kind_of_name, may_be_unbound
 from dynalint_rules._shared.raising import raising_conditions
 from dynalint_rules._shared.rows import Plan, plan_of
-from dynalint_rules._shared.scope import Scope, as_tensor
+from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.sides import (
     FINITE,
     NO_RAISE,
@@ -212,16 +210,9 @@ class _Writer:
             return
         if all(side.node is not None and k.is_number(side.kind) for side in sides):
             self.conditions += number_conditions(scope, sides, uses_of(scope, name, head))
-        elif (mixed := mixed_conditions(scope, sides, self._uses_but_in_tests(name))) is not None:
-            tensors = [side for side in sides if as_tensor(side.kind) is not None]
-            self.conditions += [*mixed, *alias_conditions(scope, tensors, name, head)]
         else:
             self._require_tensors(sides, name)
         self.lines.append(f"{name} = {self._where(texts)}")
-
-    def _uses_but_in_tests(self, name: str) -> list[ast.expr]:
-        tests = {node for test in self.chain.tests for node in walk(test)}
-        return [node for node in loads(self.scope, name) if node not in tests]
 
     def _require_tensors(self, sides: Sequence[Side], target: str | None) -> None:
         self.conditions += require_tensors(self.scope, sides)

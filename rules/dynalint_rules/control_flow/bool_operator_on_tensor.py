@@ -11,10 +11,9 @@ from dynalint.analysis.events import Branch, Event
 from dynalint.analysis.project import Project
 from dynalint.analysis.source import quote
 from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
-from dynalint_rules._shared.choice import finished, target_of, uses_of_expression
+from dynalint_rules._shared.choice import finished, target_of
 from dynalint_rules._shared.decision import Decision, asks_tensor, decision_of, operand_of, thing
 from dynalint_rules._shared.effects import effects_of_always, is_pure
-from dynalint_rules._shared.mixed_sides import mixed_conditions
 from dynalint_rules._shared.raising import raising_conditions
 from dynalint_rules._shared.scope import Scope, as_tensor
 from dynalint_rules._shared.sides import Side, alias_conditions, gradient_conditions, reads_of, tensor_conditions
@@ -93,16 +92,14 @@ def _bool_op(scope: Scope, node: ast.expr) -> tuple[str, list[str]]:
         raise Refusal("dynalint does not know this operator; use tensor operations by hand")
     kinds = [as_tensor(scope.kind(value)) for value in node.values]
     sides = [Side(value, scope.kind(value)) for value in node.values]
-    mixed = mixed_conditions(scope, sides, uses_of_expression(scope, node)) if kinds[0] is not None else None
     for value, kind in zip(node.values, kinds, strict=True):
-        if kind is None and mixed is None:
+        if kind is None:
             raise Refusal(
                 f"{scope.quote(value)} is no tensor, so the result is one only sometimes; "
                 "choose between the two with an `if` on the Python value"
             )
     effects = effects_of_always(scope, node.values[1:], node)
-    tensors = [side for side in sides if as_tensor(side.kind) is not None]
-    conditions = alias_conditions(scope, tensors, target_of(scope, node), node)
+    conditions = alias_conditions(scope, sides, target_of(scope, node), node)
     conditions += raising_conditions(scope, node.values[1:])
     if all(kind is not None and kind.dtype == "bool" for kind in kinds):
         operator = " & " if isinstance(node.op, ast.And) else " | "
@@ -116,7 +113,7 @@ def _bool_op(scope: Scope, node: ast.expr) -> tuple[str, list[str]]:
         raise Refusal(f"{scope.quote(first)} would be computed twice; give it a name first")
     if not isinstance(first, ast.Name | ast.Attribute):
         raise Refusal(f"{scope.quote(first)} would be written twice; give it a name first")
-    conditions += tensor_conditions(scope, sides) if mixed is None else mixed
+    conditions += tensor_conditions(scope, sides)
     conditions += gradient_conditions([reads_of(scope, sides[0], node), _both(scope, sides, node)], effects.layers)
     taken = (
         [scope.text(second), scope.text(first)]

@@ -5,16 +5,17 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event, Subscript
 from dynalint.analysis.project import Project
-from dynalint.findings import Safety
-from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
+from dynalint.rules import Declined, Rewrite, Rule, Violation
 from dynalint_rules._shared.detached import is_stored_number
-from dynalint_rules._shared.scope import Scope
 from dynalint_rules._shared.settings import SCALARS, captures_scalars
-from dynalint_rules._shared.sliced import NO_FORM, without_bounds
+
+_NO_FORM = (
+    "a graph has no place for a result whose length depends on data; keep the whole dimension and mask it with "
+    "`torch.arange(n) < length`, with a filler that suits what is done with the slice"
+)
 
 
 class TensorSliceBound(Rule):
@@ -43,8 +44,8 @@ class TensorSliceBound(Rule):
             )
 
     def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Put a mask or a selection in the place of the bounds."""
-        return _unbound(Scope.of(event, project), event, project)
+        """Decline: what has to stand for the missing elements depends on what is done with the slice."""
+        return Declined(_NO_FORM)
 
 
 def _tensors(event: Event, project: Project) -> list[ast.expr]:
@@ -62,19 +63,3 @@ def _bounds(event: Event) -> Iterator[ast.expr]:
         for part in index.elts if isinstance(index, ast.Tuple) else [index]:
             if isinstance(part, ast.Slice):
                 yield from (bound for bound in (part.lower, part.upper, part.step) if bound is not None)
-
-
-def _unbound(scope: Scope, event: Event, project: Project) -> Rewrite:
-    """Do without the bounds."""
-    if not isinstance(event, Subscript):
-        raise Refusal(NO_FORM)
-    found = without_bounds(scope, event.node, _tensors(event, project)[0])
-    clauses = (*found.changes, *found.conditions)
-    safety: Safety = "unsafe" if found.changes else "conditional"
-    return Rewrite(
-        "Take the whole dimension, without a bound",
-        safety,
-        rw.written(scope.file, *found.edits),
-        clauses,
-        scope.imports,
-    )

@@ -10,7 +10,7 @@ import pytest
 from dynalint.rules import Declined, Example, Rewrite, Rule
 from dynalint.testing.cases import Case
 from dynalint.testing.static import Study
-from dynalint_rules._shared.kept import UNCHANGED
+from dynalint_rules._code.kept import UNCHANGED
 from dynalint_rules.control_flow.assert_on_tensor import AssertOnTensor
 from dynalint_rules.control_flow.bool_operator_on_tensor import BoolOperatorOnTensor
 from dynalint_rules.control_flow.branch_on_tensor import BranchOnTensor

@@ -10,7 +10,7 @@ from dynalint.analysis.events import CompilerUse, Event
 from dynalint.analysis.index import walk_function
 from dynalint.analysis.project import Project
 from dynalint.rules import Rule, Violation
-from dynalint_rules._shared.compiling import calls_after, compilation, external_name, loops_around
+from dynalint_rules._code.compiling import calls_after, compilation, external_name, loops_around
 
 _CLOCKS = frozenset(
     {"time.time", "time.perf_counter", "time.monotonic", "timeit.default_timer", "time.perf_counter_ns"}

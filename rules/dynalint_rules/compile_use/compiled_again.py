@@ -9,7 +9,7 @@ from dynalint.analysis.events import CompilerUse, Event
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
 from dynalint.rules import Rule, Violation
-from dynalint_rules._shared.compiling import Compilation, compilation, loops_around
+from dynalint_rules._code.compiling import Compilation, compilation, loops_around
 
 
 class CompiledAgain(Rule):

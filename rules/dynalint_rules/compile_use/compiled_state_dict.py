@@ -10,7 +10,7 @@ from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Rewrite, Rule, Violation
-from dynalint_rules._shared.compiling import calls_after, compilation, is_call_of, set_again
+from dynalint_rules._code.compiling import calls_after, compilation, is_call_of, set_again
 
 
 class CompiledStateDict(Rule):

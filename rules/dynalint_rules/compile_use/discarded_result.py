@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dynalint.analysis.events import CompilerUse, Event
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Rewrite, Rule, Violation
-from dynalint_rules._shared.compiling import compilation
+from dynalint_rules._code.compiling import compilation
 
 
 class DiscardedResult(Rule):

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dynalint.analysis.events import CompilerUse, Event
 from dynalint.analysis.project import Project
 from dynalint.rules import Rule, Violation
-from dynalint_rules._shared.compiling import DISTRIBUTED, calls_after, compilation, external_name, set_again
+from dynalint_rules._code.compiling import DISTRIBUTED, calls_after, compilation, external_name, set_again
 
 
 class DistributedOrder(Rule):

@@ -10,7 +10,7 @@ from dynalint.analysis.events import CompilerUse, Event
 from dynalint.analysis.index import walk_function
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Rewrite, Rule, Violation
-from dynalint_rules._shared.scope import torch_name
+from dynalint_rules._code.scope import torch_name
 
 # Each stands for the same in both modules: the public function calls the private one, or the other way round.
 _PUBLIC = {

@@ -9,7 +9,7 @@ from dynalint.analysis.events import CompilerUse, Event
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
 from dynalint.rules import Rule, Violation
-from dynalint_rules._shared.compiling import option
+from dynalint_rules._code.compiling import option
 
 _FACTORIES = frozenset({"randn", "rand", "ones", "zeros", "empty", "full", "randint", "arange"})
 

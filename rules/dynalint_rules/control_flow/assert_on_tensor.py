@@ -11,10 +11,10 @@ from dynalint.analysis.kinds import only_tensor
 from dynalint.analysis.project import Project
 from dynalint.analysis.source import quote
 from dynalint.rules import Declined, Rewrite, Rule, Violation
-from dynalint_rules._shared.checks import is_constant_message
-from dynalint_rules._shared.decide import rewrite_decision
-from dynalint_rules._shared.decision import asks_tensor, decision_of, operand_of
-from dynalint_rules._shared.scope import Scope
+from dynalint_rules._code.decision import asks_tensor, decision_of, operand_of
+from dynalint_rules._code.scope import Scope
+from dynalint_rules._shared.branch.checks import is_constant_message
+from dynalint_rules._shared.branch.decide import rewrite_decision
 
 
 class AssertOnTensor(Rule):

@@ -11,14 +11,14 @@ from dynalint.analysis.events import Branch, Event
 from dynalint.analysis.project import Project
 from dynalint.analysis.source import quote
 from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
-from dynalint_rules._shared.choice import finished, target_of
-from dynalint_rules._shared.decision import Decision, asks_tensor, decision_of, operand_of, thing
-from dynalint_rules._shared.effects import effects_of_always, is_pure
-from dynalint_rules._shared.raising import raising_conditions
-from dynalint_rules._shared.scope import Scope, as_tensor
-from dynalint_rules._shared.sides import Side, alias_conditions, gradient_conditions, reads_of, tensor_conditions
+from dynalint_rules._code.decision import Decision, asks_tensor, decision_of, operand_of, thing
+from dynalint_rules._code.effects import effects_of_always, is_pure
+from dynalint_rules._code.raising import raising_conditions
+from dynalint_rules._code.scope import Scope, as_tensor
+from dynalint_rules._shared.branch.choice import finished, target_of
+from dynalint_rules._shared.branch.sides import Side, alias_conditions, gradient_conditions, reads_of, tensor_conditions
+from dynalint_rules._shared.branch.truth import truth_of
 from dynalint_rules._shared.text import atom
-from dynalint_rules._shared.truth import truth_of
 
 TITLE = "Use tensor operations instead of `and`, `or` and chained comparisons"
 _WORDS = {"chained-comparison": "this chained comparison"}

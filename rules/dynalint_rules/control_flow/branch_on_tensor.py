@@ -9,8 +9,8 @@ from dynalint.analysis.given_up import ends_function
 from dynalint.analysis.project import Project
 from dynalint.analysis.source import quote
 from dynalint.rules import Declined, Rewrite, Rule, Violation
-from dynalint_rules._shared.decide import rewrite_decision
-from dynalint_rules._shared.decision import asks_tensor, decision_of, is_guard, operand_of, tested_value, thing
+from dynalint_rules._code.decision import asks_tensor, decision_of, is_guard, operand_of, tested_value, thing
+from dynalint_rules._shared.branch.decide import rewrite_decision
 
 _WHAT = {
     "if": "which side of this `if` to trace",

@@ -11,13 +11,13 @@ from dynalint.analysis.events import Branch, Call, Event
 from dynalint.analysis.project import Project
 from dynalint.analysis.source import quote
 from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
-from dynalint_rules._shared.checks import is_constant_message
-from dynalint_rules._shared.choice import finished
-from dynalint_rules._shared.decide import rewrite_decision
-from dynalint_rules._shared.decision import Decision, asks_tensor, decision_of, operand_of
-from dynalint_rules._shared.known_numbers import is_whole
-from dynalint_rules._shared.scope import Scope, as_tensor
-from dynalint_rules._shared.truth import STAYS
+from dynalint_rules._code.decision import Decision, asks_tensor, decision_of, operand_of
+from dynalint_rules._code.scope import Scope, as_tensor
+from dynalint_rules._shared.branch.checks import is_constant_message
+from dynalint_rules._shared.branch.choice import finished
+from dynalint_rules._shared.branch.decide import rewrite_decision
+from dynalint_rules._shared.branch.truth import STAYS
+from dynalint_rules._shared.number.known_numbers import is_whole
 
 _VALUE = (
     "its result is a Python bool, which its readers may need; if a tensor will do, compare with `==` and reduce with "

@@ -10,12 +10,12 @@ from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
-from dynalint_rules._shared.decide import rewrite_decision
-from dynalint_rules._shared.decision import decision_of, is_guard
-from dynalint_rules._shared.handover import is_passed_up
-from dynalint_rules._shared.names import loads, only_value
-from dynalint_rules._shared.scope import Scope
-from dynalint_rules._shared.truth import STAYS, truth_of
+from dynalint_rules._code.decision import decision_of, is_guard
+from dynalint_rules._code.handover import is_passed_up
+from dynalint_rules._code.names import loads, only_value
+from dynalint_rules._code.scope import Scope
+from dynalint_rules._shared.branch.decide import rewrite_decision
+from dynalint_rules._shared.branch.truth import STAYS, truth_of
 
 _INSTEAD = {
     "equal": "(a == b).all()",

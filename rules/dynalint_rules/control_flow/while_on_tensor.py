@@ -8,8 +8,8 @@ from dynalint.analysis.events import Branch, Event
 from dynalint.analysis.project import Project
 from dynalint.analysis.source import quote
 from dynalint.rules import Declined, Rewrite, Rule, Violation
-from dynalint_rules._shared.decide import rewrite_decision
-from dynalint_rules._shared.decision import Decision, asks_tensor, decision_of, operand_of, thing
+from dynalint_rules._code.decision import Decision, asks_tensor, decision_of, operand_of, thing
+from dynalint_rules._shared.branch.decide import rewrite_decision
 
 
 class WhileOnTensor(Rule):

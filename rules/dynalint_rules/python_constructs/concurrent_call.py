@@ -9,8 +9,8 @@ from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.analysis.source import quote
 from dynalint.rules import Declined, Rewrite, Rule, Violation
-from dynalint_rules._shared.guard import guarded
-from dynalint_rules._shared.scope import Scope
+from dynalint_rules._code.scope import Scope
+from dynalint_rules._shared.guard.statements import guarded
 
 _CALLS: dict[str, str] = {
     "queue": "Queue LifoQueue PriorityQueue SimpleQueue",

@@ -11,7 +11,7 @@ from dynalint.analysis.events import Call, Entry, Event
 from dynalint.analysis.index import Import
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
-from dynalint_rules._shared.scope import Scope
+from dynalint_rules._code.scope import Scope
 
 # Locks and the like, entered wherever they come from.
 _CONTEXTLIB = Import("contextlib", None)

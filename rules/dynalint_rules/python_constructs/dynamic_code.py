@@ -14,8 +14,8 @@ from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Rewrite, Rule, Violation
-from dynalint_rules._shared.names import loads, only_value
-from dynalint_rules._shared.scope import Scope
+from dynalint_rules._code.names import loads, only_value
+from dynalint_rules._code.scope import Scope
 
 _OWN_SCOPE = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.NamedExpr, ast.Await)
 

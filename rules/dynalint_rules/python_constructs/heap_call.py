@@ -10,11 +10,11 @@ from dynalint.analysis.events import Call, Event
 from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Rewrite, Rule, Violation
-from dynalint_rules._shared.calls import callee
-from dynalint_rules._shared.effects import is_pure
-from dynalint_rules._shared.known_numbers import is_whole
-from dynalint_rules._shared.names import loads, only_value
-from dynalint_rules._shared.scope import Scope
+from dynalint_rules._code.calls import callee
+from dynalint_rules._code.effects import is_pure
+from dynalint_rules._code.names import loads, only_value
+from dynalint_rules._code.scope import Scope
+from dynalint_rules._shared.number.known_numbers import is_whole
 
 _CALLS = {
     "heapq": "heappush heappop heapify heappushpop heapreplace nlargest nsmallest merge",

@@ -9,7 +9,7 @@ from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.kinds import NONE, Object
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Rewrite, Rule, Violation
-from dynalint_rules._shared.settings import captures_scalars, captures_shapes
+from dynalint_rules._code.settings import captures_scalars, captures_shapes
 
 # Each was run under Dynamo, with arguments that it could have worked out.
 _CALLS: dict[str, str] = {

@@ -13,8 +13,8 @@ from dynalint.analysis.index import ClassInfo, FunctionInfo
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
-from dynalint_rules._shared.effects import is_pure
-from dynalint_rules._shared.scope import Scope
+from dynalint_rules._code.effects import is_pure
+from dynalint_rules._code.scope import Scope
 
 
 class OperatorOnObject(Rule):

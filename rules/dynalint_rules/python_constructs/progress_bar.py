@@ -10,7 +10,7 @@ from dynalint.analysis.events import Call, Event
 from dynalint.analysis.externals import PROGRESS_BARS
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Rewrite, Rule, Violation
-from dynalint_rules._shared.scope import Scope
+from dynalint_rules._code.scope import Scope
 
 _METHODS = "update set_description set_postfix refresh write close"
 

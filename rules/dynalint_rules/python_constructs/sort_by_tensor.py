@@ -10,9 +10,9 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Event, Ordering
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
-from dynalint_rules._shared.known_numbers import is_whole
-from dynalint_rules._shared.names import loads, only_value
-from dynalint_rules._shared.scope import Scope, as_tensor
+from dynalint_rules._code.names import loads, only_value
+from dynalint_rules._code.scope import Scope, as_tensor
+from dynalint_rules._shared.number.known_numbers import is_whole
 
 
 class SortByTensor(Rule):

@@ -12,7 +12,7 @@ from dynalint.analysis.kinds import Kind
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
 from dynalint.rules import Rule, Violation
-from dynalint_rules._shared.compiling import compilation, loops_around
+from dynalint_rules._code.compiling import compilation, loops_around
 
 _LOOPS = (ast.For, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)
 

@@ -12,7 +12,7 @@ from dynalint.analysis.kinds import UNKNOWN, Kind
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
 from dynalint.rules import Rule, Violation
-from dynalint_rules._shared.settings import captures_scalars
+from dynalint_rules._code.settings import captures_scalars
 
 _NUMBERS = ("int", "float")
 

@@ -12,10 +12,10 @@ from dynalint.analysis.index import FunctionNode
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
 from dynalint.rules import Refusal, Rule, Violation
-from dynalint_rules._shared.calls import callee
-from dynalint_rules._shared.scope import Scope
-from dynalint_rules._shared.selection import reads_by_mask
-from dynalint_rules._shared.settings import captures_shapes
+from dynalint_rules._code.calls import callee
+from dynalint_rules._code.scope import Scope
+from dynalint_rules._code.selection import reads_by_mask
+from dynalint_rules._code.settings import captures_shapes
 
 _DRAWING = frozenset(
     [f"torch.{name}" for name in "rand randn randint bernoulli normal rand_like randn_like randint_like".split()]

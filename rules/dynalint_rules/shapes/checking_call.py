@@ -10,7 +10,7 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
-from dynalint_rules._shared.scope import Scope
+from dynalint_rules._code.scope import Scope
 
 # Each with what to write instead. That they read their data, the data of torch says of the call at hand.
 _COVARIANCE = "centre the rows and multiply: `x = x - x.mean(1, keepdim=True)`, `x @ x.mT / (n - 1)`"

@@ -11,12 +11,12 @@ from dynalint.analysis import torch_api
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Rewrite, Rule, Violation
-from dynalint_rules._shared.bins import binned
-from dynalint_rules._shared.counts import count_of
-from dynalint_rules._shared.numbers import flow_of
-from dynalint_rules._shared.places import listed_tensor, masked_instead
-from dynalint_rules._shared.scope import Scope
-from dynalint_rules._shared.settings import SHAPES, captures_shapes
+from dynalint_rules._code.counts import count_of
+from dynalint_rules._code.scope import Scope
+from dynalint_rules._code.settings import SHAPES, captures_shapes
+from dynalint_rules._shared.mask.bins import binned
+from dynalint_rules._shared.mask.places import listed_tensor, masked_instead
+from dynalint_rules._shared.number.numbers import flow_of
 
 # The mask reads have a rule of their own; Dynamo does not follow the last one, whatever shape it gives.
 _ELSEWHERE = ("__getitem__", "masked_select", "unpad_sequence")

@@ -11,15 +11,15 @@ from dynalint.analysis.events import Call, Event, Subscript
 from dynalint.analysis.project import Project
 from dynalint.analysis.source import quote
 from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
-from dynalint_rules._shared.counts import count_of
-from dynalint_rules._shared.effects import is_pure
-from dynalint_rules._shared.masked_reductions import reduced, reduced_later, selection_of
-from dynalint_rules._shared.masked_stores import scattered_back, stored_next
-from dynalint_rules._shared.numbers import flow_of
-from dynalint_rules._shared.scope import Scope
-from dynalint_rules._shared.selected_chains import reduced_at_last
-from dynalint_rules._shared.selection import reads_by_mask, target_of
-from dynalint_rules._shared.settings import SHAPES, captures_shapes
+from dynalint_rules._code.counts import count_of
+from dynalint_rules._code.effects import is_pure
+from dynalint_rules._code.scope import Scope
+from dynalint_rules._code.selection import reads_by_mask, target_of
+from dynalint_rules._code.settings import SHAPES, captures_shapes
+from dynalint_rules._shared.mask.masked_reductions import reduced, reduced_later, selection_of
+from dynalint_rules._shared.mask.masked_stores import scattered_back, stored_next
+from dynalint_rules._shared.mask.selected_chains import reduced_at_last
+from dynalint_rules._shared.number.numbers import flow_of
 
 _SELECTING = frozenset({"torch.masked_select", "Tensor.masked_select"})
 _DECLINED = (

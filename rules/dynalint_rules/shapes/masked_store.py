@@ -8,10 +8,10 @@ from dynalint.analysis.events import Event, Subscript
 from dynalint.analysis.project import Project
 from dynalint.analysis.source import quote
 from dynalint.rules import Declined, Rewrite, Rule, Violation
-from dynalint_rules._shared.masked_stores import stored
-from dynalint_rules._shared.scope import Scope
-from dynalint_rules._shared.selection import reads_by_mask, target_of
-from dynalint_rules._shared.settings import captures_shapes
+from dynalint_rules._code.scope import Scope
+from dynalint_rules._code.selection import reads_by_mask, target_of
+from dynalint_rules._code.settings import captures_shapes
+from dynalint_rules._shared.mask.masked_stores import stored
 
 
 class MaskedStore(Rule):

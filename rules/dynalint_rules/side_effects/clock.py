@@ -8,9 +8,9 @@ from dynalint.analysis.events import Call, Event
 from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
-from dynalint_rules._shared.bystanders import guarded_bystanders
-from dynalint_rules._shared.guard import guarded
-from dynalint_rules._shared.scope import Scope
+from dynalint_rules._code.scope import Scope
+from dynalint_rules._shared.guard.bystanders import guarded_bystanders
+from dynalint_rules._shared.guard.statements import guarded
 
 _TIME = (
     "time time_ns perf_counter perf_counter_ns monotonic monotonic_ns process_time process_time_ns thread_time "

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
-from dynalint_rules._shared.bystanders import guarded_bystanders
-from dynalint_rules._shared.guard import removed
-from dynalint_rules._shared.scope import Scope
+from dynalint_rules._code.scope import Scope
+from dynalint_rules._shared.guard.bystanders import guarded_bystanders
+from dynalint_rules._shared.guard.statements import removed
 
 
 class DebuggerCall(Rule):

@@ -10,11 +10,11 @@ from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
-from dynalint_rules._shared.calls import callee
-from dynalint_rules._shared.effects import effects_of
-from dynalint_rules._shared.guard import guarded_all
-from dynalint_rules._shared.names import loads
-from dynalint_rules._shared.scope import Scope
+from dynalint_rules._code.calls import callee
+from dynalint_rules._code.effects import effects_of
+from dynalint_rules._code.names import loads
+from dynalint_rules._code.scope import Scope
+from dynalint_rules._shared.guard.statements import guarded_all
 
 _CALLS: dict[str, str] = {
     "builtins": "open",

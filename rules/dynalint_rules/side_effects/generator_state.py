@@ -12,9 +12,9 @@ from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.index import walk_function
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
-from dynalint_rules._shared.bystanders import guarded_bystanders
-from dynalint_rules._shared.calls import callee
-from dynalint_rules._shared.scope import Scope
+from dynalint_rules._code.calls import callee
+from dynalint_rules._code.scope import Scope
+from dynalint_rules._shared.guard.bystanders import guarded_bystanders
 
 _STATE = "manual_seed get_rng_state set_rng_state initial_seed".split()
 

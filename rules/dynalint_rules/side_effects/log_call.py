@@ -11,10 +11,10 @@ from dynalint.analysis.events import Call, Event
 from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
-from dynalint_rules._shared.bystanders import guarded_bystanders
-from dynalint_rules._shared.calls import callee
-from dynalint_rules._shared.guard import check_arguments, guarded, may_go_unasked
-from dynalint_rules._shared.scope import Scope
+from dynalint_rules._code.calls import callee
+from dynalint_rules._code.scope import Scope
+from dynalint_rules._shared.guard.bystanders import guarded_bystanders
+from dynalint_rules._shared.guard.statements import check_arguments, guarded, may_go_unasked
 
 _LEVELS = "debug info warning warn error exception critical fatal log".split()
 _ASKING = ("isEnabledFor", "vlog", "log_first_n", "log_every_n", "warning_once", "info_once")

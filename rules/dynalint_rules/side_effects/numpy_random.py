@@ -8,8 +8,8 @@ from dynalint.analysis.events import Call, Event
 from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Rewrite, Rule, Violation
-from dynalint_rules._shared.drawn import drawn_by_torch
-from dynalint_rules._shared.scope import Scope
+from dynalint_rules._code.scope import Scope
+from dynalint_rules._shared.random import drawn_by_torch
 
 # How many positional arguments come before the size; without one the function gives a number.
 _SIZED = {

@@ -13,12 +13,12 @@ from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
-from dynalint_rules._shared.calls import callee
-from dynalint_rules._shared.drawn import drawn_by_torch
-from dynalint_rules._shared.numbers import flow_of
-from dynalint_rules._shared.order import always_before
-from dynalint_rules._shared.scope import Scope
-from dynalint_rules._shared.size_arguments import sizes
+from dynalint_rules._code.calls import callee
+from dynalint_rules._code.order import always_before
+from dynalint_rules._code.scope import Scope
+from dynalint_rules._code.size_arguments import sizes
+from dynalint_rules._shared.number.numbers import flow_of
+from dynalint_rules._shared.random import drawn_by_torch
 
 _UNTRACED = (
     "random gauss choice choices sample shuffle seed getrandbits getstate setstate normalvariate betavariate "

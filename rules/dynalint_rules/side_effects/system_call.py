@@ -11,11 +11,11 @@ from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
-from dynalint_rules._shared.bystanders import guarded_bystanders
-from dynalint_rules._shared.effects import effects_of
-from dynalint_rules._shared.guard import guarded, guarded_all
-from dynalint_rules._shared.names import within
-from dynalint_rules._shared.scope import Scope
+from dynalint_rules._code.effects import effects_of
+from dynalint_rules._code.names import within
+from dynalint_rules._code.scope import Scope
+from dynalint_rules._shared.guard.bystanders import guarded_bystanders
+from dynalint_rules._shared.guard.statements import guarded, guarded_all
 
 _CALLS: dict[str, str] = {
     "gc": "collect disable enable get_objects",

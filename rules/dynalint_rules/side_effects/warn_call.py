@@ -11,9 +11,9 @@ from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Rewrite, Rule, Violation
-from dynalint_rules._shared.calls import callee
-from dynalint_rules._shared.guard import guarded
-from dynalint_rules._shared.scope import Scope
+from dynalint_rules._code.calls import callee
+from dynalint_rules._code.scope import Scope
+from dynalint_rules._shared.guard.statements import guarded
 
 _FILTERS = ("simplefilter", "filterwarnings", "resetwarnings")
 

@@ -12,8 +12,8 @@ from dynalint.analysis.index import FunctionInfo, walk_function
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Rewrite, Rule, Violation
-from dynalint_rules._shared.autograd import keeps_graph, without_gradients
-from dynalint_rules._shared.growth import names, reached_functions, related, sets_elsewhere, state_name
+from dynalint_rules._code.autograd import keeps_graph, without_gradients
+from dynalint_rules._code.growth import names, reached_functions, related, sets_elsewhere, state_name
 
 _HOMES = frozenset({"attribute", "global", "class"})
 

@@ -9,8 +9,8 @@ from dynalint.analysis.events import ContainerChange, Event
 from dynalint.analysis.index import walk_function
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Rewrite, Rule, Violation
-from dynalint_rules._shared.deques import deque_limits
-from dynalint_rules._shared.growth import names, reached_functions, related, state_name
+from dynalint_rules._code.deques import deque_limits
+from dynalint_rules._code.growth import names, reached_functions, related, state_name
 
 _ADDING = frozenset({"append", "appendleft", "extend", "extendleft", "insert", "iadd"})
 _AT_THE_LEFT = frozenset({"appendleft", "extendleft", "insert"})

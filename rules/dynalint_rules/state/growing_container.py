@@ -10,9 +10,9 @@ from dynalint.analysis.events import ContainerChange, Event, StateChange
 from dynalint.analysis.kinds import Kind
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Rewrite, Rule, Violation
-from dynalint_rules._shared.deques import deque_limits
-from dynalint_rules._shared.eager_record import recorded_in_eager
-from dynalint_rules._shared.growth import LIMIT, UP_TO_LIMIT, is_there_before, mentions, same, settles, state_name
+from dynalint_rules._code.deques import deque_limits
+from dynalint_rules._code.growth import LIMIT, UP_TO_LIMIT, is_there_before, mentions, same, settles, state_name
+from dynalint_rules._shared.guard.records import recorded_in_eager
 
 _GROWING = frozenset({"append", "appendleft", "extend", "extendleft", "insert", "iadd"})
 _PLACES = {

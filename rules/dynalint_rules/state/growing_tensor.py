@@ -9,7 +9,7 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Event, StateChange
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Rewrite, Rule, Violation
-from dynalint_rules._shared.growth import is_there_before, same, settles
+from dynalint_rules._code.growth import is_there_before, same, settles
 
 _JOINING = frozenset({"cat", "concat", "concatenate", "hstack", "vstack", "dstack"})
 

@@ -11,7 +11,7 @@ from dynalint.analysis.events import Event, InplaceChange
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Rewrite, Rule, Violation
-from dynalint_rules._shared.autograd import product_with
+from dynalint_rules._code.autograd import product_with
 
 _METHODS = frozenset(
     "iadd isub imul itruediv ipow add_ sub_ subtract_ mul_ multiply_ div_ divide_ true_divide_ neg_ negative_ pow_ "

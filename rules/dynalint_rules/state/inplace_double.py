@@ -9,7 +9,7 @@ from dynalint.analysis.events import Event, InplaceChange
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Rewrite, Rule, Violation
-from dynalint_rules._shared.making import makers
+from dynalint_rules._code.making import makers
 
 _DOUBLE = frozenset({"float64", "double"})
 

@@ -11,8 +11,8 @@ from dynalint.analysis.index import walk_function
 from dynalint.analysis.kinds import Kind
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Rewrite, Rule, Violation
-from dynalint_rules._shared.absent import Asking, asking, is_made_for_sure, turns_from_none
-from dynalint_rules._shared.growth import is_counter, is_held, same
+from dynalint_rules._code.absent import Asking, asking, is_made_for_sure, turns_from_none
+from dynalint_rules._code.growth import is_counter, is_held, same
 
 _REGISTERING = frozenset(f"torch.nn.Module.{name}" for name in ("register_buffer", "register_parameter", "add_module"))
 _HELP = "Make it in the constructor, or call the model once before it is compiled."

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dynalint.analysis.events import Event, StateChange
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
-from dynalint_rules._shared.buffers import number_to_buffer
-from dynalint_rules._shared.growth import UP_TO_LIMIT, is_counter
+from dynalint_rules._code.growth import UP_TO_LIMIT, is_counter
+from dynalint_rules._shared.state import number_to_buffer
 
 
 class PythonCounter(Rule):

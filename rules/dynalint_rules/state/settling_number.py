@@ -10,8 +10,8 @@ from dynalint.analysis.events import Event, StateChange
 from dynalint.analysis.kinds import Kind
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Rewrite, Rule, Violation
-from dynalint_rules._shared.buffers import number_to_buffer
-from dynalint_rules._shared.growth import is_specialised, is_there_before, same, settles
+from dynalint_rules._code.growth import is_specialised, is_there_before, same, settles
+from dynalint_rules._shared.state import number_to_buffer
 
 _PLACES = {"attribute": "`self.{}`", "class": "the class attribute `{}`", "global": "the module global `{}`"}
 

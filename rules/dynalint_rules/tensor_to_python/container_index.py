@@ -9,7 +9,7 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Event, Subscript
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Rewrite, Rule, Violation
-from dynalint_rules._shared.scope import Scope, as_tensor
+from dynalint_rules._code.scope import Scope, as_tensor
 
 _CONTAINERS = (
     "list tuple range torch.Size torch.nn.ModuleList torch.nn.Sequential torch.nn.ParameterList deque collections.deque"

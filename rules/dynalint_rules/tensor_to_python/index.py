@@ -11,8 +11,8 @@ from dynalint.analysis.events import Event, Subscript
 from dynalint.analysis.project import Project
 from dynalint.analysis.subscripts import index_parts
 from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
-from dynalint_rules._shared.scope import Scope
-from dynalint_rules._shared.single_index import parts_of, with_a_dimension
+from dynalint_rules._code.scope import Scope
+from dynalint_rules._shared.number.single_index import parts_of, with_a_dimension
 
 
 class ScalarTensorIndex(Rule):

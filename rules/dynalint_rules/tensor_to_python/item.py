@@ -11,13 +11,13 @@ from dynalint.analysis.events import Call, Event
 from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Rewrite, Rule, Violation
-from dynalint_rules._shared.calls import callee
-from dynalint_rules._shared.detached import detached, is_folded, is_stored_number
-from dynalint_rules._shared.known_numbers import read_back
-from dynalint_rules._shared.numbers import flow_of, with_conditions
-from dynalint_rules._shared.numpy_numbers import computed_by_math
-from dynalint_rules._shared.scope import Scope
-from dynalint_rules._shared.settings import captures_scalars
+from dynalint_rules._code.calls import callee
+from dynalint_rules._code.scope import Scope
+from dynalint_rules._code.settings import captures_scalars
+from dynalint_rules._shared.number.detached import detached, is_folded, is_stored_number
+from dynalint_rules._shared.number.known_numbers import read_back
+from dynalint_rules._shared.number.numbers import flow_of, with_conditions
+from dynalint_rules._shared.number.numpy_numbers import computed_by_math
 
 
 class ItemOfTensor(Rule):

@@ -11,10 +11,10 @@ from dynalint.analysis.events import Call, Event
 from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
-from dynalint_rules._shared.detached import detached
-from dynalint_rules._shared.either import IN_TORCH, WHOLE
-from dynalint_rules._shared.numbers import flow_of, with_conditions
-from dynalint_rules._shared.scope import Scope
+from dynalint_rules._code.scope import Scope
+from dynalint_rules._shared.number.detached import detached
+from dynalint_rules._shared.number.either import IN_TORCH, WHOLE
+from dynalint_rules._shared.number.numbers import flow_of, with_conditions
 
 _FLAT = ".reshape(())"
 _QUESTIONS = ("isnan", "isinf", "isfinite")

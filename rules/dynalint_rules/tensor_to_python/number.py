@@ -11,14 +11,14 @@ from dynalint.analysis.events import Call, Event
 from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
-from dynalint_rules._shared.detached import detached, is_folded, is_stored_number
-from dynalint_rules._shared.known_numbers import multiplied
-from dynalint_rules._shared.numbers import flow_of, with_conditions
-from dynalint_rules._shared.numpy_numbers import computed_by_math
-from dynalint_rules._shared.scope import Scope
-from dynalint_rules._shared.settings import captures_scalars
+from dynalint_rules._code.scope import Scope
+from dynalint_rules._code.settings import captures_scalars
+from dynalint_rules._shared.branch.truth import operand_text
+from dynalint_rules._shared.number.detached import detached, is_folded, is_stored_number
+from dynalint_rules._shared.number.known_numbers import multiplied
+from dynalint_rules._shared.number.numbers import flow_of, with_conditions
+from dynalint_rules._shared.number.numpy_numbers import computed_by_math
 from dynalint_rules._shared.text import held_together
-from dynalint_rules._shared.truth import operand_text
 
 _DEFAULT = ("builtins.int", "builtins.float", "builtins.bool", "operator.index")
 _UNTRACED = ("builtins.complex", "builtins.hex", "builtins.bin", "builtins.oct", "builtins.chr")

@@ -9,7 +9,7 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Rewrite, Rule, Violation
-from dynalint_rules._shared.scope import Scope
+from dynalint_rules._code.scope import Scope
 
 
 class BuiltinPow(Rule):

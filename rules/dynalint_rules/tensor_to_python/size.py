@@ -11,14 +11,14 @@ from dynalint.analysis.project import Project
 from dynalint.analysis.source import quote
 from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Rewrite, Rule, Violation
-from dynalint_rules._shared.detached import is_stored_number
-from dynalint_rules._shared.known_numbers import multiplied
-from dynalint_rules._shared.one_piece import kept_in_one
-from dynalint_rules._shared.order import always_before
-from dynalint_rules._shared.scope import Scope
-from dynalint_rules._shared.selection import reads_by_mask
-from dynalint_rules._shared.settings import SCALARS
-from dynalint_rules._shared.size_arguments import SIZES, sizes
+from dynalint_rules._code.order import always_before
+from dynalint_rules._code.scope import Scope
+from dynalint_rules._code.selection import reads_by_mask
+from dynalint_rules._code.settings import SCALARS
+from dynalint_rules._code.size_arguments import SIZES, sizes
+from dynalint_rules._shared.loop.one_piece import kept_in_one
+from dynalint_rules._shared.number.detached import is_stored_number
+from dynalint_rules._shared.number.known_numbers import multiplied
 
 # What reads a size where Python code of its own, or of NumPy, has to know it.
 _IN_PYTHON = ("builtins.range", "numpy.arange")

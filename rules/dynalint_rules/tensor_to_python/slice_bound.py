@@ -9,8 +9,8 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event, Subscript
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Rewrite, Rule, Violation
-from dynalint_rules._shared.detached import is_stored_number
-from dynalint_rules._shared.settings import SCALARS, captures_scalars
+from dynalint_rules._code.settings import SCALARS, captures_scalars
+from dynalint_rules._shared.number.detached import is_stored_number
 
 _NO_FORM = (
     "a graph has no place for a result whose length depends on data; keep the whole dimension and mask it with "

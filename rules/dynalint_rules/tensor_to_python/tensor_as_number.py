@@ -11,7 +11,7 @@ from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.analysis.source import quote
 from dynalint.rules import Rule, Violation
-from dynalint_rules._shared.settings import captures_scalars
+from dynalint_rules._code.settings import captures_scalars
 
 _F = "torch.nn.functional."
 # The parameters that are read, by the place of each among the arguments, None for what is given by name alone.

@@ -11,15 +11,15 @@ from dynalint.analysis.events import Call, Event
 from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Rewrite, Rule, Violation
-from dynalint_rules._shared.calls import callee
-from dynalint_rules._shared.detached import is_stored_number, rows_of
-from dynalint_rules._shared.handover import is_passed_up
-from dynalint_rules._shared.known_numbers import is_whole, read_back
-from dynalint_rules._shared.numbers import flow_into, flow_of
-from dynalint_rules._shared.one_piece import kept_in_one
-from dynalint_rules._shared.packed_attention import in_one_call
-from dynalint_rules._shared.scope import Scope
-from dynalint_rules._shared.settings import SCALARS
+from dynalint_rules._code.calls import callee
+from dynalint_rules._code.handover import is_passed_up
+from dynalint_rules._code.scope import Scope
+from dynalint_rules._code.settings import SCALARS
+from dynalint_rules._shared.loop.one_piece import kept_in_one
+from dynalint_rules._shared.loop.packed_attention import in_one_call
+from dynalint_rules._shared.number.detached import is_stored_number, rows_of
+from dynalint_rules._shared.number.known_numbers import is_whole, read_back
+from dynalint_rules._shared.number.numbers import flow_into, flow_of
 from dynalint_rules._shared.text import atom
 
 

@@ -10,8 +10,8 @@ from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
-from dynalint_rules._shared.guard import guarded
-from dynalint_rules._shared.scope import Scope
+from dynalint_rules._code.scope import Scope
+from dynalint_rules._shared.guard.statements import guarded
 
 _INSTEAD = {
     "Tensor.retain_grad": "read the gradient with a hook, or return the tensor and ask for its gradient outside",

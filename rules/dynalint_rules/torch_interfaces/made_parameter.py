@@ -14,9 +14,9 @@ from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
-from dynalint_rules._shared.calls import callee
-from dynalint_rules._shared.names import reads
-from dynalint_rules._shared.scope import Scope
+from dynalint_rules._code.calls import callee
+from dynalint_rules._code.names import reads
+from dynalint_rules._code.scope import Scope
 
 _PARAMETERS = ("torch.nn.Parameter", "torch.nn.parameter.Parameter")
 # Layers that make parameters whatever they are given, by building each of torch.nn.

@@ -16,8 +16,8 @@ from dynalint.analysis.index import FunctionInfo, walk_function
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
-from dynalint_rules._shared.guard import taken_out
-from dynalint_rules._shared.scope import Scope
+from dynalint_rules._code.scope import Scope
+from dynalint_rules._shared.guard.statements import taken_out
 
 _REGISTERING = ("forward_hook", "forward_pre_hook", "backward_hook", "full_backward_hook", "full_backward_pre_hook")
 _EFFECTS = frozenset("append extend add update insert setdefault".split())

@@ -9,7 +9,7 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event, Read
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Rewrite, Rule, Violation
-from dynalint_rules._shared.order import always_before
+from dynalint_rules._code.order import always_before
 
 # Whether something is such a layer may be asked.
 _ASKING = ".__instancecheck__"

@@ -12,11 +12,11 @@ from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Rewrite, Rule, Violation
-from dynalint_rules._shared.effects import is_pure
-from dynalint_rules._shared.guard import taken_out
-from dynalint_rules._shared.memory import changed_in_place
-from dynalint_rules._shared.names import loads
-from dynalint_rules._shared.scope import Scope
+from dynalint_rules._code.effects import is_pure
+from dynalint_rules._code.memory import changed_in_place
+from dynalint_rules._code.names import loads
+from dynalint_rules._code.scope import Scope
+from dynalint_rules._shared.guard.statements import taken_out
 
 # Those that were seen to break when they are asked for a tensor with gradients; `t.new_zeros` and its kin are traced.
 _FACTORIES = (

@@ -14,7 +14,7 @@ from dynalint.analysis.project import Project
 from dynalint.analysis.sparse import SPARSE_MAKERS
 from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Rewrite, Rule, Violation
-from dynalint_rules._shared.order import always_before
+from dynalint_rules._code.order import always_before
 
 
 class SparseTensor(Rule):

@@ -12,8 +12,8 @@ from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Rewrite, Rule, Violation
-from dynalint_rules._shared.memory import is_own
-from dynalint_rules._shared.scope import Scope
+from dynalint_rules._code.memory import is_own
+from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.text import atom
 
 _RESIZING = ("resize_", "resize_as_")

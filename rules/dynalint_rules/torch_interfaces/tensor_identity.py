@@ -12,8 +12,8 @@ from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
 from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
-from dynalint_rules._shared.memory import makes_tensor
-from dynalint_rules._shared.scope import Scope
+from dynalint_rules._code.memory import makes_tensor
+from dynalint_rules._code.scope import Scope
 
 
 class TensorIdentity(Rule):

@@ -13,11 +13,11 @@ from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.project import Project
 from dynalint.findings import Safety
 from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation, all_rules
-from dynalint_rules._shared.calls import callee
-from dynalint_rules._shared.guard import guarded
-from dynalint_rules._shared.memory import makes_tensor
-from dynalint_rules._shared.names import last_assignment
-from dynalint_rules._shared.scope import Scope
+from dynalint_rules._code.calls import callee
+from dynalint_rules._code.memory import makes_tensor
+from dynalint_rules._code.names import last_assignment
+from dynalint_rules._code.scope import Scope
+from dynalint_rules._shared.guard.statements import guarded
 from dynalint_rules._shared.text import atom
 
 # What the derived data has no sample call of; each was seen to end the graph under torch 2.13.

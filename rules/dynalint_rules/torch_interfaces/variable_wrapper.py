@@ -10,7 +10,7 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Rewrite, Rule, Violation
-from dynalint_rules._shared.scope import Scope
+from dynalint_rules._code.scope import Scope
 
 # Methods that make a tensor of what they are given, and methods that fill or move one.
 _MAKES = frozenset("new new_empty new_full new_ones new_zeros".split())

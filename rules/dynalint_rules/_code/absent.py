@@ -1,0 +1,249 @@
+"""Tests of whether state is there: the first call finds it missing and makes it, later calls find it.
+
+if self.mask is None:           if n in self.masks:             mask = self.masks.get(n)
+    self.mask = make(n)             return self.masks[n]        if mask is None:
+                                self.masks[n] = make(n)             mask = self.masks[n] = make(n)
+
+self.state = cell(x, self.state)
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.events import ContainerChange, StateChange
+from dynalint.analysis.given_up import way
+from dynalint.analysis.index import ClassInfo, FunctionInfo, walk_function
+from dynalint.analysis.kinds import UNKNOWN, only_tensor
+from dynalint.analysis.project import Project
+from dynalint.analysis.steps import walk
+from dynalint_rules._code.growth import state_name
+
+Change = StateChange | ContainerChange
+
+_EMPTY = frozenset({"dict", "OrderedDict", "list", "set"})
+
+
+@dataclass(frozen=True)
+class _State:
+    """State by the last name that leads to it, and the variables that hold what was found there."""
+
+    name: str
+    is_attribute: bool
+    found: frozenset[str] = field(default=frozenset())
+
+    @staticmethod
+    def of(event: Change) -> _State:
+        """Return the state that an event changes."""
+        state = _State(state_name(event), event.home.type in ("attribute", "class"))
+        nodes = list(walk_function(event.function.node))
+        values: dict[str, ast.expr | None] = {node.arg: None for node in nodes if isinstance(node, ast.arg)}
+        # What makes it where it was missing comes later, and may go by the same name.
+        for node in sorted((one for one in nodes if isinstance(one, ast.Assign)), key=lambda one: one.lineno):
+            if isinstance(node.targets[0], ast.Name):
+                values.setdefault(node.targets[0].id, node.value)
+        found = (name for name, value in values.items() if value is not None and state._is_looked_up(value))
+        return _State(state.name, state.is_attribute, frozenset(found))
+
+    def is_read_by(self, node: ast.AST) -> bool:
+        """Whether an expression is the state, an item of it, or what was found there."""
+        while isinstance(node, ast.Subscript):
+            node = node.value
+        if isinstance(node, ast.Attribute):
+            return node.attr == self.name
+        return isinstance(node, ast.Name) and (
+            node.id in self.found or (node.id == self.name and not self.is_attribute)
+        )
+
+    def is_asked_for(self, test: ast.expr) -> bool:
+        """Whether a test reads the state, or asks whether there is an attribute of its name."""
+        return any(self.is_read_by(node) or _is_text(node, self.name) for node in walk(test))
+
+    def _is_looked_up(self, value: ast.expr) -> bool:
+        """Whether an expression is `self.state`, `self.state.get(key)` or `getattr(self, "state", None)`."""
+        if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "get":
+            return self.is_read_by(value.func.value)
+        if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "getattr":
+            return len(value.args) > 1 and _is_text(value.args[1], self.name)
+        return isinstance(value, ast.Attribute) and value.attr == self.name
+
+
+@dataclass(frozen=True)
+class Asking:
+    """A statement whose test asks for state, and comes out as `truth` on the way to what makes it.
+
+    `leaves` tells that its body returns where the state is there; else what makes it stands in one of its blocks.
+    """
+
+    statement: ast.If | ast.While
+    truth: bool
+    leaves: bool
+
+
+def asking(event: Change, project: Project) -> Asking | None:
+    """Return the statement around a change, or before it, that asks whether what it makes is there already."""
+    state, kinds, parents = _State.of(event), project.kinds(event.function), project.parents(event.function)
+    for one in _on_the_way(event.statement, event.function, project):
+        test = one.statement.test
+        if one.leaves and way(event.statement, parents) != way(one.statement, parents):
+            continue  # something else decides as well about which call makes it
+        # What a tensor decides is not among the things that a compilation rests on.
+        if only_tensor(kinds.get(test, UNKNOWN)) is None and state.is_asked_for(test):
+            missing = _says_missing(test, state, truth=one.truth)
+            if missing or (missing is None and not one.leaves):
+                return one
+    return None
+
+
+def is_made_for_sure(event: Change, found: Asking, project: Project) -> bool:
+    """Whether each first call makes it: the constructor leaves it missing, and nothing else decides about it."""
+    function, state = event.function, _State.of(event)
+    if event.home.type != "attribute" or event.home.name != state.name or function.owner is None:
+        return False
+    parents = project.parents(function)
+    arms = way(event.statement, parents) | way(found.statement, parents)
+    values = _initial(function.owner, state, project)
+    missing = all(map(_is_nothing, values)) if values else any(map(_is_hasattr, walk(found.statement.test)))
+    return (
+        all(node is found.statement for node, _ in arms)
+        and not _may_return_before(event, besides=found.statement)
+        and _is_forced(found.statement.test, state, truth=found.truth)
+        and missing
+    )
+
+
+def turns_from_none(event: StateChange, project: Project) -> bool:
+    """Whether each first call finds None, looks at it, and leaves a tensor or several: `self.h = cell(x, self.h)`."""
+    function, state = event.function, _State.of(event)
+    if event.home.type != "attribute" or event.home.name != state.name or function.owner is None or event.fresh:
+        return False
+    if not all(isinstance(one, k.Tensor | k.Sequence) for one in event.new.members):
+        return False
+    parents = project.parents(function)
+    values = _initial(function.owner, state, project)
+    return (
+        bool(values)
+        and all(isinstance(one, ast.Constant) and one.value is None for one in values)
+        and not way(event.statement, parents)
+        and not _may_return_before(event)
+        and len(list(_stores(function, state))) == 1
+        and any(_looks_at(node, event, state, parents) for node in walk_function(function.node))
+    )
+
+
+def _stores(function: FunctionInfo, state: _State) -> Iterator[ast.Attribute]:
+    for node in walk_function(function.node):
+        if isinstance(node, ast.Attribute) and node.attr == state.name and isinstance(node.ctx, ast.Store):
+            yield node
+
+
+def _looks_at(node: ast.AST, event: Change, state: _State, parents: Mapping[ast.AST, ast.AST]) -> bool:
+    """Whether every call does something with what it finds in an attribute before a change of that."""
+    if not isinstance(node, ast.Attribute) or node.attr != state.name or not isinstance(node.ctx, ast.Load):
+        return False
+    if node.lineno > (event.statement.end_lineno or event.statement.lineno) or way(node, parents):
+        return False
+    outer = parents.get(node)
+    if not isinstance(outer, ast.Assign) or not isinstance(name := outer.targets[0], ast.Name):
+        return not isinstance(outer, ast.Expr)
+    loads = (one for one in walk(event.function.node) if isinstance(one, ast.Name) and one.id == name.id)
+    return any(isinstance(one.ctx, ast.Load) for one in loads)
+
+
+def _may_return_before(event: Change, besides: ast.AST | None = None) -> bool:
+    """Whether a function returns above a change, anywhere but in one of its statements."""
+    own = set(walk(besides)) if besides is not None else set()
+    returns = (node for node in walk_function(event.function.node) if isinstance(node, ast.Return) and node not in own)
+    return any(node.lineno < event.statement.lineno for node in returns)
+
+
+def _on_the_way(statement: ast.stmt, function: FunctionInfo, project: Project) -> Iterator[Asking]:
+    """Yield the tests that a statement stands under, and those before it whose block returns, innermost first."""
+    parents = project.parents(function)
+    inner: ast.AST = statement
+    while inner is not function.node:
+        outer = parents.get(inner, function.node)
+        if isinstance(outer, ast.If | ast.While):
+            yield Asking(outer, inner in outer.body, leaves=False)
+        blocks = [getattr(outer, name, None) for name in ("body", "orelse", "finalbody")]
+        block = next((block for block in blocks if isinstance(block, list) and inner in block), [inner])
+        for one in reversed(block[: block.index(inner)]):
+            if isinstance(one, ast.If) and not one.orelse and isinstance(one.body[-1], ast.Return):
+                yield Asking(one, truth=False, leaves=True)
+        inner = outer
+
+
+def _says_missing(test: ast.expr, state: _State, *, truth: bool) -> bool | None:
+    """Whether the state is missing where a test comes out as `truth`.
+
+    False where it is there then, None where the test asks for something else of it, such as its size.
+    """
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return _says_missing(test.operand, state, truth=not truth)
+    if isinstance(test, ast.BoolOp):
+        answers = {_says_missing(one, state, truth=truth) for one in test.values if state.is_asked_for(one)}
+        together = isinstance(test.op, ast.And) is truth
+        there = answers == {False} or (together and False in answers)
+        return True if True in answers else False if there else None
+    if isinstance(test, ast.Compare) and len(test.ops) == 1:
+        operator, other = test.ops[0], test.comparators[0]
+        if isinstance(operator, ast.In | ast.NotIn) and state.is_read_by(other):
+            return isinstance(operator, ast.NotIn) is truth
+        is_none = isinstance(other, ast.Constant) and other.value is None
+        if is_none and isinstance(operator, ast.Is | ast.IsNot | ast.Eq | ast.NotEq):
+            return isinstance(operator, ast.Is | ast.Eq) is truth
+    elif _is_hasattr(test):
+        return not truth
+    elif state.is_read_by(test) and not truth:
+        return True
+    return None
+
+
+def _is_forced(test: ast.expr, state: _State, *, truth: bool) -> bool:
+    """Whether a test comes out as `truth` whenever the state is missing."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return _is_forced(test.operand, state, truth=not truth)
+    if isinstance(test, ast.BoolOp):
+        answers = [_is_forced(one, state, truth=truth) for one in test.values]
+        return any(answers) if isinstance(test.op, ast.Or) is truth else all(answers)
+    return state.is_asked_for(test) and _says_missing(test, state, truth=truth) is True
+
+
+def _initial(owner: ClassInfo, state: _State, project: Project) -> list[ast.expr]:
+    """Return what an attribute is given by all but compiled code."""
+    related = [*project.mro(owner), *_below(owner)]
+    stored = [
+        getattr(statement, "value", None)
+        for cls in related
+        for method, statement in cls.stores.get(state.name, ())
+        if method.name == "__init__" or not method.reached
+    ]
+    return [one for one in stored if one is not None] + [
+        cls.body[state.name] for cls in related if state.name in cls.body
+    ]
+
+
+def _below(cls: ClassInfo) -> Iterator[ClassInfo]:
+    for one in cls.subclasses:
+        yield one
+        yield from _below(one)
+
+
+def _is_nothing(value: ast.expr) -> bool:
+    """Whether a value is None, False or an empty container."""
+    if isinstance(value, ast.Constant):
+        return value.value is None or value.value is False
+    if isinstance(value, ast.Call):
+        return not value.args and not value.keywords and ast.unparse(value.func).rpartition(".")[2] in _EMPTY
+    return (isinstance(value, ast.Dict) and not value.keys) or (isinstance(value, ast.List) and not value.elts)
+
+
+def _is_hasattr(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "hasattr"
+
+
+def _is_text(node: ast.AST, text: str) -> bool:
+    return isinstance(node, ast.Constant) and node.value == text

@@ -1,0 +1,234 @@
+"""Whether the value of a buffer that is changed in place takes part in what compiled code differentiates.
+
+The compiler keeps the buffer itself for the backward pass and computes again what was derived from it, at a time when
+the buffer has its new value. So the gradient of a product with it is wrong; that of a sum, which does not need its
+value, is not.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.events import InplaceChange
+from dynalint.analysis.index import FunctionInfo
+from dynalint.analysis.kinds import UNKNOWN
+from dynalint.analysis.project import Project
+from dynalint.analysis.steps import walk
+from dynalint_rules._code.growth import reached_functions, related
+
+_PRODUCTS = (ast.Mult, ast.Div, ast.Pow)
+_PRODUCT_NAMES = frozenset("mul multiply div divide true_divide pow float_power addcmul addcdiv lerp".split())
+# Functions that compute element by element, and views: cheap enough to be computed again in the backward pass.
+_CHEAP = _PRODUCT_NAMES | frozenset(
+    "abs add ceil clamp clone cos double exp expand expand_as float floor half log log1p neg negative reciprocal "
+    "reshape round rsqrt sigmoid sin sqrt square sub subtract tanh to type_as unsqueeze view".split()
+)
+_FACTORIES = frozenset(
+    "ones zeros full empty arange linspace eye rand randn tensor ones_like zeros_like full_like".split()
+)
+_CUT = frozenset({"detach", "item", "tolist", "numpy", "argmax", "argmin", "size", "dim", "numel"})
+_NO_GRADIENTS = ("no_grad", "inference_mode")
+
+
+def product_with(event: InplaceChange, project: Project) -> ast.expr | None:
+    """Return a product of the changed buffer, or of what is derived from it, with a tensor that may need a gradient."""
+    name = event.home.name
+    for function in reached_functions(project, name):
+        if related(function.owner, event.function.owner, project):
+            changed = event if function is event.function else None
+            taken = _sides_taken(event, project)
+            # Kinds are asked for, which takes long, only where there is such a product at all.
+            if any(_Flow(function, name, project, changed, taken=taken, all_live=True).products()):
+                for node in _Flow(function, name, project, changed, taken=taken).products():
+                    return node
+    return None
+
+
+def _sides_taken(event: InplaceChange, project: Project) -> dict[str, bool]:
+    """The tests around a change, by their text, each with whether the change is made where it holds."""
+    parents = project.parents(event.function)
+    taken: dict[str, bool] = {}
+    inner: ast.AST = event.statement
+    outer = parents.get(inner)
+    while outer is not None:
+        if isinstance(outer, ast.If):
+            taken[ast.unparse(outer.test)] = inner in outer.body
+        inner, outer = outer, parents.get(outer)
+    return taken
+
+
+def keeps_graph(
+    statement: ast.stmt, values: list[ast.expr], function: FunctionInfo, name: str, project: Project
+) -> bool:
+    """Whether one of `values`, parts of a statement that stores to `name`, may be a tensor with a gradient."""
+    flow = _Flow(function, name, project, None, watched=statement, values=values)
+    for _ in flow.products():
+        pass
+    return flow.found
+
+
+def without_gradients(statement: ast.With | FunctionInfo) -> bool:
+    """Whether a `with` statement or a decorator switches gradients off."""
+    if isinstance(statement, ast.With):
+        nodes: list[ast.expr] = [item.context_expr for item in statement.items]
+    else:
+        nodes = [] if isinstance(statement.node, ast.Lambda) else list(statement.node.decorator_list)
+    return any(text in ast.unparse(node) for node in nodes for text in _NO_GRADIENTS)
+
+
+@dataclass
+class _Flow:
+    """One function: which local names are derived from the buffer, and which tensors may need a gradient.
+
+    `changed` is the change where it is this function that makes it: the buffer as such is no operand before that,
+    since eager code would complain about the product itself. `found` tells whether one of `values` was live when
+    `watched` ran with gradients on. `taken` are the tests that decide whether the change is made: on their other side
+    the buffer is a tensor like any other (`unchanged`). With `all_live` any value counts as one with a gradient.
+    """
+
+    function: FunctionInfo
+    name: str
+    project: Project
+    changed: InplaceChange | None
+    derived: set[str] = field(default_factory=set)
+    live: set[str] = field(default_factory=set)
+    watched: ast.stmt | None = None
+    values: list[ast.expr] = field(default_factory=list)
+    found: bool = False
+    taken: dict[str, bool] = field(default_factory=dict)
+    unchanged: bool = False
+    all_live: bool = False
+
+    def products(self) -> Iterator[ast.expr]:
+        """Yield the products, in the order of the code."""
+        arguments = self.function.node.args
+        self.live = {argument.arg for argument in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]}
+        if self.function.owner is not None and arguments.args:
+            self.live.discard(arguments.args[0].arg)
+        if not without_gradients(self.function):
+            yield from self._block(self.function.statements, gradients=True)
+
+    def _block(self, statements: list[ast.stmt], *, gradients: bool) -> Iterator[ast.expr]:
+        for statement in statements:
+            if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                continue
+            if statement is self.watched and gradients:
+                self.found = self.found or any(map(self._is_live, self.values))
+            inner = gradients and not (isinstance(statement, ast.With) and without_gradients(statement))
+            for child in ast.iter_child_nodes(statement):
+                if gradients and isinstance(child, ast.expr):
+                    yield from self._in_expression(child)
+            self._bind(statement, gradients=gradients)
+            side = self.taken.get(ast.unparse(statement.test)) if isinstance(statement, ast.If) else None
+            for block in ("body", "orelse", "finalbody"):
+                before = self.unchanged
+                self.unchanged = before or (side is not None and side is not (block == "body"))
+                yield from self._block(getattr(statement, block, []), gradients=inner)
+                self.unchanged = before
+            for handler in getattr(statement, "handlers", []):
+                yield from self._block(handler.body, gradients=inner)
+
+    def _bind(self, statement: ast.stmt, *, gradients: bool) -> None:
+        if isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign) and statement.value is not None:
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            bound = {node.id for target in targets for node in walk(target) if isinstance(node, ast.Name)}
+            keeps = isinstance(statement, ast.AugAssign)
+            for known, holds in (
+                (self.derived, self._is_derived(statement.value)),
+                (self.live, gradients and self._is_live(statement.value)),
+            ):
+                if holds:
+                    known.update(bound)
+                elif not keeps:
+                    known.difference_update(bound)
+
+    def _in_expression(self, node: ast.expr) -> Iterator[ast.expr]:
+        for part in walk(node):
+            operands = _operands(part)
+            for position, operand in enumerate(operands):
+                others = operands[:position] + operands[position + 1 :]
+                if self._is_late(operand) and self._is_derived(operand) and any(map(self._is_live, others)):
+                    yield operand
+                    break
+
+    def _is_late(self, operand: ast.expr) -> bool:
+        """Whether an operand is seen with the new value, or is a value of its own."""
+        if self.changed is None or self.changed.position.loop or not self._is_buffer(operand):
+            return True
+        return operand.lineno > self.changed.statement.lineno
+
+    def _is_buffer(self, node: ast.expr) -> bool:
+        return (
+            not self.unchanged
+            and isinstance(node, ast.Attribute)
+            and node.attr == self.name
+            and isinstance(node.value, ast.Name)
+        )
+
+    def _is_derived(self, node: ast.expr) -> bool:
+        """Whether the value is computed cheaply from the buffer."""
+        if isinstance(node, ast.Name):
+            return node.id in self.derived
+        if isinstance(node, ast.BinOp) and not isinstance(node.op, ast.MatMult):
+            return self._is_derived(node.left) or self._is_derived(node.right)
+        if isinstance(node, ast.UnaryOp):
+            return self._is_derived(node.operand)
+        if isinstance(node, ast.IfExp):
+            return self._is_derived(node.body) or self._is_derived(node.orelse)
+        if isinstance(node, ast.Call) and _called(node) in _CHEAP:
+            return any(self._is_derived(operand) for operand in _inputs(node))
+        return self._is_buffer(node)
+
+    def _is_live(self, node: ast.expr) -> bool:
+        """Whether the value may be a tensor that needs a gradient."""
+        if self.all_live:
+            return True
+        kind = self.project.kinds(self.function).get(node, UNKNOWN)
+        tensor = k.only_tensor(kind)
+        if isinstance(kind, k.Value) or (tensor is not None and tensor.dtype in ("bool", "int")):
+            return False
+        if isinstance(node, ast.Name):
+            return node.id in self.live
+        if isinstance(node, ast.Compare):
+            return False
+        if isinstance(node, ast.Call):
+            called = _called(node)
+            if called in _CUT or called in _FACTORIES:
+                return False
+            callee = self.project.kinds(self.function).get(node.func, UNKNOWN)
+            of_tensor = isinstance(callee, k.Method) and isinstance(callee.receiver, k.Tensor)
+            return (_is_on_self(node.func) and not of_tensor) or any(map(self._is_live, _inputs(node)))
+        if isinstance(node, ast.Attribute):
+            return (tensor is not None and tensor.origin == "parameter") or self._is_live(node.value)
+        return any(self._is_live(child) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
+
+
+def _operands(node: ast.AST) -> list[ast.expr]:
+    """The factors of a product."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, _PRODUCTS):
+        return [node.left, node.right]
+    if isinstance(node, ast.Call) and _called(node) in _PRODUCT_NAMES:
+        return _inputs(node)
+    return []
+
+
+def _inputs(node: ast.Call) -> list[ast.expr]:
+    """The receiver of a method and all arguments."""
+    receiver = [node.func.value] if isinstance(node.func, ast.Attribute) else []
+    return [*receiver, *node.args, *(keyword.value for keyword in node.keywords)]
+
+
+def _called(node: ast.Call) -> str:
+    if isinstance(node.func, ast.Attribute):
+        return node.func.attr
+    return node.func.id if isinstance(node.func, ast.Name) else ""
+
+
+def _is_on_self(node: ast.expr) -> bool:
+    """Whether a layer or a method of the module is called: `self.fc(x)`, `self.blocks[0](x)`."""
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        node = node.value
+    return isinstance(node, ast.Name) and node.id == "self"

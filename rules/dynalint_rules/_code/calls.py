@@ -1,0 +1,22 @@
+"""What a call calls."""
+
+from __future__ import annotations
+
+import ast
+
+from dynalint.analysis import kinds as k
+from dynalint_rules._code.scope import Scope
+
+
+def callee(scope: Scope, node: ast.Call) -> str:
+    """Return the dotted name of what a call calls, as events have it: "torch.full", "Tensor.item"; "" if unknown."""
+    kind = scope.kind(node.func)
+    if isinstance(kind, k.External):
+        return str(scope.project.api.canonical(kind.name))
+    if isinstance(kind, k.Method):
+        owner = k.only_tensor(kind.receiver)
+        if owner is not None:
+            return f"Tensor.{kind.name}"
+        if isinstance(kind.receiver, k.Object):
+            return f"{kind.receiver.type}.{kind.name}"
+    return ""

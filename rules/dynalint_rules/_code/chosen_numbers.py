@@ -1,0 +1,71 @@
+"""Builtins that count for tensors, and give a number now and then.
+
+`sum(losses)` is 0 where there are none, `max(t, 1.0)` is the very 1.0 where that is greater.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.steps import walk
+from dynalint_rules._code.names import is_named
+from dynalint_rules._code.scope import Scope
+
+
+def tensor_again_conditions(scope: Scope, *nodes: ast.expr) -> list[str]:
+    """Return what must hold for expressions to be the tensors that they count for."""
+    known: dict[tuple[str, frozenset[str]], list[str]] = {}
+    return list(dict.fromkeys(text for node in nodes for text in _conditions(scope, node, frozenset(), known)))
+
+
+def _conditions(
+    scope: Scope, node: ast.expr, seen: frozenset[str], known: dict[tuple[str, frozenset[str]], list[str]]
+) -> Iterator[str]:
+    if isinstance(node, ast.Call):
+        yield from _of_call(scope, node)
+    elif isinstance(node, ast.Name) and node.id not in seen:
+        if (node.id, seen) not in known:
+            stored = [one for one in walk(scope.function.node) if isinstance(one, ast.Assign)]
+            values = [one.value for one in stored if any(is_named(target, node.id) for target in one.targets)]
+            texts = (text for one in values for text in _conditions(scope, one, seen | {node.id}, known))
+            known[node.id, seen] = list(dict.fromkeys(texts))
+        yield from known[node.id, seen]
+    elif isinstance(node, ast.IfExp):
+        yield from _conditions(scope, node.body, seen, known)
+        yield from _conditions(scope, node.orelse, seen, known)
+    elif isinstance(node, ast.UnaryOp):
+        yield from _conditions(scope, node.operand, seen, known)
+    elif isinstance(node, ast.BinOp | ast.Compare):
+        operands = [node.left, node.right] if isinstance(node, ast.BinOp) else [node.left, *node.comparators]
+        found = [(scope.tensor(operand), list(_conditions(scope, operand, seen, known))) for operand in operands]
+        # One tensor makes the whole a tensor.
+        if not any(tensor is not None and not texts for tensor, texts in found):
+            yield from (text for _, texts in found for text in texts)
+
+
+def _of_call(scope: Scope, node: ast.Call) -> Iterator[str]:
+    callee = scope.kind(node.func)
+    if not isinstance(callee, k.External) or scope.tensor(node) is None or not node.args:
+        return
+    if callee.name == "builtins.sum" and len(node.args) == 1 and not _is_filled(scope, node.args[0]):
+        yield f"{scope.quote(node.args[0])} is not empty"
+    if callee.name in ("builtins.max", "builtins.min"):
+        given = [*node.args, *(keyword.value for keyword in node.keywords if keyword.arg == "default")]
+        if any(k.is_number(scope.kind(one)) or _has_number(scope.kind(one)) for one in given):
+            yield f"{scope.quote(node)} is a tensor"
+
+
+def _has_number(kind: k.Kind) -> bool:
+    """Whether something is a list or a tuple in which there may be a number."""
+    element = kind.element if isinstance(kind, k.Sequence) else k.UNKNOWN
+    return any(k.is_number(one) for one in element.members)
+
+
+def _is_filled(scope: Scope, node: ast.expr) -> bool:
+    """Whether there is certainly something to add up."""
+    if isinstance(node, ast.GeneratorExp | ast.ListComp):
+        return all(not loop.ifs and _is_filled(scope, loop.iter) for loop in node.generators)
+    kind = scope.kind(node)
+    return isinstance(kind, k.Sequence) and bool(kind.items)

@@ -1,0 +1,316 @@
+"""What comes of evaluating an expression always instead of sometimes, which is what `torch.where` does to a branch."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.index import FunctionInfo, walk_function
+from dynalint.analysis.signatures import has_decorator
+from dynalint.analysis.steps import walk
+from dynalint.rules import Refusal
+from dynalint_rules._code.implied import implied_methods
+from dynalint_rules._code.kept import refuse_changed_later
+from dynalint_rules._code.memory import is_own
+from dynalint_rules._code.names import kind_of_name, loads
+from dynalint_rules._code.scope import Scope
+
+if TYPE_CHECKING:
+    from dynalint.analysis.kinds import Kind
+
+# How many calls of project functions are followed into each other.
+_DEEPEST = 4
+
+_PURE_BUILTINS = frozenset(
+    "abs bool complex dict divmod enumerate float frozenset getattr hasattr id int isinstance issubclass "
+    "len list max min pow range reversed round set slice str sum tuple type zip".split()
+)
+_PURE_MODULES = ("math.", "operator.", "typing.", "builtins.")
+_PURE_NAMES = frozenset(
+    {"torch.finfo", "torch.iinfo", "torch.Size", "torch.device", "torch.is_tensor", "torch.jit.annotate"}
+)
+_PURE_NAMES |= {
+    f"torch.{dtype}Tensor" for dtype in ("", *"Float Double Half BFloat16 Long Int Short Char Byte Bool".split())
+}
+# Containers are asked, never changed, by these.
+_PURE_METHODS = frozenset(
+    "copy count endswith format get index items join keys lower numel replace split startswith strip "
+    "upper values".split()
+)
+# Layers with statistics that every call updates in training, and those that draw random numbers there.
+_STATEFUL = ("BatchNorm", "InstanceNorm", "SyncBatchNorm", "Fake", "Observer", "AdaptiveLogSoftmax")
+_RANDOM = ("Dropout", "RReLU", "FractionalMaxPool", "MultiheadAttention", "Transformer", "RNN", "LSTM", "GRU")
+_STATEFUL_FUNCTIONS = frozenset({"batch_norm", "instance_norm"})
+_RANDOM_FUNCTIONS = frozenset(
+    "rand randn randint rand_like randn_like randint_like randperm normal bernoulli poisson multinomial "
+    "dropout dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout rrelu gumbel_softmax "
+    "fractional_max_pool2d fractional_max_pool3d multi_head_attention_forward".split()
+)
+# Layers without parameters, by the end of their names.
+_WITHOUT_PARAMETERS = (
+    "ReLU ReLU6 ELU SELU CELU GELU SiLU Mish Sigmoid LogSigmoid Tanh Tanhshrink Hardtanh Hardswish "
+    "Hardsigmoid Hardshrink Softshrink Softplus Softsign Softmax Softmin LogSoftmax Softmax2d Threshold "
+    "GLU LeakyReLU Identity Flatten Unflatten Fold Unfold Upsample PixelShuffle PixelUnshuffle "
+    "ChannelShuffle ZeroPad1d ZeroPad2d ZeroPad3d Loss Pool1d Pool2d Pool3d Pad1d Pad2d Pad3d "
+    "CosineSimilarity PairwiseDistance".split()
+)
+
+
+@dataclass
+class Effects:
+    """What evaluating some expressions brings with it. `layers` are calls of modules that may hold parameters."""
+
+    layers: dict[str, None] = field(default_factory=dict)
+
+
+def effects_of(
+    scope: Scope, nodes: Sequence[ast.expr], besides: Callable[[ast.Call], bool] = lambda _call: False
+) -> Effects:
+    """Return what evaluating `nodes` always would bring with it.
+
+    Of calls that `besides` is true of, only what they call of their arguments.
+
+    Raises:
+        Refusal: something in them has an effect beyond its value, or nothing is known of it.
+    """
+    found = Effects()
+    for node in nodes:
+        for child in _own_nodes(node):
+            if isinstance(child, ast.Call) and besides(child):
+                _check_implied(scope, child, found, 0)
+            else:
+                _check_node(scope, child, found, 0)
+    return found
+
+
+def effects_of_always(scope: Scope, nodes: Sequence[ast.expr], around: ast.AST) -> Effects:
+    """Return what comes of computing `nodes` on every call, in the place of `around`, for results with gradients.
+
+    Raises:
+        Refusal: as of `effects_of`, and where a later change in place may keep them from having a gradient.
+    """
+    found = effects_of(scope, nodes)
+    refuse_changed_later(scope, nodes, around)
+    return found
+
+
+def is_pure(scope: Scope, node: ast.expr) -> bool:
+    """Whether evaluating `node` once more, or once less, makes no difference but in time."""
+    try:
+        effects_of(scope, [node])
+    except Refusal:
+        return False
+    return True
+
+
+def implies_nothing(scope: Scope, node: ast.AST) -> bool:
+    """Whether methods that a node calls without naming them, for a text or a truth, do no more than give that."""
+    try:
+        _check_implied(scope, node, Effects(), 0)
+    except Refusal:
+        return False
+    return True
+
+
+def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes that run when `node` does: a lambda that is only made does not run."""
+    pending = [node]
+    while pending:
+        one = pending.pop()
+        yield one
+        if not isinstance(one, ast.Lambda):
+            pending += reversed(list(ast.iter_child_nodes(one)))
+
+
+def _check_node(scope: Scope, node: ast.AST, found: Effects, depth: int) -> None:
+    if isinstance(node, ast.NamedExpr):
+        raise Refusal(f"`:=` in a branch binds `{node.target.id}` only if the branch is taken; bind it before the test")
+    if isinstance(node, ast.Await | ast.Yield | ast.YieldFrom):
+        raise Refusal(f"{scope.quote(node)} in a branch hands over control; there is no way to do that on both sides")
+    if isinstance(node, ast.Call):
+        _check_call(scope, node, scope.kind(node.func), found, depth)
+    if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
+        _refuse_iterator(scope, node, depth)
+    if isinstance(node, ast.Subscript) and _adds_what_is_missing(scope.kind(node.value)):
+        raise Refusal(f"{scope.quote(node)} puts a value there where there is none; use `get`")
+    _check_implied(scope, node, found, depth)
+
+
+def _check_implied(scope: Scope, node: ast.AST, found: Effects, depth: int) -> None:
+    for owner, one, name in implied_methods(scope, node):
+        method = scope.project.find_method(one.cls, name)
+        called = name.startswith("__") or name == "extra_repr"
+        if method is not None and (called or has_decorator(method, "property")):
+            _check_function(scope, method, scope.quote(owner), found, depth)
+
+
+def _refuse_iterator(scope: Scope, node: ast.Name | ast.Attribute, depth: int) -> None:
+    """Make sure that nothing is taken out of an iterator which the expression itself, or a function, has not made."""
+    if not any(isinstance(one, k.Sequence) and one.type == "generator" for one in scope.kind(node).members):
+        return
+    given = {one.arg for one in walk(scope.function.node.args) if isinstance(one, ast.arg)}
+    if depth == 0 or not isinstance(node, ast.Name) or node.id not in scope.function.locals - given:
+        raise Refusal(f"{scope.quote(node)} is an iterator, and reading takes something out of it; make a list first")
+
+
+def _adds_what_is_missing(kind: Kind) -> bool:
+    return any(isinstance(one, k.Dictionary) and one.type == "defaultdict" for one in kind.members)
+
+
+def _check_call(scope: Scope, node: ast.Call, callee: Kind, found: Effects, depth: int) -> None:
+    shown = scope.quote(node.func)
+    if _is_set(node, "inplace"):
+        raise Refusal(f"{shown} changes its argument in place; call it without `inplace`")
+    if _is_set(node, "out"):
+        raise Refusal(f"{shown} writes into `out`; use what it returns instead")
+    for one in callee.members:
+        if isinstance(one, k.External):
+            _check_external(scope, node, one.name, shown)
+        elif isinstance(one, k.Method):
+            _check_method(scope, one, shown)
+        elif isinstance(one, k.Object):
+            _check_layer(scope, node, one.type, found)
+        elif isinstance(one, k.Instance):
+            forward = scope.project.find_method(one.cls, "forward") or scope.project.find_method(one.cls, "__call__")
+            if forward is None:
+                raise Refusal(f"dynalint cannot see what calling {shown} does; call it before the test")
+            found.layers[shown] = None
+            _check_function(scope, forward, shown, found, depth)
+        elif isinstance(one, k.Function):
+            _check_function(scope, one.function, shown, found, depth)
+        else:
+            raise Refusal(
+                f"dynalint cannot see what calling {shown} does; call it before the test if it may always run"
+            )
+
+
+def _check_external(scope: Scope, node: ast.Call, name: str, shown: str) -> None:
+    head, _, last = name.rpartition(".")
+    if name in _PURE_NAMES or (head == "builtins" and last in _PURE_BUILTINS):
+        return
+    if head == "builtins":
+        raise Refusal(f"{shown} in a branch has an effect of its own; move it out of the branch")
+    if name.startswith(_PURE_MODULES):
+        return
+    api = scope.project.api
+    if last in _STATEFUL_FUNCTIONS:
+        raise Refusal(f"{shown} updates running statistics, which would happen on every call; call it on both sides")
+    entry = api.function(name)
+    flags = entry.flags if entry is not None else frozenset()
+    if "random" in flags or last in _RANDOM_FUNCTIONS or _has_dropout(node):
+        raise Refusal(f"{shown} draws random numbers, which would shift all later ones; draw them before the test")
+    if "mutating" in flags or (last.endswith("_") and not last.endswith("__")):
+        raise Refusal(f"{shown} changes its argument in place; use the form that returns a new tensor")
+    if entry is None:
+        raise Refusal(f"dynalint does not know what {shown} does; call it before the test if it may always run")
+
+
+def _has_dropout(node: ast.Call) -> bool:
+    """Whether a function such as scaled_dot_product_attention is told to drop something out."""
+    for keyword in node.keywords:
+        if keyword.arg in ("dropout_p", "dropout"):
+            return not (isinstance(keyword.value, ast.Constant) and not keyword.value.value)
+    return False
+
+
+def _check_method(scope: Scope, method: k.Method, shown: str) -> None:
+    for owner in method.receiver.members:
+        if isinstance(owner, k.Tensor):
+            entry = scope.project.api.method(method.name)
+            flags = entry.flags if entry is not None else frozenset()
+            if "random" in flags:
+                raise Refusal(
+                    f"{shown} draws random numbers, which would shift all later ones; draw them before the test"
+                )
+            if "mutating" in flags or (method.name.endswith("_") and not method.name.endswith("__")):
+                raise Refusal(f"{shown} changes its tensor in place; use the form that returns a new tensor")
+            if entry is None:
+                raise Refusal(f"dynalint does not know what {shown} does; call it before the test if it may always run")
+        elif isinstance(owner, k.Value) or method.name in _PURE_METHODS:
+            continue
+        else:
+            raise Refusal(f"{shown} in a branch may have an effect beyond its value; move it out of the branch")
+
+
+def _check_layer(scope: Scope, node: ast.Call, type_: str, found: Effects) -> None:
+    """A call of a layer of torch."""
+    shown = scope.quote(node.func)
+    known = scope.project.api.torch_class(type_)
+    name = type_.rpartition(".")[2]
+    if known is None or not known.is_module:
+        raise Refusal(f"dynalint does not know what calling {shown} does; call it before the test if it may always run")
+    flags = known.call.flags if known.call is not None else frozenset()
+    if name.startswith(_STATEFUL) or "BatchNorm" in name or "mutating" in flags:
+        raise Refusal(f"{shown} updates running statistics, which would happen on every call; call it on both sides")
+    if "random" in flags or any(part in name for part in _RANDOM):
+        raise Refusal(
+            f"{shown} draws random numbers in training, which would shift all later ones; call it before the test"
+        )
+    if _made_inplace(scope, node.func):
+        raise Refusal(f"{shown} was made with `inplace=True` and changes its argument; make it without")
+    if not name.endswith(tuple(_WITHOUT_PARAMETERS)) or name == "PReLU":
+        found.layers[shown] = None
+
+
+def _made_inplace(scope: Scope, func: ast.expr) -> bool:
+    """Whether the layer that `self.name` calls was made with `inplace=True`."""
+    owner = scope.function.owner
+    if not (isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name)) or owner is None:
+        return False
+    for cls in scope.project.mro(owner):
+        for _, statement in cls.stores.get(func.attr, ()):
+            for child in walk(statement):
+                if isinstance(child, ast.Call) and _is_set(child, "inplace"):
+                    return True
+    return False
+
+
+def _is_set(node: ast.Call, name: str) -> bool:
+    """Whether a keyword argument is given and is not plainly False or None."""
+    return any(
+        keyword.arg == name and not (isinstance(keyword.value, ast.Constant) and not keyword.value.value)
+        for keyword in node.keywords
+    )
+
+
+def _check_function(scope: Scope, function: FunctionInfo, shown: str, found: Effects, depth: int) -> None:
+    """A call of a function of the project: everything that may run in it counts."""
+    if depth >= _DEEPEST:
+        raise Refusal(f"calling {shown} leads too deep to see all that it does; call it before the test")
+    inner = replace(scope, function=function, parents=scope.project.parents(function))
+    refuse_lasting_effects(inner, function.statements, shown)
+    for node in (node for statement in function.statements for node in walk_function(statement)):
+        try:
+            _check_node(inner, node, found, depth + 1)
+        except Refusal as refusal:
+            raise Refusal(f"in {shown}, {refusal}") from None
+
+
+def _changes_another(scope: Scope, statement: ast.AugAssign) -> bool:
+    """Whether an augmented assignment may write into a tensor that something else refers to as well."""
+    target = statement.target
+    if not isinstance(target, ast.Name):
+        return k.may_be_tensor(scope.kind(target))
+    kind = kind_of_name(scope, target.id, statement)
+    if kind == k.NOTHING:  # nobody reads it afterwards, but whoever gave it may
+        for node in loads(scope, target.id):
+            kind = k.join(kind, scope.kind(node))
+    return (kind == k.NOTHING or k.may_be_tensor(kind)) and not is_own(scope, target.id, statement)
+
+
+def refuse_lasting_effects(scope: Scope, statements: Sequence[ast.stmt], shown: str) -> None:
+    """Make sure that statements, which `shown` names, change nothing but local names.
+
+    Raises:
+        Refusal: one of them does.
+    """
+    for node in (node for statement in statements for node in walk_function(statement)):
+        if isinstance(node, ast.Global | ast.Nonlocal | ast.Delete | ast.Import | ast.ImportFrom):
+            raise Refusal(f"{shown} has effects beyond what it returns; call it before the test if it may always run")
+        if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):
+            raise Refusal(f"{shown} stores to {scope.quote(node)}, which would happen on every call; move that out")
+        if isinstance(node, ast.AugAssign) and _changes_another(scope, node):
+            raise Refusal(f"{shown} changes {scope.quote(node.target)} in place; use `a = a + b` there")

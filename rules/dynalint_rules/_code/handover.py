@@ -1,0 +1,64 @@
+"""Values that are handed to a function of the project, and what it does with them."""
+
+from __future__ import annotations
+
+import ast
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.index import FunctionInfo, walk_function
+from dynalint_rules._code.scope import Scope
+
+
+def asks_for_tensor(scope: Scope, call: ast.Call, argument: ast.expr) -> bool:
+    """Whether the function that is called asks, of the parameter that gets `argument`, if it is a tensor."""
+    callee = scope.kind(call.func)
+    if not isinstance(callee, k.Function) or callee.args or callee.keywords:
+        return False
+    name = _parameter(callee, call, argument)
+    return name is not None and any(
+        isinstance(node, ast.Call) and _asks(node, name) for node in walk_function(callee.function.node)
+    )
+
+
+def is_passed_up(scope: Scope) -> bool:
+    """Whether all that is known of callers, up to the compiled root, is that they return what the function returns."""
+    function = scope.function
+    while (caller := function.caller) is not None:
+        parents = scope.project.parents(caller)
+        calls = [node for node in walk_function(caller.node) if _calls(node, function.name)]
+        if not calls or not all(isinstance(parents.get(node), ast.Return) for node in calls):
+            return False
+        function = caller
+    return True
+
+
+def _calls(node: ast.AST, name: str) -> bool:
+    called = node.func if isinstance(node, ast.Call) else None
+    return (isinstance(called, ast.Name) and called.id == name) or (
+        isinstance(called, ast.Attribute) and called.attr == name
+    )
+
+
+def _parameter(callee: k.Function, call: ast.Call, argument: ast.expr) -> str | None:
+    """Return the name of the parameter that gets an argument."""
+    for keyword in call.keywords:
+        if keyword.value is argument:
+            return keyword.arg
+    if argument not in call.args or any(isinstance(one, ast.Starred) for one in call.args):
+        return None
+    names = _positional(callee.function)[1 if callee.receiver is not None else 0 :]
+    position = call.args.index(argument)
+    return names[position] if position < len(names) else None
+
+
+def _positional(function: FunctionInfo) -> list[str]:
+    arguments = function.node.args
+    return [argument.arg for argument in [*arguments.posonlyargs, *arguments.args]]
+
+
+def _asks(node: ast.Call, name: str) -> bool:
+    """Whether a call is `isinstance(name, torch.Tensor)` or `torch.is_tensor(name)`."""
+    called, arguments = ast.unparse(node.func), [ast.unparse(one) for one in node.args]
+    if called == "isinstance" and len(arguments) == 2:
+        return arguments[0] == name and arguments[1] in ("torch.Tensor", "Tensor")
+    return called in ("torch.is_tensor", "is_tensor") and arguments == [name]

@@ -1,0 +1,110 @@
+"""Whether the value that a name has after a statement can still be read: liveness, for one name and one place."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import Literal
+
+from dynalint.analysis.steps import walk
+from dynalint_rules._code.scope import Scope
+
+_Use = Literal["read", "gone"] | None
+_BLOCKS = ("body", "orelse", "finalbody")
+
+
+def is_dead_after(scope: Scope, name: str, statement: ast.stmt) -> bool:
+    """Whether `name` is bound anew on every way from the end of `statement` before anything reads it.
+
+    Where a jump or an exception leads on from somewhere else, or the next round of a loop does, the answer is no.
+    """
+    if is_used_elsewhere(scope, name) or any(isinstance(one, ast.Break | ast.Continue) for one in walk(statement)):
+        return False
+    current: ast.AST = statement
+    found: _Use = None
+    while current is not scope.function.node:
+        parent = scope.parents[current]
+        if isinstance(parent, ast.Try | ast.Match | ast.AsyncFunctionDef):
+            return False
+        found = found or first_use(rest_of(parent, current), name)
+        if found is None and isinstance(parent, ast.For | ast.AsyncFor | ast.While):
+            return False
+        current = parent
+    return found != "read"
+
+
+def is_used_elsewhere(scope: Scope, name: str) -> bool:
+    """Whether a name is another scope's as well, or read by a function inside of this one."""
+    for node in walk(scope.function.node):
+        if isinstance(node, ast.Global | ast.Nonlocal) and name in node.names:
+            return True
+        inner = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef)
+        if inner and node is not scope.function.node and _mentions(node, name):
+            return True
+    return False
+
+
+def rest_of(parent: ast.AST, current: ast.AST) -> Sequence[ast.stmt]:
+    for block in _BLOCKS:
+        statements = getattr(parent, block, ())
+        if current in statements:
+            return list(statements[statements.index(current) + 1 :])
+    return ()
+
+
+def first_use(statements: Sequence[ast.stmt], name: str) -> _Use:
+    """Return "read" if a way through statements may read a name first, "gone" if none does and none goes on with it."""
+    for statement in statements:
+        found = _use(statement, name)
+        if found is not None:
+            return found
+    return None
+
+
+def _use(statement: ast.stmt, name: str) -> _Use:
+    if isinstance(statement, ast.Break | ast.Continue):
+        return "read"  # for all that is known here
+    if isinstance(statement, ast.If):
+        ways = [first_use(block, name) for block in (statement.body, statement.orelse)]
+        if _reads(statement.test, name) or "read" in ways:
+            return "read"
+        return "gone" if ways == ["gone", "gone"] else None
+    if isinstance(statement, ast.Assign):
+        if _reads(statement, name):
+            return "read"
+        return "gone" if any(_binds(target, name) for target in statement.targets) else None
+    if isinstance(statement, ast.Return | ast.Raise):
+        return "read" if _mentions(statement, name) else "gone"
+    if isinstance(statement, ast.For) and not statement.orelse and not _leaves(statement):
+        found = first_use(statement.body, name)
+        if _mentions(statement.target, name) or _reads(statement.iter, name) or found == "read":
+            return "read"
+        return found if has_rounds(statement.iter) else None
+    leaves = _leaves(statement)
+    return "read" if leaves or _mentions(statement, name) else None
+
+
+def _leaves(statement: ast.stmt) -> bool:
+    return any(isinstance(node, ast.Break | ast.Continue | ast.Return) for node in walk(statement))
+
+
+def has_rounds(rounds: ast.expr) -> bool:
+    """Whether it is written out that a loop has a first round."""
+    given = rounds.args if isinstance(rounds, ast.Call) and ast.unparse(rounds.func) == "range" else []
+    number = given[0].value if len(given) == 1 and isinstance(given[0], ast.Constant) else None
+    return isinstance(number, int) and number > 0
+
+
+def _binds(target: ast.expr, name: str) -> bool:
+    if isinstance(target, ast.Tuple | ast.List):
+        return any(_binds(element, name) for element in target.elts)
+    return isinstance(target, ast.Name) and target.id == name
+
+
+def _reads(node: ast.AST, name: str) -> bool:
+    names = (one for one in walk(node) if isinstance(one, ast.Name) and one.id == name)
+    return any(not isinstance(one.ctx, ast.Store) for one in names)
+
+
+def _mentions(node: ast.AST, name: str) -> bool:
+    return any(isinstance(one, ast.Name) and one.id == name for one in walk(node))

@@ -1,0 +1,318 @@
+"""Which names share the memory of a tensor, where it changes in place, and whether it is made in the function alone."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.index import walk_function
+from dynalint.analysis.steps import walk
+from dynalint.analysis.subscripts import is_mask
+from dynalint_rules._code.names import end_of, is_named, kind_of_name, last_value, within
+from dynalint_rules._code.scope import Scope, as_tensor
+from dynalint_rules._code.size_arguments import callee_name, sizes
+
+# Methods that return their own tensor, or one that shares its memory, at least for some arguments.
+_VIEWS = frozenset(
+    "adjoint alias align_as align_to alpha_dropout as_strided as_subclass as_tensor asarray atleast_1d atleast_2d "
+    "atleast_3d bfloat16 bool broadcast_tensors broadcast_to cartesian_prod ccol_indices channel_shuffle chunk "
+    "coalesce col_indices conj conj_physical contiguous cpu crow_indices cuda dequantize detach diagonal double "
+    "dropout dsplit einsum expand expand_as feature_alpha_dropout feature_dropout flatten float from_dlpack half "
+    "hsplit imag indices int long meshgrid moveaxis movedim narrow new permute pin_memory pixel_shuffle "
+    "pixel_unshuffle positive ravel real refine_names rename requires_grad_ reshape reshape_as resize_as resolve_conj "
+    "resolve_neg row_indices select slice_inverse split split_with_sizes squeeze sum_to_size swapaxes swapdims t "
+    "tensor_split to to_dense transpose type type_as unbind unflatten unfold unsqueeze values view view_as "
+    "view_as_complex view_as_real vsplit".split()
+)
+
+# Layers that may return their argument, as some do when made with `inplace=True`, or a view of it.
+_MAY_PASS_ON = frozenset(
+    "AlphaDropout CELU ChannelShuffle Dropout Dropout1d Dropout2d Dropout3d ELU FeatureAlphaDropout Flatten "
+    "Hardsigmoid Hardswish Hardtanh Identity LeakyReLU Mish PixelShuffle PixelUnshuffle RReLU ReLU ReLU6 SELU "
+    "Sequential SiLU Threshold Unflatten".split()
+)
+
+
+def may_change_in_place(scope: Scope, name: str) -> bool:
+    """Whether the tensor under `name` is changed in place somewhere in the function, under whatever name."""
+    return any(changed_in_place(scope, one) is not None for one in sharing(scope, name))
+
+
+def sharing(scope: Scope, name: str) -> set[str]:
+    """Return the names that may stand for the memory of the tensor under `name`, or for what holds it; its own too."""
+    bound = []
+    for node in walk_function(scope.function.node):
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            bound.append({name for part in targets for name in _bound_by(part)})
+            bound[-1] |= set(_kept_in(scope, node.value))
+    found, before = {name}, 0
+    while len(found) > before:
+        before = len(found)
+        found.update(*(names for names in bound if not found.isdisjoint(names)))
+    return found
+
+
+def _bound_by(target: ast.AST) -> Iterator[str]:
+    """Yield the names that a target binds, or into whose objects it stores: an index is not kept."""
+    if isinstance(target, ast.Name):
+        yield target.id
+    for child in [target.value] if isinstance(target, ast.Subscript) else ast.iter_child_nodes(target):
+        yield from _bound_by(child)
+
+
+def _kept_in(scope: Scope, value: ast.expr) -> Iterator[str]:
+    """Yield the names whose tensors an expression hands on, as they are or as views; no index is handed on."""
+    if isinstance(value, ast.Name) and not k.is_number(scope.kind(value)):
+        yield value.id
+    elif not makes_tensor(scope, value):
+        numbers = set(sizes(callee_name(scope.kind(value.func)), value)) if isinstance(value, ast.Call) else ()
+        for child in [value.value] if isinstance(value, ast.Subscript) else ast.iter_child_nodes(value):
+            if isinstance(child, ast.expr) and child not in numbers:
+                yield from _kept_in(scope, child)
+
+
+def changed_in_place(scope: Scope, name: str, outside: ast.AST | None = None) -> ast.AST | None:
+    """Return a place of the function where the tensor under `name` is changed in place, None if there is none.
+
+    Places inside `outside` do not count.
+    """
+    return next(changes_in_place(scope, name, outside), None)
+
+
+def in_one_loop(scope: Scope, one: ast.AST, other: ast.AST) -> bool:
+    """Whether a loop of the function stands around both of two nodes."""
+    loops = (node for node in walk_function(scope.function.node) if isinstance(node, ast.For | ast.While))
+    return any(within(one, loop, scope) and within(other, loop, scope) for loop in loops)
+
+
+def may_run_after(scope: Scope, place: ast.stmt | ast.expr, around: ast.stmt | ast.expr) -> bool:
+    """Whether a place outside of `around` may run after it: it stands further down, or in a loop around both."""
+    if in_one_loop(scope, place, around):
+        return True
+    return place.lineno >= around.lineno and not on_another_side(scope, place, around)
+
+
+def on_another_side(scope: Scope, one: ast.AST, other: ast.AST) -> bool:
+    """Whether two nodes stand on different sides of one `if`, so that one time around takes but one of them."""
+    taken, sides = _sides_around(scope, one), _sides_around(scope, other)
+    return any(sides.get(branch, side) != side for branch, side in taken.items())
+
+
+def _sides_around(scope: Scope, node: ast.AST) -> dict[ast.If, bool]:
+    """Return each `if` that a node stands in, with whether it stands in its body."""
+    found: dict[ast.If, bool] = {}
+    while node is not scope.function.node and node in scope.parents:
+        parent = scope.parents[node]
+        if isinstance(parent, ast.If) and node is not parent.test:
+            found[parent] = node in parent.body
+        node = parent
+    return found
+
+
+def changes_in_place(scope: Scope, name: str, outside: ast.AST | None = None) -> Iterator[ast.stmt | ast.expr]:
+    """Yield the places of the function, but for those inside `outside`, where the tensor under `name` is changed."""
+    for node in walk_function(scope.function.node):
+        if outside is not None and within(node, outside, scope):
+            continue
+        if isinstance(node, ast.AugAssign):
+            target: ast.expr = node.target
+            if isinstance(target, ast.Name) and target.id == name and k.is_number(kind_of_name(scope, name, node)):
+                continue
+            while isinstance(target, ast.Subscript):
+                target = target.value
+            if isinstance(target, ast.Name) and target.id == name:
+                yield node
+        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
+            base = node.value
+            while isinstance(base, ast.Subscript | ast.Attribute):
+                base = base.value
+            if isinstance(base, ast.Name) and base.id == name:
+                yield node
+        elif isinstance(node, ast.Call) and _changes(node, name):
+            yield node
+
+
+def _changes(node: ast.Call, name: str) -> bool:
+    """Whether a call is of a method of `name` that works in place, or writes into `name` as `out`."""
+    function = node.func
+    if isinstance(function, ast.Attribute) and function.attr.endswith("_") and not function.attr.endswith("__"):
+        owner = function.value
+        while isinstance(owner, ast.Subscript | ast.Attribute | ast.Call):
+            owner = owner.func if isinstance(owner, ast.Call) else owner.value
+        first = node.args[0] if node.args else None
+        if any(isinstance(one, ast.Name) and one.id == name for one in (owner, first)):
+            return True
+    return any(
+        keyword.arg == "out" and isinstance(keyword.value, ast.Name) and keyword.value.id == name
+        for keyword in node.keywords
+    )
+
+
+def is_own(scope: Scope, name: str, at: ast.AST) -> bool:
+    """Whether `name` holds at `at` a tensor made in this function that nothing else refers to.
+
+    For such a tensor it makes no difference whether a branch keeps it or puts an equal copy in its place.
+    """
+    return _is_always_own(scope, name) or _is_own_since_made(scope, name, at)
+
+
+def _is_own_since_made(scope: Scope, name: str, at: ast.AST) -> bool:
+    """Whether the last assignment on every way to `at` makes a tensor that nothing up to the end of `at` keeps.
+
+    What `name` held before, and what becomes of it afterwards, does not matter then.
+    """
+    made, value = last_value(scope, name, at, before_loop=True) or (None, None)
+    if made is None:
+        loop = _loop_around(scope, at)
+        return loop is not None and not _is_set_in(scope, name, loop) and _is_own_since_made(scope, name, loop)
+    if value is None or not makes_tensor(scope, value):
+        return False
+    own = set(walk_function(scope.function.node))
+    start, end = end_of(made), end_of(at)
+    for node in walk(scope.function.node):
+        if not is_named(node, name):
+            continue
+        if node not in own:
+            return False  # a nested function may run at any time
+        if not start <= (node.lineno, node.col_offset) < end:
+            continue
+        if on_another_side(scope, node, at) and not in_one_loop(scope, node, at):
+            continue
+        parent = scope.parents.get(node)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            if not is_read_only(scope, node, parent):
+                return False
+        elif not within(node, at, scope) and not isinstance(parent, ast.AugAssign):
+            return False
+    return True
+
+
+def _loop_around(scope: Scope, node: ast.AST) -> ast.For | ast.While | None:
+    while node is not scope.function.node and node in scope.parents:
+        node = scope.parents[node]
+        if isinstance(node, ast.For | ast.While):
+            return node
+    return None
+
+
+def _is_set_in(scope: Scope, name: str, loop: ast.AST) -> bool:
+    """Whether a name gets another object in a loop, rather than that its tensor is changed."""
+    stores = (node for node in walk(loop) if is_named(node, name) and not isinstance(node.ctx, ast.Load))  # type: ignore[union-attr]
+    return any(not isinstance(scope.parents.get(node), ast.AugAssign) for node in stores)
+
+
+def _is_always_own(scope: Scope, name: str) -> bool:
+    """Whether `name` is no parameter and all that is assigned to it is made in the function and kept by nothing."""
+    arguments = scope.function.node.args
+    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
+    if any(argument is not None and argument.arg == name for argument in every):
+        return False
+    stores = 0
+    for node in walk(scope.function.node):
+        if isinstance(node, ast.Name) and node.id == name:
+            parent = scope.parents.get(node)
+            if isinstance(node.ctx, ast.Load):
+                if not is_read_only(scope, node, parent):
+                    return False
+            elif (
+                isinstance(parent, ast.Assign) and parent.targets == [node] and makes_tensor(scope, parent.value, name)
+            ):
+                stores += 1
+            elif not isinstance(parent, ast.AugAssign):
+                return False
+    return stores > 0
+
+
+def makes_tensor(scope: Scope, value: ast.expr, own: str = "") -> bool:
+    """Whether an expression gives a tensor that did not exist before; the name `own` counts as one."""
+    if isinstance(value, ast.Name):
+        return value.id == own
+    if isinstance(value, ast.BinOp | ast.Compare):
+        return scope.tensor(value) is not None
+    if isinstance(value, ast.UnaryOp):
+        return not isinstance(value.op, ast.UAdd) and scope.tensor(value) is not None
+    if isinstance(value, ast.Call) and scope.tensor(value) is not None:
+        callee = scope.kind(value.func)
+        if isinstance(callee, k.Object):
+            return callee.type.startswith("torch.nn.") and callee.type.rpartition(".")[2] not in _MAY_PASS_ON
+        name = callee.name if isinstance(callee, k.Method | k.External) else ""
+        last = name.rpartition(".")[2]
+        known = isinstance(callee, k.Method) or name.startswith("torch.")
+        return (
+            known
+            and last not in _VIEWS
+            and not last.endswith("_")
+            and not _asks_gradient(value)
+            and not (last.endswith("Tensor") and any(k.may_be_tensor(scope.kind(one)) for one in value.args))
+            and not name.startswith("torch.nn.functional.dropout")
+            and not (isinstance(callee, k.External) and _may_work_in_place(scope, name, value))
+        )
+    return False
+
+
+def _asks_gradient(call: ast.Call) -> bool:
+    """Whether a call may make a leaf, which keeps its gradient and takes no change in place."""
+    given = [keyword.value for keyword in call.keywords if keyword.arg in ("requires_grad", None)]
+    return any(not (isinstance(value, ast.Constant) and not value.value) for value in given)
+
+
+def _may_work_in_place(scope: Scope, name: str, call: ast.Call) -> bool:
+    """Whether a call of a function that can be told to work in place, by `inplace`, may tell it so."""
+    entry = scope.project.api.function(name)
+    if entry is None or not any("mutating" in one.flags for one in entry.overloads):
+        return False
+    told = [keyword for keyword in call.keywords if keyword.arg in ("inplace", None)]
+    if any(not isinstance(one.value, ast.Constant) or one.value.value is not False for one in told):
+        return True
+    return not all(isinstance(one, ast.Constant) and type(one.value) in (int, float) for one in call.args[1:])
+
+
+def is_read_only(scope: Scope, node: ast.expr, parent: ast.AST | None) -> bool:
+    """Whether this use of a tensor neither keeps a reference to it nor makes a view of it."""
+    if isinstance(parent, ast.BinOp | ast.Compare | ast.UnaryOp | ast.Return):
+        return True
+    if isinstance(parent, ast.Tuple):
+        return isinstance(scope.parents.get(parent), ast.Return)
+    if isinstance(parent, ast.If | ast.IfExp | ast.While):
+        return parent.test is node
+    if isinstance(parent, ast.Attribute):
+        use = scope.parents.get(parent)
+        if isinstance(use, ast.Call) and use.func is parent:
+            return parent.attr not in _VIEWS or _is_used_up(scope, use)
+        return isinstance(parent.ctx, ast.Load) and parent.attr in ("shape", "dtype", "device", "ndim", "requires_grad")
+    if isinstance(parent, ast.Subscript):
+        # A store keeps nothing, and a read by a mask or by rows copies.
+        parts = parent.slice.elts if isinstance(parent.slice, ast.Tuple) else [parent.slice]
+        copied = any(is_mask(scope.kind(part)) or _is_rows(scope, part) for part in parts)
+        return parent.slice is node or isinstance(parent.ctx, ast.Store) or copied
+    if isinstance(parent, ast.Call) and node in parent.args:
+        return makes_tensor(scope, parent) or _gives_number(scope, parent)
+    return False
+
+
+def _gives_number(scope: Scope, call: ast.Call) -> bool:
+    """Whether a call of torch gives a plain number, as `torch.equal` does, which keeps nothing."""
+    callee, given = scope.kind(call.func), scope.kind(call)
+    known = isinstance(callee, k.External) and callee.name.startswith("torch.")
+    return known and isinstance(given, k.Value) and k.is_number(given)
+
+
+def _is_used_up(scope: Scope, view: ast.Call) -> bool:
+    """Whether a view is but an operand of what makes another tensor, as in `b.detach() * 2` and `a -= b.t()`."""
+    parent = scope.parents.get(view)
+    if isinstance(parent, ast.AugAssign) and isinstance(parent.target, ast.Name):
+        return as_tensor(kind_of_name(scope, parent.target.id, parent)) is not None
+    if isinstance(parent, ast.Attribute):
+        use = scope.parents.get(parent)
+        return (
+            isinstance(use, ast.Call) and use.func is parent and (makes_tensor(scope, use) or _is_used_up(scope, use))
+        )
+    return isinstance(parent, ast.BinOp | ast.Compare) and scope.tensor(parent) is not None
+
+
+def _is_rows(scope: Scope, index: ast.expr) -> bool:
+    """Whether an index is a tensor of numbers that has a dimension; without one it makes a view, as a number does."""
+    tensor = scope.tensor(index)
+    return tensor is not None and tensor.dtype == "int" and tensor.rank is not None and tensor.rank > 0

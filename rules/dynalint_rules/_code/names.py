@@ -1,0 +1,285 @@
+"""What becomes of a local name in its function: where it is read, where it is bound, what it stands for."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TypeGuard
+
+from dynalint.analysis.kinds import NOTHING, Kind, join
+from dynalint.analysis.steps import walk
+from dynalint.rules import Refusal
+from dynalint_rules._code.scope import Scope, as_tensor
+
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
+_SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return, ast.Assert)
+# Parts of these do not run always, or run later.
+_CONDITIONAL = (ast.BoolOp, ast.IfExp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+def loads(scope: Scope, name: str) -> Iterator[ast.Name]:
+    """Yield every place of the function, nested functions included, that reads `name`."""
+    for node in walk(scope.function.node):
+        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load):
+            yield node
+
+
+def reads(scope: Scope, node: ast.expr, kept: str) -> Iterator[ast.expr]:
+    """Yield the places that read what an expression gives: itself, or those of the one name that it is assigned to.
+
+    Raises:
+        Refusal: in the words `kept`, it is kept otherwise; or the name is set elsewhere too.
+    """
+    statement = scope.parents[node]
+    if not isinstance(statement, ast.Assign):
+        yield node
+        return
+    target = statement.targets[0]
+    if len(statement.targets) > 1 or not isinstance(target, ast.Name) or target.id not in scope.function.locals:
+        raise Refusal(kept)
+    names = (one for one in walk(scope.function.node) if isinstance(one, ast.Name) and one.id == target.id)
+    if any(one is not target and not isinstance(one.ctx, ast.Load) for one in names):
+        raise Refusal(f"`{target.id}` is set at more than one place; give this value a name of its own first")
+    yield from loads(scope, target.id)
+
+
+def within(node: ast.AST, outer: ast.AST, scope: Scope) -> bool:
+    """Whether `node` is `outer` or stands inside it."""
+    current: ast.AST | None = node
+    while current is not None:
+        if current is outer:
+            return True
+        current = scope.parents.get(current)
+    return False
+
+
+def kind_of_name(scope: Scope, name: str, around: ast.stmt) -> Kind:
+    """Return the kind that `name` has at `around`, as its readers see it; `NOTHING` if nobody reads it.
+
+    What is read after the statement is the join of what it leaves and what was there before, so it says most.
+    """
+    found: Kind = NOTHING
+    for node in loads(scope, name):
+        known = scope.kinds.get(node)
+        if known is not None and (node.lineno > (around.end_lineno or 0) or within(node, around, scope)):
+            found = join(found, known)
+    return found
+
+
+def kind_left(scope: Scope, name: str, around: ast.stmt) -> Kind:
+    """Return the kind that `name` has after `around` where that leaves it as it was."""
+    after = kind_of_name(scope, name, around)
+    if as_tensor(after) is not None:
+        return after
+    # What is read later may be what another way gave it.
+    before = kind_before(scope, name, around)
+    return after if as_tensor(before) is None else before
+
+
+def kind_before(scope: Scope, name: str, statement: ast.stmt) -> Kind:
+    """The kind of a name where a statement begins, by the last place before it that always sets or reads it."""
+    if isinstance(statement, ast.If) and (read := _read_always(scope, statement.test, name)) is not None:
+        return read
+    for one in before(scope, name, statement):
+        value = value_for(one, name)
+        if value is not None or sets(one, name):
+            return scope.kind(value) if value is not None else NOTHING
+        if isinstance(one, _SIMPLE) and (read := _read_always(scope, one, name)) is not None:
+            return read
+    return NOTHING
+
+
+def before(scope: Scope, name: str, statement: ast.stmt) -> Iterator[ast.stmt]:
+    """Yield the statements that have always run where one begins, the last first, as far as they tell of a name."""
+    current = statement
+    while current is not scope.function.node:
+        parent = scope.parents[current]
+        block = next((one for one in _blocks(parent) if current in one), None)
+        yield from reversed(block[: block.index(current)] if block is not None else ())
+        unclear = isinstance(parent, ast.Try) or (isinstance(parent, _LOOPS) and sets(parent, name))
+        if block is None or unclear or not isinstance(parent, ast.stmt):
+            return
+        current = parent
+
+
+def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
+    found = (getattr(node, name, None) for name in ("body", "orelse", "finalbody"))
+    return (one for one in found if isinstance(one, list))
+
+
+def sets(node: ast.AST, name: str) -> bool:
+    """Whether anything in a node gives `name` another value, or takes its value away."""
+    return any(
+        (is_named(child, name) and not (isinstance(child, ast.Name) and isinstance(child.ctx, ast.Load)))
+        or (isinstance(child, ast.Global | ast.Nonlocal) and name in child.names)
+        for child in walk(node)
+    )
+
+
+def _read_always(scope: Scope, node: ast.AST, name: str) -> Kind | None:
+    """The kind of a name where a node reads it whatever happens; None if it does not, or only on some condition."""
+    if isinstance(node, ast.Name):
+        return scope.kinds.get(node) if node.id == name and isinstance(node.ctx, ast.Load) else None
+    if isinstance(node, _CONDITIONAL):
+        return None
+    found = (_read_always(scope, child, name) for child in ast.iter_child_nodes(node))
+    return next((kind for kind in found if kind is not None), None)
+
+
+def is_bound_before(scope: Scope, name: str, statement: ast.stmt) -> bool:
+    """Whether `name` has a value on every way to `statement`."""
+    arguments = scope.function.node.args
+    named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    if any(argument.arg == name for argument in named):
+        return True
+    current: ast.AST = statement
+    while current is not scope.function.node:
+        parent = scope.parents.get(current)
+        if parent is None:
+            return False
+        for block in ("body", "orelse", "finalbody"):
+            statements = getattr(parent, block, ())
+            earlier = (
+                statements[: statements.index(current)]
+                if isinstance(statements, list) and current in statements
+                else ()
+            )
+            if any(_always_binds(one, name) for one in earlier):
+                return True
+        if isinstance(parent, ast.For) and _has_target(parent.target, name) and current in parent.body:
+            return True
+        current = parent
+    return False
+
+
+def statement_of(scope: Scope, node: ast.AST) -> ast.stmt:
+    """Return the statement that a node is or stands in.
+
+    Raises:
+        Refusal: the function is a lambda, which has none.
+    """
+    while not isinstance(node, ast.stmt):
+        if node is scope.function.node:
+            raise Refusal(f"{scope.quote(scope.function.node)} is a lambda, which has no statements; write a function")
+        node = scope.parents[node]
+    return node
+
+
+def may_be_unbound(scope: Scope, value: ast.expr) -> bool:
+    """Whether an expression reads a local name that has no value on some way to it."""
+    statement = statement_of(scope, value)
+    read = {node.id for node in walk(value) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    return any(not is_bound_before(scope, name, statement) for name in read & scope.function.locals)
+
+
+def _always_binds(statement: ast.stmt, name: str) -> bool:
+    if isinstance(statement, ast.Assign):
+        return any(_has_target(target, name) for target in statement.targets)
+    if isinstance(statement, ast.AnnAssign):
+        return statement.value is not None and _has_target(statement.target, name)
+    if isinstance(statement, ast.AugAssign):
+        return _has_target(statement.target, name)
+    if isinstance(statement, ast.If) and statement.orelse:
+        return all(
+            isinstance(block[-1], ast.Raise | ast.Return | ast.Continue | ast.Break)
+            or any(_always_binds(one, name) for one in block)
+            for block in (statement.body, statement.orelse)
+        )
+    if isinstance(statement, ast.With):
+        return any(_always_binds(one, name) for one in statement.body)
+    return False
+
+
+def _has_target(target: ast.expr, name: str) -> bool:
+    if isinstance(target, ast.Name):
+        return target.id == name
+    if isinstance(target, ast.Tuple | ast.List):
+        return any(_has_target(element, name) for element in target.elts)
+    return isinstance(target, ast.Starred) and _has_target(target.value, name)
+
+
+def last_assignment(scope: Scope, name: str, at: ast.AST) -> ast.Assign | None:
+    """The nearest assignment to `name` before `at`, as of `last_value`, if it assigns to nothing else."""
+    found = last_value(scope, name, at)
+    return found[0] if found is not None and is_named(found[0].targets[0], name) else None
+
+
+def last_value(
+    scope: Scope, name: str, at: ast.AST, *, before_loop: bool = False
+) -> tuple[ast.Assign, ast.expr] | None:
+    """The nearest assignment to `name` before `at` in its block or one around it, with no loop between, and the value.
+
+    That is one to the name alone, or one of several values to as many names. `before_loop` looks before a loop `at`.
+    """
+    current = at
+    loops = (ast.For, ast.AsyncFor, ast.While)
+    while current is not scope.function.node and (not isinstance(current, loops) or (before_loop and current is at)):
+        parent = scope.parents.get(current)
+        if parent is None:
+            return None
+        for block in ("body", "orelse", "finalbody"):
+            statements = getattr(parent, block, ())
+            if isinstance(statements, list) and current in statements:
+                for one in reversed(statements[: statements.index(current)]):
+                    value = value_for(one, name)
+                    if isinstance(one, ast.Assign) and value is not None:
+                        return one, value
+        current = parent
+    return None
+
+
+def value_for(statement: ast.stmt, name: str) -> ast.expr | None:
+    """What an assignment gives a name, alone or among as many values as names."""
+    if not isinstance(statement, ast.Assign) or len(statement.targets) > 1:
+        return None
+    target, value = statement.targets[0], statement.value
+    if is_named(target, name):
+        return value
+    if not isinstance(target, ast.Tuple) or not isinstance(value, ast.Tuple):
+        return None
+    starred = any(isinstance(one, ast.Starred) for one in [*target.elts, *value.elts])
+    given = [one for place, one in zip(target.elts, value.elts, strict=False) if is_named(place, name)]
+    return given[0] if len(given) == 1 and not starred else None
+
+
+def is_named(node: ast.AST, name: str) -> TypeGuard[ast.expr | ast.pattern | ast.excepthandler]:
+    """Whether a node reads or binds `name`."""
+    if isinstance(node, ast.Name):
+        return node.id == name
+    return isinstance(node, ast.MatchAs | ast.MatchStar | ast.ExceptHandler) and node.name == name
+
+
+def end_of(node: ast.AST) -> tuple[int, int]:
+    """Return line and column of the end of a statement or an expression."""
+    assert isinstance(node, ast.stmt | ast.expr)
+    return node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
+
+
+def only_value(scope: Scope, name: str, outside: ast.AST) -> ast.expr | None:
+    """Return the expression that a local name gets its value from, None if it is a parameter or has several.
+
+    What is assigned inside `outside` does not count.
+    """
+    arguments = scope.function.node.args
+    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
+    inside = {id(node) for node in walk(outside)}
+    stores = [
+        node
+        for node in walk(scope.function.node)
+        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store) and id(node) not in inside
+    ]
+    if len(stores) != 1 or any(argument is not None and argument.arg == name for argument in every):
+        return None
+    parent = scope.parents.get(stores[0])
+    return parent.value if isinstance(parent, ast.Assign) and parent.targets == stores else None
+
+
+def names(scope: Scope, name: str) -> Iterator[ast.Name]:
+    """Yield the places that have a name, in whatever way."""
+    return (node for node in walk(scope.function.node) if isinstance(node, ast.Name) and node.id == name)
+
+
+def is_shared(scope: Scope, name: str) -> bool:
+    """Whether a name is declared to be another scope's as well."""
+    walked = walk(scope.function.node)
+    return any(isinstance(node, ast.Global | ast.Nonlocal) and name in node.names for node in walked)

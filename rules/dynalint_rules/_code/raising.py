@@ -1,0 +1,132 @@
+"""What may raise where it is evaluated on every call, though what stands before it would have kept it from being so.
+
+`mask.any() and x[mask].max() > 1` is fine where the mask selects nothing, `mask.any() & (x[mask].max() > 1)` raises.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from dynalint.analysis import kinds as k
+from dynalint_rules._code.names import may_be_unbound
+from dynalint_rules._code.scope import Scope, as_tensor
+
+# Defined for tensors of every dtype and size, of none as well.
+_TOTAL = frozenset("all any count_nonzero detach double float isfinite isinf isnan logical_not long bool sum".split())
+# What every tensor can say of itself.
+_SAID = frozenset("shape dtype device ndim requires_grad is_leaf".split())
+# What only compares is told by the first test with the same tensor, if a dtype has no order.
+_ORDERS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+
+
+def never_raises(scope: Scope, node: ast.expr) -> bool:
+    """Whether an expression has a value whatever its tensors hold and whatever shape they have."""
+    repeated = isinstance(scope.parents.get(node), ast.GeneratorExp | ast.ListComp)
+    return (repeated or not may_be_unbound(scope, node)) and _is_total(scope, node)
+
+
+def raising_conditions(scope: Scope, nodes: Sequence[ast.expr], scalar: Sequence[bool] = ()) -> list[str]:
+    """Return what must hold for `nodes`, which Python evaluates only where what stands before lets it.
+
+    `scalar` tells of each whether it has no dimensions for certain, where its truth is asked for: several elements
+    have none.
+    """
+    lacking = [not known for known in scalar] or [False] * len(nodes)
+    return [
+        f"{scope.quote(node)} does not raise where it used not to be evaluated"
+        for node, unsure in zip(nodes, lacking, strict=True)
+        if unsure or not never_raises(scope, node)
+    ]
+
+
+def shows_without_raising(scope: Scope, node: ast.expr) -> bool:
+    """Whether an expression has a value, and a text that shows it."""
+    if isinstance(node, ast.Tuple | ast.List):
+        return all(shows_without_raising(scope, one) for one in node.elts)
+    if isinstance(node, ast.JoinedStr):
+        shown = [one for one in node.values if isinstance(one, ast.FormattedValue)]
+        return all(one.format_spec is None and shows_without_raising(scope, one.value) for one in shown)
+    if isinstance(node, ast.Attribute) and node.attr in _SAID and scope.tensor(node.value) is not None:
+        return never_raises(scope, node.value)
+    if isinstance(node, ast.Name) and not may_be_unbound(scope, node):
+        return not any(isinstance(one, k.Instance | k.Nothing) for one in scope.kind(node).members)
+    return never_raises(scope, node)
+
+
+def _is_total(scope: Scope, node: ast.expr) -> bool:
+    if isinstance(node, ast.Constant | ast.Name):
+        return isinstance(node, ast.Constant) or _is_number_or_tensor(scope, node)
+    if isinstance(node, ast.Attribute):
+        return _is_of_self(scope, node) and _is_number_or_tensor(scope, node)
+    if isinstance(node, ast.BoolOp):
+        return all(_is_total(scope, value) and _has_truth(scope, value) for value in node.values)
+    if isinstance(node, ast.UnaryOp):
+        fits = isinstance(node.op, ast.Not) or _has_dtype(scope, node.operand, *_DTYPES.get(type(node.op), ()))
+        return fits and _is_total(scope, node.operand)
+    if isinstance(node, ast.Compare):
+        operands = [node.left, *node.comparators]
+        return all(isinstance(one, _ORDERS) for one in node.ops) and _go_together(scope, operands)
+    if isinstance(node, ast.BinOp):
+        return _is_total_operator(scope, node) and _go_together(scope, [node.left, node.right])
+    return isinstance(node, ast.Call) and _is_total_call(scope, node)
+
+
+_DTYPES: dict[type[ast.AST], tuple[str, ...]] = {ast.Invert: ("bool", "int"), ast.USub: ("int", "float", "complex")}
+
+
+def _is_number_or_tensor(scope: Scope, node: ast.expr) -> bool:
+    kind = scope.kind(node)
+    return k.is_number(kind) or as_tensor(kind) is not None
+
+
+def _is_of_self(scope: Scope, node: ast.Attribute) -> bool:
+    """Whether an attribute is one of `self` that no method computes."""
+    owner = scope.kind(node.value)
+    return (
+        isinstance(node.value, ast.Name)
+        and isinstance(owner, k.Instance)
+        and scope.project.find_method(owner.cls, node.attr) is None
+    )
+
+
+def _has_dtype(scope: Scope, node: ast.expr, *dtypes: str) -> bool:
+    tensor = scope.tensor(node)
+    return k.is_number(scope.kind(node)) or (tensor is not None and tensor.dtype in dtypes)
+
+
+def _has_truth(scope: Scope, node: ast.expr) -> bool:
+    """Whether an expression is true or false, which a tensor of several elements is not."""
+    tensor = scope.tensor(node)
+    return k.is_number(scope.kind(node)) or (tensor is not None and tensor.rank == 0)
+
+
+def _go_together(scope: Scope, nodes: list[ast.expr]) -> bool:
+    """Whether expressions have values of which at most one has dimensions, as others need not fit it."""
+    sized = [node for node in nodes if not _has_truth(scope, node)]
+    return len(sized) < 2 and all(_is_total(scope, node) for node in nodes)
+
+
+def _is_total_operator(scope: Scope, node: ast.BinOp) -> bool:
+    """Whether an operator of tensors takes these; two Python numbers may be too large, or zero."""
+    if scope.tensor(node.left) is None and scope.tensor(node.right) is None:
+        return False
+    if isinstance(node.op, ast.BitAnd | ast.BitOr):
+        return all(_has_dtype(scope, side, "bool") for side in (node.left, node.right))
+    if isinstance(node.op, ast.Sub):
+        return all(_has_dtype(scope, side, "int", "float", "complex") for side in (node.left, node.right))
+    return isinstance(node.op, ast.Add | ast.Mult | ast.Div)
+
+
+def _is_total_call(scope: Scope, node: ast.Call) -> bool:
+    callee = scope.kind(node.func)
+    if isinstance(callee, k.Method) and as_tensor(callee.receiver) is not None and isinstance(node.func, ast.Attribute):
+        name, given = callee.name, [node.func.value, *node.args]
+    elif isinstance(callee, k.External) and callee.name.startswith("torch."):
+        name, given = callee.name.removeprefix("torch."), node.args
+    else:
+        return False
+    if len(given) != 1 or node.keywords or scope.tensor(given[0]) is None:
+        return False
+    fits = name in _TOTAL or (name in ("mean", "abs") and _has_dtype(scope, given[0], "float"))
+    return fits and _is_total(scope, given[0])

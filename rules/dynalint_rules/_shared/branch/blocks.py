@@ -1,0 +1,405 @@
+"""Taking apart the branches of an `if`: the chain of tests, the assignments, what a branch returns."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.kinds import join
+from dynalint.analysis.steps import walk
+from dynalint.rules import Refusal
+from dynalint_rules._code.memory import is_own
+from dynalint_rules._code.names import is_bound_before, is_shared, kind_of_name, loads
+from dynalint_rules._code.scope import Scope
+from dynalint_rules._shared.branch.truth import is_tensor_test
+from dynalint_rules._shared.text import LOOSE, held_together
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """`name = value`, or `name = name + written` for an augmented one with `operator`, whose `value` is the sum.
+
+    With `place`, `name[place] = written` for a tensor that no other name means; its `value` holds all that it reads.
+    """
+
+    name: str
+    value: ast.expr
+    statement: ast.stmt
+    operator: ast.operator | None = None
+    place: ast.expr | None = None
+
+    @property
+    def written(self) -> ast.expr:
+        """The expression that stands in the file."""
+        if self.place is not None and isinstance(self.value, ast.Tuple):
+            return self.value.elts[-1]
+        return self.value.right if self.operator is not None and isinstance(self.value, ast.BinOp) else self.value
+
+    @property
+    def parts(self) -> list[ast.expr]:
+        """The expressions that are evaluated for it."""
+        return [self.written] if self.place is None else [self.place, self.written]
+
+
+@dataclass(frozen=True)
+class Block:
+    """One way through the `if`: its assignments in order, then what it returns (None where it goes on)."""
+
+    assignments: tuple[Assignment, ...]
+    result: ast.expr | None
+    statements: tuple[ast.stmt, ...]
+
+    @property
+    def values(self) -> list[ast.expr]:
+        """The expressions that are evaluated in it, in order."""
+        values = [part for assignment in self.assignments for part in assignment.parts]
+        return values if self.result is None else [*values, self.result]
+
+
+@dataclass(frozen=True)
+class Chain:
+    """An `if` with its `elif`s: `tests` in order, one more block than tests, and the last statement that it takes in.
+
+    `head` is the first of it; with `nested` that is an `elif` of an outer `if` which stays as it is.
+    """
+
+    head: ast.If
+    tests: tuple[ast.expr, ...]
+    blocks: tuple[Block, ...]
+    last: ast.stmt
+    nested: bool
+
+    @property
+    def returns(self) -> bool:
+        """Whether every way returns."""
+        return self.blocks[0].result is not None
+
+
+def chain_of(scope: Scope, statement: ast.If) -> Chain:
+    """Return the chain that an `if` or `elif` on a tensor belongs to.
+
+    Raises:
+        Refusal: its branches hold more than assignments to names and a `return`.
+    """
+    head = head_of(scope, statement)
+    tests, bodies = [head.test], [head.body]
+    current = head
+    while len(current.orelse) == 1 and isinstance(current.orelse[0], ast.If):
+        below = current.orelse[0]
+        if not is_tensor_test(scope, below.test):
+            if not is_elif(scope, below):
+                break
+            raise Refusal(
+                f"{scope.quote(below.test)} in an `elif` is no tensor; test it first, in an `if` around this one"
+            )
+        current = below
+        tests.append(current.test)
+        bodies.append(current.body)
+    bodies.append(current.orelse)
+    return _chain(scope, head, tests, bodies)
+
+
+def head_of(scope: Scope, statement: ast.If) -> ast.If:
+    """Return the first `if` or `elif` of the chain of tests of tensors that one belongs to."""
+    head = statement
+    while True:
+        parent = scope.parents.get(head)
+        if not (isinstance(parent, ast.If) and parent.orelse == [head] and is_tensor_test(scope, parent.test)):
+            return head
+        head = parent
+
+
+def _chain(scope: Scope, head: ast.If, tests: list[ast.expr], bodies: list[list[ast.stmt]]) -> Chain:
+    last: ast.stmt = head
+    nested = is_elif(scope, head)
+    leaving = [isinstance(body[-1], ast.Return) if body else False for body in bodies]
+    if any(leaving) and not leaving[-1] and not bodies[-1] and not nested:
+        following = statements_after(scope, head)[:1]
+        if following and isinstance(following[0], ast.Return) and all(leaving[:-1]):
+            bodies[-1] = following
+            last = following[0]
+            leaving[-1] = True
+    if isinstance(bodies[0][-1], ast.Continue) and len(bodies) == 2 and not bodies[1]:
+        # What follows in the round is the other side.
+        if not _stands_in_loop(scope, head):
+            raise Refusal(
+                "the `continue` skips what follows around it as well; compute the rest of the round always and choose "
+                "with `torch.where`"
+            )
+        rest = statements_after(scope, head)
+        bodies = [bodies[0][:-1], rest]
+        last = rest[-1] if rest else last
+        leaving = [False, False]
+    blocks = tuple(block_of(scope, body, stores=True) for body in bodies)
+    if len({block.result is None for block in blocks}) > 1 or (any(leaving) and not all(leaving)):
+        raise Refusal(
+            "one side returns and the other goes on; give both sides one result under a name and return it at the end"
+        )
+    return Chain(head, tuple(tests), blocks, last, nested)
+
+
+def _stands_in_loop(scope: Scope, statement: ast.stmt) -> bool:
+    """Whether a statement stands in the body of a loop itself, in no block inside of it."""
+    loop = scope.parents.get(statement)
+    return isinstance(loop, ast.For | ast.While | ast.AsyncFor) and statement in loop.body
+
+
+def split_test(scope: Scope, statement: ast.If) -> tuple[str | None, ast.expr]:
+    """Split `if flag and tensor:` into the text of the Python part, which keeps its `if`, and the tensor part.
+
+    The first is None where there is no such part, and in an `elif`, which has no place for it.
+    """
+    test = statement.test
+    if not (isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)):
+        return None, test
+    count = next((i for i, value in enumerate(test.values) if is_tensor_test(scope, value)), len(test.values))
+    if count in (0, len(test.values)) or is_elif(scope, statement):
+        return None, test
+    rest = test.values[count:]
+    tensors = rest[0] if len(rest) == 1 else ast.copy_location(ast.BoolOp(test.op, rest), rest[0])
+    return _joined(scope, test.values[:count]), tensors
+
+
+def _joined(scope: Scope, parts: Sequence[ast.expr]) -> str:
+    """Return the text of a test that holds where all parts do."""
+    texts = [scope.text(part) for part in parts]
+    if len(texts) == 1:
+        return held_together(texts[0])
+    held = [isinstance(part, (ast.BoolOp, *LOOSE)) or "\n" in text for part, text in zip(parts, texts, strict=True)]
+    return " and ".join(f"({text})" if loose else text for text, loose in zip(texts, held, strict=True))
+
+
+def is_elif(scope: Scope, statement: ast.stmt) -> bool:
+    """Whether an `if` is written as `elif`."""
+    return scope.file.segment(statement).startswith("elif")
+
+
+def statements_after(scope: Scope, statement: ast.stmt) -> list[ast.stmt]:
+    """Return the statements that follow one in its own block."""
+    parent = scope.parents.get(statement)
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(parent, name, None)
+        if isinstance(block, list) and statement in block:
+            return block[block.index(statement) + 1 :]
+    return []
+
+
+def block_of(scope: Scope, body: Sequence[ast.stmt], *, stores: bool = False) -> Block:
+    """Return one way through an `if`; with `stores`, it may store elements of tensors of its own.
+
+    Raises:
+        Refusal: it holds more than assignments to names and a `return` of something.
+    """
+    assignments: list[Assignment] = []
+    result: ast.expr | None = None
+    for statement in body:
+        if isinstance(statement, ast.Return):
+            if statement.value is None or (isinstance(statement.value, ast.Constant) and statement.value.value is None):
+                raise Refusal(
+                    "one side returns None; return a tensor on both sides, or decide outside the compiled code"
+                )
+            result = statement.value
+            break
+        stored = _stored(scope, statement) if stores else None
+        if stored is not None:
+            assignments.append(stored)
+        elif not does_nothing(scope, statement):
+            assignments += _assignments(scope, statement)
+    return Block(tuple(assignments), result, tuple(body))
+
+
+def does_nothing(scope: Scope, statement: ast.stmt) -> bool:
+    """Whether a statement is none but in name."""
+    text = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+    return text or isinstance(statement, ast.Pass) or _ends_round(scope, statement)
+
+
+def _ends_round(scope: Scope, statement: ast.stmt) -> bool:
+    """Whether a statement is a `continue` behind which nothing of the round is left."""
+    node: ast.AST = statement
+    while isinstance(node, ast.Continue | ast.If) and not statements_after(scope, node):
+        node = scope.parents[node]
+    return isinstance(statement, ast.Continue) and isinstance(node, ast.For | ast.AsyncFor | ast.While)
+
+
+def _assignments(scope: Scope, statement: ast.stmt) -> list[Assignment]:
+    if isinstance(statement, ast.Assign) and all(isinstance(one, ast.Name) for one in statement.targets[1:]):
+        target: ast.expr = statement.targets[0]
+        if len(statement.targets) > 1 and isinstance(target, ast.Name):
+            return _one_after_the_other(scope, statement, target)
+        if isinstance(target, ast.Name):
+            return [Assignment(target.id, statement.value, statement)]
+        if isinstance(target, ast.Tuple) and isinstance(statement.value, ast.Tuple):
+            return _one_by_one(scope, statement, target.elts, statement.value.elts)
+        if isinstance(target, ast.Tuple) and isinstance(statement.value, ast.Call):
+            return [_only_read(scope, statement, target, statement.value)]
+    elif isinstance(statement, ast.AugAssign):
+        target = statement.target
+        if isinstance(target, ast.Name):
+            return [Assignment(target.id, _sum(scope, target.id, statement), statement, statement.op)]
+    elif (
+        isinstance(statement, ast.AnnAssign) and statement.value is not None and isinstance(statement.target, ast.Name)
+    ):
+        return [Assignment(statement.target.id, statement.value, statement)]
+    elif isinstance(statement, ast.If) and not is_tensor_test(scope, statement.test):
+        return _under_a_python_test(scope, statement)
+    raise Refusal(_why_not(scope, statement))
+
+
+def _stored(scope: Scope, statement: ast.stmt) -> Assignment | None:
+    """Turn `x[place] = value` into what gives the name a changed copy; None for another one's tensor and all else."""
+    target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
+    if not isinstance(statement, ast.Assign) or not isinstance(target, ast.Subscript):
+        return None
+    owner = target.value
+    if not isinstance(owner, ast.Name) or scope.tensor(owner) is None or not is_own(scope, owner.id, statement):
+        return None
+    read = ast.copy_location(ast.Tuple([owner, target.slice, statement.value], ast.Load()), statement)
+    scope.kinds[read] = scope.kind(owner)
+    scope.composed.add(read)
+    return Assignment(owner.id, read, statement, place=target.slice)
+
+
+def _under_a_python_test(scope: Scope, statement: ast.If) -> list[Assignment]:
+    """Turn `if flag: a = one` into `a = one if flag else a`."""
+    if any(_is_uncompiled(scope, statement, body) for body in (statement.body, statement.orelse)):
+        raise Refusal(_why_not(scope, statement))
+    sides = [_plain_values(scope, statement, body) for body in (statement.body, statement.orelse)]
+    names = list(dict.fromkeys(name for side in sides for name in side))
+    reads = {node.id for node in walk(statement.test) if isinstance(node, ast.Name)}
+    if len(names) > 1 and not reads.isdisjoint(names):
+        raise Refusal(_why_not(scope, statement))
+    return [Assignment(name, _choice(scope, statement, name, *sides), statement) for name in names]
+
+
+def _is_uncompiled(scope: Scope, statement: ast.If, block: Sequence[ast.stmt]) -> bool:
+    """Whether the test of a statement decides, for each compiled run, that this block of it does not run.
+
+    Of such code no kinds are known.
+    """
+    known = [any(child in scope.kinds for child in walk(one)) for one in (statement.test, *block)]
+    asks = any(isinstance(node, ast.expr) for one in block for node in walk(one))
+    return known[0] and not any(known[1:]) and asks
+
+
+def _plain_values(scope: Scope, statement: ast.If, body: Sequence[ast.stmt]) -> dict[str, ast.expr]:
+    """What the assignments of a block give, by name; none may read what another has given."""
+    values: dict[str, ast.expr] = {}
+    for one in body:
+        target = one.targets[0] if isinstance(one, ast.Assign) and len(one.targets) == 1 else None
+        if not isinstance(one, ast.Assign) or not isinstance(target, ast.Name) or target.id in values:
+            raise Refusal(_why_not(scope, statement))
+        if any(isinstance(node, ast.Name) and node.id in values for node in walk(one.value)):
+            raise Refusal(_why_not(scope, statement))
+        values[target.id] = one.value
+    return values
+
+
+def _choice(
+    scope: Scope, statement: ast.If, name: str, one: dict[str, ast.expr], other: dict[str, ast.expr]
+) -> ast.IfExp:
+    def value(side: dict[str, ast.expr]) -> ast.expr:
+        if name in side:
+            return side[name]
+        if not is_bound_before(scope, name, statement):
+            raise Refusal(f"`{name}` gets a value on one side only; give it one before the test")
+        old = ast.copy_location(ast.Name(name, ast.Load()), statement)
+        scope.kinds[old] = kind_of_name(scope, name, statement)
+        scope.composed.add(old)
+        return old
+
+    chosen = ast.copy_location(ast.IfExp(statement.test, value(one), value(other)), statement)
+    scope.kinds[chosen] = join(scope.kind(chosen.body), scope.kind(chosen.orelse))
+    scope.composed.add(chosen)
+    return chosen
+
+
+def _one_after_the_other(scope: Scope, statement: ast.Assign, first: ast.Name) -> list[Assignment]:
+    """Take `a = b = value` apart: the further names get what the first one has."""
+    found = [Assignment(first.id, statement.value, statement)]
+    for target in statement.targets[1:]:
+        assert isinstance(target, ast.Name)
+        value = ast.copy_location(ast.Name(first.id, ast.Load()), statement)
+        scope.kinds[value] = scope.kind(statement.value)
+        scope.composed.add(value)
+        again = ast.copy_location(ast.Assign([target], value), statement)
+        found.append(Assignment(target.id, value, again))
+    return found
+
+
+def _one_by_one(
+    scope: Scope, statement: ast.Assign, targets: Sequence[ast.expr], values: Sequence[ast.expr]
+) -> list[Assignment]:
+    """Take `a, b = one, other` apart; see `assigns_at_once`."""
+    names = [target.id for target in targets if isinstance(target, ast.Name)]
+    starred = any(isinstance(value, ast.Starred) for value in values)
+    if len(names) != len(targets) or len(names) != len(values) or len(set(names)) != len(names) or starred:
+        raise Refusal(_why_not(scope, statement))
+    return [Assignment(name, value, statement) for name, value in zip(names, values, strict=True)]
+
+
+def _only_read(scope: Scope, statement: ast.Assign, target: ast.Tuple, call: ast.Call) -> Assignment:
+    """Turn `a, _ = pair()` into `a = pair()[0]` where nothing reads the other names."""
+    kind = scope.kind(call)
+    names = [one.id for one in target.elts if isinstance(one, ast.Name)]
+    items = kind.items if isinstance(kind, k.Sequence) and kind.type == "tuple" else None
+    used = [name for name in names if any(True for _ in loads(scope, name)) or is_shared(scope, name)]
+    if items is None or not len(items) == len(target.elts) == len(names) or len(used) != 1:
+        raise Refusal(_why_not(scope, statement))
+    place = names.index(used[0])
+    value = ast.copy_location(ast.Subscript(call, ast.Constant(place), ast.Load()), statement)
+    scope.kinds[value] = items[place]
+    scope.composed.add(value)
+    return Assignment(used[0], value, statement)
+
+
+def assigns_at_once(block: Block) -> bool:
+    """Whether a statement of a block reads a name that it has assigned before in the order of its targets."""
+    for one, other in itertools.combinations(block.assignments, 2):
+        reads = (node for node in walk(other.value) if isinstance(node, ast.Name))
+        if one.statement is other.statement and any(node.id == one.name for node in reads):
+            return True
+    return False
+
+
+def _sum(scope: Scope, name: str, statement: ast.AugAssign) -> ast.expr:
+    """What an augmented assignment gives, as an expression of its own."""
+    old = ast.copy_location(ast.Name(name, ast.Load()), statement)
+    result = ast.copy_location(ast.BinOp(old, statement.op, statement.value), statement)
+    scope.kinds[old] = scope.kinds[result] = kind_of_name(scope, name, statement)
+    return result
+
+
+def _why_not(scope: Scope, statement: ast.stmt) -> str:
+    """Say why a statement cannot stand in a branch that becomes an expression."""
+    shown = scope.quote(statement)
+    if isinstance(statement, ast.Assign | ast.AugAssign | ast.AnnAssign):
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        if any(isinstance(target, ast.Attribute) for target in targets):
+            return f"a branch stores state, {shown}; compute the value with `torch.where` and store it on every call"
+        if any(isinstance(target, ast.Subscript) for target in targets):
+            return f"a branch changes something in place, {shown}; build the new value with `torch.where` instead"
+        return f"a branch assigns to several targets at once, {shown}; assign them one by one"
+    if isinstance(statement, ast.Raise):
+        return "a branch raises; check with `torch._assert_async` apart from the branch"
+    if isinstance(statement, ast.Break):
+        return "a branch leaves the loop; run a fixed number of rounds and keep a `done` mask for `torch.where`"
+    if isinstance(statement, ast.Continue):
+        return (
+            "a branch goes on with the next round; compute the rest of the round always and choose with `torch.where`"
+        )
+    if isinstance(statement, ast.If):
+        if is_tensor_test(scope, statement.test):
+            return f"a branch holds another `if`, on {scope.quote(statement.test)}; rewrite that one first"
+        return f"a branch holds an `if` on the Python value {scope.quote(statement.test)}; decide that before this test"
+    if isinstance(statement, ast.For | ast.While | ast.With | ast.Try | ast.AsyncFor | ast.AsyncWith | ast.Match):
+        keyword = type(statement).__name__.lower().removeprefix("async")
+        return f"a branch holds a `{keyword}` statement; move the branch into a function that returns a tensor"
+    if isinstance(statement, ast.Expr):
+        return (
+            f"a branch runs {shown} for its effect, which must not happen on the other side; move it out of the branch"
+        )
+    return f"a branch holds {shown}, which is more than an assignment; choose with `torch.where` by hand"

@@ -1,0 +1,203 @@
+"""Rewriting checks of a tensor's data, `assert` and guards that raise, into forms that Dynamo keeps in the graph."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from dynalint import rewriting as rw
+from dynalint.analysis import kinds as k
+from dynalint.rules import Refusal, Rewrite
+from dynalint_rules._code.effects import effects_of
+from dynalint_rules._code.scope import Scope
+from dynalint_rules._code.uses import self_name
+from dynalint_rules._shared.branch.blocks import is_elif, split_test
+from dynalint_rules._shared.branch.truth import COMPARISONS, is_plain_tensor, is_tensor_test, operand_text, truth_of
+from dynalint_rules._shared.text import held_together, indentation, inner_indentation
+
+_PREFIX = re.compile(r"(?i)^(r?)f(r?)(?=['\"])")
+
+
+def is_constant_message(node: ast.expr | None) -> bool:
+    """Whether the compiler makes one constant string of a message, or there is none."""
+    if node is None:
+        return True
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return is_constant_message(node.left) and is_constant_message(node.right)
+    if isinstance(node, ast.JoinedStr):
+        return all(isinstance(part, ast.Constant) for part in node.values)
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def rewrite_guard(scope: Scope, statement: ast.If) -> Rewrite:
+    """Return the rewrite of `if test: raise Error("message")` into `torch._assert_async`.
+
+    Raises:
+        Refusal: the statement does more, or its message is not constant.
+    """
+    raising = statement.body[0]
+    if statement.orelse or is_elif(scope, statement) or len(statement.body) > 1 or not isinstance(raising, ast.Raise):
+        raise Refusal(
+            "the branch does more than raise; check apart from it with `torch._assert_async`, "
+            "then choose the rest with `torch.where`"
+        )
+    if raising.cause is not None and not (isinstance(raising.cause, ast.Constant) and raising.cause.value is None):
+        raise Refusal(
+            f"{scope.quote(raising)} names its cause, which a check on the device cannot do; "
+            "check outside the compiled code"
+        )
+    _refuse_caught(scope, statement)
+    python, test = split_test(scope, statement)
+    truth = truth_of(scope, test).negated
+    own, inner = indentation(scope.file, statement.lineno), inner_indentation(scope.file, statement)
+    more: list[str] = []
+    text = f"{scope.torch}._assert_async({truth.text}, {_raised_message(scope, raising, more)})"
+    lines = [text] if python is None else [f"if {python}:", f"{inner.removeprefix(own)}{text}"]
+    error = scope.text(raising.exc.func) if isinstance(raising.exc, ast.Call) else "the error"
+    instead = "" if error == "RuntimeError" else f" instead of {error}"
+    changes = f"a failing check raises RuntimeError{instead}, on a GPU only when the device is next waited for"
+    title, conditions = "Check on the device with `torch._assert_async`", (changes, *more, *truth.conditions)
+    edits = rw.written(scope.file, (statement, lines))
+    return Rewrite(title, "unsafe", edits, tuple(dict.fromkeys(conditions)), scope.imports)
+
+
+def _refuse_caught(scope: Scope, statement: ast.stmt) -> None:
+    """Make sure that no handler of the function is there for the exception, which may be of another type afterwards.
+
+    Raises:
+        Refusal: a `try` with handlers stands around the check.
+    """
+    node: ast.AST = statement
+    while node is not scope.function.node:
+        parent = scope.parents.get(node)
+        if parent is None:
+            return
+        if isinstance(parent, ast.Try) and parent.handlers and node in parent.body:
+            handler = parent.handlers[0]
+            caught = scope.quote(handler.type) if handler.type is not None else "everything"
+            raise Refusal(
+                f"`except` around the check catches {caught}, and the exception would have another type, if it came at "
+                "all before the handler; decide with `torch.where` instead of raising"
+            )
+        node = parent
+
+
+def _is_class(scope: Scope, name: ast.expr) -> bool:
+    """Whether a name is that of an exception, and not of one that was made before."""
+    kind = scope.kind(name)
+    builtin = isinstance(kind, k.External) and kind.name.startswith("builtins.")
+    return builtin or isinstance(kind, k.Class) or scope.text(name).rpartition(".")[2][:1].isupper()
+
+
+def _raised_message(scope: Scope, raising: ast.Raise, changes: list[str]) -> str:
+    """The code of a constant message that says what the exception says: its name where it carries no message."""
+    given = raising.exc
+    name = given.func if isinstance(given, ast.Call) else given
+    if not isinstance(name, ast.Name | ast.Attribute) or not _is_class(scope, name):
+        raise Refusal(
+            "what is raised is not written out; raise an exception with a constant message, "
+            "which `torch._assert_async` can then show"
+        )
+    if not isinstance(given, ast.Call) or not (given.args or given.keywords):
+        return f'"{scope.text(name).rpartition(".")[2]}"'
+    if len(given.args) != 1 or given.keywords:
+        raise Refusal(
+            "the exception carries more than a message; raise it with one that is constant, "
+            "which `torch._assert_async` can then show"
+        )
+    message = given.args[0]
+    return scope.text(message) if _is_folded(scope, message) else _message(scope, message, changes)
+
+
+def _is_folded(scope: Scope, message: ast.expr) -> bool:
+    """Whether Dynamo makes one constant string of an f-string: its values are numbers and names of settings.
+
+    A value that stands for a size would be compiled anew for each size, and one of a tensor ends the graph.
+    """
+    return isinstance(message, ast.JoinedStr) and all(
+        isinstance(part, ast.Constant)
+        or (isinstance(part, ast.FormattedValue) and _is_bare(part) and _is_setting(scope, part.value))
+        for part in message.values
+    )
+
+
+def _is_bare(part: ast.FormattedValue) -> bool:
+    return part.conversion == -1 and part.format_spec is None
+
+
+def _is_setting(scope: Scope, value: ast.expr) -> bool:
+    """Whether an expression reads a number or a text off a module, or off an object that it keeps for its settings."""
+    depth, owner = 0, value
+    while isinstance(owner, ast.Attribute):
+        depth, owner = depth + 1, owner.value
+    if depth == 0 or not isinstance(owner, ast.Name) or owner.id != self_name(scope.function):
+        return False
+    kind = scope.kind(value)
+    if isinstance(kind, k.Value):
+        return kind.type in ("int", "str") and kind.source == "python"
+    return isinstance(kind, k.Unknown) and depth > 1
+
+
+def _constant(scope: Scope, node: ast.expr) -> str:
+    if not is_constant_message(node):
+        raise Refusal(
+            f"the message {scope.quote(node)} is put together when the check fails, "
+            "and a graph holds only constant ones; make it constant first"
+        )
+    return scope.text(node)
+
+
+def rewrite_assert(scope: Scope, statement: ast.Assert) -> Rewrite:
+    """Return the rewrite of an `assert` into assertions of one tensor each, with a constant message.
+
+    Raises:
+        Refusal: its test is mixed in a way that has no such form, or its message cannot be made constant.
+    """
+    _refuse_caught(scope, statement)
+    changes = ["a failing assertion raises RuntimeError instead of AssertionError when compiled"]
+    tests = _tests(scope, statement.test, changes)
+    message = "" if statement.msg is None else f", {_message(scope, statement.msg, changes)}"
+    lines = [f"assert {held_together(test)}{message}" for test in tests]
+    title = "Assert one tensor at a time" if len(lines) > 1 else "Assert in a form that Dynamo keeps in the graph"
+    edits = rw.written(scope.file, (statement, lines))
+    return Rewrite(title, "unsafe", edits, tuple(dict.fromkeys(changes)), scope.imports)
+
+
+def _tests(scope: Scope, test: ast.expr, changes: list[str]) -> list[str]:
+    """The tests to be asserted one after the other, which asserts them all as `and` does."""
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+        return [text for value in test.values for text in _tests(scope, value, changes)]
+    if isinstance(test, ast.Compare) and len(test.ops) > 1 and is_tensor_test(scope, test):
+        values = [test.left, *test.comparators]
+        effects_of(scope, values[1:-1])
+        return [
+            f"{operand_text(scope, left)} {COMPARISONS[type(operator)]} {operand_text(scope, right)}"
+            for operator, left, right in zip(test.ops, values, values[1:], strict=False)
+            if type(operator) in COMPARISONS
+        ]
+    if is_plain_tensor(scope, test) or not is_tensor_test(scope, test):
+        return [scope.text(test)]
+    truth = truth_of(scope, test)
+    changes += truth.conditions
+    return [truth.text]
+
+
+def _message(scope: Scope, node: ast.expr, changes: list[str]) -> str:
+    """The code of a constant message that says what `node` says, as far as that is possible."""
+    if is_constant_message(node):
+        return scope.text(node)
+    if isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords and is_constant_message(node.args[0]):
+        changes.append(f"the assertion carries the text instead of {scope.quote(node)}")
+        return scope.text(node.args[0])
+    plain = _PREFIX.sub(r"\1\2", scope.text(node), count=1) if isinstance(node, ast.JoinedStr) else ""
+    if not plain or "{{" in plain or "}}" in plain or not _is_literal(plain):
+        return _constant(scope, node)
+    changes.append("the message shows the names of its values in braces instead of the values")
+    return plain
+
+
+def _is_literal(text: str) -> bool:
+    try:
+        return isinstance(ast.literal_eval(text), str)
+    except (SyntaxError, ValueError):
+        return False

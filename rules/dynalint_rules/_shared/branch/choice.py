@@ -1,0 +1,217 @@
+"""`torch.where` in the place of one conditional expression, and the parts that an `if` statement shares with it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from contextlib import suppress
+
+from dynalint import rewriting as rw
+from dynalint.analysis import kinds as k
+from dynalint.analysis.steps import walk
+from dynalint.findings import Safety
+from dynalint.rules import Refusal, Replacement, Rewrite
+from dynalint_rules._code.chosen_numbers import tensor_again_conditions
+from dynalint_rules._code.effects import effects_of_always, is_pure
+from dynalint_rules._code.names import statement_of
+from dynalint_rules._code.scope import Scope, as_tensor
+from dynalint_rules._shared.branch.domain import Guarded, guarded_operands
+from dynalint_rules._shared.branch.sides import (
+    Side,
+    alias_conditions,
+    gradient_conditions,
+    number_conditions,
+    reads_of,
+    tensor_conditions,
+    uses_of,
+)
+from dynalint_rules._shared.branch.sizes import refuse_other_sizes
+from dynalint_rules._shared.branch.truth import Truth, is_tensor_test, truth_of
+from dynalint_rules._shared.text import LOOSE, atom, held_together
+
+TITLE = "Compute both sides and choose with `torch.where`"
+
+_LONGEST_REPEATED_TEST = 40
+# The guard of an operand on the first side and on the last: its own value there, a harmless one elsewhere.
+GUARD_ORDERS = ("{operand}, {safe}", "{safe}, {operand}")
+
+
+def rewrite_conditional_expression(scope: Scope, node: ast.IfExp) -> Rewrite:
+    """Return the rewrite of `one if test else other`, and of sides that are decided by a tensor in the same way.
+
+    Raises:
+        Refusal: it would not do the same.
+    """
+    text, named, conditions = _chosen(scope, node)
+    return finished(scope, TITLE, rw.written(scope.file, *named, (node, text)), conditions)
+
+
+def _chosen(scope: Scope, node: ast.IfExp) -> tuple[str, tuple[rw.Change, ...], list[str]]:
+    """Return the code that chooses, what gives its test a name before the statement if it needs one, and conditions."""
+    truth = truth_of(scope, node.test)
+    inner: list[str] = []
+    for value in (node.body, node.orelse):
+        if isinstance(value, ast.IfExp) and is_tensor_test(scope, value.test):
+            scope.renamed[value], _, conditions = _chosen(scope, value)
+            inner += conditions
+    effects = effects_of_always(scope, [node.body, node.orelse], node)
+    sides = [Side(value, scope.kind(value)) for value in (node.body, node.orelse)]
+    conditions = [*truth.conditions, *inner]
+    if all(k.is_number(side.kind) for side in sides):
+        conditions += number_conditions(scope, sides, uses_of_expression(scope, node))
+    else:
+        conditions += require_tensors(scope, sides)
+        refuse_other_sizes(scope, sides)
+        conditions += tensor_conditions(scope, sides)
+        conditions += alias_conditions(scope, sides, target_of(scope, node), node)
+        conditions += gradient_conditions([reads_of(scope, side, node) for side in sides], effects.layers)
+    test, named, values = _test_and_sides(scope, node, truth)
+    return f"{scope.torch}.where({', '.join([test, *values])})", named, conditions
+
+
+def finished(
+    scope: Scope, title: str, edits: tuple[Replacement, ...], conditions: Sequence[str], changes: Sequence[str] = ()
+) -> Rewrite:
+    """Return a rewrite that is exact for every input, or under conditions if there are any, but for `changes`."""
+    unique = tuple(dict.fromkeys([*changes, *conditions]))
+    safety: Safety = "unsafe" if changes else "conditional" if unique else "safe"
+    return Rewrite(title, safety, edits, unique, scope.imports)
+
+
+def rendered(scope: Scope, node: ast.expr, guards: Sequence[Guarded], guard: str) -> str:
+    """Return the text of an expression, under the names that `scope.renamed` has for some of its own.
+
+    Each of the operands in `guards` is fed through `guard`, which has slots for the `operand` and what is `safe`.
+    """
+    if node in scope.renamed:
+        return scope.renamed[node]
+    if node in scope.composed and isinstance(node, ast.Subscript):
+        return f"{atom(node.value, rendered(scope, node.value, guards, guard))}[{ast.unparse(node.slice)}]"
+    if node in scope.composed:
+        parts = [node.body, node.test, node.orelse] if isinstance(node, ast.IfExp) else []
+        texts = [(part, rendered(scope, part, guards, guard)) for part in parts]
+        held = [f"({text})" if isinstance(part, LOOSE) else text for part, text in texts]
+        return "{} if {} else {}".format(*held) if held else ast.unparse(node)
+    inside = {one.node: one for one in guards if one.node is not node and _contains(node, one.node)}
+    new: dict[ast.expr, str] = {
+        child: scope.renamed[child] for child in walk(node) if isinstance(child, ast.Name) and child in scope.renamed
+    }
+    new |= {child: guarded(scope, one, guards, guard) for child, one in inside.items()}
+    return rw.spliced(scope.file, node, new)
+
+
+def guarded(scope: Scope, one: Guarded, guards: Sequence[Guarded], guard: str) -> str:
+    """Return the text of an operand that must be harmless where its side is not taken."""
+    return guard.format(operand=rendered(scope, one.node, guards, guard), safe=one.safe)
+
+
+def _contains(outer: ast.AST, inner: ast.AST) -> bool:
+    return any(child is inner for child in walk(outer))
+
+
+def require_tensors(scope: Scope, sides: Sequence[Side]) -> list[str]:
+    """Make sure that every side gives a tensor; return what must hold for that.
+
+    Where one side certainly does, another one of which nothing is known may: running it can tell.
+
+    Raises:
+        Refusal: one does not, or it is not known of any.
+    """
+    certain = any(as_tensor(side.kind) is not None for side in sides)
+    conditions: list[str] = []
+    for side in sides:
+        if as_tensor(side.kind) is not None:
+            conditions += tensor_again_conditions(scope, side.node) if side.node is not None else []
+            continue
+        if not certain or not isinstance(side.kind, k.Unknown) or side.node in scope.composed or not _is_total(side):
+            raise Refusal(_why_no_tensor(scope, side))
+        conditions.append(f"{_shown(scope, side)} is a tensor")
+    return conditions
+
+
+def _is_total(side: Side) -> bool:
+    """Whether the operators in it are defined for all numbers: the others have their operands guarded, if known."""
+    nodes = walk(side.node) if side.node is not None else ()
+    return all(
+        isinstance(node.op, ast.Add | ast.Sub | ast.Mult) or _is_whole_power(node)
+        for node in nodes
+        if isinstance(node, ast.BinOp)
+    )
+
+
+def _is_whole_power(node: ast.BinOp) -> bool:
+    exponent = node.right.value if isinstance(node.right, ast.Constant) else None
+    return isinstance(node.op, ast.Pow) and type(exponent) is int and exponent > 0
+
+
+def _shown(scope: Scope, side: Side) -> str:
+    return scope.quote(side.node) if side.node is not None else f"`{side.name}`"
+
+
+def _why_no_tensor(scope: Scope, side: Side) -> str:
+    kind = side.kind
+    shown = _shown(scope, side)
+    if k.NONE in kind.members:
+        given = "gives None" if kind == k.NONE else f"gives {shown}, which may be None"
+        return f"one side {given}; give a tensor on both sides, of zeros where there is nothing"
+    if isinstance(kind, k.Tensor):
+        return f"{shown} is a NumPy array; make it a tensor, then choose with `torch.where`"
+    if k.is_number(kind):
+        return f"one side gives the number {shown}, the other a tensor; use `torch.full_like` of the tensor"
+    if isinstance(kind, k.Value):
+        return f"one side gives the Python value {shown}; compute what depends on it on both sides instead"
+    if isinstance(kind, k.Unknown | k.Nothing):
+        return f"dynalint cannot tell that {shown} is a tensor; if it is, choose with `torch.where` by hand"
+    return f"{shown} is not a single tensor; choose with `torch.where` for each tensor in it"
+
+
+def _test_and_sides(scope: Scope, node: ast.IfExp, truth: Truth) -> tuple[str, tuple[rw.Change, ...], list[str]]:
+    """Return the code of the test, what gives it a name before the statement if it needs one, and that of the sides.
+
+    Raises:
+        Refusal: it needs one, and there is no place for it.
+    """
+    sides = (node.body, node.orelse)
+    guards = [guarded_operands(scope, value) for value in sides]
+    test = truth.without_dimensions
+    named: list[rw.Change] = []
+    if any(guards) and (len(test) > _LONGEST_REPEATED_TEST or not is_pure(scope, node.test)):
+        test, *named = _named(scope, node, test)
+    elif sum(map(len, guards)) > 1 and not test.isidentifier():
+        with suppress(Refusal):  # it is short enough to come once more each time
+            test, *named = _named(scope, node, test)
+    values = [
+        rendered(scope, value, own, f"{scope.torch}.where({escaped(test)}, {order})")
+        for value, own, order in zip(sides, guards, GUARD_ORDERS, strict=True)
+    ]
+    return test, tuple(named), values
+
+
+def _named(scope: Scope, node: ast.IfExp, test: str) -> tuple[str, rw.Change]:
+    """Return a name for a test that comes first in its statement, and what gives it to it."""
+    statement = statement_of(scope, node)
+    if not isinstance(statement, ast.Assign | ast.AnnAssign | ast.Return) or statement.value is not node:
+        raise Refusal(
+            "a side is not defined for all inputs and the test is too long to repeat; give the test a name first"
+        )
+    name = scope.fresh_name("condition", [])
+    return name, (statement, [f"{name} = {held_together(test)}", statement])
+
+
+def escaped(text: str) -> str:
+    """Return `text` for use in a format string."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def target_of(scope: Scope, node: ast.expr) -> str | None:
+    """Return the name that an expression is assigned to, if to a single one."""
+    parent = scope.parents.get(node)
+    if isinstance(parent, ast.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0], ast.Name):
+        return parent.targets[0].id
+    return None
+
+
+def uses_of_expression(scope: Scope, node: ast.expr) -> list[ast.expr]:
+    """Return the places that read what an expression gives."""
+    name, parent = target_of(scope, node), scope.parents.get(node)
+    return [node] if name is None or parent is None else uses_of(scope, name, parent)

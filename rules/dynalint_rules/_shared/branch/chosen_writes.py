@@ -1,0 +1,310 @@
+"""A branch that does nothing but write to tensors of the module: a choice is written on every call.
+
+if self.ready:                              center = x.mean(0)
+    return                                  self.center.copy_(torch.where(self.ready, self.center, center))
+center = x.mean(0)                          self.ready.fill_(True)
+self.center.copy_(center)
+self.ready.fill_(True)
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from dynalint import rewriting as rw
+from dynalint.analysis import kinds as k
+from dynalint.rules import Refusal, Rewrite
+from dynalint_rules._code.effects import effects_of_always
+from dynalint_rules._code.growth import related
+from dynalint_rules._code.names import names, within
+from dynalint_rules._code.scope import Scope, as_tensor
+from dynalint_rules._code.uses import self_name
+from dynalint_rules._shared.branch.blocks import does_nothing, is_elif, split_test, statements_after
+from dynalint_rules._shared.branch.choice import finished
+from dynalint_rules._shared.branch.sides import NO_RAISE
+from dynalint_rules._shared.branch.truth import truth_of
+from dynalint_rules._shared.text import atom, inner_indentation
+
+_TITLE = "Write what `torch.where` chooses on every call"
+_OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
+_IN_PLACE = frozenset(f"{name}_" for name in "abs add clamp div lerp mul neg sub".split())
+
+
+@dataclass(frozen=True)
+class _Write:
+    """A statement that gives `target` a `value`, by a method of `owner` or, without one, by an assignment.
+
+    `number` tells that it is a plain number. `header` is the `with` that it stands under, if it does, `kept` the text
+    of what is there where that is not the target.
+    """
+
+    statement: ast.stmt
+    target: str
+    owner: str
+    value: str
+    number: bool = False
+    header: str = ""
+    kept: str = ""
+
+
+@dataclass
+class _Side:
+    """What one way does, in order: writes, and names that only it uses; `values` are what it computes."""
+
+    steps: list[_Write | tuple[str, str, str]] = field(default_factory=list)
+    values: list[ast.expr] = field(default_factory=list)
+
+    def target_names(self) -> list[str]:
+        return [one.target for one in self.steps if isinstance(one, _Write)]
+
+
+def rewrite_writes(scope: Scope, statement: ast.If) -> Rewrite | None:
+    """Return the rewrite of an `if` whose ways only write to tensors of the module, None if it is something else.
+
+    Raises:
+        Refusal: one of its values must not be computed on every call.
+    """
+    if is_elif(scope, statement) or any(is_elif(scope, one) for one in statement.orelse):
+        return None
+    bodies, run = [statement.body, statement.orelse], list[ast.stmt]([statement])
+    if _leaves(statement.body) and not statement.orelse and scope.parents[statement] is scope.function.node:
+        rest = statements_after(scope, statement)
+        bodies, run = [statement.body[:-1], rest[:-1] if rest and _leaves(rest) else rest], [statement, *rest]
+    sides = [_side_of(scope, body, run) for body in bodies]
+    one, other = sides
+    if one is None or other is None or not [*one.target_names(), *other.target_names()]:
+        return None
+    python, test = split_test(scope, statement)
+    if python is not None and (len(run) > 1 or statement.orelse):
+        return None
+    effects_of_always(scope, [*one.values, *other.values], statement)
+    writer = _Writer(scope, test, one, other)
+    lines = writer.lines()
+    if python is not None:
+        step = inner_indentation(scope.file, statement)[statement.col_offset :]
+        lines = [f"if {python}:", *(f"{step}{line}" for line in lines)]
+    conditions = [*writer.conditions, NO_RAISE, "nothing looks for changes of what was left alone"]
+    return finished(scope, _TITLE, rw.written(scope.file, (run, lines)), conditions)
+
+
+def _leaves(body: Sequence[ast.stmt]) -> bool:
+    """Whether a way ends with a `return` of nothing."""
+    last = body[-1]
+    return isinstance(last, ast.Return) and (last.value is None or ast.unparse(last.value) == "None")
+
+
+def _side_of(scope: Scope, body: Sequence[ast.stmt], run: Sequence[ast.stmt], header: str = "") -> _Side | None:
+    """Return what a way does, None if that is more than to write."""
+    side = _Side()
+    for one in body:
+        if isinstance(one, ast.With) and not header and _switches_gradients_off(one):
+            inner = _side_of(
+                scope, one.body, run, f"with {', '.join(scope.text(item.context_expr) for item in one.items)}:"
+            )
+            if inner is None:
+                return None
+            side.steps += inner.steps
+            side.values += inner.values
+            continue
+        if does_nothing(scope, one):
+            continue
+        target = one.targets[0] if isinstance(one, ast.Assign) and len(one.targets) == 1 else None
+        if isinstance(one, ast.Assign) and isinstance(target, ast.Name):
+            if not all(any(within(use, part, scope) for part in body) for use in names(scope, target.id)):
+                return None
+            side.steps.append((target.id, scope.text(one.value), header))
+            side.values.append(one.value)
+            continue
+        found = _write_of(scope, one, header, side)
+        if found is None or found.target in side.target_names():
+            return None
+        side.steps.append(found)
+    return side
+
+
+def _switches_gradients_off(block: ast.With) -> bool:
+    return all(ast.unparse(item.context_expr) == "torch.no_grad()" for item in block.items)
+
+
+def _write_of(scope: Scope, statement: ast.stmt, header: str, side: _Side) -> _Write | None:
+    """Return what a statement writes to a tensor of the module, None if it does anything else."""
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        return _called(scope, statement, statement.value, header, side)
+    plain = isinstance(statement, ast.Assign) and len(statement.targets) == 1
+    target = statement.targets[0] if isinstance(statement, ast.Assign) and plain else None
+    target = statement.target if isinstance(statement, ast.AugAssign) else target
+    if target is None or not isinstance(statement, ast.Assign | ast.AugAssign):
+        return None
+    tensor, value = _kept(scope, target), statement.value
+    if tensor is None or tensor.origin == "parameter" or not _fits(scope, tensor, value):
+        return None
+    side.values.append(value)
+    owner, text = scope.text(target), scope.text(value)
+    if isinstance(statement, ast.Assign):
+        return None if k.is_number(scope.kind(value)) else _Write(statement, owner, "", text, header=header)
+    sign = _OPERATORS.get(type(statement.op))
+    new = f"{owner} {sign} {atom(value, text)}"
+    return None if sign is None else _Write(statement, owner, owner, new, header=header)
+
+
+def _called(scope: Scope, statement: ast.Expr, last: ast.Call, header: str, side: _Side) -> _Write | None:
+    """The same for a call of methods that work in place, one after the other."""
+    calls = [last]
+    while isinstance(calls[0].func, ast.Attribute) and isinstance(calls[0].func.value, ast.Call):
+        calls.insert(0, calls[0].func.value)
+    owner = calls[0].func.value if isinstance(calls[0].func, ast.Attribute) else None
+    target = owner.value if isinstance(owner, ast.Attribute) and owner.attr == "data" else owner
+    tensor = _kept(scope, target) if target is not None else None
+    given = [*(one for call in calls for one in call.args), *(one.value for call in calls for one in call.keywords)]
+    if owner is None or target is None or tensor is None or not all(_fits(scope, tensor, one) for one in given):
+        return None
+    is_parameter = tensor.origin == "parameter"
+    if is_parameter and owner is target and not header:
+        return None
+    side.values += given
+    name, text = scope.text(target), scope.text(owner)
+    value, steps = (
+        text if is_parameter else name,
+        [one.func.attr for one in calls if isinstance(one.func, ast.Attribute)],
+    )
+    if steps in (["copy_"], ["fill_"]) and len(given) == len(last.args) == 1:
+        number = k.is_number(scope.kind(given[0]))
+        return _Write(statement, name, text, scope.text(given[0]), number=number, header=header, kept=value)
+    if steps == ["zero_"] and not given:
+        return _Write(statement, name, text, "0", number=True, header=header)
+    kept = value
+    for step, one in zip(steps, calls, strict=True):
+        parts = [*map(scope.text, one.args), *(f"{each.arg}={scope.text(each.value)}" for each in one.keywords)]
+        value = f"{value}.{step.removesuffix('_')}({', '.join(parts)})"
+    return _Write(statement, name, text, value, header=header, kept=kept) if _IN_PLACE.issuperset(steps) else None
+
+
+def _fits(scope: Scope, tensor: k.Tensor, value: ast.expr) -> bool:
+    """Whether a value that is chosen beside what is there leaves that as it is: floats would round whole numbers."""
+    kind = scope.kind(value)
+    if tensor.dtype in ("float", None) or (k.is_number(kind) and tensor.dtype == "bool"):
+        return tensor.dtype is not None
+    return all(getattr(one, "dtype", getattr(one, "type", None)) in ("bool", tensor.dtype) for one in kind.members)
+
+
+def _kept(scope: Scope, node: ast.expr) -> k.Tensor | None:
+    """Return the tensor that an expression, read or stored to, finds on `self`; None for all else."""
+    owner = scope.function.owner
+    if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name) or owner is None:
+        return None
+    if node.value.id != self_name(scope.function):
+        return None
+    if isinstance(node.ctx, ast.Load):
+        return scope.tensor(node)
+    project = scope.project
+    uses = (one for one in project.attribute_uses(node.attr) if one[1] is not None and one[1].owner is not None)
+    found = (
+        project.kinds(function).get(read)
+        for _, function, read in uses
+        if function and related(function.owner, owner, project)
+    )
+    return next((one for kind in found if kind is not None and (one := as_tensor(kind)) is not None), None)
+
+
+@dataclass
+class _Writer:
+    """Writes the statements that take the place of both ways: what `one` does where `test` holds, `other` where not."""
+
+    scope: Scope
+    test: ast.expr
+    one: _Side
+    other: _Side
+    conditions: list[str] = field(default_factory=list)
+    condition: str = ""
+    negated: bool = False
+
+    def lines(self) -> list[str]:
+        """Return the lines.
+
+        Raises:
+            Refusal: the ways write to the same tensors in another order.
+        """
+        found = [*self._test(), *self._steps()]
+        lines: list[str] = []
+        above = ""
+        for header, line in found:
+            if header and header != above:
+                lines.append(header)
+            lines.append(f"    {line}" if header else line)
+            above = header
+        return lines
+
+    def _test(self) -> list[tuple[str, str]]:
+        """Return what gives the test a name, unless it is a flag that is written last."""
+        flag = self.test
+        while isinstance(flag, ast.UnaryOp) and isinstance(flag.op, ast.Not):
+            flag, self.negated = flag.operand, not self.negated
+        tensor = self.scope.tensor(flag)
+        early = {*self.one.target_names()[:-1], *self.other.target_names()[:-1]}
+        if isinstance(flag, ast.Attribute) and tensor is not None and tensor.dtype == "bool":
+            self.condition = self.scope.text(flag)
+            if self.condition not in early:
+                return []
+        self.negated = False
+        truth = truth_of(self.scope, self.test)
+        self.conditions += truth.conditions
+        if len({*self.one.target_names(), *self.other.target_names()}) == 1:
+            self.condition = truth.without_dimensions
+            return []
+        self.condition = self.scope.fresh_name("condition")
+        own = truth.without_dimensions
+        own += ".clone()" if own == self.scope.text(self.test) and isinstance(self.test, ast.Attribute) else ""
+        return [("", f"{self.condition} = {own}")]
+
+    def _steps(self) -> list[tuple[str, str]]:
+        rest = list(self.other.steps)
+        found: list[tuple[str, str]] = []
+        for step in self.one.steps:
+            counterpart = None
+            if isinstance(step, _Write) and step.target in [one.target for one in rest if isinstance(one, _Write)]:
+                while counterpart is None:
+                    ahead = rest.pop(0)
+                    if isinstance(ahead, _Write) and ahead.target == step.target:
+                        counterpart = ahead
+                    else:
+                        found.append(self._step(None, ahead))
+            found.append(self._step(step, counterpart))
+        for one in rest:
+            if isinstance(one, _Write) and one.target in self.one.target_names():
+                raise Refusal(f"the ways write to `{one.target}` in another order; write out what each tensor becomes")
+        return [*found, *(self._step(None, one) for one in rest)]
+
+    def _step(self, one: object, other: object) -> tuple[str, str]:
+        """Return the line, and the `with` above it, for what one way does, or both."""
+        step = one if one is not None else other
+        if isinstance(step, tuple):
+            name, value, header = step
+            return header, f"{name} = {value}"
+        assert isinstance(step, _Write)
+        if isinstance(one, _Write) and isinstance(other, _Write):
+            first, last = one.value, other.value
+            if bool(one.owner) != bool(other.owner) or (one.number and other.number):
+                raise Refusal(
+                    f"`{step.target}` is written in two ways that have no form in common; write it out by hand"
+                )
+        elif step.target == self.condition and self._stays_so(step, taken=one is not None):
+            return step.header, self.scope.text(step.statement)
+        elif step.number:
+            plain = self.condition if self.condition.isidentifier() else f"({self.condition})"
+            test = self.condition if (one is not None) != self.negated else f"~{plain}"
+            return step.header, f"{step.owner}.masked_fill_({test}, {step.value})"
+        else:
+            kept = step.kept or step.target
+            first, last = (step.value, kept) if one is not None else (kept, step.value)
+        if self.negated:
+            first, last = last, first
+        chosen = f"{self.scope.torch}.where({self.condition}, {first}, {last})"
+        return step.header, f"{step.owner}.copy_({chosen})" if step.owner else f"{step.target} = {chosen}"
+
+    def _stays_so(self, step: _Write, *, taken: bool) -> bool:
+        """Whether a flag is set to what it is already on the other way."""
+        wanted = "True" if taken == self.negated else "False"
+        values = (wanted, "1" if wanted == "True" else "0", f"{self.scope.torch}.tensor({wanted})")
+        return step.value in values

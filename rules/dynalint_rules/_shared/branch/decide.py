@@ -1,0 +1,62 @@
+"""One rewrite for all that a tensor can decide: a branch, a guard, an assertion."""
+
+from __future__ import annotations
+
+import ast
+
+from dynalint.analysis.events import Event
+from dynalint.analysis.project import Project
+from dynalint.rules import Declined, Refusal, Rewrite
+from dynalint_rules._code.decision import Decision, decision_of, is_guard
+from dynalint_rules._code.scope import Scope
+from dynalint_rules._shared.branch.checks import rewrite_assert, rewrite_guard
+from dynalint_rules._shared.branch.choice import rewrite_conditional_expression
+from dynalint_rules._shared.branch.where import rewrite_if
+
+_FILTER = (
+    "the condition decides how many elements there are, and tensors need a size known beforehand; "
+    "keep all elements and give those that do not count a weight of zero with `torch.where`"
+)
+_MATCH = (
+    "a `match` on a tensor has no form in tensor operations; write it as `if` and `elif`, "
+    "or decide outside the compiled code"
+)
+
+_ROUNDS = (
+    "how many rounds there are depends on data; run a fixed number of rounds and keep what is done with `torch.where`, "
+    "or keep the loop outside of the compiled code"
+)
+
+
+def rewrite_decision(event: Event, operand: ast.expr, project: Project, *, value: str) -> Rewrite | Declined:
+    """Return the rewrite of what `operand`, at which `event` stands, decides, or why there is none.
+
+    `value` is the sentence that declines where it decides nothing but is used as a value.
+
+    Raises:
+        Refusal: it would not do the same.
+    """
+    scope = Scope.of(event, project)
+    decision = decision_of(scope.parents, operand)
+    rewrite = _rewritten(scope, decision)
+    if rewrite is None:
+        return Declined({"comprehension": _FILTER, "match": _MATCH}.get(decision.form, value))
+    return rewrite
+
+
+def _rewritten(scope: Scope, decision: Decision) -> Rewrite | None:
+    """Return the rewrite of a decision; None where there is nothing that could be one.
+
+    Raises:
+        Refusal: it would not do the same.
+    """
+    node = decision.node
+    if isinstance(node, ast.While):
+        raise Refusal(_ROUNDS)
+    if isinstance(node, ast.If):
+        return rewrite_guard(scope, node) if is_guard(node) else rewrite_if(scope, node)
+    if decision.form == "ifexp" and isinstance(node, ast.IfExp):
+        return rewrite_conditional_expression(scope, node)
+    if decision.form == "assert" and isinstance(node, ast.Assert):
+        return rewrite_assert(scope, node)
+    return None

@@ -1,0 +1,105 @@
+"""Dividing a test of a Python value and a tensor, so that each has an `if` of its own.
+
+    if flag and t:          if flag:                     if flag or t:          if flag:
+        y = a                   if t:                        y = a                  y = a
+    else:                           y = a                else:                  elif t:
+        y = b                   else:                        y = b                  y = a
+                                    y = b                                       else:
+                            else:                                                   y = b
+                                y = b
+
+The code that comes twice then is short, and what the flag switches off is still not computed. It does the same; the
+tensor's `if` is rewritten along with it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from functools import partial, reduce
+
+from dynalint import rewriting as rw
+from dynalint.analysis.steps import walk
+from dynalint.rules import Rewrite
+from dynalint_rules._code.effects import is_pure
+from dynalint_rules._code.raising import never_raises
+from dynalint_rules._code.scope import Scope
+from dynalint_rules._shared.branch.blocks import is_elif, statements_after
+from dynalint_rules._shared.branch.truth import is_tensor_test, truth_of
+
+_TITLE = "Test the Python value in an `if` of its own, and compute both sides of the tensor's"
+_LEFT = ("DYN101", "DYN106", "DYN107", "DYN202")
+_MOST_REPEATED = 10
+_PLAIN = (ast.Name, ast.Attribute, ast.Constant, ast.expr_context, ast.UnaryOp, ast.Not)
+
+
+def rewrite_divided(scope: Scope, statement: ast.If) -> Rewrite | None:
+    """Return the rewrite of an `if` or `elif` that asks a Python value and a tensor, None if it is something else.
+
+    The Python values are asked first afterwards. Where they were not before, neither may tell of the other.
+
+    Raises:
+        Refusal: libcst cannot take the statement apart.
+    """
+    test = statement.test
+    tensors = [is_tensor_test(scope, value) for value in test.values] if isinstance(test, ast.BoolOp) else []
+    if not isinstance(test, ast.BoolOp) or all(tensors) or not any(tensors):
+        return None
+    start, end = tensors.index(True), len(tensors) - tensors[::-1].index(False)
+    late = [value for value, is_tensor in zip(test.values[:end], tensors, strict=False) if is_tensor]
+    passed = [value for value, is_tensor in zip(test.values[start:], tensors[start:], strict=True) if not is_tensor]
+    if not all(is_pure(scope, value) for value in late) or not all(map(_is_plain, passed)):
+        return None
+    tail = _tail(scope, statement)
+    either = isinstance(test.op, ast.Or)
+    repeated = statement.body if either else [*statement.orelse, *(tail or ())]
+    if tail is None or _lines(repeated) > _MOST_REPEATED or (either and tail):
+        return None
+    tree = rw.Tree.around(scope.file, statement)
+    join = partial(rw.operation, sign="or" if either else "and")
+    python, tensor = (
+        reduce(lambda left, right: join(left, right=right), [
+            tree.expression(one) for one, is_tensor in zip(test.values, tensors, strict=True) if is_tensor is wanted
+        ])
+        for wanted in (False, True)
+    )  # fmt: skip
+    old = tree.statement(statement)
+    inner = rw.asking(old, tensor).with_changes(leading_lines=())
+    new = rw.asking(old, python)
+    if either:
+        new = new.with_changes(orelse=inner)
+    else:
+        body = rw.block([inner, *(tree.line(one) for one in tail)])
+        if hasattr(new.body, "header"):  # the comment behind the test stays behind the first
+            inner_body = new.body.with_changes(header=body.header)
+            body = body.with_changes(header=new.body.header, body=[inner.with_changes(body=inner_body), *body.body[1:]])
+        new = new.with_changes(body=body)
+    edits = rw.replacements(tree, [rw.Substitution((old,), (new,))])
+    conditions = tuple(f"{scope.quote(value)} does not raise" for value in late if not _is_certain(scope, value))
+    return Rewrite(_TITLE, "conditional" if conditions else "safe", edits, conditions, leaves=_LEFT)
+
+
+def _is_certain(scope: Scope, value: ast.expr) -> bool:
+    """Whether asking for the truth of a value raises for no input."""
+    return never_raises(scope, value) and truth_of(scope, value).scalar
+
+
+def _is_plain(value: ast.expr) -> bool:
+    """Whether a value is but asked for, which does nothing and does not raise."""
+    return all(isinstance(node, _PLAIN) for node in walk(value))
+
+
+def _tail(scope: Scope, branch: ast.If) -> Sequence[ast.stmt] | None:
+    """The statements that follow to the end of the function, where the branch may return before them.
+
+    None where they lead on to something else.
+    """
+    if is_elif(scope, branch) or not any(isinstance(node, ast.Return) for node in walk(branch)):
+        return ()
+    after = statements_after(scope, branch)
+    return None if after and not isinstance(after[-1], ast.Return) else after
+
+
+def _lines(statements: Sequence[ast.stmt]) -> int:
+    """How many lines some statements that follow each other take."""
+    return (statements[-1].end_lineno or 0) - statements[0].lineno + 1 if statements else 0

@@ -1,0 +1,153 @@
+"""Functions whose gradient is not finite everywhere, and how to keep them where it is.
+
+`torch.where(c, torch.sqrt(x), x)` gives a NaN gradient wherever the square root is not taken and `x` is not positive:
+the backward pass multiplies the infinite slope by zero. Fed with `torch.where(c, x, 1.0)` the slope stays finite.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.steps import walk
+from dynalint.rules import Refusal
+from dynalint_rules._code.scope import Scope
+from dynalint_rules._shared.branch.sides import HARMLESS
+
+# The value to put in place of the first argument where the function is not wanted.
+_SAFE_ARGUMENT = {
+    "sqrt": "1.0",
+    "rsqrt": "1.0",
+    "log": "1.0",
+    "log2": "1.0",
+    "log10": "1.0",
+    "reciprocal": "1.0",
+    "acos": "0.5",
+    "arccos": "0.5",
+    "asin": "0.5",
+    "arcsin": "0.5",
+    "atanh": "0.5",
+    "arctanh": "0.5",
+    "erfinv": "0.5",
+    "logit": "0.5",
+    "acosh": "2.0",
+    "arccosh": "2.0",
+    "log1p": "1.0",
+    "lgamma": "1.0",
+    "digamma": "1.0",
+    "exp": "0.0",
+    "expm1": "0.0",
+    "sinh": "0.0",
+    "cosh": "0.0",
+}
+# Where zeros flow back into these they stay zeros, whatever the operands are.
+_LINEAR = HARMLESS | frozenset(
+    "broadcast_to cat chunk concat concatenate contiguous detach diagonal double expand expand_as flatten flip float "
+    "gather half index_select masked_fill mean movedim narrow permute repeat reshape roll select split squeeze stack "
+    "sum swapaxes t tile to transpose tril triu type_as unbind unflatten unsqueeze view view_as where".split()
+)
+_DIVISIONS = frozenset({"div", "divide", "true_divide", "floor_divide", "fmod", "remainder", "addcdiv"})
+_POWERS = frozenset({"pow", "float_power"})
+# Not finite at some points, with no single value that is fine for all arguments; or raising there.
+_HOPELESS = {
+    "atan2": "has no gradient at zero",
+    "arctan2": "has no gradient at zero",
+    "std": "has no finite gradient where all values are equal",
+    "var_mean": "has no finite gradient where all values are equal",
+    "std_mean": "has no finite gradient where all values are equal",
+    "xlogy": "has no finite gradient at zero",
+    "cdist": "has no finite gradient where two points are equal",
+    "pinverse": "raises for some matrices",
+    "inverse": "raises for some matrices",
+    "cholesky": "raises for some matrices",
+    "logdet": "has no finite gradient for some matrices",
+    "slogdet": "has no finite gradient for some matrices",
+    "renorm": "has no finite gradient at zero",
+}
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """An operand to be replaced by `safe` where its side is not taken."""
+
+    node: ast.expr
+    safe: str
+
+
+def guarded_operands(scope: Scope, expression: ast.expr) -> list[Guarded]:
+    """Return the operands in an expression that must be made harmless on the side that is not taken.
+
+    Raises:
+        Refusal: there is no harmless value for one of them.
+    """
+    found: list[Guarded] = []
+    for node in walk(expression):
+        if isinstance(node, ast.BinOp):
+            found += _of_operator(scope, node)
+        elif isinstance(node, ast.Call):
+            found += _of_call(scope, node)
+    return found
+
+
+def is_linear(scope: Scope, step: ast.AST, node: ast.AST) -> bool:
+    """Whether zeros that flow back into the operation `step` come as zeros to its operand `node`, whatever that is."""
+    if isinstance(step, ast.BinOp):
+        other = step.right if node is step.left else step.left
+        by_number = k.is_number(scope.kind(other))
+        plain = isinstance(step.op, ast.Mult) or (isinstance(step.op, ast.Div) and node is step.left)
+        return isinstance(step.op, ast.Add | ast.Sub) or (plain and by_number)
+    if isinstance(step, ast.Call):
+        callee = scope.kind(step.func)
+        return isinstance(callee, k.Method | k.External) and callee.name.rpartition(".")[2] in _LINEAR
+    return isinstance(step, ast.UnaryOp | ast.Attribute | ast.Subscript | ast.List | ast.Tuple | ast.keyword)
+
+
+def _of_operator(scope: Scope, node: ast.BinOp) -> list[Guarded]:
+    if isinstance(node.op, ast.Div | ast.FloorDiv | ast.Mod):
+        return [Guarded(node.right, "1.0")] if _is_tensor(scope, node.right) else []
+    if isinstance(node.op, ast.Pow):
+        return _of_power(scope, node.left, node.right)
+    return []
+
+
+def _of_call(scope: Scope, node: ast.Call) -> list[Guarded]:
+    callee = scope.kind(node.func)
+    if isinstance(callee, k.Method) and isinstance(callee.receiver, k.Tensor) and isinstance(node.func, ast.Attribute):
+        name, arguments = callee.name, [node.func.value, *node.args]
+    elif isinstance(callee, k.External) and callee.name.startswith("torch."):
+        name, arguments = callee.name, list(node.args)
+    else:
+        return []
+    last = name.rpartition(".")[2]
+    if name.startswith("torch.linalg.") and last not in ("norm", "vector_norm", "matrix_norm", "multi_dot", "cross"):
+        raise Refusal(f"{scope.quote(node)} raises or has no gradient for some matrices; guard its argument by hand")
+    if last in _HOPELESS:
+        raise Refusal(
+            f"{scope.quote(node)} {_HOPELESS[last]}, which would reach the other side as NaN; guard it by hand"
+        )
+    if last in _POWERS and len(arguments) == 2:
+        return _of_power(scope, arguments[0], arguments[1])
+    if last in _DIVISIONS:
+        return [Guarded(one, "1.0") for one in arguments[1:] if _is_tensor(scope, one)]
+    if last in _SAFE_ARGUMENT and arguments:
+        return [Guarded(arguments[0], _SAFE_ARGUMENT[last])] if _is_tensor(scope, arguments[0]) else []
+    api = scope.project.api
+    entry = api.method(last) if isinstance(callee, k.Method) else api.function(name)
+    if entry is not None and "partial_domain" in entry.flags:
+        raise Refusal(
+            f"{scope.quote(node)} is not finite everywhere, which would reach the other side; guard it by hand"
+        )
+    return []
+
+
+def _of_power(scope: Scope, base: ast.expr, exponent: ast.expr) -> list[Guarded]:
+    """A power is harmless for a whole exponent from 1 on."""
+    value = exponent.value if isinstance(exponent, ast.Constant) else None
+    if isinstance(value, int | float) and value >= 1 and value == int(value):
+        return []
+    return [Guarded(base, "1.0")] if _is_tensor(scope, base) else []
+
+
+def _is_tensor(scope: Scope, node: ast.expr) -> bool:
+    return k.may_be_tensor(scope.kind(node))

@@ -1,0 +1,254 @@
+"""An early return under a tensor: the code after it always runs, and each `return` chooses."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from dynalint import rewriting as rw
+from dynalint.analysis.index import walk_function
+from dynalint.analysis.steps import walk
+from dynalint.rules import Refusal, Rewrite
+from dynalint_rules._code.effects import effects_of, effects_of_always, refuse_lasting_effects
+from dynalint_rules._code.scope import Scope
+from dynalint_rules._shared.branch.blocks import Block, Chain, block_of, is_elif, statements_after
+from dynalint_rules._shared.branch.choice import (
+    GUARD_ORDERS,
+    TITLE,
+    escaped,
+    finished,
+    guarded,
+    rendered,
+    require_tensors,
+)
+from dynalint_rules._shared.branch.domain import Guarded, guarded_operands
+from dynalint_rules._shared.branch.returned import always_returns, lasting, returns_of, stands_in_branches
+from dynalint_rules._shared.branch.rows import plan_of
+from dynalint_rules._shared.branch.sides import (
+    FINITE,
+    NO_RAISE,
+    SAME_FORM,
+    Side,
+    alias_conditions,
+    gradient_conditions,
+    reads_of,
+)
+from dynalint_rules._shared.branch.sizes import refuse_other_sizes
+from dynalint_rules._shared.branch.truth import is_tensor_test, truth_of
+from dynalint_rules._shared.text import held_together
+
+# What a `return` in it leaves by more than the function, or what may raise by itself.
+_OPAQUE = (
+    ast.Try, ast.With, ast.AsyncWith, ast.AsyncFor, ast.While, ast.Match, ast.FunctionDef, ast.AsyncFunctionDef,
+    ast.ClassDef,
+)  # fmt: skip
+
+
+def rewrite_early_return(scope: Scope, statement: ast.If) -> Rewrite | None:
+    """Return the rewrite of an `if` of which one side returns and the other goes on; None if it is something else.
+
+    Raises:
+        Refusal: it would not do the same.
+    """
+    returning, going_on = statement.body, statement.orelse
+    if not isinstance(returning[-1], ast.Return):
+        returning, going_on = going_on, returning
+    after = statements_after(scope, statement)
+    following = [*going_on, *after]
+    if not returning or not isinstance(returning[-1], ast.Return) or not after or not always_returns(after):
+        return None
+    if not stands_in_branches(scope, statement) or any(map(partial(is_elif, scope), statement.orelse)):
+        return None
+    if isinstance(following[0], ast.Return) or (going_on and isinstance(going_on[-1], ast.Return)):
+        return None
+    return _EarlyReturn(scope, statement, returning, going_on, after).rewrite()
+
+
+def choose_at_returns(
+    scope: Scope, statement: ast.If, after: list[ast.stmt], first: ast.expr, mask: str, early: list[str]
+) -> tuple[list[rw.Change], list[str]]:
+    """Have each `return` in what may run after a statement choose between its own value and the early one, if any.
+
+    That is `first`, under the names `early` where `mask` tells so. Returns the changes and the conditions of being
+    right.
+
+    Raises:
+        Refusal: what follows must not always run, or returns nothing.
+    """
+    rest = _EarlyReturn(scope, statement, [], [], after, condition=mask, surely=False)
+    layers = rest.check_following()
+    return rest.follow([], first, early, layers), rest.conditions
+
+
+@dataclass
+class _EarlyReturn:
+    """The `if`: its side that is `returning`, the other one, and what comes `after` it to the end of the function.
+
+    `condition` is the name of what tells that the early result is taken, which some calls have none of unless `surely`.
+    """
+
+    scope: Scope
+    statement: ast.If
+    returning: list[ast.stmt]
+    going_on: list[ast.stmt]
+    after: list[ast.stmt]
+    conditions: list[str] = field(default_factory=list)
+    condition: str = ""
+    surely: bool = True
+
+    @property
+    def following(self) -> list[ast.stmt]:
+        """What runs unless the early result is taken."""
+        return [*self.going_on, *self.after]
+
+    def rewrite(self) -> Rewrite:
+        block = block_of(self.scope, self.returning)
+        layers = effects_of_always(self.scope, block.values, self.statement).layers | self.check_following()
+        head, early = self._head(block)
+        changes = [head, *self.follow(block.values, block.result, early, layers)]
+        return finished(self.scope, TITLE, rw.written(self.scope.file, *changes), self.conditions)
+
+    def follow(
+        self, values: Sequence[ast.expr], result: ast.expr | None, early: list[str], layers: dict[str, None]
+    ) -> list[rw.Change]:
+        """Return the changes in what follows; `values` are what the returning side evaluates, `result` the last."""
+        later = [node for one in self.following for node in returns_of(one)]
+        changes: list[rw.Change] = []
+        inside = {id(node) for one in self.going_on for node in walk(one)}
+        for one in later:
+            if id(one) in inside:
+                raise Refusal("the function returns at several depths; give it one result under a name and return that")
+            if one.value is None or result is None:
+                raise Refusal("one side returns None; return a tensor on both sides, or decide outside of it")
+            choice = self._choice(one, one.value, result, early)
+            kept = [f"if {early[0]} is None:", f"    {self.scope.text(one)}", f"return {choice}"]
+            changes.append((one.value, choice) if self.surely else (one, kept))
+        changes += self._guarded(later)
+        branches = [self._reads(expressions) for expressions in (values, list(_expressions(self.following)))]
+        self.conditions += gradient_conditions(branches, layers)
+        return changes
+
+    def check_following(self) -> dict[str, None]:
+        """Make sure that what follows may always run; return the layers that it calls."""
+        scope = self.scope
+        for node in (node for one in self.following for node in walk_function(one)):
+            if isinstance(node, _OPAQUE):
+                raise Refusal(
+                    f"{scope.quote(node)} follows the early return and would always run; "
+                    "give both ways one result under a name and return it at the end"
+                )
+            if isinstance(node, ast.Raise | ast.Assert):
+                raise Refusal(
+                    f"{scope.quote(node)} follows the early return and might raise where it never ran; "
+                    "check before the early return"
+                )
+            if isinstance(node, ast.If | ast.IfExp) and is_tensor_test(scope, node.test):
+                raise Refusal(
+                    f"{scope.quote(node.test)} after the early return is another test; rewrite that one first"
+                )
+        refuse_lasting_effects(scope, self.following, "what follows the early return")
+        return effects_of(scope, list(_expressions(self.following))).layers
+
+    def _head(self, block: Block) -> tuple[rw.Change, list[str]]:
+        """What takes the place of the `if`, and the texts of the parts of the early result."""
+        scope = self.scope
+        truth = truth_of(scope, self.statement.test)
+        truth = truth if self.returning is self.statement.body else truth.negated
+        self.conditions += truth.conditions
+        lines: list[str] = []
+        self.condition = truth.without_dimensions
+        stored = set(_stored(self.following)) | {one.name for one in block.assignments}
+        chain = Chain(self.statement, (self.statement.test,), (block, Block((), None, ())), self.statement, False)
+        plan = plan_of(scope, chain)
+        if not self.condition.isidentifier() or self.condition in stored:
+            self.condition = scope.fresh_name("condition", plan.temporaries.values())
+            lines.append(f"{self.condition} = {held_together(truth.without_dimensions)}")
+        guards = [guarded for value in block.values for guarded in guarded_operands(scope, value)]
+        texts = {value: self._rendered(value, guards, GUARD_ORDERS[0]) for value in block.values}
+        for one in block.assignments:
+            if one.operator is not None:
+                raise Refusal(f"{scope.quote(one.statement)} works in place; write it as an assignment first")
+            lines.append(f"{plan.temporaries[one.value]} = {held_together(texts[one.value])}")
+        early: list[str] = []
+        for part in _parts(block.result):
+            text = lasting(scope, part, self._rendered(part, guards, GUARD_ORDERS[0]), self.statement)
+            if not text.isidentifier() or text in stored:
+                name = scope.fresh_name("early", [*early, *plan.temporaries.values()])
+                lines.append(f"{name} = {held_together(text)}")
+                text = name
+            early.append(text)
+        return (self.statement, [*lines, *self.going_on]), early
+
+    def _choice(self, later: ast.Return, value: ast.expr, first: ast.expr, early: list[str]) -> str:
+        """The value of a later `return`, chosen against the early one."""
+        scope = self.scope
+        ones, others = _parts(first), _parts(value)
+        if len(ones) != len(others) or isinstance(first, ast.Tuple) is not isinstance(value, ast.Tuple):
+            raise Refusal(
+                f"{scope.quote(later)} returns something of another form than the early return; make them alike"
+            )
+        guards = guarded_operands(scope, value)
+        texts = []
+        stored = set(_stored(self.following))
+        for one, other, text in zip(ones, others, early, strict=True):
+            if isinstance(other, ast.Name) and other.id == text and text not in stored:
+                texts.append(text)
+                continue
+            sides = [Side(one, scope.kind(one)), Side(other, scope.kind(other))]
+            self.conditions += require_tensors(scope, sides)
+            refuse_other_sizes(scope, sides)
+            self.conditions += [SAME_FORM, NO_RAISE, FINITE]
+            self.conditions += alias_conditions(scope, sides, None, self.statement)
+            value_then = self._rendered(other, guards, GUARD_ORDERS[1])
+            texts.append(f"{scope.torch}.where({self.condition}, {text}, {value_then})")
+        return ", ".join(texts) + ("," if isinstance(value, ast.Tuple) and len(texts) == 1 else "")
+
+    def _guarded(self, later: Sequence[ast.Return]) -> Iterator[rw.Change]:
+        """The operands in what follows that must be harmless where the early result is taken."""
+        scope = self.scope
+        values = {result.value for result in later}
+        if any(guarded_operands(scope, expression) for expression in _expressions(self.going_on)):
+            raise Refusal(
+                "the side that goes on is not defined for all inputs; put it behind the branch, or guard it by hand"
+            )
+        for expression in _expressions(self.after):
+            guards = [] if expression in values else guarded_operands(scope, expression)
+            inner = {node for one in guards for node in walk(one.node) if node is not one.node}
+            for one in guards:
+                if one.node not in inner:  # else it is written with the one around it
+                    yield one.node, guarded(scope, one, guards, self._guard(GUARD_ORDERS[1]))
+
+    def _reads(self, values: Sequence[ast.expr]) -> set[str]:
+        """The tensors with gradients from before the test that some expressions read."""
+        scope = self.scope
+        found = set().union(*(reads_of(scope, Side(value, scope.kind(value)), self.statement) for value in values))
+        return found - set(_stored(self.following)) - set(_stored(self.returning))
+
+    def _rendered(self, node: ast.expr, guards: Sequence[Guarded], order: str) -> str:
+        return rendered(self.scope, node, guards, self._guard(order))
+
+    def _guard(self, order: str) -> str:
+        return f"{self.scope.torch}.where({escaped(self.condition)}, {order})"
+
+
+def _parts(value: ast.expr | None) -> list[ast.expr]:
+    return [] if value is None else list(value.elts) if isinstance(value, ast.Tuple) else [value]
+
+
+def _expressions(statements: Sequence[ast.stmt]) -> Iterator[ast.expr]:
+    """The expressions that statements evaluate, those of the statements in them included."""
+    for statement in statements:
+        for child in ast.iter_child_nodes(statement):
+            if isinstance(child, ast.expr):
+                yield child
+        for block in ("body", "orelse"):
+            yield from _expressions(getattr(statement, block, []))
+
+
+def _stored(statements: Sequence[ast.stmt]) -> Iterator[str]:
+    for statement in statements:
+        for node in walk_function(statement):
+            if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+                yield node.id

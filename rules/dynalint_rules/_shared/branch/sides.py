@@ -1,0 +1,342 @@
+"""The values that the two sides of a branch give: what must hold for `torch.where` to choose between them."""
+
+from __future__ import annotations
+
+import ast
+import math
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.kinds import Kind
+from dynalint.analysis.steps import walk
+from dynalint.rules import Refusal
+from dynalint_rules._code.kept import kept_conditions, switch_conditions
+from dynalint_rules._code.memory import changes_in_place, is_own, makes_tensor, may_run_after, sharing
+from dynalint_rules._code.names import loads, only_value, within
+from dynalint_rules._code.scope import Scope, as_tensor
+
+SAME_FORM = "both sides give tensors of the same dtype, shape and device"
+NO_RAISE = "neither side raises on inputs that would have gone the other way"
+FINITE = "the gradient of the side that is not taken is finite"
+
+_ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div)
+# Exact for every element and every gradient, NaN and infinity included, whatever the dtype.
+HARMLESS = frozenset({"relu", "clamp", "clip", "clamp_min", "clamp_max", "neg", "abs", "clone", "nan_to_num"})
+
+
+@dataclass(frozen=True)
+class Side:
+    """What one side gives for a name or for the whole expression.
+
+    `node` is its expression; None for a side that leaves `name` as it was, whose kind is `kind`.
+    """
+
+    node: ast.expr | None
+    kind: Kind
+    name: str | None = None
+
+    @property
+    def source(self) -> str | None:
+        """The name, if the side gives what stands under a name."""
+        return self.node.id if isinstance(self.node, ast.Name) else self.name if self.node is None else None
+
+
+@dataclass(frozen=True)
+class _Profile:
+    """A tensor made from the one under `base` elementwise, by steps that neither raise nor blow up.
+
+    `number` is the class of numbers mixed in; `signed` tells of a step that bool tensors do not take, `keeps` of one
+    that keeps its argument for the gradient.
+    """
+
+    base: str
+    number: str | None = None
+    signed: bool = False
+    keeps: bool = False
+
+
+_NUMBER_RANK = {None: 0, "bool": 1, "int": 2, "float": 3}
+
+
+def tensor_conditions(scope: Scope, sides: Sequence[Side]) -> list[str]:
+    """Return what must hold for sides that give tensors; nothing where it can be shown for every input."""
+    profiles = [_profile(scope, side) for side in sides]
+    known = [profile for profile in profiles if profile is not None]
+    if len(known) < len(sides):
+        return [SAME_FORM, NO_RAISE, FINITE]
+    if len({profile.base for profile in known}) > 1:
+        # Zeros that flow back into what only one side uses may meet an infinite slope there.
+        return [SAME_FORM, FINITE]
+    keep = [side.node for side, profile in zip(sides, known, strict=True) if profile.keeps]
+    return [*_same_dtype(known, sides[0].kind, _base_kind(scope, sides)), *kept_conditions(scope, keep)]
+
+
+def _same_dtype(profiles: Sequence[_Profile], first: Kind, base: Kind) -> list[str]:
+    """Return what the dtype of the common base must be for profiles to come to the same one."""
+    tensor = as_tensor(base) or as_tensor(first)
+    dtype = tensor.dtype if tensor is not None else None
+    numbers = {profile.number for profile in profiles}
+    name = profiles[0].base
+    if dtype in ("float", "complex"):
+        return []
+    if "float" in numbers and len(numbers) > 1:
+        return [f"`{name}` is a floating-point tensor"]
+    plain = len(numbers) == 1 and not any(profile.signed for profile in profiles)
+    return [] if plain or dtype == "int" else [f"`{name}` is not a bool tensor"]
+
+
+def _base_kind(scope: Scope, sides: Sequence[Side]) -> Kind:
+    for side in sides:
+        for node in walk(side.node) if side.node is not None else ():
+            if isinstance(node, ast.Name) and scope.tensor(node) is not None:
+                return scope.kind(node)
+        if side.node is None:
+            return side.kind
+    return k.UNKNOWN
+
+
+def _profile(scope: Scope, side: Side) -> _Profile | None:
+    if side.node is None:
+        return _Profile(side.name) if side.name is not None and as_tensor(side.kind) is not None else None
+    return _profile_of(scope, side.node)
+
+
+def _profile_of(scope: Scope, node: ast.expr) -> _Profile | None:
+    if isinstance(node, ast.Name):
+        return _Profile(scope.renamed.get(node, node.id)) if scope.tensor(node) is not None else None
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        inner = _profile_of(scope, node.operand)
+        return None if inner is None else replace(inner, signed=inner.signed or inner.number in (None, "bool"))
+    if isinstance(node, ast.BinOp) and isinstance(node.op, _ARITHMETIC):
+        return _arithmetic(scope, node)
+    if isinstance(node, ast.Call):
+        return _elementwise(scope, node)
+    return None
+
+
+def _arithmetic(scope: Scope, node: ast.BinOp) -> _Profile | None:
+    """`x * 2`, `1 - x`, `x / 3`: a tensor and a number that is written out and neither huge nor, below, tiny."""
+    value, operand = _number(node.right), node.left
+    if value is None and not isinstance(node.op, ast.Div):
+        value, operand = _number(node.left), node.right
+    inner = None if value is None else _profile_of(scope, operand)
+    if inner is None or value is None or not _is_moderate(value, node.op):
+        return None
+    number: str | None = "float"
+    if not isinstance(node.op, ast.Div):
+        number = max(inner.number, type(value).__name__, key=_NUMBER_RANK.__getitem__)
+    # Subtraction is not defined for bool tensors.
+    signed = isinstance(node.op, ast.Sub) and inner.number in (None, "bool")
+    return replace(inner, number=number, signed=inner.signed or signed)
+
+
+def _is_moderate(value: float, operator: ast.operator) -> bool:
+    """Whether a number, and one over it in a division, is finite in the narrowest float: a slope, if not a value."""
+    if isinstance(operator, ast.Add | ast.Sub):
+        return math.isfinite(value)
+    least = 1e-4 if isinstance(operator, ast.Div) else 0.0
+    return least <= abs(value) <= 1e4
+
+
+def _elementwise(scope: Scope, node: ast.Call) -> _Profile | None:
+    callee = scope.kind(node.func)
+    if isinstance(callee, k.Method) and isinstance(callee.receiver, k.Tensor) and isinstance(node.func, ast.Attribute):
+        owner, given = node.func.value, list(node.args)
+    elif isinstance(callee, k.External) and callee.name.startswith("torch.") and node.args:
+        owner, given = node.args[0], list(node.args[1:])
+    else:
+        return None
+    name = callee.name.rpartition(".")[2]
+    numbers = [_number(value) for value in [*given, *(keyword.value for keyword in node.keywords)]]
+    inner = _profile_of(scope, owner)
+    if inner is None or name not in HARMLESS or any(value is None for value in numbers):
+        return None
+    # What these do to bool tensors, and to an int tensor beside a float bound, is theirs; `signed` rules it out.
+    floats = any(isinstance(value, float) for value in numbers)
+    number = "float" if floats else inner.number
+    return replace(inner, number=number, signed=True, keeps=inner.keeps or name not in ("neg", "clone"))
+
+
+def _number(node: ast.expr) -> int | float | None:
+    """The value of a number that is written out, with its sign."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        inner = _number(node.operand)
+        return None if inner is None else -inner
+    if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+        return node.value
+    return None
+
+
+def alias_conditions(scope: Scope, sides: Sequence[Side], target: str | None, around: ast.stmt | ast.expr) -> list[str]:
+    """Return what must hold where a side gives a tensor that exists already: `torch.where` gives a copy of it.
+
+    Raises:
+        Refusal: that tensor is changed in place later, which a copy would not see.
+    """
+    shared: list[str] = []
+    for side in sides:
+        if side.source is None or side.node in scope.renamed:
+            if side.node is not None and not makes_tensor(scope, side.node):
+                shared.append(scope.quote(side.node))
+        elif not is_own(scope, side.source, side.node or around):
+            shared.append(f"`{side.source}`")
+    kept = dict.fromkeys(side.source for side in sides if side.source is not None and side.node not in scope.renamed)
+    conditions = [text for name in kept for text in switch_conditions(scope, name, around)]
+    if not shared:
+        return conditions
+    for name in dict.fromkeys([*(side.source for side in sides), target]):
+        if name is not None:
+            refuse_changed_alias(scope, name, around)
+    names = " or ".join(dict.fromkeys(shared))
+    return [*conditions, f"nothing relies on getting the very tensor {names} rather than an equal copy"]
+
+
+def refuse_changed_alias(scope: Scope, name: str, around: ast.stmt | ast.expr) -> None:
+    """Make sure that no later change in place tells the tensor under a name from a copy that `around` gives instead.
+
+    Raises:
+        Refusal: there is one.
+    """
+    places = (one for shared in sorted(sharing(scope, name)) for one in changes_in_place(scope, shared, around))
+    place = next((one for one in places if may_run_after(scope, one, around)), None)
+    if place is not None:
+        raise Refusal(
+            f"{scope.quote(place)} changes the tensor under `{name}` in place, which may be another one's memory; "
+            "the fix would put a copy in its place. Make that change out of place first"
+        )
+
+
+def gradient_conditions(branches: Sequence[set[str]], layers: dict[str, None]) -> list[str]:
+    """Return what must hold for what not every branch reads: it gets a gradient of zeros instead of None.
+
+    `branches` are the texts that `reads_of` gave for each; `layers` the modules called that may hold parameters.
+    """
+    everywhere = set.intersection(*branches) if branches else set()
+    unequal = set().union(*branches) - everywhere
+    names = [f"`{name}`" for name in sorted(unequal)]
+    names += [name for name in layers if name.strip("`") not in everywhere | unequal]
+    if not names:
+        return []
+    listed = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    verb = "gets" if len(names) == 1 else "get"
+    return [f"it makes no difference that {listed} {verb} a gradient of zeros, not None, where the other side is taken"]
+
+
+def reads_of(scope: Scope, side: Side, branch: ast.AST) -> set[str]:
+    """Return the tensors that may need a gradient which a side of `branch` reads, and the layers it calls, by text."""
+    if side.node is None:
+        known = side.name is not None and _may_have_gradient(side.kind)
+        return set(_leaves(scope, side.name, branch, ())) if known and side.name is not None else set()
+    if as_tensor(side.kind) is not None and not _may_have_gradient(side.kind):
+        return set()
+    return set(_reads(scope, side.node, branch, ()))
+
+
+def _leaves(scope: Scope, name: str, branch: ast.AST, seen: tuple[str, ...]) -> Iterator[str]:
+    """The tensors that a local name comes from, if it is assigned once before the branch; else the name itself."""
+    value = None if name in seen else only_value(scope, name, branch)
+    if value is None:
+        yield name
+    else:
+        yield from _reads(scope, value, branch, (*seen, name))
+
+
+def _reads(scope: Scope, node: ast.AST, branch: ast.AST, seen: tuple[str, ...]) -> Iterator[str]:
+    if isinstance(node, ast.Name):
+        if _may_have_gradient(scope.kind(node)):
+            yield from _leaves(scope, node.id, branch, seen)
+    elif isinstance(node, ast.Attribute) and _is_layer_or_tensor(scope, node):
+        yield scope.text(node)
+    else:
+        passive = _passive(scope, node)
+        for child in ast.iter_child_nodes(node):
+            if child is not passive:
+                yield from _reads(scope, child, branch, seen)
+
+
+def _is_layer_or_tensor(scope: Scope, node: ast.Attribute) -> bool:
+    kind = scope.kind(node)
+    return isinstance(kind, k.Instance | k.Object) or (_may_have_gradient(kind) and _rooted_in_self(scope, node))
+
+
+def _passive(scope: Scope, node: ast.AST) -> ast.AST | None:
+    """The part of an expression through which no gradient flows: an index, or the mask of `masked_fill`."""
+    if isinstance(node, ast.Subscript):
+        return node.slice
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "detach":
+        return node.func
+    if isinstance(node, ast.Call) and node.args:
+        callee = scope.kind(node.func)
+        if isinstance(callee, k.Method) and callee.name in ("masked_fill", "masked_scatter", "masked_select", "where"):
+            return node.args[0]
+        if isinstance(callee, k.External) and callee.name == "torch.where":
+            return node.args[0]
+    return None
+
+
+def _rooted_in_self(scope: Scope, node: ast.Attribute) -> bool:
+    owner: ast.expr = node
+    while isinstance(owner, ast.Attribute):
+        owner = owner.value
+    return isinstance(owner, ast.Name) and not k.may_be_tensor(scope.kind(owner))
+
+
+def _may_have_gradient(kind: Kind) -> bool:
+    if not k.may_be_tensor(kind):
+        return False
+    tensor = as_tensor(kind)
+    return tensor is None or (tensor.dtype not in ("bool", "int") and tensor.origin != "buffer")
+
+
+def number_conditions(scope: Scope, sides: Sequence[Side], uses: Sequence[ast.expr]) -> list[str]:
+    """Return what must hold where both sides give numbers, of which `torch.where` makes a tensor without dimensions.
+
+    `uses` are the places that read the result.
+
+    Raises:
+        Refusal: something reads the result that takes a number and no tensor.
+    """
+    types = {
+        type(_number(side.node)).__name__ for side in sides if side.node is not None and _number(side.node) is not None
+    }
+    if len(types) != 1 or "bool" in types or any(side.node is None or _number(side.node) is None for side in sides):
+        raise Refusal(
+            "the two sides give Python values, of which `torch.where` would make a tensor; "
+            "write them as tensors, or compute what depends on them with `torch.where`"
+        )
+    for use in uses:
+        if not _is_tensor_arithmetic(scope, use):
+            parent = scope.parents.get(use)
+            place = scope.quote(parent if isinstance(parent, ast.expr | ast.stmt) else use)
+            raise Refusal(
+                f"the sides give numbers, of which `torch.where` would make a tensor, and {place} may need a number; "
+                "write what depends on them with `torch.where`"
+            )
+    conditions = ["the numbers are combined with tensors of one dimension or more"] if uses else []
+    values = [_number(side.node) for side in sides if side.node is not None]
+    if any(isinstance(value, float) and not _fits_float32(value) for value in values):
+        conditions.append("the precision of the default dtype is enough for the numbers")
+    return conditions
+
+
+def _fits_float32(value: float) -> bool:
+    try:
+        rounded: float = struct.unpack("f", struct.pack("f", value))[0]
+    except OverflowError:
+        return False
+    return rounded == value
+
+
+def _is_tensor_arithmetic(scope: Scope, node: ast.expr) -> bool:
+    parent = scope.parents.get(node)
+    if not isinstance(parent, ast.BinOp) or not isinstance(parent.op, _ARITHMETIC):
+        return False
+    other = parent.right if parent.left is node else parent.left
+    return scope.tensor(other) is not None
+
+
+def uses_of(scope: Scope, name: str, outside: ast.AST) -> list[ast.expr]:
+    """Return the places that read `name` outside a statement."""
+    return [node for node in loads(scope, name) if not within(node, outside, scope)]

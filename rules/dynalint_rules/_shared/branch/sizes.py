@@ -1,0 +1,55 @@
+"""Sides that plainly have other sizes than each other, which `torch.where` cannot choose between."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.steps import walk
+from dynalint.rules import Refusal
+from dynalint_rules._code.scope import Scope
+from dynalint_rules._shared.branch.sides import Side
+
+
+def refuse_other_sizes(scope: Scope, sides: Sequence[Side]) -> None:
+    """Make sure that nothing says that the sides have other sizes than each other.
+
+    Raises:
+        Refusal: the size of one depends on data, or is that of a part of another.
+    """
+    texts = {side.name if side.node is None else scope.text(side.node) for side in sides}
+    for node in (side.node for side in sides if side.node is not None):
+        for child in walk(node):
+            if isinstance(child, ast.expr) and _has_dynamic_size(scope, child):
+                raise Refusal(
+                    f"{scope.quote(child)} has a size that depends on data, and `torch.where` needs sizes that fit; "
+                    "keep all elements and weigh them with a mask"
+                )
+        if isinstance(node, ast.Subscript) and _cuts(node.slice) and scope.text(node.value) in texts:
+            raise Refusal(f"{scope.quote(node)} is smaller than {scope.quote(node.value)}; pad it to the same size")
+
+
+def _has_dynamic_size(scope: Scope, node: ast.expr) -> bool:
+    if isinstance(node, ast.Subscript):
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        return scope.tensor(node.value) is not None and any(_is_mask(scope, part) for part in parts)
+    if isinstance(node, ast.Call):
+        callee = scope.kind(node.func)
+        api = scope.project.api
+        if isinstance(callee, k.Method) and isinstance(callee.receiver, k.Tensor):
+            entry = api.method(callee.name)
+        else:
+            entry = api.function(callee.name) if isinstance(callee, k.External) else None
+        return entry is not None and all("dynamic_shape" in overload.flags for overload in entry.overloads)
+    return False
+
+
+def _cuts(index: ast.expr) -> bool:
+    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    return any(isinstance(part, ast.Slice) and (part.lower or part.upper or part.step) for part in parts)
+
+
+def _is_mask(scope: Scope, node: ast.expr) -> bool:
+    tensor = scope.tensor(node)
+    return tensor is not None and tensor.dtype == "bool"

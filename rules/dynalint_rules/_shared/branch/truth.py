@@ -1,0 +1,308 @@
+"""The truth of a test as a bool tensor: what `if test:` asks, in a form that `torch.where` takes."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, replace
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.steps import walk
+from dynalint.rules import Refusal
+from dynalint_rules._code.chosen_numbers import tensor_again_conditions
+from dynalint_rules._code.effects import effects_of
+from dynalint_rules._code.memory import makes_tensor, may_change_in_place
+from dynalint_rules._code.names import is_named
+from dynalint_rules._code.raising import raising_conditions
+from dynalint_rules._code.scope import Scope, as_tensor
+from dynalint_rules._shared.text import atom
+
+_MOST_MEMBERS = 6
+COMPARISONS: dict[type[ast.cmpop], str] = {
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+}
+# What binds looser than a comparison, and so needs parentheses as an operand of one.
+_LOOSE = (ast.BoolOp, ast.Compare, ast.IfExp, ast.Lambda, ast.NamedExpr)
+
+# What helps for a test in Python that is written with tensor operations instead.
+STAYS = "and choose by it with `torch.where`: an `if` on the tensor breaks as well"
+
+
+@dataclass(frozen=True)
+class Truth:
+    """A bool tensor of one element.
+
+    `text` is its code; `atomic` tells that an operator may follow it without parentheses. `scalar` tells that it has
+    no dimensions for certain. `conditions` must hold for it to be the same truth. `opposite` is its negation where that
+    has a simpler form than `~`.
+    """
+
+    text: str
+    atomic: bool
+    scalar: bool
+    conditions: tuple[str, ...] = ()
+    opposite: Truth | None = None
+
+    @property
+    def operand(self) -> str:
+        """The text, in parentheses where an operator may not follow it."""
+        return self.text if self.atomic else f"({self.text})"
+
+    @property
+    def without_dimensions(self) -> str:
+        """The text of the same truth with no dimensions: `where` would broadcast its result to those of a (1, 1)."""
+        return self.text if self.scalar else f"{self.operand}.reshape(())"
+
+    @property
+    def negated(self) -> Truth:
+        """The opposite."""
+        if self.opposite is not None:
+            return replace(self.opposite, conditions=self.conditions)
+        return Truth(f"~{self.operand}", False, self.scalar, self.conditions, self)
+
+
+def truth_of(scope: Scope, test: ast.expr) -> Truth:
+    """Return the truth of a test whose operands are all tensors.
+
+    Raises:
+        Refusal: a part of it is no tensor, or must not be evaluated where Python would have stopped before it.
+    """
+    if isinstance(test, ast.BoolOp):
+        return _bool_op(scope, test)
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return truth_of(scope, test.operand).negated
+    truth = _truth_of_one(scope, test)
+    return replace(truth, conditions=(*truth.conditions, *tensor_again_conditions(scope, test)))
+
+
+def _truth_of_one(scope: Scope, test: ast.expr) -> Truth:
+    if isinstance(test, ast.Compare):
+        if isinstance(test.ops[0], ast.In | ast.NotIn) and len(test.ops) == 1:
+            return _membership(scope, test)
+        return _comparison(scope, test)
+    if isinstance(test, ast.Call):
+        special = _call(scope, test)
+        if special is not None:
+            return special
+    return _value(scope, test)
+
+
+def is_tensor_test(scope: Scope, test: ast.expr) -> bool:
+    """Whether some part of a test asks a tensor for its truth."""
+    if isinstance(test, ast.BoolOp):
+        return any(is_tensor_test(scope, value) for value in test.values)
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return is_tensor_test(scope, test.operand)
+    try:
+        truth_of(scope, test)
+    except Refusal:
+        return k.may_be_tensor(scope.kind(test))
+    return True
+
+
+def is_plain_tensor(scope: Scope, test: ast.expr) -> bool:
+    """Whether a test is a tensor, or one comparison of tensors, which `assert` can be left to ask."""
+    if isinstance(test, ast.Compare):
+        return len(test.ops) == 1 and type(test.ops[0]) in COMPARISONS and scope.tensor(test) is not None
+    return not isinstance(test, ast.BoolOp) and scope.tensor(test) is not None
+
+
+def _value(scope: Scope, node: ast.expr) -> Truth:
+    """The truth of a tensor: as it is if it is bool, else that it is not zero."""
+    tensor = scope.tensor(node)
+    if tensor is None or tensor.dtype == "bool":
+        _require_lasting(scope, node)  # a comparison with zero is a tensor of its own
+    text = scope.text(node)
+    if tensor is None:
+        kind = scope.kind(node)
+        if isinstance(kind, k.Tensor):  # an array of NumPy
+            text, scalar = f"{scope.torch}.as_tensor({text})", kind.rank == 0
+            return Truth(text, True, scalar) if kind.dtype == "bool" else Truth(f"{text} != 0", False, scalar)
+        if k.may_be_tensor(kind):
+            raise Refusal(f"{scope.quote(node)} is not always a tensor; handle the other case before this test")
+        raise Refusal(
+            f"{scope.quote(node)} is no tensor, and `torch.where` takes only tensors as its condition; "
+            "test it in an `if` of its own"
+        )
+    scalar = tensor.rank == 0 or _reduces_all(scope, node)
+    if tensor.dtype == "bool":
+        opposite = None
+        if _may_be_byte(scope, node):
+            opposite = Truth(f"{scope.torch}.logical_not({text})", True, scalar)
+        return Truth(text, atom(node, text) == text, scalar, (), opposite)
+    text = operand_text(scope, node)
+    return Truth(f"{text} != 0", False, scalar, (), Truth(f"{text} == 0", False, scalar))
+
+
+def _may_be_byte(scope: Scope, node: ast.expr) -> bool:
+    """Whether a truth may be that of bytes: `any()` and `all()` of uint8 are uint8, of which `~` is never zero."""
+    values = [node]
+    if isinstance(node, ast.Name):
+        assigned = (one for one in walk(scope.function.node) if isinstance(one, ast.Assign))
+        values = [one.value for one in assigned if any(is_named(target, node.id) for target in one.targets)]
+    return any(_asks_bytes(scope, value) for value in values)
+
+
+def _asks_bytes(scope: Scope, node: ast.expr) -> bool:
+    """Whether this is `any()` or `all()` of a tensor that may be one of bytes."""
+    callee = scope.kind(node.func) if isinstance(node, ast.Call) else k.UNKNOWN
+    if isinstance(callee, k.Method) and callee.name in ("any", "all"):
+        tested = callee.receiver
+    elif isinstance(node, ast.Call) and callee in (k.External("torch.any"), k.External("torch.all")) and node.args:
+        tested = scope.kind(node.args[0])
+    else:
+        return False
+    tensor = as_tensor(tested)
+    return tensor is None or tensor.dtype in (None, "int")
+
+
+def _require_lasting(scope: Scope, node: ast.expr) -> None:
+    """Make sure that a tensor keeps its value after the test: a gradient needs the answer, or a statement far behind.
+
+    Raises:
+        Refusal: its memory is changed in place somewhere in the function.
+    """
+    owner = node
+    while not makes_tensor(scope, owner):
+        if isinstance(owner, ast.Name):
+            if may_change_in_place(scope, owner.id):
+                raise Refusal(f"`{owner.id}` is tested and changed in place; give the answer a name of its own first")
+            return
+        if isinstance(owner, ast.Call):
+            owner = owner.func
+        elif isinstance(owner, ast.Attribute | ast.Subscript):
+            owner = owner.value
+        else:
+            return
+
+
+def _reduces_all(scope: Scope, node: ast.expr) -> bool:
+    """Whether this is `t.any()` or `torch.any(t)`, without a `dim`."""
+    if not isinstance(node, ast.Call) or node.keywords:
+        return False
+    callee = scope.kind(node.func)
+    if isinstance(callee, k.Method):
+        return callee.name in ("any", "all") and not node.args
+    return isinstance(callee, k.External) and callee.name in ("torch.any", "torch.all") and len(node.args) == 1
+
+
+def _comparison(scope: Scope, node: ast.Compare) -> Truth:
+    """A comparison, chained or not: `a < b < c` is `(a < b) & (b < c)` with `b` written twice."""
+    values = [node.left, *node.comparators]
+    links: list[str] = []
+    tensors: list[k.Tensor] = []
+    numbers = True
+    for operator, left, right in zip(node.ops, values, values[1:], strict=False):
+        own = [tensor for tensor in (scope.tensor(left), scope.tensor(right)) if tensor is not None]
+        if not own and len(node.ops) == 1:
+            return _value(scope, node)
+        if not own or type(operator) not in COMPARISONS:
+            raise Refusal(f"{scope.quote(node)} does not compare tensors all along; test its parts one by one")
+        others = [kind for kind in (scope.kind(left), scope.kind(right)) if as_tensor(kind) is None]
+        numbers = numbers and all(k.is_number(kind) for kind in others)
+        # Ordering a tensor and whatever gives a tensor, or raises; `==` gives False for what cannot be compared.
+        if isinstance(operator, ast.Eq | ast.NotEq) and not numbers:
+            raise Refusal(f"{scope.quote(node)} compares a tensor with something that may be no number")
+        tensors += own
+        links.append(f"{operand_text(scope, left)} {COMPARISONS[type(operator)]} {operand_text(scope, right)}")
+    scalar = numbers and all(tensor.rank == 0 for tensor in tensors)
+    if len(links) == 1:
+        return Truth(scope.text(node), False, scalar)
+    effects_of(scope, values[1:])
+    conditions = raising_conditions(scope, values[2:])
+    return Truth(" & ".join(f"({link})" for link in links), False, scalar, tuple(conditions))
+
+
+def _bool_op(scope: Scope, node: ast.BoolOp) -> Truth:
+    """`a and b`, with `b` evaluated whatever `a` is."""
+    parts = [truth_of(scope, value) for value in node.values]
+    effects_of(scope, list(node.values[1:]))
+    operator = " & " if isinstance(node.op, ast.And) else " | "
+    conditions = [text for part in parts for text in part.conditions]
+    conditions += raising_conditions(scope, node.values[1:], [part.scalar for part in parts[1:]])
+    scalar = all(part.scalar for part in parts)
+    return Truth(operator.join(part.operand for part in parts), False, scalar, tuple(dict.fromkeys(conditions)))
+
+
+def _membership(scope: Scope, node: ast.Compare) -> Truth:
+    """`t in (a, b)` as comparisons, `a in t` as any of its elements."""
+    left, right = node.left, node.comparators[0]
+    if scope.tensor(right) is not None:
+        if scope.tensor(left) is None and not k.is_number(scope.kind(left)):
+            raise Refusal(f"{scope.quote(left)} may be no number, and only numbers are found in a tensor")
+        found = Truth(f"({atom(right, scope.text(right))} == {operand_text(scope, left)}).any()", True, True)
+    elif isinstance(right, ast.Tuple | ast.List | ast.Set) and 1 <= len(right.elts) <= _MOST_MEMBERS:
+        tensor = scope.tensor(left)
+        if tensor is None or any(not k.is_number(scope.kind(one)) for one in right.elts):
+            raise Refusal(f"{scope.quote(node)} looks for more than numbers; compare with each member by itself")
+        if len(right.elts) > 1:
+            effects_of(scope, [left])
+        links = [f"{operand_text(scope, left)} == {operand_text(scope, one)}" for one in right.elts]
+        text = " | ".join(f"({link})" for link in links) if len(links) > 1 else links[0]
+        found = Truth(text, False, tensor.rank == 0)
+    else:
+        raise Refusal(f"the members of {scope.quote(right)} are not written out; compare with `torch.isin`")
+    return found if isinstance(node.ops[0], ast.In) else found.negated
+
+
+def operand_text(scope: Scope, node: ast.expr) -> str:
+    """Return the text of an expression as an operand of a comparison."""
+    text = scope.text(node)
+    loose = isinstance(node, _LOOSE) or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not))
+    return f"({text})" if loose else text
+
+
+def _call(scope: Scope, node: ast.Call) -> Truth | None:
+    """Calls that read a bool out of tensors, as the tensor that they read; None for any other call."""
+    callee = scope.kind(node.func)
+    if isinstance(callee, k.External) and len(node.args) >= 1:
+        name, arguments = callee.name, node.args
+    elif (
+        isinstance(callee, k.Method) and isinstance(callee.receiver, k.Tensor) and isinstance(node.func, ast.Attribute)
+    ):
+        name, arguments = f"torch.{callee.name}", [node.func.value, *node.args]
+    else:
+        return None
+    plain = not node.keywords and not any(isinstance(argument, ast.Starred) for argument in arguments)
+    if name in ("builtins.bool", "torch.is_nonzero") and len(arguments) == 1 and plain:
+        return truth_of(scope, arguments[0]) if name == "builtins.bool" else _value(scope, arguments[0])
+    if name in ("builtins.any", "builtins.all") and len(arguments) == 1 and plain:
+        return _any_or_all(scope, node, arguments[0], name.rpartition(".")[2])
+    if name == "torch.equal" and len(arguments) == 2 and plain:
+        left, right = (operand_text(scope, argument) for argument in arguments)
+        shapes = f"{scope.quote(arguments[0])} and {scope.quote(arguments[1])} have the same shape"
+        return Truth(f"({left} == {right}).all()", True, True, (shapes,))
+    if name == "torch.allclose" and len(arguments) >= 2:
+        given = [scope.text(argument) for argument in arguments]
+        given += [scope.text(keyword.value) if keyword.arg is None else f"{keyword.arg}={scope.text(keyword.value)}"
+                  for keyword in node.keywords]  # fmt: skip
+        return Truth(f"{scope.torch}.isclose({', '.join(given)}).all()", True, True)
+    return None
+
+
+def _any_or_all(scope: Scope, node: ast.Call, argument: ast.expr, method: str) -> Truth | None:
+    """The builtins `any` and `all` over the elements of a tensor, or over tensors written out in a list."""
+    tensor = scope.tensor(argument)
+    if tensor is not None:
+        conditions: tuple[str, ...] = () if tensor.rank == 1 else (f"{scope.quote(argument)} has one dimension",)
+        return Truth(f"{atom(argument, scope.text(argument))}.{method}()", True, True, conditions)
+    if isinstance(argument, ast.List | ast.Tuple) and argument.elts:
+        parts = [truth_of(scope, element) for element in argument.elts]
+        operator = " | " if method == "any" else " & "
+        later = zip(argument.elts[1:], parts[1:], strict=True)
+        texts = [text for part in parts for text in part.conditions]
+        texts += [f"{scope.quote(element)} has one element" for element, part in later if not part.scalar]
+        conditions = tuple(dict.fromkeys(texts))
+        text = operator.join(part.operand for part in parts)
+        return Truth(text, len(parts) == 1 and parts[0].atomic, all(part.scalar for part in parts), conditions)
+    iterated = scope.kind(argument)
+    if isinstance(iterated, k.Sequence) and k.may_be_tensor(iterated.element):
+        raise Refusal(
+            f"{scope.quote(node)} goes through an iterable; gather the tests with `torch.stack([...]).{method}()`, "
+            "and say apart what holds where there is none"
+        )
+    return None

@@ -1,0 +1,347 @@
+"""Rewriting a branch on a tensor into `torch.where`: both sides are computed, and the test chooses."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from dynalint import rewriting as rw
+from dynalint.analysis import kinds as k
+from dynalint.rules import Refusal, Rewrite
+from dynalint_rules._code.effects import effects_of, effects_of_always
+from dynalint_rules._code.handover import is_passed_up
+from dynalint_rules._code.memory import is_own
+from dynalint_rules._code.names import is_bound_before, kind_left, kind_of_name, may_be_unbound
+from dynalint_rules._code.raising import raising_conditions
+from dynalint_rules._code.scope import Scope
+from dynalint_rules._shared.branch.blocks import (
+    Assignment,
+    Block,
+    Chain,
+    chain_of,
+    split_test,
+    statements_after,
+)
+from dynalint_rules._shared.branch.choice import (
+    TITLE,
+    escaped,
+    finished,
+    rendered,
+    require_tensors,
+)
+from dynalint_rules._shared.branch.chosen_writes import rewrite_writes
+from dynalint_rules._shared.branch.divided import rewrite_divided
+from dynalint_rules._shared.branch.domain import Guarded, guarded_operands
+from dynalint_rules._shared.branch.early_return import rewrite_early_return
+from dynalint_rules._shared.branch.rows import Plan, plan_of
+from dynalint_rules._shared.branch.sides import (
+    FINITE,
+    NO_RAISE,
+    Side,
+    alias_conditions,
+    gradient_conditions,
+    number_conditions,
+    reads_of,
+    tensor_conditions,
+    uses_of,
+)
+from dynalint_rules._shared.branch.sizes import refuse_other_sizes
+from dynalint_rules._shared.branch.skipped_step import rewrite_skipped
+from dynalint_rules._shared.branch.truth import Truth, truth_of
+from dynalint_rules._shared.loop.done_mask import rewrite_break
+from dynalint_rules._shared.loop.loop_return import rewrite_loop_return
+from dynalint_rules._shared.mask.masked import rewrite_masked, rewrite_spared
+from dynalint_rules._shared.text import held_together, indentation, inner_indentation
+
+_OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**", ast.MatMult: "@"}
+
+
+def rewrite_if(scope: Scope, statement: ast.If) -> Rewrite:
+    """Return the rewrite of the whole chain that an `if` or `elif` belongs to.
+
+    Raises:
+        Refusal: it would not do the same.
+    """
+    dropped = rewrite_masked(scope, statement) or rewrite_spared(scope, statement)
+    if dropped is not None:
+        return dropped
+    try:
+        return _rewrite_as_expressions(scope, statement)
+    except Refusal:
+        found = rewrite_skipped(scope, statement) or rewrite_divided(scope, statement)
+        found = found or rewrite_writes(scope, statement)
+        if found is None:
+            raise
+        return found
+
+
+def _rewrite_as_expressions(scope: Scope, statement: ast.If) -> Rewrite:
+    """Give each name one expression of what the sides give it."""
+    other = rewrite_early_return(scope, statement) or rewrite_break(scope, statement)
+    other = other or rewrite_loop_return(scope, statement)
+    if other is not None:
+        return other
+    python, test = split_test(scope, statement)
+    if python is not None and (statement.orelse or isinstance(statement.body[-1], ast.Return | ast.Continue)):
+        raise Refusal(f"`{python}` is no tensor and decides together with one; test it in an `if` of its own")
+    chain = chain_of(scope, statement)
+    truths = [truth_of(scope, one) for one in ([test] if python is not None else chain.tests)]
+    writer = _Writer(scope, chain, python)
+    writer.write(truths)
+    return writer.finish(python)
+
+
+@dataclass
+class _Writer:
+    """Writes the statements that take the place of one chain of `if` and `elif`.
+
+    `lines` are these statements, `copies` the names in them of tensors that are changed, `tests` the code of each test.
+    """
+
+    scope: Scope
+    chain: Chain
+    python: str | None
+    lines: list[str] = field(default_factory=list)
+    copies: list[str] = field(default_factory=list)
+    tests: list[str] = field(default_factory=list)
+    conditions: list[str] = field(default_factory=list)
+    changes: list[str] = field(default_factory=list)
+    guards: list[list[Guarded]] = field(default_factory=list)
+    plan: Plan = field(default_factory=Plan)
+
+    def write(self, truths: Sequence[Truth]) -> None:
+        """Write everything.
+
+        Raises:
+            Refusal: the rewritten code would not do the same.
+        """
+        chain = self.chain
+        layers = self._layers()
+        self.conditions += raising_conditions(self.scope, chain.tests[1:], [truth.scalar for truth in truths[1:]])
+        self.plan = plan_of(self.scope, chain)
+        self.guards = [self._guards(block) for block in chain.blocks]
+        statements = len(self.plan.rows) + len(self.plan.temporaries)
+        results = [block.result for block in chain.blocks if block.result is not None]
+        bind = statements + _choices(results) > 1 or any(self.guards)
+        self._name_tests(truths, bind=bind)
+        self._write_rows()
+        if not self.plan.rows and not self.plan.temporaries and not results:
+            self._write_nothing(truths)
+            return
+        if results:
+            self.lines.append(f"return {self._result(results)}")
+        if not any(self.tests[0] in line for line in self.lines):
+            # Where all sides are alike nothing asks for it any more, and it must not do anything else either.
+            effects_of(self.scope, self.chain.tests[:1])
+        self.conditions += [text for truth in truths for text in truth.conditions]
+        self.conditions += gradient_conditions([self._reads(block) for block in chain.blocks], layers)
+
+    def _write_nothing(self, truths: Sequence[Truth]) -> None:
+        """No side does anything: nothing is left but the tests, which must not do anything either."""
+        effects_of(self.scope, self.chain.tests)
+        self.lines = []
+        shown = (self.scope.quote(test) for test in self.chain.tests)
+        self.conditions = [
+            f"{text} has one element" for text, truth in zip(shown, truths, strict=True) if not truth.scalar
+        ]
+
+    def _layers(self) -> dict[str, None]:
+        """Make sure that every block, and every test but the first, may always be evaluated; return layers called."""
+        effects_of(self.scope, self.chain.tests[1:])
+        values = [value for block in self.chain.blocks for value in block.values]
+        if any(may_be_unbound(self.scope, value) for value in values if value not in self.scope.composed):
+            self.conditions.append(NO_RAISE)
+        return effects_of_always(self.scope, values, self.chain.head).layers
+
+    def _guards(self, block: Block) -> list[Guarded]:
+        values = [one.value for one in block.assignments] + ([] if block.result is None else [block.result])
+        return [guarded for value in values for guarded in guarded_operands(self.scope, value)]
+
+    def _name_tests(self, truths: Sequence[Truth], *, bind: bool) -> None:
+        """Find the code of each test; one that is needed more than once, or must not move, is given a name first."""
+        assigned = {assignment.name for block in self.chain.blocks for assignment in block.assignments}
+        for truth in truths:
+            text = truth.without_dimensions
+            if bind and not (text.isidentifier() and text not in assigned):
+                name = self.scope.fresh_name("condition", [*self.tests, *self.plan.temporaries.values()])
+                self.lines.append(f"{name} = {held_together(text)}")
+                text = name
+            self.tests.append(text)
+
+    def _write_rows(self) -> None:
+        """Write the assignments; those of names that one block alone uses come as they come in their block."""
+        waiting = [list(block.assignments) for block in self.chain.blocks]
+        if self.plan.late:
+            for index, rest in enumerate(waiting):
+                self._write_temporaries(rest, None, index)
+        for name, values in self.plan.rows:
+            for index, assignment in enumerate(values):
+                if assignment is not None and not self.plan.late:
+                    self._write_temporaries(waiting[index], assignment, index)
+            self._write_choice(name, values)
+        for index, rest in enumerate(waiting):
+            self._write_temporaries(rest, None, index)
+
+    def _write_temporaries(self, waiting: list[Assignment], until: Assignment | None, index: int) -> None:
+        while waiting:
+            assignment = waiting.pop(0)
+            if assignment is until:
+                return
+            name = self.plan.temporaries[assignment.value]
+            self.lines.append(f"{name} = {held_together(self._value(assignment, index))}")
+
+    def _write_choice(self, name: str, values: list[Assignment | None]) -> None:
+        scope, head = self.scope, self.chain.head
+        sides: list[Side] = []
+        texts: list[str] = []
+        for index, assignment in enumerate(values):
+            if assignment is not None:
+                sides.append(Side(assignment.value, scope.kind(assignment.value)))
+                texts.append(self.plan.temporaries.get(assignment.value) or self._value(assignment, index))
+            elif is_bound_before(scope, name, head):
+                sides.append(Side(None, kind_left(scope, name, head), name))
+                texts.append(name)
+            else:
+                raise Refusal(f"`{name}` gets a value on one side only; give it one before the test")
+        if len(set(texts)) == 1:
+            self.lines.append(f"{name} = {held_together(texts[0])}")
+            return
+        if all(side.node is not None and k.is_number(side.kind) for side in sides):
+            self.conditions += number_conditions(scope, sides, uses_of(scope, name, head))
+        else:
+            self._require_tensors(sides, name)
+        self.lines.append(f"{name} = {self._where(texts)}")
+
+    def _require_tensors(self, sides: Sequence[Side], target: str | None) -> None:
+        self.conditions += require_tensors(self.scope, sides)
+        refuse_other_sizes(self.scope, sides)
+        self.conditions += tensor_conditions(self.scope, sides)
+        self.conditions += alias_conditions(self.scope, sides, target, self.chain.head)
+
+    def _value(self, assignment: Assignment, index: int) -> str:
+        scope, written = self.scope, assignment.written
+        if assignment.place is not None:
+            return self._changed(assignment, assignment.place, index)
+        text = self._rendered(written, index)
+        if assignment.operator is None:
+            return text
+        number = k.is_number(kind_of_name(scope, assignment.name, assignment.statement))
+        if not number and not is_own(scope, assignment.name, assignment.statement):
+            raise Refusal(
+                f"{scope.quote(assignment.statement)} changes the tensor in place, for whoever else holds it too; "
+                f"if nobody does, write it as `{assignment.name} = ...`"
+            )
+        operator = _OPERATORS.get(type(assignment.operator))
+        if operator is None:
+            raise Refusal(f"{scope.quote(assignment.statement)} works in place; write it as an assignment first")
+        simple = isinstance(written, ast.Constant | ast.Attribute | ast.Call | ast.Subscript) or text.isidentifier()
+        old = assignment.name
+        if isinstance(assignment.value, ast.BinOp):
+            old = self._operand(assignment.value.left, scope.renamed.get(assignment.value.left, old), index)
+        text = self._operand(written, text if simple else f"({text})", index)
+        return f"{old} {operator} {text}"
+
+    def _changed(self, assignment: Assignment, place: ast.expr, index: int) -> str:
+        """Write a copy in which an element is stored; return its name."""
+        assert isinstance(assignment.value, ast.Tuple)
+        old = self._rendered(assignment.value.elts[0], index)
+        name = self.scope.fresh_name("changed", [*self.plan.temporaries.values(), *self.copies])
+        self.copies.append(name)
+        value = held_together(self._rendered(assignment.written, index))
+        self.lines += [f"{name} = {old}.clone()", f"{name}[{self._rendered(place, index)}] = {value}"]
+        self.conditions += [NO_RAISE, FINITE]
+        return name
+
+    def _operand(self, node: ast.expr, text: str, index: int) -> str:
+        """The text of a whole operand, which is harmless where its block is not taken if it has to be."""
+        safe = next((one.safe for one in self.guards[index] if one.node is node), None)
+        return text if safe is None else self._guard(index).format(operand=text, safe=safe)
+
+    def _rendered(self, node: ast.expr, index: int) -> str:
+        """The text of an expression of block `index`, with its guarded operands harmless where it is not taken."""
+        return rendered(self.scope, node, self.guards[index], self._guard(index))
+
+    def _guard(self, *indices: int) -> str:
+        """A format for the operands that only some blocks may be given as they are."""
+        last = "{operand}" if len(self.tests) in indices else "{safe}"
+        runs = itertools.groupby(range(len(self.tests)), lambda index: index in indices)
+        for own, run in reversed([(own, [self.tests[index] for index in run]) for own, run in runs]):
+            fed = "{operand}" if own else "{safe}"
+            last = last if fed == last else f"{self.scope.torch}.where({escaped(' | '.join(run))}, {fed}, {last})"
+        return last
+
+    def _result(self, results: list[ast.expr], *, inner: bool = False) -> str:
+        """The value to return: chosen as a whole, or one by one where all sides write out tuples of one length."""
+        scope = self.scope
+        texts = [self._rendered(result, index) for index, result in enumerate(results)]
+        if len(set(texts)) == 1:
+            return texts[0]
+        rows = [result.elts for result in results if isinstance(result, ast.Tuple)]
+        if len(rows) == len(results) and len({len(row) for row in rows}) == 1:
+            parts = [self._result(list(cells), inner=True) for cells in zip(*rows, strict=True)]
+            text = ", ".join(parts) + ("," if len(parts) == 1 else "")
+            return f"({text})" if inner else text
+        sides = [Side(result, scope.kind(result)) for result in results]
+        if all(k.is_number(side.kind) for side in sides):
+            self.conditions += number_conditions(scope, sides, [])
+            if scope.function.caller is not None and not is_passed_up(scope):
+                raise Refusal(f"`{texts[0]}` or `{texts[-1]}` is returned to code that may need a number; change both")
+            self.changes.append("the caller receives a 0-dim tensor instead of a number")
+        else:
+            self._require_tensors(sides, None)
+        return self._where(texts)
+
+    def _where(self, texts: list[str]) -> str:
+        """`torch.where`, nested once for each test after the first."""
+        value = texts[-1]
+        for test, text in zip(reversed(self.tests), reversed(texts[:-1]), strict=True):
+            if text == value:
+                continue
+            value = f"{self.scope.torch}.where({test}, {text}, {value})"
+        return value
+
+    @property
+    def _indent(self) -> str:
+        """The indentation of the new statements."""
+        if self.python is not None or self.chain.nested:
+            return inner_indentation(self.scope.file, self.chain.head)
+        return indentation(self.scope.file, self.chain.head.lineno)
+
+    def _reads(self, block: Block) -> set[str]:
+        """The tensors with gradients that the names chosen, or what is returned, come from in one block."""
+        scope, head = self.scope, self.chain.head
+        sides = [Side(assignment.value, scope.kind(assignment.value)) for assignment in block.assignments]
+        assigned = {assignment.name for assignment in block.assignments}
+        if block.result is not None:
+            sides.append(Side(block.result, scope.kind(block.result)))
+        for name, _ in [] if block.result is not None else self.plan.rows:
+            if name not in assigned:
+                sides.append(Side(None, kind_left(scope, name, head), name))
+        found: set[str] = set()
+        known: set[str] = set()
+        for side, assignment in itertools.zip_longest(sides, block.assignments):
+            found |= reads_of(scope, side, head) - known
+            known |= {assignment.name} if assignment is not None else set()
+        return found
+
+    def finish(self, python: str | None) -> Rewrite:
+        """Return the rewrite."""
+        head, last = self.chain.head, self.chain.last
+        title, lines = (TITLE, self.lines) if self.lines else ("Delete the test, which decides nothing", ["pass"])
+        if python is not None and self.lines:
+            step = self._indent.removeprefix(indentation(self.scope.file, head.lineno))
+            lines = [f"if {python}:", *(f"{step}{line}" for line in lines)]
+        after = statements_after(self.scope, head)
+        run = [head] if last is head else [head, *after[: after.index(last) + 1]]
+        edits = rw.written(self.scope.file, (run, lines))
+        return finished(self.scope, title, edits, self.conditions, self.changes)
+
+
+def _choices(results: Sequence[ast.expr]) -> int:
+    """How often the test is needed to choose between results."""
+    rows = [result.elts if isinstance(result, ast.Tuple) else [result] for result in results]
+    if len({len(row) for row in rows}) != 1:
+        return int(bool(rows))
+    return sum(len({ast.dump(cell) for cell in cells}) > 1 for cells in zip(*rows, strict=True))

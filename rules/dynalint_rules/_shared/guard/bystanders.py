@@ -1,0 +1,120 @@
+"""Statements that stand beside what a function computes: their values go to none but statements of the same kind.
+
+`start = time.time()` and `print(time.time() - start)` are such statements; a compiled run can leave them out together.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from dynalint.analysis.events import Event
+from dynalint.analysis.index import walk_function
+from dynalint.analysis.steps import walk
+from dynalint.rules import Refusal, Rewrite
+from dynalint_rules._code.calls import callee
+from dynalint_rules._code.effects import effects_of
+from dynalint_rules._code.names import statement_of
+from dynalint_rules._code.raising import never_raises
+from dynalint_rules._code.scope import Scope
+from dynalint_rules._shared.guard.statements import guarded_all, is_caught, may_raise
+
+_SHOWS = ("builtins.print", "logging.", "warnings.warn")
+
+
+def guarded_bystanders(
+    scope: Scope, event: Event, watched: Callable[[str], bool], title: str, *, effect: str | None = None
+) -> Rewrite:
+    """Put the statement of an event behind a guard, together with all statements that its value goes to.
+
+    `watched` says of the dotted name of a call that it may be left out of a compiled run; `effect` is what the calls
+    do besides giving a value, as a clause that says what a compiled run lacks then.
+
+    Raises:
+        Refusal: the value, or what is derived from it, goes to something else.
+    """
+    group = _Group(scope, watched)
+    group.take(event.statement)
+    kept = [f"a compiled run leaves {shown} as it was" for shown in group.kept]
+    conditions = tuple(([effect] if effect else []) + kept)
+    return guarded_all(scope, list(group.members), title, "unsafe" if conditions else "safe", conditions)
+
+
+@dataclass
+class _Group:
+    """The statements found so far; `kept` are the attributes that some of them store to."""
+
+    scope: Scope
+    watched: Callable[[str], bool]
+    members: dict[ast.stmt, None] = field(default_factory=dict)
+    kept: dict[str, None] = field(default_factory=dict)
+
+    def take(self, statement: ast.stmt) -> None:
+        """Add a statement, and those that its value goes to."""
+        if statement in self.members or self._is_guarded(statement):
+            return
+        self.members[statement] = None
+        if isinstance(statement, ast.Expr):
+            self._check_value(statement.value)
+        elif isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign) and statement.value is not None:
+            self._check_value(statement.value)
+            for target in statement.targets if isinstance(statement, ast.Assign) else [statement.target]:
+                self._follow(target)
+        else:
+            raise self._refusal(statement)
+
+    def _is_guarded(self, statement: ast.stmt) -> bool:
+        """Whether a statement stands under `if not torch.compiler.is_compiling():` already."""
+        inner: ast.AST | None = statement
+        while inner is not None:
+            outer = self.scope.parents.get(inner)
+            if isinstance(outer, ast.If) and inner in outer.body:
+                test = outer.test
+                parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
+                if any(map(_is_eager, parts)):
+                    return True
+            inner = outer
+        return False
+
+    def _check_value(self, value: ast.expr) -> None:
+        effects_of(self.scope, [value], besides=self._may_be_left_out)
+        for node in walk(value) if is_caught(self.scope, value) else ():
+            left_out = isinstance(node, ast.Call) and self._may_be_left_out(node)
+            if isinstance(node, ast.Call | ast.Subscript) and not left_out and not never_raises(self.scope, node):
+                raise may_raise(self.scope, node)
+
+    def _may_be_left_out(self, call: ast.Call) -> bool:
+        name = callee(self.scope, call)
+        return self.watched(name) or name.startswith(_SHOWS)
+
+    def _follow(self, target: ast.expr) -> None:
+        scope = self.scope
+        if (
+            isinstance(target, ast.Attribute)
+            and isinstance(target.value, ast.Name)
+            and scope.function.owner is not None
+        ):
+            self.kept[scope.quote(target)] = None
+            return
+        if not isinstance(target, ast.Name) or target.id not in scope.function.locals:
+            raise self._refusal(target)
+        own = set(walk_function(scope.function.node))
+        for node in walk(scope.function.node):
+            if isinstance(node, ast.arg) and node.arg == target.id:
+                raise self._refusal(target)
+            if isinstance(node, ast.Name) and node.id == target.id:
+                if node not in own:
+                    raise self._refusal(node)
+                self.take(statement_of(self.scope, node))
+
+    def _refusal(self, node: ast.expr | ast.stmt) -> Refusal:
+        return Refusal(
+            f"{self.scope.quote(node)} needs the value, and would have to be left out of a compiled run as well"
+        )
+
+
+def _is_eager(test: ast.expr) -> bool:
+    """Whether a test is `not torch.compiler.is_compiling()`."""
+    asked = test.operand if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else None
+    return isinstance(asked, ast.Call) and ast.unparse(asked.func).endswith("compiler.is_compiling")

@@ -1,0 +1,243 @@
+"""Statements that are kept for eager code and left out while compiling, and statements that are taken out."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from dynalint import rewriting as rw
+from dynalint.analysis import kinds as k
+from dynalint.analysis.events import Call
+from dynalint.analysis.steps import walk
+from dynalint.findings import Safety
+from dynalint.rules import Refusal, Replacement, Rewrite
+from dynalint_rules._code.effects import implies_nothing, is_pure
+from dynalint_rules._code.raising import never_raises, shows_without_raising
+from dynalint_rules._code.scope import Scope
+from dynalint_rules._shared.text import WIDTH
+
+if TYPE_CHECKING:
+    import libcst as cst
+
+
+def guarded(
+    scope: Scope,
+    event: Call,
+    title: str,
+    *,
+    alike: Callable[[ast.Call], bool] | None = None,
+    safety: Safety = "safe",
+    conditions: tuple[str, ...] = (),
+) -> Rewrite:
+    """Put the statement of a call behind `if not torch.compiler.is_compiling():`.
+
+    Neighbours whose calls are `alike` go behind the same guard, with the comments between them.
+
+    Raises:
+        Refusal: the value of the call is used, or its arguments have effects of their own.
+    """
+    statement = own_statement(scope, event)
+    check_arguments(scope, event.node)
+    run = _neighbours(scope, statement, alike) if alike is not None else [statement]
+    return Rewrite(title, safety, _behind_guard(scope, run), conditions, imports=scope.imports)
+
+
+def guarded_all(
+    scope: Scope, statements: Sequence[ast.stmt], title: str, safety: Safety, conditions: tuple[str, ...]
+) -> Rewrite:
+    """Put each of some statements behind a guard of its own; ones that follow each other go behind one."""
+    behind = tuple(one for run in _runs(scope, statements) for one in _behind_guard(scope, run))
+    return Rewrite(title, safety, behind, conditions, imports=scope.imports)
+
+
+def _behind_guard(scope: Scope, run: Sequence[ast.stmt]) -> tuple[Replacement, ...]:
+    """Return what puts statements that follow each other behind one guard."""
+    tree = rw.Tree.around(scope.file, run[0])
+    joined = _joined_to_branch(scope, tree, run)
+    if joined is not None:
+        return joined
+    guarded = rw.branch(_guard(scope), [tree.line(one) for one in run])
+    return rw.replacements(tree, [rw.Substitution(tuple(tree.statement(one) for one in run), (guarded,))])
+
+
+def _joined_to_branch(scope: Scope, tree: rw.Tree, run: Sequence[ast.stmt]) -> tuple[Replacement, ...] | None:
+    """Return what adds the guard to the test of an `if` that holds nothing but these statements; None if it may not.
+
+    It goes before a test that asks a tensor, which ends the graph as well, and behind any other.
+    """
+    branch = scope.parents[run[0]]
+    if not isinstance(branch, ast.If) or branch.orelse or branch.body != list(run):
+        return None
+    first = _asks_tensor(scope, branch.test)
+    if first and not may_go_unasked(scope, branch.test):
+        return None
+    old, test, guard = tree.statement(branch), tree.expression(branch.test), _guard(scope)
+    added = len(f" and not {scope.torch}.compiler.is_compiling()")
+    fits = len(scope.file.line(branch.test.end_lineno or branch.lineno)) + added <= WIDTH
+    if not fits:
+        return None
+    both = rw.operation(guard, "and", test) if first else rw.operation(test, "and", guard)
+    return rw.replacements(tree, [rw.Substitution((old,), (rw.asking(old, both),))])
+
+
+def _guard(scope: Scope) -> cst.BaseExpression:
+    return rw.negation(rw.call(f"{scope.torch}.compiler.is_compiling"))
+
+
+def _asks_tensor(scope: Scope, test: ast.expr) -> bool:
+    if isinstance(test, ast.BoolOp):
+        return any(_asks_tensor(scope, value) for value in test.values)
+    if isinstance(test, ast.UnaryOp):
+        return _asks_tensor(scope, test.operand)
+    return scope.tensor(test) is not None or any(_is_read(scope.kind(node)) for node in walk(test))
+
+
+def _is_read(kind: k.Kind) -> bool:
+    """Whether a value was read out of a tensor, which ends the graph."""
+    return isinstance(kind, k.Value) and kind.source == "data"
+
+
+def _runs(scope: Scope, statements: Sequence[ast.stmt]) -> Iterator[list[ast.stmt]]:
+    """Yield the statements in the order of the code, those that follow each other in one list."""
+    run: list[ast.stmt] = []
+    for statement in sorted(statements, key=lambda one: one.lineno):
+        block = _block(scope, statement)
+        position = block.index(statement)
+        if run and position > 0 and block[position - 1] is run[-1]:
+            run.append(statement)
+        else:
+            if run:
+                yield run
+            run = [statement]
+    if run:
+        yield run
+
+
+def removed(scope: Scope, event: Call, title: str, safety: Safety, conditions: tuple[str, ...] = ()) -> Rewrite:
+    """Take the statement of a call out, and its line with it where nothing else stands there.
+
+    Raises:
+        Refusal: the value of the call is used, or its arguments have effects of their own.
+    """
+    statement = own_statement(scope, event)
+    check_arguments(scope, event.node)
+    return taken_out(scope, statement, title, safety, conditions)
+
+
+def taken_out(
+    scope: Scope, statement: ast.stmt, title: str, safety: Safety, conditions: tuple[str, ...] = ()
+) -> Rewrite:
+    """Take a statement out, and its line with it where nothing else stands there.
+
+    Raises:
+        Refusal: it shares its line.
+    """
+    tree = rw.Tree.around(scope.file, statement)
+    gone = rw.replacements(tree, [rw.Substitution((tree.statement(statement),), ())])
+    return Rewrite(title, safety, gone, conditions)
+
+
+def own_statement(scope: Scope, event: Call) -> ast.Expr:
+    """Return the statement that consists of the call of `event` alone.
+
+    Raises:
+        Refusal: the call is part of an expression.
+    """
+    statement = scope.parents.get(event.node)
+    if isinstance(statement, ast.Expr):
+        return statement
+    shown = scope.quote(event.node)
+    if isinstance(scope.function.node, ast.Lambda):
+        raise Refusal(f"{shown} stands in a lambda, which has no place for a guard; write the lambda as a function")
+    raise Refusal(f"{shown} is part of a larger expression; make it a statement of its own, then it can be guarded")
+
+
+def check_arguments(scope: Scope, call: ast.Call) -> None:
+    """Make sure that a call which only shows what it is given can be left out of a compiled run.
+
+    Raises:
+        Refusal: making the arguments, or a text of them, may do more, or decides by an exception what runs next.
+    """
+    parts = [*call.args, *(keyword.value for keyword in call.keywords)]
+    check_left_out(scope, parts)
+    if not implies_nothing(scope, call):
+        raise Refusal(
+            f"{scope.quote(call)} calls methods of what it is given that may have an effect of their own, which would "
+            "be left out as well; make the text before and show that"
+        )
+    for part in parts if is_caught(scope, call) else []:
+        if not shows_without_raising(scope, part):
+            raise may_raise(scope, part)
+
+
+def may_raise(scope: Scope, part: ast.expr) -> Refusal:
+    """Return why an expression cannot be left out of a compiled run where exceptions are caught."""
+    return Refusal(
+        f"evaluating {scope.quote(part)} may raise, which decides what the function does next; evaluate it before, "
+        "then what shows it can be guarded"
+    )
+
+
+def may_go_unasked(scope: Scope, test: ast.expr) -> bool:
+    """Whether a test that decides what is shown can be left out of a compiled run."""
+    pure = is_pure(scope, test) and implies_nothing(scope, scope.parents[test])
+    return pure and (never_raises(scope, test) or not is_caught(scope, test))
+
+
+def is_caught(scope: Scope, node: ast.AST) -> bool:
+    """Whether the function goes on in another way if `node` raises."""
+    while node is not scope.function.node:
+        parent = scope.parents[node]
+        if isinstance(parent, ast.Try) and parent.handlers and node in parent.body:
+            return True
+        if isinstance(parent, ast.With) and any("suppress" in ast.unparse(one.context_expr) for one in parent.items):
+            return True
+        node = parent
+    return False
+
+
+def check_left_out(scope: Scope, parts: Sequence[ast.expr]) -> None:
+    """Make sure that expressions do no more than give a value: they would no longer do it in a compiled run.
+
+    Raises:
+        Refusal: one of them may do more.
+    """
+    for part in parts:
+        if not is_pure(scope, part.value if isinstance(part, ast.Starred) else part):
+            raise Refusal(
+                f"evaluating {scope.quote(part)} may have an effect of its own, which would be left out as well; "
+                "assign it to a variable first"
+            )
+
+
+def _neighbours(scope: Scope, statement: ast.Expr, alike: Callable[[ast.Call], bool]) -> list[ast.stmt]:
+    """Return the statements around `statement` that may go behind the same guard, `statement` among them."""
+
+    def fits(one: ast.stmt) -> bool:
+        if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Call) and alike(one.value)):
+            return False
+        try:
+            check_arguments(scope, one.value)
+        except Refusal:
+            return False
+        return True
+
+    block = _block(scope, statement)
+    first = last = block.index(statement)
+    if not fits(statement):
+        return [statement]
+    while first > 0 and fits(block[first - 1]):
+        first -= 1
+    while last + 1 < len(block) and fits(block[last + 1]):
+        last += 1
+    return block[first : last + 1]
+
+
+def _block(scope: Scope, statement: ast.stmt) -> list[ast.stmt]:
+    parent = scope.parents[statement]
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(parent, name, None)
+        if isinstance(block, list) and statement in block:
+            return block
+    return [statement]

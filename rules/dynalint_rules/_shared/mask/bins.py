@@ -1,0 +1,37 @@
+"""Counting into bins of which the number is known: `torch.bincount(t, minlength=n)` of what is all below `n`."""
+
+from __future__ import annotations
+
+import ast
+
+from dynalint import rewriting as rw
+from dynalint.analysis.events import Call
+from dynalint.rules import Refusal, Rewrite
+from dynalint_rules._code.effects import effects_of
+from dynalint_rules._code.scope import Scope
+
+
+def binned(scope: Scope, event: Call) -> Rewrite:
+    """Return the rewrite that adds ones into as many zeros as there are bins.
+
+    Raises:
+        Refusal: how many there are is not in the code, or something else than elements is counted.
+    """
+    node, function = event.node, event.node.func
+    method = event.callee == "Tensor.bincount" and isinstance(function, ast.Attribute)
+    given = [*([function.value] if method and isinstance(function, ast.Attribute) else []), *node.args]
+    keywords = {one.arg: one.value for one in node.keywords}
+    if len(given) != 1 or keywords.keys() != {"minlength"} or event.callee.startswith("numpy."):
+        raise Refusal(
+            "how many bins there are is not in the code; sum `one_hot(t, n)` over its first dimension, with the number "
+            "from the configuration"
+        )
+    source, bins = given[0], keywords["minlength"]
+    if not isinstance(source, ast.Name | ast.Attribute):
+        raise Refusal(f"{scope.quote(source)} would be computed more than once; give it a name first")
+    effects_of(scope, [source, bins])
+    text, torch = scope.text(source), scope.torch
+    made = f"{torch}.zeros({scope.text(bins)}, dtype={torch}.int64, device={text}.device)"
+    edits = rw.written(scope.file, (node, f"{made}.scatter_add(0, {text}, {torch}.ones_like({text}))"))
+    below = f"{scope.quote(source)} is of int64, of one dimension, and all of it is below {scope.quote(bins)}"
+    return Rewrite("Add ones into as many bins", "conditional", edits, (below,), scope.imports)

@@ -1,0 +1,256 @@
+"""Dropping a test that only spares work: `if mask.any(): x[mask] = 0` does nothing without a selected element.
+
+Nor does `x[mask] = 0` after `if not mask.any(): return x`.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from typing import TypeGuard
+
+from dynalint import rewriting as rw
+from dynalint.analysis import kinds as k
+from dynalint.analysis.steps import walk
+from dynalint.rules import Rewrite
+from dynalint_rules._code.effects import effects_of_always
+from dynalint_rules._code.kept import change_conditions, kept_conditions, refuse_changed_later, switch_conditions
+from dynalint_rules._code.memory import is_own
+from dynalint_rules._code.names import only_value, statement_of
+from dynalint_rules._code.scope import Scope
+from dynalint_rules._shared.branch.blocks import is_elif, split_test, statements_after
+from dynalint_rules._shared.branch.choice import finished
+from dynalint_rules._shared.branch.sides import FINITE, NO_RAISE, SAME_FORM, refuse_changed_alias
+from dynalint_rules._shared.branch.truth import is_tensor_test
+
+_TITLE = "Drop the test, without which nothing changes either"
+# Methods that give a mask with the same elements selected, in another shape.
+_TORCH_LOOKS = frozenset({"torch.isnan", "torch.isinf", "torch.isfinite", "torch.isneginf", "torch.isposinf"})
+_RESHAPING = frozenset({"unsqueeze", "expand", "expand_as", "view", "view_as", "reshape", "contiguous", "bool"})
+
+
+def rewrite_masked(scope: Scope, statement: ast.If) -> Rewrite | None:
+    """Return the rewrite that drops the test of an `if`, None if its body does anything without a selected element.
+
+    Raises:
+        Refusal: one of its values must not be computed on every call.
+    """
+    if statement.orelse or is_elif(scope, statement):
+        return None
+    python, test = split_test(scope, statement)
+    mask = _mask_of(scope, test)
+    if mask is None:
+        return None
+    body = _Body(scope, mask)
+    if not all(body.does_nothing_unselected(one) for one in statement.body):
+        return None
+    effects_of_always(scope, body.values, statement)
+    refuse_changed_later(scope, [mask], statement, handed=True)
+    change = (statement, statement.body) if python is None else (statement.test, python)
+    return finished(scope, _TITLE, rw.written(scope.file, change), body.conditions)
+
+
+def rewrite_spared(scope: Scope, statement: ast.If) -> Rewrite | None:
+    """Return the rewrite that drops `if not mask.any(): return x`, None if what follows does more than write to `x`.
+
+    Raises:
+        Refusal: one of the values that follow must not be computed on every call.
+    """
+    returned, after = statement.body[0], statements_after(scope, statement)
+    mask = _mask_of_nothing(scope, statement.test)
+    if mask is None or statement.orelse or is_elif(scope, statement) or len(after) < 2:
+        return None
+    last = after[-1]
+    if not (isinstance(returned, ast.Return) and isinstance(last, ast.Return)):
+        return None
+    if not isinstance(returned.value, ast.Name) or not _is_name(last.value, returned.value.id):
+        return None
+    body = _Body(scope, mask)
+    if not all(body.does_nothing_unselected(one) for one in after[:-1]):
+        return None
+    effects_of_always(scope, body.values, statement)
+    refuse_changed_later(scope, [mask], statement, handed=True)
+    return finished(scope, _TITLE, rw.written(scope.file, (statement, [])), body.conditions)
+
+
+def _mask_of_nothing(scope: Scope, test: ast.expr) -> ast.expr | None:
+    """The mask of which a test asks whether it selects nothing: `not m.any()`, `m.sum() == 0`."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return _mask_of(scope, test.operand)
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
+        return _mask_of(scope, ast.copy_location(ast.Compare(test.left, [ast.NotEq()], test.comparators), test))
+    return None
+
+
+def _mask_of(scope: Scope, test: ast.expr) -> ast.expr | None:
+    """The mask of which a test asks whether it selects anything: `m.any()`, `torch.any(m)`, `m.sum() > 0`."""
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Gt | ast.NotEq):
+        bound = test.comparators[0]
+        summed = isinstance(bound, ast.Constant) and bound.value == 0 and type(bound.value) is int
+        mask = _reduced(scope, test.left, "sum") if summed else None
+        return mask if mask is not None and _is_bool(scope, mask) else None
+    return _reduced(scope, test, "any")
+
+
+def _reduced(scope: Scope, node: ast.expr, name: str) -> ast.expr | None:
+    """The tensor that a call reduces as a whole by the method or function `name`."""
+    if not isinstance(node, ast.Call) or node.keywords:
+        return None
+    callee = scope.kind(node.func)
+    if isinstance(node.func, ast.Attribute) and node.func.attr == name and not node.args:
+        owner = node.func.value
+        unknown = name == "any" and isinstance(scope.kind(owner), k.Unknown) and is_tensor_test(scope, node)
+        if unknown or (isinstance(callee, k.Method) and scope.tensor(owner) is not None):
+            return owner
+    if isinstance(callee, k.External) and callee.name == f"torch.{name}" and len(node.args) == 1:
+        return node.args[0]
+    return None
+
+
+def _is_bool(scope: Scope, node: ast.expr) -> bool:
+    tensor = scope.tensor(node)
+    return tensor is not None and tensor.dtype == "bool"
+
+
+@dataclass
+class _Body:
+    """Statements that write where `mask` selects; `values` are the expressions that they would always compute."""
+
+    scope: Scope
+    mask: ast.expr
+    values: list[ast.expr] = field(default_factory=list)
+    conditions: list[str] = field(default_factory=list)
+
+    def does_nothing_unselected(self, statement: ast.stmt) -> bool:
+        """Whether a statement changes nothing where the mask selects nothing."""
+        if isinstance(statement, ast.Expr):
+            return self._fills_in_place(statement.value)
+        if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+            return False
+        target, value = statement.targets[0], statement.value
+        if isinstance(target, ast.Subscript):
+            known = _is_bool(self.scope, self.mask) and self._selects(target.slice)
+            return known and self._is_number(value) and self._may_be_written(target.value)
+        return isinstance(target, ast.Name) and not self._reads_mask(target.id) and self._keeps(target.id, value)
+
+    def _fills_in_place(self, value: ast.expr) -> bool:
+        """`x.masked_fill_(mask, 0)`."""
+        if not (isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute)):
+            return False
+        fills = value.func.attr == "masked_fill_" and len(value.args) == 2 and self._selects(value.args[0])
+        return fills and self._is_number(value.args[1]) and self._may_be_written(value.func.value)
+
+    def _may_be_written(self, base: ast.expr) -> bool:
+        while isinstance(base, ast.Subscript):
+            base = base.value
+        if not isinstance(base, ast.Name):
+            return False
+        if isinstance(self.scope.kind(base), k.Unknown):
+            # What takes a mask is a tensor, or the run that shows the conditions says otherwise.
+            self.conditions.append(f"`{base.id}` is a tensor")
+        elif self.scope.tensor(base) is None:
+            return False
+        if not _is_bool(self.scope, self.mask):
+            self.conditions.append("the mask is a bool tensor")
+        if not made_from(self.scope, self.mask, base.id):
+            self.conditions.append(f"the mask fits the shape of `{base.id}`")
+        if not is_own(self.scope, base.id, base):
+            self.conditions.append(f"`{base.id}` may be written to, even where nothing is selected")
+        self.conditions += change_conditions(self.scope, base.id, base)
+        return True
+
+    def _keeps(self, name: str, value: ast.expr) -> bool:
+        """`x = x.masked_fill(mask, 0)` and `x = torch.where(mask, y, x)`."""
+        if not isinstance(value, ast.Call) or value.keywords:
+            return False
+        callee = self.scope.kind(value.func)
+        if isinstance(callee, k.Method) and isinstance(value.func, ast.Attribute):
+            owner = value.func.value
+            fits = callee.name == "masked_fill" and len(value.args) == 2 and self._is_number(value.args[1])
+            kept = fits and isinstance(owner, ast.Name) and owner.id == name
+        else:
+            fits = isinstance(callee, k.External) and callee.name == "torch.where" and len(value.args) == 3
+            kept = fits and isinstance(value.args[2], ast.Name) and value.args[2].id == name
+            if kept:
+                self.values.append(value.args[1])
+                number = self._is_number(value.args[1])
+                self.conditions += [SAME_FORM] if number else [SAME_FORM, NO_RAISE, FINITE]
+        if not (kept and self._selects(value.args[0])):
+            return False
+        if not made_from(self.scope, self.mask, name):
+            self.conditions.append(f"the mask is not larger than `{name}`")
+        tensor = self.scope.tensor(value.func.value if isinstance(value.func, ast.Attribute) else value)
+        fits = (tensor is not None and tensor.dtype == "float") or _is_whole(value.args[1])
+        if self._is_number(value.args[1]) and not fits:
+            self.conditions.append(f"`{name}` is a floating-point tensor")
+        self.conditions += switch_conditions(self.scope, name, value) + kept_conditions(self.scope, [self.mask])
+        if not is_own(self.scope, name, value):
+            refuse_changed_alias(self.scope, name, value)
+            self.conditions.append(f"nothing relies on getting the very tensor `{name}` rather than an equal copy")
+        return True
+
+    def _selects(self, node: ast.expr) -> bool:
+        """Whether an index or argument is the mask, in whatever shape."""
+        while ast.dump(node) != ast.dump(self.mask):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _RESHAPING:
+                self.values += node.args
+                node = node.func.value
+            elif isinstance(node, ast.Subscript) and _adds_dimensions(node.slice):
+                node = node.value
+            else:
+                return False
+        return True
+
+    def _is_number(self, node: ast.expr) -> bool:
+        return k.is_number(self.scope.kind(node))
+
+    def _reads_mask(self, name: str) -> bool:
+        return any(isinstance(node, ast.Name) and node.id == name for node in walk(self.mask))
+
+
+def made_from(scope: Scope, mask: ast.expr, name: str) -> bool:
+    """Whether the mask comes of looking at each element of a tensor, and so has its shape."""
+    place = mask
+    if isinstance(mask, ast.Name):
+        known = only_value(scope, mask.id, place)
+        stores = [node for node in walk(scope.function.node) if _stores(node, name)]
+        apart = known is None or _block_around(scope, known) is not _block_around(scope, place)
+        if known is None or apart or any(node.lineno >= known.lineno for node in stores if node.lineno < place.lineno):
+            return False
+        mask = known
+    if isinstance(mask, ast.Compare) and len(mask.ops) == 1:
+        return _is_name(mask.left, name) and k.is_number(scope.kind(mask.comparators[0]))
+    if isinstance(mask, ast.Call) and not mask.keywords:
+        callee = scope.kind(mask.func)
+        if isinstance(callee, k.External) and callee.name in _TORCH_LOOKS and len(mask.args) == 1:
+            return _is_name(mask.args[0], name)
+        if isinstance(callee, k.Method) and f"torch.{callee.name}" in _TORCH_LOOKS and not mask.args:
+            return isinstance(mask.func, ast.Attribute) and _is_name(mask.func.value, name)
+    return False
+
+
+def _is_whole(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, int)
+
+
+def _block_around(scope: Scope, node: ast.AST) -> ast.AST | None:
+    """What the statement of an expression stands in."""
+    return scope.parents.get(statement_of(scope, node))
+
+
+def _is_name(node: ast.AST | None, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def _stores(node: ast.AST, name: str) -> TypeGuard[ast.Name]:
+    return isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Load)
+
+
+def _adds_dimensions(index: ast.expr) -> bool:
+    """Whether an index only adds dimensions, as `[..., None]` does."""
+    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    return all(
+        (isinstance(part, ast.Constant) and part.value in (None, ...))
+        or (isinstance(part, ast.Slice) and part.lower is part.upper is part.step is None)
+        for part in parts
+    )

@@ -1,0 +1,298 @@
+"""Stores by a mask of what is computed from elements that the same mask selects: compute all of them, and choose."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+
+from dynalint import rewriting as rw
+from dynalint.analysis import kinds as k
+from dynalint.analysis.events import Subscript
+from dynalint.analysis.steps import walk
+from dynalint.rules import Refusal, Rewrite
+from dynalint_rules._code.effects import is_pure
+from dynalint_rules._code.memory import changed_in_place, is_own
+from dynalint_rules._code.names import loads, within
+from dynalint_rules._code.scope import Scope, as_tensor
+from dynalint_rules._code.selection import target_of
+from dynalint_rules._shared.branch.blocks import statements_after
+from dynalint_rules._shared.branch.domain import Guarded, guarded_operands, is_linear
+from dynalint_rules._shared.branch.sides import FINITE
+from dynalint_rules._shared.text import atom
+
+_OPERATORS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**"}
+# By a number these keep nothing of their operand for the gradient, so it may be written to afterwards.
+_FORGETFUL = (ast.Add, ast.Sub, ast.Mult, ast.Div)
+# What these make of zeros, in the place of values for what is not selected, does no harm.
+_HARMLESS = (ast.Add, ast.Sub, ast.Mult)
+
+
+def stored(scope: Scope, event: Subscript) -> Rewrite:
+    """Return the rewrite of a statement that stores what it reads by the same mask.
+
+    Raises:
+        Refusal: it would not do the same.
+    """
+    target, statement = target_of(event), event.statement
+    assert target is not None
+    assert isinstance(statement, ast.Assign | ast.AugAssign)
+    return _Store(scope, statement, target, statement).rewrite()
+
+
+def stored_next(scope: Scope, event: Subscript) -> Rewrite | None:
+    """Return the rewrite of a read that is followed by a store of what was read, None if that is not what stands there.
+
+    Either all is computed where it is read (`v = x[mask] + y; x[mask] = v`), or where it is stored (`v = x[mask];
+    x[mask] = v * 2`).
+
+    Raises:
+        Refusal: it would not do the same.
+    """
+    statement = event.statement
+    following = statements_after(scope, statement)[:1]
+    if not isinstance(statement, ast.Assign) or not following or not isinstance(following[0], ast.Assign):
+        return None
+    (name, *others), (target, *more), value = statement.targets, following[0].targets, following[0].value
+    if others or more or not isinstance(name, ast.Name) or not isinstance(target, ast.Subscript):
+        return None
+    if ast.dump(target.slice) != ast.dump(event.node.slice):
+        return None
+    used = list(loads(scope, name.id))
+    if used == [value]:
+        return _Store(scope, statement, target, following[0]).rewrite()
+    if len(used) == 1 and statement.value is event.node and within(used[0], value, scope):
+        return _Store(scope, following[0], target, following[0], read=statement).rewrite()
+    return None
+
+
+def scattered_back(scope: Scope, event: Subscript) -> Rewrite | None:
+    """Return the rewrite of `a.masked_scatter(mask, b[mask])`, None if that is not what stands there.
+
+    `a.masked_scatter_` is rewritten where the function returns what it gives, and nothing else refers to `a`.
+    """
+    read, scatter = event.node, scope.parents.get(event.node)
+    if not (isinstance(scatter, ast.Call) and isinstance(scatter.func, ast.Attribute)) or scatter.keywords:
+        return None
+    owner, callee = scatter.func.value, scope.kind(scatter.func)
+    if not isinstance(callee, k.Method) or callee.name not in ("masked_scatter", "masked_scatter_"):
+        return None
+    if len(scatter.args) != 2 or scatter.args[1] is not read or ast.dump(scatter.args[0]) != ast.dump(read.slice):
+        return None
+    if scope.tensor(owner) is None or not all(is_pure(scope, one) for one in (owner, read.value, read.slice)):
+        return None
+    if callee.name == "masked_scatter_":
+        name = owner.id if isinstance(owner, ast.Name) else ""
+        if not isinstance(event.statement, ast.Return) or not is_own(scope, name, event.statement):
+            return None
+    one, other, mask = (scope.text(part) for part in (read.value, owner, read.slice))
+    edits = rw.written(scope.file, (scatter, f"{scope.torch}.where({mask}, {one}, {other})"))
+    shown = f"{scope.quote(read.slice)}, {scope.quote(read.value)} and {scope.quote(owner)}"
+    conditions = (f"{shown} have the same shape, and the last two the same dtype",)
+    return Rewrite("Choose with `torch.where`", "conditional", edits, conditions, scope.imports)
+
+
+class _Store:
+    """The rewrite of a statement whose value goes into `target` by a mask, there or in the next one, `last`.
+
+    `read` is the statement before it that gives a name to what the mask selects, if there is one.
+    """
+
+    def __init__(
+        self,
+        scope: Scope,
+        statement: ast.Assign | ast.AugAssign,
+        target: ast.Subscript,
+        last: ast.stmt,
+        read: ast.Assign | None = None,
+    ) -> None:
+        self.scope, self.statement, self.target, self.last = scope, statement, target, last
+        self.mask, self.value = target.slice, statement.value
+        self.first = read or statement
+        self.named = read
+        self.reads = dict(self._reads(self.value))
+        self.given: list[ast.expr] = []
+        self.guards: dict[ast.expr, str] = {}
+        self.computed = isinstance(statement, ast.AugAssign)
+
+    def rewrite(self) -> Rewrite:
+        """Return the rewrite.
+
+        Raises:
+            Refusal: it would not do the same.
+        """
+        scope, target, file = self.scope, self.target, self.scope.file
+        if not isinstance(target.value, ast.Name):
+            raise Refusal(f"give {scope.quote(target.value)} a name first, to choose between its old and new value")
+        mask = self._full_mask()
+        name = target.value.id
+        harmless = not isinstance(self.statement, ast.AugAssign) or isinstance(self.statement.op, _HARMLESS)
+        self._require_elementwise(self.value, harmless=harmless)
+        own = is_own(scope, name, self.last)
+        if not own and self._keeps_old_value(name):
+            raise Refusal(
+                f"`{name}` comes from elsewhere and its old value is needed for the gradient; make a copy first "
+                f"(`{name} = {name}.clone()`), if nothing else relies on the change"
+            )
+        head = f"{name if own else f'{name}[...]'} = "
+        self.guards = self._guarded()
+        text = self._part(self.value, mask)
+        if isinstance(self.statement, ast.AugAssign):
+            sign = _OPERATORS.get(type(self.statement.op))
+            if sign is None:
+                raise Refusal("no number is known that the operator may be given where nothing is selected")
+            plain = k.is_number(scope.kind(self.value)) and isinstance(self.value, ast.Constant | ast.UnaryOp)
+            text = f"{name} {sign} {text if plain or self.value in self.given else atom(self.value, text)}"
+        after = [] if self.last is self.first else statements_after(scope, self.first)
+        run = [self.first, *after[: after.index(self.last) + 1 if after else 0]]
+        edits = rw.written(file, (run, [f"{head}{scope.torch}.where({mask}, {text}, {name})"]))
+        title = "Compute the value for all elements and choose with `torch.where`"
+        return Rewrite(title, "conditional", edits, tuple(self._conditions(name)), scope.imports)
+
+    def _conditions(self, name: str) -> Iterator[str]:
+        scope = self.scope
+        yield f"the mask has as many dimensions as `{name}`, and dtypes are equal"
+        for one in self.given:
+            yield f"{scope.quote(one)} has exactly one element for each that the mask selects"
+        if self.computed:
+            yield FINITE
+            for read in dict.fromkeys(one.id for one in self.reads.values() if isinstance(one, ast.Name)):
+                if read != name and changed_in_place(scope, read, self.first) is not None:
+                    yield f"nothing changes `{read}` in place before the gradient is taken"
+
+    def _full_mask(self) -> str:
+        """The text of the mask, with a dimension for each `:` that follows it."""
+        scope, mask = self.scope, self.mask
+        full = 0
+        if isinstance(mask, ast.Tuple) and len(mask.elts) > 1 and all(map(_is_full, mask.elts[1:])):
+            full = len(mask.elts) - 1
+            mask = mask.elts[0]
+        if not is_pure(scope, mask) or isinstance(mask, ast.Tuple):
+            raise Refusal(f"{scope.quote(mask)} is more than a mask; choose by `torch.where` by hand")
+        if not full:
+            return scope.text(mask)
+        return f"{atom(mask, scope.text(mask))}[..., {', '.join(['None'] * full)}]"
+
+    def _reads(self, node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+        """Yield the outermost reads by the mask, each with the tensor that it reads."""
+        if isinstance(node, ast.Subscript) and ast.dump(node.slice) == ast.dump(self.mask):
+            yield node, node.value
+            return
+        if self.named is not None and isinstance(node, ast.Name) and node.id == self._name_of_read():
+            assert isinstance(self.named.value, ast.Subscript)
+            yield node, self.named.value.value
+            return
+        for child in ast.iter_child_nodes(node):
+            yield from self._reads(child)
+
+    def _name_of_read(self) -> str | None:
+        target = self.named.targets[0] if self.named is not None else None
+        return target.id if isinstance(target, ast.Name) else None
+
+    def _guarded(self) -> dict[ast.expr, str]:
+        """Return what may not stay what it is where nothing is selected, each with what is harmless there.
+
+        Those are operands that are not defined for all numbers, and what is read where zeros that flow back may meet
+        something infinite on their way to it.
+        """
+        found: dict[ast.expr, str] = {}
+        with suppress(Refusal):
+            operands = guarded_operands(self.scope, self.value)
+            found = {one.node: one.safe for one in operands if isinstance(one, Guarded)}
+        divided = isinstance(self.statement, ast.AugAssign) and isinstance(self.statement.op, ast.Div)
+        if divided and not k.is_number(self.scope.kind(self.value)):
+            found[self.value] = "1.0"
+        return {**found, **dict.fromkeys((read for read in self.reads if self._meets_infinity(read, found)), "1")}
+
+    def _meets_infinity(self, read: ast.expr, guarded: Collection[ast.expr]) -> bool:
+        """Whether a read goes through more than linear steps before it comes to the result, or to a guarded operand."""
+        scope, node = self.scope, read
+        tensor = scope.tensor(self.reads[read])
+        if tensor is not None and tensor.dtype in ("int", "bool"):
+            return False  # without a gradient
+        while node is not self.value and node not in guarded:
+            parent = scope.parents[node]
+            if isinstance(parent, ast.keyword):
+                parent = scope.parents[parent]
+            if not isinstance(parent, ast.expr) or not is_linear(self.scope, parent, node):
+                return isinstance(parent, ast.expr)
+            node = parent
+        product = isinstance(self.statement, ast.AugAssign) and not isinstance(self.statement.op, ast.Add | ast.Sub)
+        return product and node not in guarded
+
+    def _part(self, node: ast.expr, mask: str) -> str:
+        """The text of a part of the value: whole tensors are read, and what is given to the selected goes there.
+
+        An operand that has a harmless value has that one where nothing is selected.
+        """
+        text = self._inside(node, mask)
+        return f"{self.scope.torch}.where({mask}, {text}, {self.guards[node]})" if node in self.guards else text
+
+    def _inside(self, node: ast.expr, mask: str) -> str:
+        file = self.scope.file
+        if node in self.reads:
+            return atom(self.reads[node], file.segment(self.reads[node]))
+        if node in self.given:
+            assert isinstance(self.target.value, ast.Name)
+            return f"{self.scope.torch}.zeros_like({self.target.value.id}).masked_scatter({mask}, {file.segment(node)})"
+        marked = {*self.reads, *self.given, *self.guards} - {node}
+        parts = {one: self._part(one, mask) for one in walk(node) if isinstance(one, ast.expr) and one in marked}
+        return rw.spliced(file, node, parts)
+
+    def _require_elementwise(self, node: ast.expr, *, harmless: bool) -> None:
+        scope = self.scope
+        if node in self.reads:
+            return
+        kind = scope.kind(node)
+        tensor = scope.tensor(node)
+        if k.is_number(kind) or (tensor is not None and tensor.rank == 0):
+            if not is_pure(scope, node):
+                raise Refusal(f"{scope.quote(node)} may do more than give a value; compute it before")
+            return
+        self.computed = True
+        if tensor is not None and harmless and next(self._reads(node), None) is None:
+            self.given.append(node)
+            return
+        if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+            parts: list[ast.expr] = [node.left, node.right]
+            harmless = harmless and isinstance(node.op, _HARMLESS)
+        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            parts = [node.operand]
+        elif isinstance(node, ast.Call):
+            parts = self._operands(node)
+            harmless = False
+        else:
+            raise Refusal(
+                f"{scope.quote(node)} is not known to be a number and may have as many elements as the mask selects; "
+                "compute it in the full shape first"
+            )
+        for part in parts:
+            self._require_elementwise(part, harmless=harmless)
+
+    def _operands(self, node: ast.Call) -> list[ast.expr]:
+        """The operands of a call that works on each element by itself."""
+        scope, callee = self.scope, self.scope.kind(node.func)
+        api = scope.project.api
+        entry = None
+        operands = list(node.args)
+        if isinstance(callee, k.Method) and as_tensor(callee.receiver) and isinstance(node.func, ast.Attribute):
+            entry = api.method(callee.name)
+            operands.insert(0, node.func.value)
+        elif isinstance(callee, k.External) and callee.name.startswith("torch."):
+            entry = api.function(callee.name)
+        plain = not node.keywords and not any(isinstance(one, ast.Starred) for one in operands)
+        if entry is None or not plain or any("elementwise" not in one.flags for one in entry.overloads):
+            raise Refusal(f"{scope.quote(node)} is not elementwise, so that it matters which elements it is given")
+        return operands
+
+    def _keeps_old_value(self, name: str) -> bool:
+        """Whether computing the value may keep the tensor under `name` for the gradient."""
+        if isinstance(self.statement, ast.AugAssign):
+            return not isinstance(self.statement.op, _FORGETFUL) or not k.is_number(self.scope.kind(self.value))
+        parts = [self.value, *self.reads.values()]
+        return any(isinstance(one, ast.Name) and one.id == name for part in parts for one in walk(part))
+
+
+def _is_full(node: ast.expr) -> bool:
+    """Whether an index is a plain `:`."""
+    return isinstance(node, ast.Slice) and node.lower is node.upper is node.step is None

@@ -1,0 +1,169 @@
+"""Places of a mask that are listed, by `nonzero()` or `torch.where(mask)`, only to index or be counted by.
+
+i = (x > 0).nonzero()               i_mask = x > 0
+return x[i[:, 0], i[:, 1]].sum()    return x[i_mask].sum()
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+
+from dynalint import rewriting as rw
+from dynalint.analysis import kinds as k
+from dynalint.analysis.events import Call
+from dynalint.analysis.steps import walk
+from dynalint.rules import Rewrite
+from dynalint_rules._code.counts import Count, count_of
+from dynalint_rules._code.effects import is_pure
+from dynalint_rules._code.names import loads
+from dynalint_rules._code.scope import Scope
+from dynalint_rules._shared.number.numbers import Flow, flow_of
+from dynalint_rules._shared.text import atom
+
+_FLATTENED = ("flatten()", "squeeze(1)", "squeeze(-1)", "view(-1)", "reshape(-1)")
+_SELECTED = "DYN301"
+
+
+@dataclass
+class _Places:
+    """What a call lists of `mask`: under `names` one tensor for each dimension; `rows` if all in one, a place a row.
+
+    `text` is what stands for the mask, `rank` how many dimensions it has if that is known.
+    """
+
+    mask: ast.expr
+    names: tuple[str, ...]
+    rows: bool
+    text: str
+    rank: int | None
+    edits: list[rw.Change] = field(default_factory=list)
+    flow: Flow = field(default_factory=Flow)
+    leaves: dict[str, None] = field(default_factory=dict)
+
+
+def listed_tensor(event: Call) -> tuple[ast.expr | None, bool]:
+    """Return the tensor whose places a call lists, and whether it gives one tensor for each dimension."""
+    node, name = event.node, event.callee.rpartition(".")[2]
+    method = event.callee.startswith("Tensor.")
+    given = [*([node.func.value] if method and isinstance(node.func, ast.Attribute) else []), *node.args]
+    options = {one.arg: isinstance(one.value, ast.Constant) and one.value.value for one in node.keywords}
+    if len(given) != 1 or isinstance(given[0], ast.Starred):
+        return None, False
+    if name == "where" and not options:
+        return given[0], True
+    plain = name == "argwhere" and not options
+    if plain or (name == "nonzero" and options in ({}, {"as_tuple": False}, {"as_tuple": True})):
+        return given[0], options.get("as_tuple", False) is True
+    return None, False
+
+
+def masked_instead(scope: Scope, event: Call) -> Rewrite | None:
+    """The rewrite of places under names that only index, or are counted; None where more is done with them."""
+    statement = event.statement
+    mask, apart = listed_tensor(event)
+    known = scope.tensor(mask) if mask is not None else None
+    if mask is None or known is None or not isinstance(statement, ast.Assign) or not is_pure(scope, mask):
+        return None
+    names, rows = names_of(scope, statement, event.node, apart=apart)
+    if not names or not all(is_bound_once(scope, name) for name in names):
+        return None
+    places = _Places(mask, names, rows, scope.fresh_name(f"{names[0]}_mask"), known.rank)
+    if not all(_replace(scope, places, load) for name in names for load in loads(scope, name)):
+        return None
+    made = f"{places.text} = {mask_text(scope, mask, known)}"
+    edits = rw.written(scope.file, (statement, [made]), *places.edits, *places.flow.edits)
+    flow, leaves = places.flow, (*places.flow.leaves, *places.leaves)
+    title = "Use the mask instead of its places"
+    return Rewrite(title, flow.safety, edits, flow.clauses, scope.imports, tuple(dict.fromkeys(leaves)))
+
+
+def names_of(scope: Scope, statement: ast.Assign, node: ast.expr, *, apart: bool) -> tuple[tuple[str, ...], bool]:
+    """Return the names that a statement gives to the places, and whether it is all in one, with a row for each."""
+    target = statement.targets[0] if len(statement.targets) == 1 else None
+    if isinstance(target, ast.Tuple | ast.List) and apart and statement.value is node:
+        names = [one.id for one in target.elts if isinstance(one, ast.Name)]
+        return (tuple(names) if len(names) == len(target.elts) == len(set(names)) else ()), False
+    if not isinstance(target, ast.Name):
+        return (), False
+    if statement.value is node and not apart:
+        return (target.id,), True
+    # The places of a mask of one dimension: `torch.where(mask)[0]`, `mask.nonzero().flatten()`.
+    flat = ("[0]",) if apart else ("[:, 0]", *(f".{one}" for one in _FLATTENED))
+    whole = ast.unparse(statement.value) in {f"{ast.unparse(node)}{after}" for after in flat}
+    return ((target.id,) if whole and node in walk(statement.value) else ()), False
+
+
+def is_bound_once(scope: Scope, name: str) -> bool:
+    """Whether one statement alone gives a name its value."""
+    arguments = scope.function.node.args
+    given = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
+    names = [node for node in walk(scope.function.node) if isinstance(node, ast.Name) and node.id == name]
+    stores = sum(not isinstance(node.ctx, ast.Load) for node in names)
+    return stores == 1 and all(one is None or one.arg != name for one in given)
+
+
+def mask_text(scope: Scope, mask: ast.expr, known: k.Tensor) -> str:
+    """Return the text of a mask that no later change of what it is made from reaches."""
+    text = scope.text(mask)
+    if known.dtype != "bool":
+        return f"{atom(mask, text)} != 0"
+    return text if isinstance(mask, ast.Compare | ast.BinOp | ast.UnaryOp) else f"{atom(mask, text)}.clone()"
+
+
+def _replace(scope: Scope, places: _Places, load: ast.Name) -> bool:
+    """Note what stands for one use of the places; False where it is neither an index nor a count."""
+    asked = count_of(scope, load)
+    return _counted(scope, places, asked) if asked is not None else _indexed(scope, places, load)
+
+
+def _counted(scope: Scope, places: _Places, asked: Count) -> bool:
+    text = f"{scope.torch}.count_nonzero({places.text})"
+    if asked.elements and places.rows:
+        if not _is_compared_with_zero(scope, asked.node):
+            text = f"{text} * {places.text}.dim()"
+        elif places.rank is None:
+            places.flow.conditions[f"{scope.quote(places.mask)} has a dimension or more"] = None
+        elif places.rank == 0:
+            return False
+    flow = flow_of(scope, asked.node, "int", wide=True)
+    places.edits.append((asked.node, text))
+    places.flow.conditions |= flow.conditions
+    places.flow.changes |= flow.changes
+    places.flow.edits += flow.edits
+    places.flow.leaves = places.flow.leaves or flow.leaves
+    return True
+
+
+def _is_compared_with_zero(scope: Scope, node: ast.expr) -> bool:
+    parent = scope.parents.get(node)
+    sides = [parent.left, *parent.comparators] if isinstance(parent, ast.Compare) else []
+    return len(sides) == 2 and any(isinstance(one, ast.Constant) and one.value == 0 for one in sides)
+
+
+def _indexed(scope: Scope, places: _Places, load: ast.Name) -> bool:
+    """Whether the places are all there is in the index of a read, which the mask takes the place of."""
+    read, dimensions = _read_by(scope, places, load)
+    if read is None or not isinstance(read.ctx, ast.Load) or places.rank not in (None, dimensions):
+        return False
+    if places.rank is None:
+        many = "one dimension" if dimensions == 1 else f"{dimensions} dimensions"
+        places.flow.conditions[f"{scope.quote(places.mask)} has {many}"] = None
+    shown = f"{scope.quote(places.mask)} is as large as {scope.quote(read.value)} in each of its own dimensions"
+    places.flow.conditions[shown] = None
+    places.edits.append((read, rw.item(rw.kept(scope.file, read.value), rw.name(places.text))))
+    places.leaves[_SELECTED] = None
+    return True
+
+
+def _read_by(scope: Scope, places: _Places, load: ast.Name) -> tuple[ast.Subscript | None, int]:
+    """Return the `x[...]` whose index the places are, in order, and how many dimensions they are for."""
+    part: ast.AST | None = scope.parents[load] if places.rows else load
+    outer = scope.parents.get(part) if part is not None else None
+    parts = outer.elts if isinstance(outer, ast.Tuple) else [part]
+    read = scope.parents.get(outer) if isinstance(outer, ast.Tuple) else outer
+    if not isinstance(read, ast.Subscript) or read.slice not in (outer, part):
+        return None, 0
+    wanted = [f"{places.names[0]}[:, {number}]" for number in range(len(parts))] if places.rows else [*places.names]
+    given = [ast.unparse(one) for one in parts if one is not None]
+    return (read, len(parts)) if given == wanted else (None, 0)

@@ -1,0 +1,364 @@
+"""Elements, or rows, that a mask selects, computed with one by one and then reduced or made a loss of.
+
+near = error[error < 1]                     near = error
+loss = near**2 / 2                          loss = near**2 / 2
+return loss.sum() / len(loss)               return torch.where(error < 1, loss, 0).sum() / (error < 1).sum()
+
+scores = self.head(h[known])                scores = self.head(h)
+return F.mse_loss(scores, y[known])         loss = F.mse_loss(scores, y, reduction="none").mean(-1)
+                                            return torch.where(known, loss, 0).sum() / known.sum()
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from dynalint import rewriting as rw
+from dynalint.analysis import kinds as k
+from dynalint.analysis.index import walk_function
+from dynalint.analysis.steps import walk
+from dynalint.rules import Refusal, Rewrite
+from dynalint_rules._code.calls import callee
+from dynalint_rules._code.memory import may_change_in_place
+from dynalint_rules._code.names import loads, only_value
+from dynalint_rules._code.scope import Scope
+from dynalint_rules._shared.branch.domain import guarded_operands
+from dynalint_rules._shared.branch.sides import FINITE
+from dynalint_rules._shared.mask.masked_reductions import OTHER_ORDER, Selection, selection_of
+from dynalint_rules._shared.mask.selected_losses import Loss, loss_of
+from dynalint_rules._shared.mask.trailing import LESS, is_last, is_row_layer, trailing
+from dynalint_rules._shared.number.numbers import flow_of
+
+if TYPE_CHECKING:
+    import libcst as cst
+
+_OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
+ELEMENTWISE = frozenset(
+    "abs square pow neg log log1p log2 log10 exp expm1 sqrt rsqrt sin cos tan tanh sigmoid relu reciprocal "
+    "clamp float double add sub mul div gelu silu softplus detach".split()
+)
+_ALONG_ROWS = frozenset({"softmax", "log_softmax", "normalize", "logsumexp"})
+_SELECTING = frozenset({"torch.masked_select", "Tensor.masked_select"})
+# A value that is selected by one of these is no number mostly, and its gradient would not be one either.
+_NO_NUMBERS = frozenset({"isnan", "isinf", "isfinite"})
+
+
+def reduced_at_last(scope: Scope, read: Selection) -> Rewrite | None:
+    """Return the rewrite of all that one mask selects in the body of a function, None where more is done with it.
+
+    Raises:
+        Refusal: a count of the elements is asked for where no tensor will do.
+    """
+    chain = _Chain(scope, read)
+    if not chain.is_stable() or not chain.follow():
+        return None
+    chain = _Chain(scope, read, rows=chain.rows)
+    chain.follow()
+    chain.write()
+    title = "Compute with all elements, and reduce with zeros where nothing is selected"
+    edits = rw.written(scope.file, *chain.edits, *chain.flows_edits)
+    shape = f"{scope.quote(read.mask)} selects by the first dimensions of what it selects from"
+    clauses = tuple(dict.fromkeys([shape, OTHER_ORDER, FINITE, *chain.conditions]))
+    return Rewrite(title, "conditional", edits, clauses, scope.imports)
+
+
+@dataclass
+class _Reduction:
+    """A call that makes one number of selected values, which have so many dimensions of their own for each place."""
+
+    values: ast.expr
+    name: str
+    own: int
+
+
+@dataclass
+class _Chain:
+    """What becomes of what one mask selects.
+
+    `rows` tells that rows are selected. `names` stand for some of them, each with the number of dimensions that belong
+    to one place of the mask.
+    """
+
+    scope: Scope
+    read: Selection
+    rows: bool = False
+    names: dict[str, int] = field(default_factory=dict)
+    edits: list[rw.Change] = field(default_factory=list)
+    flows_edits: list[rw.Change] = field(default_factory=list)
+    conditions: list[str] = field(default_factory=list)
+    selections: list[tuple[Selection, int]] = field(default_factory=list)
+    reduced: dict[ast.Call, _Reduction] = field(default_factory=dict)
+    losses: dict[ast.Call, tuple[Loss, dict[ast.expr, int]]] = field(default_factory=dict)
+    counted: set[ast.expr] = field(default_factory=set)
+    risky: bool = False
+
+    def is_stable(self) -> bool:
+        """Whether the mask is the same wherever it is written from its first use on."""
+        scope, mask = self.scope, self.read.mask
+        if scope.tensor(mask) is None or any(isinstance(one, ast.Call) for one in walk(mask)):
+            return False
+        first = (self.read.node.lineno, self.read.node.col_offset)
+        read = {ast.unparse(one) for one in walk(mask) if isinstance(one, ast.Attribute)}
+        for one in walk_function(scope.function.node):
+            if isinstance(one, ast.Attribute) and not isinstance(one.ctx, ast.Load) and ast.unparse(one) in read:
+                return False
+        for name in {one.id for one in walk(mask) if isinstance(one, ast.Name)}:
+            stores = [one for one in walk_function(scope.function.node) if _stores(one, name)]
+            later = any((one.lineno, one.col_offset) > first for one in stores if isinstance(one, ast.Name))
+            if later or may_change_in_place(scope, name):
+                return False
+        return True
+
+    def follow(self) -> bool:
+        """Go through the statements of the function; return whether all that reads what is selected is known."""
+        scope = self.scope
+        for statement in scope.function.statements:
+            selections = [one for one in self._selections(statement) if _is_same(one, self.read)]
+            uses = [one for one in walk(statement) if isinstance(one, ast.Name) and one.id in self.names]
+            if not selections and not uses:
+                continue
+            if not isinstance(statement, ast.Assign | ast.Return) or not self._reads(statement, selections):
+                return False
+            assert statement.value is not None
+            try:
+                self.risky = self.risky or bool(guarded_operands(scope, statement.value))
+            except Refusal:
+                return False
+        own = {id(one) for one in walk_function(scope.function.node)}
+        ends = bool(self.reduced) or bool(self.losses)
+        whole = all(set(reached) == set(loss.operands) for loss, reached in self.losses.values())
+        return ends and whole and all(id(one) in own for name in self.names for one in loads(scope, name))
+
+    def _selections(self, statement: ast.stmt) -> Iterator[Selection]:
+        for node in walk(statement):
+            if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+                yield Selection(node, node.value, node.slice)
+            elif isinstance(node, ast.Call) and callee(self.scope, node) in _SELECTING:
+                found = selection_of(node)
+                if found is not None:
+                    yield found
+
+    def _reads(self, statement: ast.Assign | ast.Return, selections: list[Selection]) -> bool:
+        """Take in one statement; return whether it computes one by one, or reduces."""
+        nodes: dict[ast.expr, int] = {}
+        for one in selections:
+            if self.scope.tensor(one.source) is None and not isinstance(self.scope.kind(one.source), k.Unknown):
+                return False
+            if not self._keeps(one.source):
+                return False
+            apart = isinstance(one.node, ast.Call)  # `masked_select` has the mask broadcast
+            own = 0 if apart else trailing(self.scope, one.source, one.mask)
+            nodes[one.node] = max(own, int(self.rows and own == 0 and not apart and self._meets_rows(one.node)))
+            self.selections.append((one, nodes[one.node]))
+        nodes |= {
+            one: self.names[one.id] for one in walk(statement) if isinstance(one, ast.Name) and self._is_read(one)
+        }
+        kept = [self._climb(node, statement, own) for node, own in nodes.items()]
+        if None in kept:
+            return False
+        values = [one for one in kept if one is not None and one >= 0]
+        if values:
+            if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or len(values) < len(kept):
+                return False
+            target = statement.targets[0]
+            if not isinstance(target, ast.Name) or not self._is_new(target):
+                return False
+            self.names[target.id] = max(values)
+        return True
+
+    def _meets_rows(self, node: ast.expr) -> bool:
+        """Whether what is selected goes straight into a layer that works on vectors."""
+        parent = self.scope.parents[node]
+        return isinstance(parent, ast.Call) and parent.args == [node] and is_row_layer(self.scope, parent.func)
+
+    def _keeps(self, source: ast.expr) -> bool:
+        """Whether a tensor is never changed in place: what was selected out of it would not change with it."""
+        names = {one.id for one in walk(source) if isinstance(one, ast.Name)}
+        return not any(may_change_in_place(self.scope, name) for name in names)
+
+    def _is_read(self, node: ast.Name) -> bool:
+        return node.id in self.names and isinstance(node.ctx, ast.Load)
+
+    def _is_new(self, target: ast.Name) -> bool:
+        """Whether a name stands for nothing else in the function."""
+        stores = [one for one in walk(self.scope.function.node) if _stores(one, target.id)]
+        return stores == [target] and target.id in self.scope.function.locals and not _is_parameter(self.scope, target)
+
+    def _climb(self, node: ast.expr, statement: ast.stmt, own: int) -> int | None:
+        """Return the dimensions of each place if an operand goes into all of a statement one by one.
+
+        It is -1 if the operand is reduced, None if more is done with it.
+        """
+        scope = self.scope
+        parent = scope.parents[node]
+        if parent is statement:
+            return own if isinstance(statement, ast.Assign) else None
+        if isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.USub):
+            return self._climb(parent, statement, own)
+        if isinstance(parent, ast.BinOp) and isinstance(parent.op, _OPERATORS):
+            other = parent.right if node is parent.left else parent.left
+            return self._climb(parent, statement, own) if self._goes_along(other, own) else None
+        if isinstance(parent, ast.Call):
+            return self._argument(parent, node, statement, own)
+        call = scope.parents.get(parent)
+        if isinstance(parent, ast.Attribute) and isinstance(call, ast.Call) and call.func is parent:
+            return self._method(call, parent, statement, own)
+        return None
+
+    def _argument(self, call: ast.Call, node: ast.expr, statement: ast.stmt, own: int) -> int | None:
+        """The same for an argument of a function or layer."""
+        name = callee(self.scope, call)
+        short = name.rpartition(".")[2]
+        if call.args == [node] and not call.keywords and is_row_layer(self.scope, call.func):
+            self.rows = True
+            return self._climb(call, statement, max(own, 1))
+        loss = loss_of(self.scope, call)
+        if loss is not None and node in loss.operands:
+            self.losses.setdefault(call, (loss, {}))[1][node] = own
+            return -1
+        if call.args[:1] == [node] and short in _ALONG_ROWS and _is_along_rows(call) and own:
+            return self._climb(call, statement, own)
+        if call.keywords:
+            return None
+        if call.args == [node] and name == "builtins.len":
+            return self._count(call, own)
+        if call.args == [node] and name in ("torch.sum", "torch.mean"):
+            return self._reduce(call, node, short, own)
+        elementwise = name.startswith("torch.") and short in ELEMENTWISE
+        along = elementwise and all(self._goes_along(one, own) for one in call.args if one is not node)
+        return self._climb(call, statement, own) if along else None
+
+    def _method(self, call: ast.Call, method: ast.Attribute, statement: ast.stmt, own: int) -> int | None:
+        """The same for what a method is called on."""
+        if method.attr in ("sum", "mean") and not call.args and not call.keywords:
+            return self._reduce(call, method.value, method.attr, own)
+        if method.attr in LESS and is_last(call) and own:
+            return self._climb(call, statement, own - 1)
+        if method.attr in _ALONG_ROWS and is_last(call) and own:
+            return self._climb(call, statement, own)
+        if call.keywords:
+            return None
+        if method.attr == "numel" and not call.args and own == 0:
+            return self._count(call, own)
+        elementwise = method.attr in ELEMENTWISE and all(self._goes_along(one, own) for one in call.args)
+        return self._climb(call, statement, own) if elementwise else None
+
+    def _goes_along(self, node: ast.expr, own: int) -> bool:
+        """Whether an operand is made of what is selected and of numbers alone, or belongs to the module."""
+        tensor = self.scope.tensor(node)
+        if isinstance(node, ast.Subscript) and _is_same(Selection(node, node.value, node.slice), self.read):
+            return True
+        if (isinstance(node, ast.Name) and self._is_read(node)) or k.is_number(self.scope.kind(node)):
+            return True
+        if tensor is not None and (tensor.rank == 0 or (own and tensor.origin is not None)):
+            return True
+        if isinstance(node, ast.BinOp) and isinstance(node.op, _OPERATORS):
+            return self._goes_along(node.left, own) and self._goes_along(node.right, own)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            return self._goes_along(node.operand, own)
+        if isinstance(node, ast.Call) and not node.keywords:
+            name = callee(self.scope, node)
+            if is_row_layer(self.scope, node.func):
+                return all(self._goes_along(one, own) for one in node.args)
+            plain = name.rpartition(".")[2] in ELEMENTWISE and name.startswith(("torch.", "Tensor."))
+            method = isinstance(node.func, ast.Attribute) and name.startswith("Tensor.")
+            subject = [node.func.value] if method and isinstance(node.func, ast.Attribute) else []
+            return plain and all(self._goes_along(one, own) for one in (*subject, *node.args))
+        if isinstance(node, ast.Attribute) and isinstance(self.scope.kind(node), k.Unknown):
+            self.conditions.append(f"{self.scope.quote(node)} is a number")
+            return True
+        return False
+
+    def _reduce(self, call: ast.Call, values: ast.expr, name: str, own: int) -> int:
+        found = self.reduced.setdefault(call, _Reduction(values, name, own))
+        found.own = max(found.own, own)
+        return -1
+
+    def _count(self, call: ast.Call, own: int) -> int:
+        if call not in self.counted:
+            self.counted.add(call)
+            flow = flow_of(self.scope, call, "int", wide=True)
+            self.edits.append((call, rw.method(self._mask, "sum")))
+            self.flows_edits += flow.edits
+            self.conditions += flow.clauses
+        self.reduced.setdefault(call, _Reduction(call, "", own))
+        return -1
+
+    @property
+    def _mask(self) -> cst.BaseExpression:
+        return rw.kept(self.scope.file, self.read.mask)
+
+    def _mask_over(self, own: int) -> cst.BaseExpression:
+        """The mask with a dimension for each of those that belong to one place."""
+        if not own:
+            return self._mask
+        written = self.scope.text(self.read.mask)
+        named = isinstance(self.read.mask, ast.Name | ast.Attribute)
+        return rw.expression(f"{written if named else f'({written})'}[..., {', '.join(['None'] * own)}]")
+
+    def write(self) -> None:
+        """Write what takes the place of the selections, and of what they are reduced by."""
+        scope, mask = self.scope, self.read.mask
+        value = only_value(scope, mask.id, mask) if isinstance(mask, ast.Name) else mask
+        asked = {one.attr for one in walk(value) if isinstance(one, ast.Attribute)} if value is not None else set()
+        risky = self.risky or not asked.isdisjoint(_NO_NUMBERS)
+        for one, own in self.selections:
+            source: cst.BaseExpression = rw.kept(scope.file, one.source)
+            if risky:
+                # What is not selected must not come in even where it is NaN: its gradient would be.
+                source = rw.call(f"{scope.torch}.where", self._mask_over(own), source, rw.number(1))
+            self.edits.append((one.node, source))
+        for call, found in self.reduced.items():
+            if found.name:
+                values = rw.kept(scope.file, found.values)
+                self.edits.append((call, self._total(values, found.name, found.own)))
+        for call, (loss, reached) in self.losses.items():
+            own = max(reached.values())
+            if loss.function == "cross_entropy":
+                self.edits += loss.with_ignored(scope, call, mask, value)
+            else:
+                self.edits.append((call, self._total(loss.of_each(scope, call), loss.reduction, own)))
+        self._drop_mask()
+
+    def _total(self, values: cst.BaseExpression, name: str, own: int) -> cst.BaseExpression:
+        """Reduce over the full shape."""
+        if name == "mean":
+            values = rw.method(values, "flatten", rw.number(-own)) if own > 1 else values
+            values = rw.method(values, "mean", rw.number(-1)) if own else values
+        over = self._mask_over(own if name == "sum" else 0)
+        total = rw.method(rw.call(f"{self.scope.torch}.where", over, values, rw.number(0)), "sum")
+        return total if name == "sum" else rw.operation(total, "/", rw.method(self._mask, "sum"))
+
+    def _drop_mask(self) -> None:
+        """Take away a mask that was made for a loss alone, which is told the label to ignore instead."""
+        scope, mask = self.scope, self.read.mask
+        if not isinstance(mask, ast.Name) or any(loss.keeps_mask for loss, _ in self.losses.values()):
+            return
+        if self.reduced or self.risky or len(list(loads(scope, mask.id))) > len(self.selections):
+            return
+        made = only_value(scope, mask.id, mask)
+        statement = scope.parents.get(made) if made is not None else None
+        if isinstance(statement, ast.Assign):
+            self.edits.append((statement, []))
+
+
+def _is_along_rows(call: ast.Call) -> bool:
+    given = [*call.args[1:], *(one.value for one in call.keywords if one.arg == "dim")]
+    return len(given) == 1 == len(call.args) - 1 + len(call.keywords) and ast.unparse(given[0]) == "-1"
+
+
+def _is_same(one: Selection, other: Selection) -> bool:
+    return ast.dump(one.mask) == ast.dump(other.mask)
+
+
+def _stores(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Load)
+
+
+def _is_parameter(scope: Scope, target: ast.Name) -> bool:
+    arguments = scope.function.node.args
+    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
+    return any(one is not None and one.arg == target.id for one in every)

@@ -1,0 +1,110 @@
+"""Losses of two tensors, element by element or of rows of scores and labels, and what they are over all elements."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from dynalint import rewriting as rw
+from dynalint.analysis import kinds as k
+from dynalint.analysis.steps import walk
+from dynalint_rules._code.calls import callee
+from dynalint_rules._code.scope import Scope
+
+if TYPE_CHECKING:
+    import libcst as cst
+
+_IGNORED = "-100"
+_FUNCTIONS = "torch.nn.functional."
+_LAYERS = {
+    "torch.nn.CrossEntropyLoss": "cross_entropy",
+    "torch.nn.L1Loss": "l1_loss",
+    "torch.nn.MSELoss": "mse_loss",
+    "torch.nn.SmoothL1Loss": "smooth_l1_loss",
+    "torch.nn.HuberLoss": "huber_loss",
+    "torch.nn.BCEWithLogitsLoss": "binary_cross_entropy_with_logits",
+}
+_OPTIONS = {"cross_entropy": ("reduction", "weight", "label_smoothing")}
+_ELEMENTWISE_OPTIONS = ("reduction", "beta", "delta")
+
+
+@dataclass
+class Loss:
+    """A loss of two `operands`, by the name of its function and its reduction; `layer` if a module computes it.
+
+    `keeps_mask` tells that what it became asks for the mask still.
+    """
+
+    function: str
+    reduction: str
+    operands: tuple[ast.expr, ast.expr]
+    layer: bool = False
+    keeps_mask: bool = field(default=True)
+
+    def of_each(self, scope: Scope, call: ast.Call) -> cst.BaseExpression:
+        """Return the loss of each element."""
+        file = scope.file
+        function = rw.name(f"{scope.torch}.nn.functional.{self.function}") if self.layer else rw.kept(file, call.func)
+        options = {one.arg: rw.kept(file, one.value) for one in call.keywords if one.arg and one.arg != "reduction"}
+        given = [rw.kept(file, one) for one in self.operands]
+        return rw.call(function, *given, **options, reduction=rw.expression('"none"'))
+
+    def with_ignored(self, scope: Scope, call: ast.Call, mask: ast.expr, made: ast.expr | None) -> list[rw.Change]:
+        """Return what has a loss of rows of scores ignore labels that a mask, which was `made` so, does not select."""
+        (scores, labels), file = self.operands, scope.file
+        known = scope.tensor(mask)
+        flat = known is None or known.rank != 1
+        given = labels.value if isinstance(labels, ast.Subscript) else labels
+        ignored = _ignored_by(scope, made, given)
+        kept = rw.kept(file, given)
+        if ignored is None or (self.layer and ignored != _IGNORED):
+            kept = rw.call(f"{scope.torch}.where", rw.kept(file, mask), kept, rw.expression(_IGNORED))
+        else:
+            self.keeps_mask = False
+        changes: list[rw.Change] = [(scores, rw.calling("flatten", rw.number(0), rw.number(-2)))] if flat else []
+        changes.append((labels, rw.method(kept, "flatten") if flat else kept))
+        if not self.keeps_mask and ignored is not None and ignored != _IGNORED:
+            options = {one.arg: rw.kept(file, one.value) for one in call.keywords if one.arg}
+            function, operands = rw.kept(file, call.func), [rw.kept(file, one) for one in self.operands]
+            changes.append((call, rw.call(function, *operands, **options, ignore_index=rw.expression(ignored))))
+        return changes
+
+
+def loss_of(scope: Scope, call: ast.Call) -> Loss | None:
+    """Return the loss that a call computes, None if it is another one, or one in a way of its own."""
+    name = callee(scope, call)
+    kind = scope.kind(call.func)
+    if isinstance(kind, k.Object) and kind.type in _LAYERS and len(call.args) == 2 and not call.keywords:
+        plain = _is_made_plain(scope, call.func)
+        return Loss(_LAYERS[kind.type], "mean", (call.args[0], call.args[1]), layer=True) if plain else None
+    function = name.removeprefix(_FUNCTIONS)
+    if not name.startswith(_FUNCTIONS) or function not in _LAYERS.values() or len(call.args) != 2:
+        return None
+    options = {one.arg: one.value for one in call.keywords}
+    if not set(options) <= set(_OPTIONS.get(function, _ELEMENTWISE_OPTIONS)):
+        return None
+    reduction = options.get("reduction", ast.Constant("mean"))
+    if not isinstance(reduction, ast.Constant) or reduction.value not in ("mean", "sum"):
+        return None
+    return Loss(function, str(reduction.value), (call.args[0], call.args[1]))
+
+
+def _is_made_plain(scope: Scope, layer: ast.expr) -> bool:
+    """Whether a constructor makes a layer without any argument."""
+    owner = scope.function.owner
+    if not isinstance(layer, ast.Attribute) or owner is None:
+        return False
+    made = [one for cls in scope.project.mro(owner) for _, one in cls.stores.get(layer.attr, ())]
+    calls = [one.value for one in made if isinstance(one, ast.Assign)]
+    return len(calls) == len(made) == 1 and isinstance(calls[0], ast.Call) and not (calls[0].args or calls[0].keywords)
+
+
+def _ignored_by(scope: Scope, mask: ast.expr | None, labels: ast.expr) -> str | None:
+    """Return the one label that a mask does not select, `labels != 0`, as text; None if it asks for anything else."""
+    if not isinstance(mask, ast.Compare) or len(mask.ops) != 1 or not isinstance(mask.ops[0], ast.NotEq):
+        return None
+    wanted = mask.comparators[0]
+    plain = k.is_number(scope.kind(wanted)) and not any(isinstance(one, ast.Call) for one in walk(wanted))
+    same = ast.dump(mask.left) == ast.dump(labels)
+    return scope.text(wanted) if same and plain else None

@@ -1,0 +1,104 @@
+"""How many dimensions a tensor has beyond those that a mask selects by, as far as the code lets guess.
+
+Nothing is flagged by it, and what is written by it a run has to show.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+
+from dynalint.analysis import kinds as k
+from dynalint_rules._code.names import loads, only_value
+from dynalint_rules._code.scope import Scope
+
+ROW_LAYERS = frozenset(
+    f"torch.nn.{name}"
+    for name in "CELU ELU GELU Hardswish Identity LayerNorm LeakyReLU Linear Mish RMSNorm ReLU ReLU6 SELU SiLU Sigmoid "
+    "Softplus Tanh".split()
+)
+LESS = frozenset("all any squeeze sum mean argmax argmin amax amin norm prod".split())
+_MOST_STEPS = 12
+_STATED = r"\b{name}: \(([^()]*)\)"
+
+
+@dataclass(frozen=True)
+class _Form:
+    """How many dimensions there are, if that is known, and how many of them hold what belongs to one element."""
+
+    rank: int | None = None
+    own: int = 0
+
+
+def is_row_layer(scope: Scope, function: ast.expr) -> bool:
+    """Whether a layer, or a row of them, makes of each vector one by itself."""
+    kind = scope.kind(function)
+    if isinstance(kind, k.Sequence) and kind.type == "torch.nn.Sequential" and kind.items:
+        return all(isinstance(one, k.Object) and one.type in ROW_LAYERS for one in kind.items)
+    return isinstance(kind, k.Object) and kind.type in ROW_LAYERS
+
+
+def is_last(call: ast.Call) -> bool:
+    """Whether a call has nothing but the last dimension as an argument."""
+    given = [*call.args, *(one.value for one in call.keywords if one.arg == "dim")]
+    return len(given) == 1 == len(call.args) + len(call.keywords) and ast.unparse(given[0]) == "-1"
+
+
+def trailing(scope: Scope, source: ast.expr, mask: ast.expr) -> int:
+    """Return how many dimensions a tensor has beyond those of a mask."""
+    one, other = _form(scope, source, _MOST_STEPS), _form(scope, mask, _MOST_STEPS)
+    if one.rank is not None and other.rank is not None:
+        return max(one.rank - other.rank, 0)
+    return max(one.own - other.own, 0)
+
+
+def _form(scope: Scope, node: ast.expr, steps: int) -> _Form:
+    tensor = scope.tensor(node)
+    found = _guessed(scope, node, steps) if steps else _Form()
+    return found if tensor is None or tensor.rank is None else _Form(tensor.rank, found.own)
+
+
+def _guessed(scope: Scope, node: ast.expr, steps: int) -> _Form:
+    if isinstance(node, ast.Name):
+        value = only_value(scope, node.id, node)
+        found = _Form(_stated(scope, node.id)) if value is None else _form(scope, value, steps - 1)
+        return _Form(found.rank, max(found.own, int(_feeds_rows(scope, node.id))))
+    if isinstance(node, ast.BinOp | ast.Compare | ast.BoolOp | ast.UnaryOp):
+        parts = [_form(scope, one, steps - 1) for one in ast.iter_child_nodes(node) if isinstance(one, ast.expr)]
+        ranks = [part.rank for part in parts if part.rank is not None]
+        return _Form(max(ranks, default=None), max(part.own for part in parts))
+    if not isinstance(node, ast.Call):
+        return _Form()
+    if is_row_layer(scope, node.func) and len(node.args) == 1:
+        given = _form(scope, node.args[0], steps - 1)
+        return _Form(given.rank, max(given.own, 1))
+    owner = node.func.value if isinstance(node.func, ast.Attribute) and scope.tensor(node.func.value) else None
+    owner = owner or (node.args[0] if node.args and isinstance(scope.kind(node.func), k.External) else None)
+    if owner is None:
+        return _Form()
+    given, method = _form(scope, owner, steps - 1), ast.unparse(node.func).rpartition(".")[2]
+    if method in LESS:
+        return _Form(given.rank and given.rank - 1, max(given.own - 1, 0)) if is_last(node) else _Form()
+    return given
+
+
+def _feeds_rows(scope: Scope, name: str) -> bool:
+    """Whether a layer that works on vectors is given what stands under a name."""
+    calls = (one for one in (scope.parents.get(load) for load in loads(scope, name)) if isinstance(one, ast.Call))
+    return any(
+        isinstance(one.args[0], ast.Name) and is_row_layer(scope, one.func) for one in calls if len(one.args) == 1
+    )
+
+
+def _stated(scope: Scope, name: str) -> int | None:
+    """How many dimensions a comment of the function gives an argument: `# x: (batch, time, width)`."""
+    arguments = scope.function.node.args
+    if name not in [one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]:
+        return None
+    statements = scope.function.statements
+    for number in range(scope.function.node.lineno, statements[0].lineno if statements else 0):
+        said = re.search(_STATED.format(name=re.escape(name)), scope.file.line(number).partition("#")[2])
+        if said is not None:
+            return len([one for one in said[1].split(",") if one.strip()])
+    return None

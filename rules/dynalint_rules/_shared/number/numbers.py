@@ -1,0 +1,471 @@
+"""What becomes of the uses of a number read out of a tensor when it stays a 0-dim tensor instead.
+
+A number and a 0-dim tensor of the same value give the same results in arithmetic with other tensors, as long as the
+dtype comes out the same. They do not in a test, as an index, as a size, in a store or in a call of unknown code; there
+the rewrite is refused.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from dynalint import rewriting as rw
+from dynalint.analysis import kinds as k
+from dynalint.analysis.index import walk_function
+from dynalint.analysis.steps import walk
+from dynalint.findings import Safety
+from dynalint.rules import Refusal
+from dynalint_rules._code.calls import callee
+from dynalint_rules._code.decision import decision_of
+from dynalint_rules._code.handover import asks_for_tensor, is_passed_up
+from dynalint_rules._code.names import kind_of_name, loads, statement_of
+from dynalint_rules._code.precision import is_double, is_nonzero, is_short, is_small, is_wide
+from dynalint_rules._code.scope import Scope, as_tensor
+from dynalint_rules._shared.number.detached import Detached
+from dynalint_rules._shared.number.either import CLAMPS, IN_TORCH, TAKES_EITHER, WHOLE
+from dynalint_rules._shared.number.known_numbers import is_whole
+from dynalint_rules._shared.number.no_number import SHOWS, why_not
+from dynalint_rules._shared.number.single_index import with_a_dimension
+
+_DIVIDING = (ast.Div, ast.FloorDiv, ast.Mod)
+_ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, *_DIVIDING)
+_ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
+_BINDING = ast.Assign | ast.AnnAssign | ast.NamedExpr
+_ASKING = ast.If | ast.IfExp | ast.Assert | ast.BoolOp | ast.UnaryOp
+DECISIONS = ("DYN101", "DYN103", "DYN104", "DYN105")
+"""The codes of what a number leaves that decided something, and is a tensor now."""
+
+
+@dataclass
+class Flow:
+    """What keeping the tensor asks for (`conditions`) and what it changes by nature (`changes`), one clause each.
+
+    `edits` are what has to change at its uses, for which `imports` may be needed. `leaves` are the codes of what the
+    tensor decides, which other rules rewrite; `meets` tells that there are other uses.
+    """
+
+    conditions: dict[str, None] = field(default_factory=dict)
+    changes: dict[str, None] = field(default_factory=dict)
+    edits: list[rw.Change] = field(default_factory=list)
+    imports: tuple[str, ...] = ()
+    leaves: tuple[str, ...] = ()
+    meets: bool = False
+
+    @property
+    def safety(self) -> Safety:
+        """How far the rewrite may be trusted."""
+        return "unsafe" if self.changes else "conditional" if self.conditions else "safe"
+
+    @property
+    def clauses(self) -> tuple[str, ...]:
+        """Everything to be named with the fix, what it changes first."""
+        return (*self.changes, *self.conditions)
+
+
+def flow_of(
+    scope: Scope,
+    node: ast.expr,
+    dtype: k.DType | None,
+    *,
+    wide: bool = False,
+    drawn: bool = False,
+) -> Flow:
+    """Follow the number that `node` gives to all its uses, as if it were a 0-dim tensor of that class of dtypes.
+
+    `wide` tells that it will be one of 64 bits. `drawn` tells that it is drawn at random, so that no digit of it
+    matters.
+
+    Raises:
+        Refusal: at least one of the uses takes no tensor, or nothing is known of it.
+    """
+    follower = _Follower(scope, double=is_double(node), wide=wide or is_wide(node), drawn=drawn)
+    follower.climb(node, dtype)
+    return follower.flow
+
+
+def flow_into(scope: Scope, target: ast.expr, loop: ast.stmt, dtype: k.DType | None) -> Flow:
+    """Follow the numbers that a loop puts under a name, as if they were 0-dim tensors.
+
+    Raises:
+        Refusal: at least one of the uses takes no tensor, or nothing is known of it.
+    """
+    follower = _Follower(scope)
+    follower.follow_name(target, loop, dtype)
+    return follower.flow
+
+
+@dataclass
+class _Follower:
+    scope: Scope
+    flow: Flow = field(default_factory=Flow)
+    names: set[str] = field(default_factory=set)
+    double: bool = False
+    wide: bool = False
+    drawn: bool = False
+
+    def climb(self, node: ast.expr, dtype: k.DType | None) -> None:
+        """Judge the one use that stands around `node`, and those that this leads to."""
+        parent = self.scope.parents[node]
+        self.flow.meets |= not isinstance(parent, ast.Assign | ast.NamedExpr | ast.Compare | _ASKING)
+        if isinstance(parent, ast.keyword):
+            parent = self.scope.parents[parent]
+        if isinstance(parent, ast.BinOp):
+            self._operation(parent, node, dtype)
+        elif isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.USub | ast.UAdd):
+            self.climb(parent, dtype)
+        elif isinstance(parent, ast.AugAssign) and node is parent.value:
+            self._in_place(parent, node, dtype)
+        elif isinstance(parent, ast.Compare):
+            self._comparison(parent, node, dtype)
+        elif isinstance(parent, ast.Call):
+            self._argument(parent, node, dtype)
+        elif isinstance(parent, ast.FormattedValue) and parent.conversion == -1:
+            self._formatted(parent)
+        elif self._is_index(parent, node):
+            self._index(parent if isinstance(parent, ast.Subscript) else self.scope.parents[parent], node, dtype)
+        elif isinstance(parent, _BINDING | ast.Tuple | ast.List | ast.Dict | ast.Return):
+            self._result(parent, node, dtype)
+        elif self._decides(node):
+            self.flow.leaves = DECISIONS
+        else:
+            self._refuse(parent, node)
+
+    def _is_index(self, parent: ast.AST, node: ast.expr) -> bool:
+        """Whether a number is one of the indices of a tensor."""
+        outer = self.scope.parents.get(parent) if isinstance(parent, ast.Tuple) else parent
+        if not isinstance(outer, ast.Subscript) or outer.value is node or outer.slice not in (parent, node):
+            return False
+        return self.scope.tensor(outer.value) is not None and not isinstance(outer.ctx, ast.Del)
+
+    def _index(self, subscript: ast.AST, node: ast.expr, dtype: k.DType | None) -> None:
+        assert isinstance(subscript, ast.Subscript)
+        shown = self.scope.quote(node)
+        if dtype in ("bool", "float", "complex"):
+            raise Refusal(f"{shown} is no whole number to index with")
+        if dtype is None:
+            self.flow.conditions[f"{shown} is a whole number"] = None
+        edits, condition = with_a_dimension(self.scope, subscript, node)
+        self.flow.edits += edits
+        statement = self.scope.parents.get(subscript)
+        if isinstance(subscript.ctx, ast.Load):
+            self.flow.conditions[condition] = None
+        elif isinstance(statement, ast.Assign) and not k.is_number(self.scope.kind(statement.value)):
+            stored, taking = self.scope.quote(statement.value), self.scope.quote(subscript.value)
+            self.flow.conditions[f"{stored} has the dtype of {taking}"] = None
+
+    def _formatted(self, part: ast.FormattedValue) -> None:
+        """A 0-dim tensor formats as its number does, but who prints the text has ended the graph already."""
+        text = self.scope.parents.get(part)
+        call = self.scope.parents.get(text) if text is not None else None
+        if isinstance(call, ast.Call) and callee(self.scope, call).startswith(SHOWS):
+            shown = self.scope.quote(part.value)
+            raise Refusal(f"{shown} is only shown; put the statement behind `if not torch.compiler.is_compiling():`")
+
+    def _operation(self, operation: ast.BinOp, node: ast.expr, dtype: k.DType | None) -> None:
+        other = operation.right if node is operation.left else operation.left
+        kind = self.scope.kind(other)
+        shown = self.scope.quote(operation)
+        if not isinstance(operation.op, _ARITHMETIC):
+            raise Refusal(f"{shown} does not come out the same with a tensor; write that step with tensors by hand")
+        tensor = as_tensor(kind)
+        if tensor is not None and self.wide and tensor.rank == 0 and dtype == "float" and isinstance(other, ast.Name):
+            # A quotient of counts has the default dtype, which another tensor without dimensions would take on.
+            own = rw.attribute(rw.kept(self.scope.file, other), "dtype")
+            if isinstance(node, ast.Name | ast.Attribute):
+                self.flow.edits.append((node, rw.calling("to", own)))
+            self._meet(tensor, dtype, operation)
+        elif tensor is not None:
+            self._meet(tensor, dtype, operation)
+            if isinstance(operation.op, ast.Div) and node is operation.left:
+                self._rounded(operation, node, kind)  # torch multiplies a number with the reciprocal of a tensor
+        elif k.is_number(kind):
+            integral = dtype == "int" and all(isinstance(one, k.Value) and one.type == "int" for one in kind.members)
+            defined = isinstance(operation.op, ast.Add | ast.Sub | ast.Mult) or (
+                isinstance(operation.op, ast.FloorDiv | ast.Mod) and other is operation.right and is_nonzero(kind)
+            )
+            if not (integral and defined):
+                self._rounded(operation, node, kind)
+                floats = any(isinstance(one, k.Value) and one.type == "float" for one in kind.members)
+                dtype = "float" if floats or isinstance(operation.op, ast.Div) else dtype
+            self.climb(operation, dtype)
+        elif isinstance(kind, k.Unknown):
+            self.flow.conditions[f"{self.scope.quote(other)} in {shown} is a number or a tensor"] = None
+            self._rounded(operation, node, kind)
+            self.climb(operation, None)
+        else:
+            raise Refusal(f"{self.scope.quote(other)} in {shown} takes no tensor; rewrite it by hand")
+
+    def _rounded(self, operation: ast.BinOp, node: ast.expr, other: k.Kind) -> None:
+        """Note what arithmetic in the precision of the tensor leaves of Python's, which is done in doubles."""
+        shown = self.scope.quote(operation)
+        if not self.drawn:
+            self.flow.conditions[f"{shown} is the same up to rounding"] = None
+        divides = isinstance(operation.op, _DIVIDING) and as_tensor(other) is None
+        if divides and (node is operation.right or not is_nonzero(other)):
+            self.flow.conditions[f"{self.scope.quote(operation.right)} is not zero in {shown}"] = None
+
+    def _in_place(self, statement: ast.AugAssign, node: ast.expr, dtype: k.DType | None) -> None:
+        target = statement.target
+        kind = kind_of_name(self.scope, target.id, statement) if isinstance(target, ast.Name) else k.UNKNOWN
+        tensor = as_tensor(kind)
+        if tensor is None or not isinstance(statement.op, _ARITHMETIC):
+            shown = self.scope.quote(statement)
+            raise Refusal(f"{shown} sums up numbers; start from a tensor and sum up tensors by hand")
+        self._meet(tensor, dtype, node)
+
+    def _comparison(self, comparison: ast.Compare, node: ast.expr, dtype: k.DType | None) -> None:
+        other = comparison.comparators[0] if node is comparison.left else comparison.left
+        tensor = as_tensor(self.scope.kind(other))
+        shown = self.scope.quote(comparison)
+        if len(comparison.ops) == 1 and isinstance(comparison.ops[0], _ORDER) and self._is_checked(comparison):
+            self._compared(node, other, dtype, shown)
+            return
+        if len(comparison.ops) == 1 and isinstance(comparison.ops[0], _ORDER) and self._decides(comparison):
+            if self.drawn and isinstance(self.scope.kind(other), k.Unknown):
+                self.flow.changes[f"{self.scope.quote(other)} is a number"] = None
+            elif tensor is None and not k.is_number(self.scope.kind(other)):
+                raise Refusal(f"{self.scope.quote(other)} in {shown} may be no number; compare with a tensor by hand")
+            self._compared(node, other, dtype, shown)
+            self.flow.leaves, self.flow.meets = DECISIONS, self.flow.meets or tensor is not None
+            return
+        if len(comparison.ops) > 1 or not isinstance(comparison.ops[0], _ORDER) or tensor is None:
+            raise Refusal(
+                f"{shown} decides something in Python, which a tensor cannot do in one graph; "
+                "select with `torch.where` by hand"
+            )
+        self._meet(tensor, dtype, comparison)
+
+    def _compared(self, node: ast.expr, other: ast.expr, dtype: k.DType | None, shown: str) -> None:
+        """Convert what is compared where a tensor of few bits does not hold what Python's whole numbers do."""
+        kind = self.scope.kind(other)
+        if self.drawn:
+            return
+        if as_tensor(kind) is not None or (dtype in ("float", None) and is_short(kind)):
+            return
+        if dtype in ("int", "bool") and is_whole(kind):
+            if (self.wide and dtype == "int") or is_small(kind):
+                return
+            if isinstance(node, ast.Name | ast.Call | ast.Attribute | ast.Subscript):
+                self.flow.edits.append((node, rw.calling("long")))
+                return
+        self.flow.conditions[f"{shown} comes out the same in the precision of the tensor"] = None
+
+    def _decides(self, node: ast.expr) -> bool:
+        """Whether `node` is all or part of what an `if`, a conditional expression or an assertion tests."""
+        parent = self.scope.parents[node]
+        asked = isinstance(parent, _ASKING) and (not isinstance(parent, ast.UnaryOp) or isinstance(parent.op, ast.Not))
+        return asked and decision_of(self.scope.parents, node).form in ("if", "ifexp", "assert")
+
+    def _is_checked(self, comparison: ast.Compare) -> bool:
+        """Whether an outcome is only asserted, or handed to a function that asks whether it was given a tensor."""
+        parent = self.scope.parents[comparison]
+        if isinstance(parent, ast.Assert):
+            return parent.msg is None or isinstance(parent.msg, ast.Constant)
+        return isinstance(parent, ast.Call) and asks_for_tensor(self.scope, parent, comparison)
+
+    def _argument(self, call: ast.Call, node: ast.expr, dtype: k.DType | None) -> None:
+        name = callee(self.scope, call)
+        position = next((at for at, argument in enumerate(call.args) if argument is node), None)
+        keyword = next((one.arg for one in call.keywords if one.value is node), None)
+        if name in ("builtins.max", "builtins.min") and position is not None and len(call.args) > 1:
+            self._extreme(call, node, position, dtype)
+        elif name == "builtins.abs":
+            self.climb(call, dtype)
+        elif name.removeprefix("math.") in IN_TORCH and call.args == [node]:
+            self._computed(call, name.removeprefix("math."))
+        elif name in CLAMPS and self._is_one_bound(call, name, node):
+            self._meet_argument(call, name, dtype)
+        elif name in TAKES_EITHER:
+            positions, keywords = TAKES_EITHER[name]
+            if position not in positions and keyword not in keywords:
+                self._refuse(call, node)
+            if name != "torch.full":  # its result has the default dtype either way
+                self._meet_argument(call, name, dtype)
+        else:
+            self._refuse(call, node)
+
+    def _computed(self, call: ast.Call, name: str) -> None:
+        """A function of `math` is computed by torch's instead."""
+        there = f"{self.scope.torch}.{IN_TORCH[name]}"
+        self.flow.conditions[f"{self.scope.quote(call)} is the same up to rounding, and never raises"] = None
+        self.flow.edits.append((call.func, rw.name(there)))
+        self.flow.imports = self.scope.imports
+        self.climb(call, None if name in WHOLE else "float")
+
+    def _meet_argument(self, call: ast.Call, name: str, dtype: k.DType | None) -> None:
+        subject = call.args[0] if name.startswith("torch.") and call.args else None
+        if isinstance(call.func, ast.Attribute) and name.startswith("Tensor."):
+            subject = call.func.value
+        if name in ("torch.where", "Tensor.where"):
+            subject = None  # what decides is the other branch
+        self._meet(as_tensor(self.scope.kind(subject)) if subject is not None else None, dtype, call)
+
+    def _is_one_bound(self, call: ast.Call, name: str, node: ast.expr) -> bool:
+        """Whether a clamp has no other bound than `node`: a number and a tensor do not go together."""
+        bounds = [*call.args[1 if name.startswith("torch.") else 0 :], *(one.value for one in call.keywords)]
+        return all(one is node or (isinstance(one, ast.Constant) and one.value is None) for one in bounds)
+
+    def _extreme(self, call: ast.Call, node: ast.expr, position: int, dtype: k.DType | None) -> None:
+        others = [self.scope.kind(argument) for argument in call.args if argument is not node]
+        if call.keywords or not all(k.is_number(kind) for kind in others):
+            self._refuse(call, node)
+        if dtype == "float" and position > 0:
+            self.flow.conditions[f"{self.scope.quote(node)} is never NaN"] = None
+        self._clamped(call, node)
+        types = {one.type for kind in others for one in kind.members if isinstance(one, k.Value)}
+        self.climb(call, dtype if dtype == "float" or types <= {"int"} else None)
+
+    def _clamped(self, call: ast.Call, node: ast.expr) -> None:
+        """Write `max(t, 1)` as `t.clamp(min=1)`, which says the same and gives a tensor in either case."""
+        if len(call.args) == 2:
+            other = call.args[0] if call.args[1] is node else call.args[1]
+            bound = {"min" if callee(self.scope, call) == "builtins.max" else "max": rw.kept(self.scope.file, other)}
+            self.flow.edits.append((call, rw.method(rw.kept(self.scope.file, node), "clamp", **bound)))
+
+    def _result(self, parent: ast.AST, node: ast.expr, dtype: k.DType | None) -> None:
+        """The number is given a name, or returned, maybe as part of a tuple, list or dict."""
+        outer = self.scope.parents.get(parent)
+        if isinstance(parent, ast.Tuple) and isinstance(outer, ast.Assign) and outer.value is parent:
+            target = outer.targets[0]
+            if len(outer.targets) == 1 and isinstance(target, ast.Tuple) and len(target.elts) == len(parent.elts):
+                self.follow_name(target.elts[parent.elts.index(node)], outer, dtype)
+                return
+        if isinstance(parent, ast.Assign) and len(parent.targets) == 1:
+            self.follow_name(parent.targets[0], parent, dtype)
+        elif isinstance(parent, ast.AnnAssign):
+            self.follow_name(parent.target, parent, dtype)
+        elif isinstance(parent, ast.NamedExpr):
+            if next(loads(self.scope, parent.target.id), None) is not None:
+                self.follow_name(parent.target, statement_of(self.scope, parent), dtype)
+            self.climb(parent, dtype)
+        elif isinstance(parent, ast.Return) or (isinstance(parent, ast.expr) and self._is_returned(parent)):
+            self._returned(node)
+        else:
+            self._refuse(parent, node)
+
+    def _is_returned(self, node: ast.expr) -> bool:
+        parent = self.scope.parents.get(node)
+        if isinstance(parent, ast.Return):
+            return True
+        return isinstance(parent, ast.Tuple | ast.List | ast.Dict) and self._is_returned(parent)
+
+    def _returned(self, node: ast.expr) -> None:
+        caller = self.scope.function.caller
+        if caller is not None and not is_passed_up(self.scope):
+            shown = self.scope.quote(node)
+            raise Refusal(f"{shown} is returned to `{caller.qualname}`, which may need a number; change both by hand")
+        self.flow.changes["the caller receives a 0-dim tensor instead of a number"] = None
+
+    def follow_name(self, target: ast.expr, statement: ast.stmt, dtype: k.DType | None) -> None:
+        """Judge all uses of the name that a statement binds to the number."""
+        if self._goes_into_tensor(target):
+            return
+        if not isinstance(target, ast.Name):
+            raise Refusal(
+                f"{self.scope.quote(target)} keeps the number after this statement; "
+                "store the tensor's `.detach()` by hand if every reader takes a tensor"
+            )
+        name = target.id
+        uses = list(_uses(self.scope, name))
+        stores = [use for use in uses if not isinstance(use.ctx, ast.Load)]
+        alone = stores == [target] and name not in _parameters(self.scope)
+        mixed = not alone and not self._is_last(statement, stores)
+        if name not in self.scope.function.locals or (mixed and not self._are_numbers(target, stores)):
+            raise Refusal(f"`{name}` is set at more than one place; give this value a name of its own first")
+        own = set(walk_function(self.scope.function.node))
+        if any(use not in own for use in uses):
+            raise Refusal(f"`{name}` is used in a nested function; pass it there as a tensor by hand")
+        loads = [use for use in uses if isinstance(use.ctx, ast.Load) and (alone or mixed or _is_after(use, statement))]
+        if not loads:
+            raise Refusal(f"`{name}` is never used; delete {self.scope.quote(statement)}")
+        if name not in self.names:
+            self.names.add(name)
+            edits = len(self.flow.edits)
+            for use in loads:
+                self.climb(use, dtype)
+            if mixed and (len(self.flow.edits) > edits or self.flow.leaves):
+                raise Refusal(f"`{name}` is set at more than one place; give this value a name of its own first")
+
+    def _goes_into_tensor(self, target: ast.expr) -> bool:
+        """Whether a number is stored to elements of a tensor, in whose dtype it ends up either way.
+
+        What tensors of positions select takes only values of the same dtype.
+        """
+        if not isinstance(target, ast.Subscript) or self.scope.tensor(target.value) is None:
+            return False
+        index = self.scope.tensor(target.slice)
+        return is_whole(self.scope.kind(target.slice)) or (index is not None and index.dtype == "bool")
+
+    def _is_last(self, statement: ast.stmt, stores: list[ast.Name]) -> bool:
+        """Whether what follows a statement of the function itself sees no value of a name but that which it gives."""
+        if not isinstance(statement, ast.Assign | ast.AnnAssign):
+            return False
+        own = self.scope.parents.get(statement) is self.scope.function.node
+        return own and not any(_is_after(store, statement) for store in stores)
+
+    def _are_numbers(self, target: ast.Name, stores: list[ast.Name]) -> bool:
+        """Whether all that a name is set to elsewhere are numbers known while tracing, as far as that can be told."""
+        for store in stores:
+            statement = self.scope.parents.get(store)
+            if store is target:
+                continue
+            if not isinstance(statement, ast.Assign) or statement.targets != [store]:
+                return False
+            kind = self.scope.kind(statement.value)
+            if isinstance(kind, k.Unknown) and isinstance(statement.value, ast.Attribute):
+                self.flow.conditions[f"{self.scope.quote(statement.value)} is a number"] = None
+            elif not all(
+                isinstance(one, k.Value) and one.type in ("int", "float") and one.source != "data"
+                for one in kind.members
+            ):
+                return False
+        return target.id not in _parameters(self.scope)
+
+    def _meet(
+        self,
+        tensor: k.Tensor | None,
+        dtype: k.DType | None,
+        where: ast.expr,
+    ) -> None:
+        """Note what must hold for the dtype of the result to stay, when a number meets a tensor.
+
+        A number never changes the dtype within its category. A 0-dim tensor does not either, unless the other one has
+        no dimensions too; and in a higher category it brings a dtype of its own, a number the default dtype.
+        """
+        ranks = ("bool", "int", "float", "complex")
+        if tensor is not None and tensor.dtype is not None and dtype is not None:
+            by_category = ranks.index(dtype) - ranks.index(tensor.dtype)
+            if by_category <= 0 and (tensor.rank or (by_category < 0 and dtype in ("bool", "int"))):
+                return
+            if by_category > 0 and dtype == "float" and self.double:
+                shown = self.scope.quote(where)
+                raise Refusal(f"{shown} would become a tensor of doubles; convert what is read with `.float()` first")
+        self.flow.conditions[f"the dtype of {self.scope.quote(where)} stays the same"] = None
+
+    def _refuse(self, parent: ast.AST, node: ast.expr) -> None:
+        called = callee(self.scope, parent) if isinstance(parent, ast.Call) else ""
+        raise Refusal(why_not(self.scope, parent, node, called))
+
+
+def with_conditions(flow: Flow, found: Detached) -> Flow:
+    """Return `flow` with the conditions of the detached tensor added: none where the number does nothing but decide."""
+    if flow.leaves and not flow.meets and not flow.conditions:
+        return flow
+    return replace(flow, conditions={**dict.fromkeys(found.conditions), **flow.conditions})
+
+
+def _is_after(node: ast.expr, statement: ast.stmt) -> bool:
+    end = (statement.end_lineno or 0, statement.end_col_offset or 0)
+    return (node.lineno, node.col_offset) >= end
+
+
+def _uses(scope: Scope, name: str) -> Iterator[ast.Name]:
+    for node in walk(scope.function.node):
+        if isinstance(node, ast.Name) and node.id == name:
+            yield node
+
+
+def _parameters(scope: Scope) -> set[str]:
+    return {node.arg for node in walk(scope.function.node.args) if isinstance(node, ast.arg)}

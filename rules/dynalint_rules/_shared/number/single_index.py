@@ -1,0 +1,34 @@
+"""An index that is a tensor without dimensions gets one, so that Dynamo need not know its value."""
+
+from __future__ import annotations
+
+import ast
+
+from dynalint import rewriting as rw
+from dynalint.rules import Refusal
+from dynalint_rules._code.scope import Scope
+from dynalint_rules._shared.number.known_numbers import is_whole
+
+
+def with_a_dimension(scope: Scope, node: ast.Subscript, index: ast.expr) -> tuple[list[rw.Change], str]:
+    """Return the changes that make `x[i]` read `x[i.reshape(1)].squeeze(0)`, and the condition under which they may.
+
+    Raises:
+        Refusal: the index stands beside others that are neither slices nor whole numbers known while tracing.
+    """
+    parts = parts_of(node)
+    others = [part for part in parts if part is not index and not isinstance(part, ast.Slice)]
+    if not all(is_whole(scope.kind(part)) for part in others):
+        raise Refusal(f"{scope.quote(index)} stands beside other indices; index in steps, with it in a step of its own")
+    changes: list[rw.Change] = [(index, rw.calling("reshape", rw.number(1)))]
+    if isinstance(node.ctx, ast.Load):
+        # A whole number takes its dimension away.
+        place = sum(isinstance(part, ast.Slice) for part in parts[: parts.index(index)])
+        changes.append((node, rw.calling("squeeze", rw.number(place))))
+    condition = f"nothing changes {scope.quote(node)} in place, nor {scope.quote(node.value)} while it is used"
+    return changes, condition
+
+
+def parts_of(node: ast.Subscript) -> list[ast.expr]:
+    """Return the indices of a subscript, one for each dimension."""
+    return list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]

@@ -1,0 +1,346 @@
+"""A Python number kept on a module, turned into a buffer that the module registers.
+
+The buffer does not go into the state dict, holds int64 for a count and the default dtype for a float, and is only ever
+assigned to, never changed in place: an update in place gives wrong gradients in compiled code once its value takes part
+in a differentiable expression.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from dynalint import rewriting as rw
+from dynalint.analysis import kinds as k
+from dynalint.analysis.events import StateChange
+from dynalint.analysis.index import ClassInfo, FunctionInfo
+from dynalint.analysis.kinds import Kind
+from dynalint.analysis.project import Project
+from dynalint.analysis.source import SourceFile
+from dynalint.analysis.steps import walk
+from dynalint.rules import Refusal, Rewrite
+from dynalint_rules._code.scope import Scope, torch_name
+from dynalint_rules._code.uses import Attribute, Use, self_name
+from dynalint_rules._shared.number.detached import detached
+from dynalint_rules._shared.number.numbers import DECISIONS, flow_of
+
+_ARITHMETIC = (ast.Add, ast.Sub, ast.Mult)
+# Between ints these give ints, of tensors as of Python numbers.
+_INTEGRAL = (*_ARITHMETIC, ast.Mod, ast.FloorDiv)
+_WITH_TENSORS = (*_INTEGRAL, ast.Div)
+_FLOATING = (*_ARITHMETIC, ast.Div)
+_SIGNS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
+_ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
+_TIGHT = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Constant)
+
+
+def number_to_buffer(event: StateChange, project: Project, *, floating: bool = False) -> Rewrite:
+    """Return the rewrite that keeps a number `self.name` in a buffer, in all places at once.
+
+    Whole numbers stay what they are; with `floating` the buffer holds fewer digits than Python does.
+
+    Raises:
+        Refusal: the constructor does not set it to a plain number, or a place that uses it needs a Python number.
+    """
+    name = event.home.name
+    cls, function, statement = _constructor(event, project)
+    attribute = Attribute(cls, name, project)
+    plan = Plan(name, floating)
+    torch, imports = torch_name(function)
+    for use in attribute.uses():
+        if use.statement() is statement:
+            plan.replace(use, statement, _registration(plan, function, statement, torch))
+        elif use.stored:
+            change_store(plan, use)
+        else:
+            _read(plan, use)
+    conditions = [f"nothing outside this project reads or sets `{name}` as a Python number"]
+    if floating:
+        conditions.insert(0, f"`{name}` is held in the default dtype, with fewer digits than a Python float has")
+    elif plan.combined:
+        conditions.append(f"the tensors that `{name}` is combined with are float32 or wider, or the count stays small")
+    return Rewrite(
+        title=f"Keep `{name}` in a buffer",
+        safety="unsafe" if floating else "conditional",
+        replacements=tuple(one for file, some in plan.changes.items() for one in rw.written(file, *some)),
+        conditions=(*conditions, *plan.conditions),
+        imports=imports,
+        leaves=plan.leaves,
+    )
+
+
+@dataclass
+class Plan:
+    """What is to be replaced for a number to be a tensor; `combined` tells that a tensor is computed from the counter.
+
+    `leaves` are the codes of what the counter decides.
+    """
+
+    name: str
+    floating: bool = False
+    changes: dict[SourceFile, list[rw.Change]] = field(default_factory=dict)
+    conditions: dict[str, None] = field(default_factory=dict)
+    combined: bool = False
+    leaves: tuple[str, ...] = ()
+
+    @property
+    def operations(self) -> tuple[type[ast.operator], ...]:
+        """The operations with other numbers that give for a tensor what they give for a Python number."""
+        return _FLOATING if self.floating else _INTEGRAL
+
+    def takes(self, kind: Kind) -> bool:
+        """Whether a value is a number that the buffer can hold."""
+        return _is_int(kind) or (self.floating and k.is_number(kind))
+
+    def replace(self, use: Use, node: ast.expr | ast.stmt, content: str) -> None:
+        new: str | list[str] = content if isinstance(node, ast.expr) else [content]
+        self.changes.setdefault(use.file, []).append((node, new))
+
+
+def _read(plan: Plan, use: Use) -> None:
+    """Follow a read of the number: through arithmetic that stays as it is, or to places that change with it.
+
+    Raises:
+        Refusal: something needs a Python number.
+    """
+    try:
+        check_reader(plan, use)
+    except Refusal:
+        if use.function is None:
+            raise
+        function = use.function
+        scope = Scope(use.project, function, use.project.parents(function), *torch_name(function))
+        try:
+            flow = flow_of(scope, use.node, "float" if plan.floating else "int", wide=True)
+        except Refusal:
+            flow = None
+        if flow is None or flow.changes:
+            raise
+        plan.combined = True
+        plan.conditions |= flow.conditions
+        plan.changes.setdefault(use.file, []).extend(flow.edits)
+        plan.leaves = plan.leaves or flow.leaves
+
+
+def _constructor(event: StateChange, project: Project) -> tuple[ClassInfo, FunctionInfo, ast.Assign | ast.AnnAssign]:
+    """Return the class whose constructor first sets the counter, that constructor, and the statement."""
+    name, owner = event.home.name, event.function.owner
+    if owner is None or not name.isidentifier() or not project.is_module_class(owner):
+        raise Refusal(f"`{name}` is kept on another object than the module; keep it in a buffer of the module by hand")
+    for cls in project.mro(owner):
+        function = cls.methods.get("__init__")
+        if function is not None:
+            stores = [statement for method, statement in cls.stores.get(name, ()) if method is function]
+            if stores:
+                return cls, function, _checked(name, function, stores)
+    raise Refusal(f"no constructor sets `{name}`; register it there as a buffer by hand")
+
+
+def _checked(name: str, function: FunctionInfo, stores: list[ast.stmt]) -> ast.Assign | ast.AnnAssign:
+    statement = stores[0]
+    where = f"`{name}` is not set to one plain number in the constructor"
+    if not isinstance(statement, ast.Assign | ast.AnnAssign) or statement not in function.statements:
+        raise Refusal(f"{where}; register it there as a buffer by hand")
+    if isinstance(statement, ast.Assign) and (
+        len(statement.targets) > 1 or not isinstance(statement.targets[0], ast.Attribute)
+    ):
+        raise Refusal(f"{where} alone; give it a statement of its own")
+    if statement.value is None or plain_number(statement.value) is None:
+        raise Refusal(f"{where}; register it there as a buffer by hand")
+    before = function.statements[: function.statements.index(statement)]
+    if not any(_calls_constructor(one) for one in before):
+        raise Refusal(f"`{name}` is set before `super().__init__()` is called, where no buffer can be registered yet")
+    return statement
+
+
+def _calls_constructor(statement: ast.stmt) -> bool:
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "__init__"
+
+
+def plain_number(node: ast.expr) -> str | None:
+    """Return the text of a plain number, negative or not."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        inner = plain_number(node.operand)
+        return None if inner is None else f"-{inner}"
+    return repr(node.value) if isinstance(node, ast.Constant) and type(node.value) in (int, float) else None
+
+
+def _registration(plan: Plan, function: FunctionInfo, statement: ast.Assign | ast.AnnAssign, torch: str) -> str:
+    assert statement.value is not None
+    value = plain_number(statement.value)
+    if plan.floating and isinstance(value, str) and value.lstrip("-").isdigit():
+        value += ".0"
+    return f'{self_name(function)}.register_buffer("{plan.name}", {torch}.tensor({value}), persistent=False)'
+
+
+def change_store(plan: Plan, use: Use) -> None:
+    """Change a place that sets the number: an update becomes an assignment, a number becomes a tensor.
+
+    Raises:
+        Refusal: it sets it in another way.
+    """
+    statement = use.statement()
+    target = use.file.segment(use.node)
+    if isinstance(statement, ast.AugAssign) and statement.target is use.node:
+        if type(statement.op) not in (_FLOATING if plan.floating else _ARITHMETIC):
+            raise Refusal(f"{use.quote(statement)} has no equal for a tensor; write it with `+`, `-` or `*`")
+        if not plan.takes(use.kind(statement.value)):
+            raise Refusal(
+                f"{use.quote(statement.value)} may be something else than a {'' if plan.floating else 'whole '}number, "
+                "which the buffer does not hold"
+            )
+        value = _without_items(plan, use, statement.value)
+        if not isinstance(statement.value, _TIGHT):
+            value = f"({value})"
+        plan.replace(use, statement, f"{target} = {target} {_SIGNS[type(statement.op)]} {value}")
+        return
+    if not isinstance(statement, ast.Assign | ast.AnnAssign) or statement.value is None:
+        raise Refusal(f"{use.place} sets `{plan.name}` in a way that a buffer does not allow; change it by hand")
+    if isinstance(statement, ast.Assign) and statement.targets != [use.node]:
+        raise Refusal(f"{use.quote(statement)} sets more than `{plan.name}`; give it a statement of its own")
+    number = plain_number(statement.value)
+    if number is not None:
+        torch, _ = torch_name(_function(use))
+        value = f"{torch}.zeros_like({target})" if number == "0" else f"{torch}.full_like({target}, {number})"
+        plan.replace(use, statement.value, value)
+    elif not any(_is_same(node, use.node) for node in walk(statement.value)):
+        raise Refusal(f"{use.place} sets {use.quote(use.node)} to {use.quote(statement.value)}, which is no tensor")
+    else:
+        # It is computed from the number itself, and every reader in it is looked at by itself.
+        value = _without_items(plan, use, statement.value)
+        if value != use.file.segment(statement.value):
+            plan.replace(use, statement.value, value)
+
+
+def _without_items(plan: Plan, use: Use, value: ast.expr) -> str:
+    """The text of arithmetic in which the tensor stays one that `.item()` is called on."""
+    if not plan.floating:
+        return use.file.segment(value)
+    function = _function(use)
+    scope = Scope(use.project, function, use.project.parents(function), *torch_name(function))
+    parts: dict[ast.expr, str] = {}
+    for call in _operands(plan, value):
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "item":
+            found = detached(scope, call.func.value)
+            # Arithmetic gives a tensor of its own, so nothing follows later changes of this one.
+            parts[call] = found.text.replace(".clone()", "")
+            plan.conditions |= dict.fromkeys(found.conditions)
+    return rw.spliced(use.file, value, parts)
+
+
+def _operands(plan: Plan, value: ast.expr) -> Iterator[ast.expr]:
+    """Yield what the operations on numbers of an expression start from."""
+    if isinstance(value, ast.BinOp) and isinstance(value.op, plan.operations):
+        yield from _operands(plan, value.left)
+        yield from _operands(plan, value.right)
+    elif isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.USub):
+        yield from _operands(plan, value.operand)
+    else:
+        yield value
+
+
+def _function(use: Use) -> FunctionInfo:
+    assert use.function is not None, "a use on `self` stands in a method"
+    return use.function
+
+
+def check_reader(plan: Plan, use: Use) -> None:
+    """Follow a read of the counter upwards: whole-number arithmetic, then a tensor, or back into the counter.
+
+    Raises:
+        Refusal: something in between needs a Python number.
+    """
+    node: ast.expr = use.node
+    while True:
+        parent = use.parent(node)
+        if isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.USub):
+            node = parent
+        elif isinstance(parent, ast.BinOp):
+            other = parent.right if parent.left is node else parent.left
+            if _is_tensor(use.kind(other)):
+                _check_combination(plan, use, parent, other)
+                return
+            if isinstance(use.kind(other), k.Unknown) and isinstance(parent.op, _WITH_TENSORS):
+                plan.combined = True
+                plan.conditions[f"{use.quote(other)} is a floating-point tensor"] = None
+                return
+            if not isinstance(parent.op, plan.operations) or not plan.takes(use.kind(other)):
+                raise Refusal(_needs_number(plan, use, parent))
+            node = parent
+        elif isinstance(parent, ast.Assign | ast.AugAssign | ast.AnnAssign) and parent.value is node:
+            targets = parent.targets if isinstance(parent, ast.Assign) else [parent.target]
+            if all(_is_same(target, use.node) for target in targets):
+                return
+            raise Refusal(_needs_number(plan, use, parent))
+        elif isinstance(parent, ast.Expr):
+            return
+        elif _decides(plan, use, node, parent):
+            plan.leaves = DECISIONS
+            return
+        else:
+            raise Refusal(_needs_number(plan, use, parent))
+
+
+def _decides(plan: Plan, use: Use, node: ast.expr, parent: ast.AST | None) -> bool:
+    """Whether a number, or its comparison with another one, does nothing but decide which way to go."""
+    if isinstance(parent, ast.Compare):
+        others = [one for one in (parent.left, *parent.comparators) if one is not node]
+        if len(others) != 1 or not isinstance(parent.ops[0], _ORDER) or not plan.takes(use.kind(others[0])):
+            return False
+        node, parent = parent, use.parent(parent)
+    while isinstance(parent, ast.BoolOp) or (isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.Not)):
+        node, parent = parent, use.parent(parent)
+    return isinstance(parent, ast.If | ast.IfExp) and parent.test is node
+
+
+def _is_same(node: ast.AST, used: ast.expr) -> bool:
+    """Whether a node is written as a use of the number is."""
+    return isinstance(node, type(used)) and ast.unparse(node) == ast.unparse(used)
+
+
+def _check_combination(plan: Plan, use: Use, operation: ast.BinOp, other: ast.expr) -> None:
+    if not isinstance(operation.op, _WITH_TENSORS):
+        raise Refusal(f"{use.place}: {use.quote(operation)} is computed in another way if `{plan.name}` is a tensor")
+    tensor = k.only_tensor(use.kind(other))
+    assert tensor is not None
+    plan.combined = True
+    if tensor.dtype not in ("float", "complex") and tensor.rank in (0, None):
+        plan.conditions[f"{use.quote(other)} is floating, or has a dimension or more"] = None
+
+
+def _needs_number(plan: Plan, use: Use, parent: ast.AST | None) -> str:
+    """The sentence that refuses for a reader, by what it does with the number."""
+    shown = use.quote(use.node)
+    while isinstance(parent, ast.Tuple | ast.List | ast.Dict | ast.Set | ast.keyword):
+        parent = use.parent(parent)
+    if isinstance(parent, ast.Compare):
+        what = f"compares {shown} in Python, where a tensor would break the graph"
+        hint = "choose with `torch.where` instead"
+    elif isinstance(parent, ast.If | ast.While | ast.IfExp | ast.BoolOp | ast.Assert):
+        what = f"tests {shown} in Python, where a tensor would break the graph"
+        hint = "choose with `torch.where` instead"
+    elif isinstance(parent, ast.Return | ast.Yield):
+        what, hint = f"hands {shown} to the caller, who would get a tensor", "change the callers first"
+    elif isinstance(parent, ast.FormattedValue):
+        what, hint = f"prints {shown}, which would read `tensor(...)`", "print it outside the compiled code"
+    elif isinstance(parent, ast.Subscript | ast.Slice):
+        what, hint = f"uses {shown} as an index, which has to be a Python number", "index with a tensor by hand"
+    elif isinstance(parent, ast.Call):
+        what, hint = f"passes {shown} to {use.quote(parent.func)}, which may need a Python number", "change it by hand"
+    elif isinstance(parent, ast.BinOp):
+        what = f"computes {use.quote(parent)} in Python, and a tensor would be less precise or of another type"
+        hint = "change it by hand"
+    else:
+        what, hint = f"uses {shown} where a Python number may be needed", "change it by hand"
+    return f"{use.place} {what}; {hint}"
+
+
+def _is_int(kind: Kind) -> bool:
+    return all(isinstance(member, k.Value) and member.type == "int" for member in kind.members)
+
+
+def _is_tensor(kind: Kind) -> bool:
+    tensor = kind if isinstance(kind, k.Tensor) else None
+    return tensor is not None and not tensor.array

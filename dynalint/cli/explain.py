@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,30 +45,48 @@ Examples:
 def explain(target: str, form: str, output_file: Path | None, backend: str, **options: Any) -> int:
     """Show the graphs that Dynamo makes of one model or function, and where and why they split.
 
-    TARGET is "path/to/file.py::Name" or "package.module:Name"; a file alone will do if it holds one model. It is run in
-    a sandbox, with the declared example or with inputs that are worked out.
+    TARGET is "path/to/file.py::Name" or "package.module:Name"; a file alone will do if it holds one model, and
+    gives the breaks of each if it holds several. It is run in a sandbox, with the declared example or with inputs that
+    are worked out.
     """
     from dynalint.cli.activity import Activity
     from dynalint.cli.console import style_for, write
     from dynalint.cli.options import note_ignored, read_configuration
-    from dynalint.explaining import explain, find_target
+    from dynalint.explaining import NotExplainedError, explain, find_targets
     from dynalint.report import Style
+    from dynalint.report.style import visible
 
     configuration = read_configuration(options)
     directory = Path.cwd()
-    found, settings, workspace = find_target(target, configuration, directory)
+    targets, settings, workspace = find_targets(target, configuration, directory)
     note_ignored(workspace.settings, options)
     if workspace.settings.confirm == "never":
         raise UsageError(
             'explain runs code, which `confirm = "never"` in the configuration forbids; --confirm allows it.'
         )
-    visible = not options["quiet"] and sys.stderr is not None and sys.stderr.isatty()
-    with Activity(f"explaining {found.name}", enabled=visible) as progress:
-        on_stage = (lambda stage: progress(0, 0, stage)) if progress is not None else None
-        tried = {"advise": not options["no_advice"], "export": options["export"]}
-        explanation = explain(found, settings, workspace, backend, on_stage, **tried)
+    several = len(targets) > 1
+    if several and form != "text":
+        raise UsageError(
+            f"{target} holds {len(targets)} things to explain, and {form} takes one: name it, "
+            f"as in {target}::{targets[0].qualname}."
+        )
     style = Style() if output_file else style_for(sys.stdout, options["color"])
-    text = _rendered(explanation, form, style, verbose=options["verbose"])
+    animated = not options["quiet"] and sys.stderr is not None and sys.stderr.isatty()
+    tried = {"advise": not (options["no_advice"] or several), "export": options["export"]}
+    text = ""
+    for found in targets:
+        with Activity(f"explaining {found.name}", enabled=animated) as progress:
+            on_stage = partial(progress, 0, 0) if progress is not None else None
+            try:
+                explanation = explain(found, settings, workspace, backend, on_stage, **tried)
+            except NotExplainedError as fault:
+                if not several:
+                    raise
+                text += f"{visible(found.name)}: {visible(str(fault))}\n"
+                continue
+        text += _rendered(explanation, form, style, verbose=options["verbose"], brief=several)
+    if several:
+        text += f"`dynalint explain {target}::{targets[0].qualname}` shows one of them whole.\n"
     if output_file is None:
         write(text)
         return 0
@@ -78,7 +97,7 @@ def explain(target: str, form: str, output_file: Path | None, backend: str, **op
     return 0
 
 
-def _rendered(explanation: Any, form: str, style: Any, *, verbose: bool) -> str:
+def _rendered(explanation: Any, form: str, style: Any, *, verbose: bool, brief: bool) -> str:
     if form == "json":
         from dynalint.report.json import document
 
@@ -88,4 +107,4 @@ def _rendered(explanation: Any, form: str, style: Any, *, verbose: bool) -> str:
 
     if form == "html":
         return html.render(explanation)
-    return in_text(text.render(explanation, style, verbose=verbose))
+    return in_text(text.brief(explanation, style) if brief else text.render(explanation, style, verbose=verbose))

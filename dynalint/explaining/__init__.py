@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from dynalint.explaining.ask import BACKENDS, NotExplainedError, explain
 from dynalint.explaining.model import Explanation
-from dynalint.explaining.target import find_target
+from dynalint.explaining.target import find_targets
 
-__all__ = ["BACKENDS", "Explanation", "NotExplainedError", "explain", "find_target"]
+__all__ = ["BACKENDS", "Explanation", "NotExplainedError", "explain", "find_targets"]

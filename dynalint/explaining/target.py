@@ -16,10 +16,12 @@ from dynalint.lint import Linter, Workspace
 from dynalint.rules import all_rules
 
 
-def find_target(text: str, configuration: Configuration, directory: Path) -> tuple[Target, ConfirmOptions, Workspace]:
+def find_targets(
+    text: str, configuration: Configuration, directory: Path
+) -> tuple[list[Target], ConfirmOptions, Workspace]:
     """Return what `text` names, how to run it, and the workspace of its file.
 
-    A file alone names the one model or compiled function in it.
+    A file alone names the models and compiled functions in it, in their order.
 
     Raises:
         UsageError: there is no such file or module, or it is not clear what is meant.
@@ -38,12 +40,16 @@ def find_target(text: str, configuration: Configuration, directory: Path) -> tup
         order = {name: number for number, name in enumerate(module.bindings)}
         known.sort(key=lambda target: order.get(target.qualname.split(".")[0], 0))
     if not qualname:
-        return _only(text, known), options, workspace
+        if not known:
+            raise UsageError(
+                f"{text} holds no nn.Module and nothing that torch.compile is applied to; name what to run."
+            )
+        return known, options, workspace
     name = qualname.split(".")[0]
     if module is not None and name not in module.bindings and not module.stars:
         hint = nearest(name, sorted(module.bindings)) or _listed(known)
         raise UsageError(f'{workspace.shown(path)} has no "{qualname}"{hint}.')
-    return Target(path, module.name if module is not None else "", qualname), options, workspace
+    return [Target(path, module.name if module is not None else "", qualname)], options, workspace
 
 
 def _split(text: str) -> tuple[str, str]:
@@ -79,14 +85,6 @@ def _file(where: str, configuration: Configuration, directory: Path) -> Path:
 def _candidates(start: Path, parts: list[str]) -> Iterator[Path]:
     yield start.joinpath(*parts).with_suffix(".py")
     yield start.joinpath(*parts, "__init__.py")
-
-
-def _only(text: str, known: list[Target]) -> Target:
-    if len(known) == 1:
-        return known[0]
-    if not known:
-        raise UsageError(f"{text} holds no nn.Module and nothing that torch.compile is applied to; name what to run.")
-    raise UsageError(f"{text} holds several things to explain{_listed(known)}.")
 
 
 def _listed(known: list[Target]) -> str:

@@ -20,6 +20,16 @@ def render(found: Explanation, style: Style, *, verbose: bool = False) -> str:
     return "\n".join(_Writer(found, style, verbose=verbose).lines()) + "\n"
 
 
+def brief(found: Explanation, style: Style) -> str:
+    """Return what an explanation comes to: its first line, and one for each break and for what is in no graph."""
+    lines = [f"{style.paint(visible(found.target), 'bold')}: {words.headline(found)}"]
+    for one in found.breaks:
+        rule = f"{one.rule.code} {one.rule.name}" if one.rule is not None else words.what(one)
+        lines.append(f"  {visible(str(one.place))} in {visible(one.function)}: {visible(rule)}")
+    lines += [f"  {visible(f'{one.place} in {one.function}, in no graph: {one.reason}')}" for one in found.eager]
+    return "\n".join(lines) + "\n"
+
+
 class _Writer:
     def __init__(self, found: Explanation, style: Style, *, verbose: bool) -> None:
         self._found = found

@@ -10,11 +10,21 @@ from typing import Any
 import pytest
 
 from dynalint.config import Configuration, Overrides
-from dynalint.explaining import find_target
+from dynalint.explaining import find_targets
 
 Run = Callable[..., Any]
 
-SEVERAL = "from torch import nn\n\nclass One(nn.Module):\n    def forward(self, x): return x\n\nclass Two(One):\n    def forward(self, y): return y\n"
+SEVERAL = """\
+from torch import nn
+
+class One(nn.Module):
+    def forward(self, x): return x.sum()
+
+class Two(One):
+    def forward(self, y):
+        print(y.sum())
+        return y
+"""
 
 
 @pytest.mark.parametrize(
@@ -23,17 +33,29 @@ SEVERAL = "from torch import nn\n\nclass One(nn.Module):\n    def forward(self, 
         ("nowhere.py::Model", "no such file: nowhere.py"),
         ("nowhere.model:Model", 'no module "nowhere.model" was found'),
         ("model.py::Modle", 'model.py has no "Modle" (did you mean `Model`?)'),
-        ("several.py", "several.py holds several things to explain; it has One, Two"),
         ("empty.py", "empty.py holds no nn.Module"),
     ],
 )
 def test_a_target_that_is_not_there(dynalint: Run, model: Path, target: str, words: str) -> None:
-    Path("several.py").write_text(SEVERAL)
     Path("empty.py").write_text("")
     ran = dynalint("explain", target)
     assert ran.code == 2
     assert words in ran.err
     assert ran.out == ""
+
+
+def test_a_file_with_several_models(dynalint: Run, model: Path) -> None:
+    Path("several.py").write_text(SEVERAL)
+    ran = dynalint("explain", "several.py", "--confirm", "--color", "never")
+    assert ran.code == 0, ran.err
+    one, two, found, more = ran.out.splitlines()
+    assert one.startswith("several:One: 1 graph, 0 graph breaks")
+    assert two.startswith("several:Two: 1 graph, 1 graph break, ")
+    assert found == "  several.py:8 in Two.forward: DYN401 print-call"
+    assert more == "`dynalint explain several.py::One` shows one of them whole."
+    ran = dynalint("explain", "several.py", "--output-format", "json")
+    assert ran.code == 2
+    assert "json takes one: name it, as in several.py::One" in ran.err
 
 
 def test_explain_runs_code_and_is_told_not_to(dynalint: Run, model: Path) -> None:
@@ -44,7 +66,9 @@ def test_explain_runs_code_and_is_told_not_to(dynalint: Run, model: Path) -> Non
 
 @pytest.mark.parametrize("name", ["model.py::Model", "model.py:Model", "model:Model", "model.py"])
 def test_a_target_by_any_of_its_names(model: Path, name: str) -> None:
-    target, options, _ = find_target(name, Configuration(Overrides(isolated=True), frozenset(), Path.cwd()), Path.cwd())
+    (target,), options, _ = find_targets(
+        name, Configuration(Overrides(isolated=True), frozenset(), Path.cwd()), Path.cwd()
+    )
     assert (target.path, target.module, target.qualname) == (model, "model", "Model")
     assert model.parent in options.search
 

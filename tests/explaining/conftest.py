@@ -11,7 +11,7 @@ import pytest
 
 from dynalint.config import Configuration, Overrides, parse_layer
 from dynalint.confirm.worker.graph_records import Guards, Size
-from dynalint.explaining import Explanation, explain, find_target
+from dynalint.explaining import Explanation, explain, find_targets
 from dynalint.explaining.model import (
     Break,
     Eager,
@@ -40,7 +40,7 @@ def explained(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Explana
     ) -> Explanation:
         folder = tmp_path_factory.mktemp("project")
         (folder / "model.py").write_text(textwrap.dedent(text).lstrip("\n"), encoding="utf-8")
-        target, settings, workspace = find_target(f"model.py::{name}", _configuration(folder), folder)
+        (target,), settings, workspace = find_targets(f"model.py::{name}", _configuration(folder), folder)
         return explain(target, settings, workspace, backend, advise=advise, export=export)
 
     return run

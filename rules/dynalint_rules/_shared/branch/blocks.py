@@ -14,6 +14,7 @@ from dynalint.rules import Refusal
 from dynalint_rules._code.memory import is_own
 from dynalint_rules._code.names import is_bound_before, is_shared, kind_of_name, loads
 from dynalint_rules._code.scope import Scope
+from dynalint_rules._shared.branch.reasons import why_not
 from dynalint_rules._shared.branch.truth import is_tensor_test
 from dynalint_rules._shared.text import LOOSE, held_together
 
@@ -246,7 +247,7 @@ def _assignments(scope: Scope, statement: ast.stmt) -> list[Assignment]:
         return [Assignment(statement.target.id, statement.value, statement)]
     elif isinstance(statement, ast.If) and not is_tensor_test(scope, statement.test):
         return _under_a_python_test(scope, statement)
-    raise Refusal(_why_not(scope, statement))
+    raise Refusal(why_not(scope, statement))
 
 
 def _stored(scope: Scope, statement: ast.stmt) -> Assignment | None:
@@ -266,12 +267,12 @@ def _stored(scope: Scope, statement: ast.stmt) -> Assignment | None:
 def _under_a_python_test(scope: Scope, statement: ast.If) -> list[Assignment]:
     """Turn `if flag: a = one` into `a = one if flag else a`."""
     if any(_is_uncompiled(scope, statement, body) for body in (statement.body, statement.orelse)):
-        raise Refusal(_why_not(scope, statement))
+        raise Refusal(why_not(scope, statement))
     sides = [_plain_values(scope, statement, body) for body in (statement.body, statement.orelse)]
     names = list(dict.fromkeys(name for side in sides for name in side))
     reads = {node.id for node in walk(statement.test) if isinstance(node, ast.Name)}
     if len(names) > 1 and not reads.isdisjoint(names):
-        raise Refusal(_why_not(scope, statement))
+        raise Refusal(why_not(scope, statement))
     return [Assignment(name, _choice(scope, statement, name, *sides), statement) for name in names]
 
 
@@ -291,9 +292,9 @@ def _plain_values(scope: Scope, statement: ast.If, body: Sequence[ast.stmt]) -> 
     for one in body:
         target = one.targets[0] if isinstance(one, ast.Assign) and len(one.targets) == 1 else None
         if not isinstance(one, ast.Assign) or not isinstance(target, ast.Name) or target.id in values:
-            raise Refusal(_why_not(scope, statement))
+            raise Refusal(why_not(scope, statement))
         if any(isinstance(node, ast.Name) and node.id in values for node in walk(one.value)):
-            raise Refusal(_why_not(scope, statement))
+            raise Refusal(why_not(scope, statement))
         values[target.id] = one.value
     return values
 
@@ -337,7 +338,7 @@ def _one_by_one(
     names = [target.id for target in targets if isinstance(target, ast.Name)]
     starred = any(isinstance(value, ast.Starred) for value in values)
     if len(names) != len(targets) or len(names) != len(values) or len(set(names)) != len(names) or starred:
-        raise Refusal(_why_not(scope, statement))
+        raise Refusal(why_not(scope, statement))
     return [Assignment(name, value, statement) for name, value in zip(names, values, strict=True)]
 
 
@@ -348,7 +349,7 @@ def _only_read(scope: Scope, statement: ast.Assign, target: ast.Tuple, call: ast
     items = kind.items if isinstance(kind, k.Sequence) and kind.type == "tuple" else None
     used = [name for name in names if any(True for _ in loads(scope, name)) or is_shared(scope, name)]
     if items is None or not len(items) == len(target.elts) == len(names) or len(used) != 1:
-        raise Refusal(_why_not(scope, statement))
+        raise Refusal(why_not(scope, statement))
     place = names.index(used[0])
     value = ast.copy_location(ast.Subscript(call, ast.Constant(place), ast.Load()), statement)
     scope.kinds[value] = items[place]
@@ -371,35 +372,3 @@ def _sum(scope: Scope, name: str, statement: ast.AugAssign) -> ast.expr:
     result = ast.copy_location(ast.BinOp(old, statement.op, statement.value), statement)
     scope.kinds[old] = scope.kinds[result] = kind_of_name(scope, name, statement)
     return result
-
-
-def _why_not(scope: Scope, statement: ast.stmt) -> str:
-    """Say why a statement cannot stand in a branch that becomes an expression."""
-    shown = scope.quote(statement)
-    if isinstance(statement, ast.Assign | ast.AugAssign | ast.AnnAssign):
-        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-        if any(isinstance(target, ast.Attribute) for target in targets):
-            return f"a branch stores state, {shown}; compute the value with `torch.where` and store it on every call"
-        if any(isinstance(target, ast.Subscript) for target in targets):
-            return f"a branch changes something in place, {shown}; build the new value with `torch.where` instead"
-        return f"a branch assigns to several targets at once, {shown}; assign them one by one"
-    if isinstance(statement, ast.Raise):
-        return "a branch raises; check with `torch._assert_async` apart from the branch"
-    if isinstance(statement, ast.Break):
-        return "a branch leaves the loop; run a fixed number of rounds and keep a `done` mask for `torch.where`"
-    if isinstance(statement, ast.Continue):
-        return (
-            "a branch goes on with the next round; compute the rest of the round always and choose with `torch.where`"
-        )
-    if isinstance(statement, ast.If):
-        if is_tensor_test(scope, statement.test):
-            return f"a branch holds another `if`, on {scope.quote(statement.test)}; rewrite that one first"
-        return f"a branch holds an `if` on the Python value {scope.quote(statement.test)}; decide that before this test"
-    if isinstance(statement, ast.For | ast.While | ast.With | ast.Try | ast.AsyncFor | ast.AsyncWith | ast.Match):
-        keyword = type(statement).__name__.lower().removeprefix("async")
-        return f"a branch holds a `{keyword}` statement; move the branch into a function that returns a tensor"
-    if isinstance(statement, ast.Expr):
-        return (
-            f"a branch runs {shown} for its effect, which must not happen on the other side; move it out of the branch"
-        )
-    return f"a branch holds {shown}, which is more than an assignment; choose with `torch.where` by hand"

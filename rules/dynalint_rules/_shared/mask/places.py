@@ -18,7 +18,8 @@ from dynalint_rules._code.counts import Count, count_of
 from dynalint_rules._code.effects import is_pure
 from dynalint_rules._code.names import loads
 from dynalint_rules._code.scope import Scope
-from dynalint_rules._shared.number.numbers import Flow, flow_of
+from dynalint_rules._shared.number.flow import Flow
+from dynalint_rules._shared.number.numbers import flow_of
 from dynalint_rules._shared.text import atom
 
 _FLATTENED = ("flatten()", "squeeze(1)", "squeeze(-1)", "view(-1)", "reshape(-1)")

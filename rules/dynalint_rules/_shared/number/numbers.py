@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.index import walk_function
 from dynalint.analysis.steps import walk
-from dynalint.findings import Safety
 from dynalint.rules import Refusal
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.decision import decision_of
@@ -23,10 +22,11 @@ from dynalint_rules._code.handover import asks_for_tensor, is_passed_up
 from dynalint_rules._code.names import kind_of_name, loads, statement_of
 from dynalint_rules._code.precision import is_double, is_nonzero, is_short, is_small, is_wide
 from dynalint_rules._code.scope import Scope, as_tensor
+from dynalint_rules._shared.number.arguments import Arguments
 from dynalint_rules._shared.number.detached import Detached
-from dynalint_rules._shared.number.either import CLAMPS, IN_TORCH, TAKES_EITHER, WHOLE
+from dynalint_rules._shared.number.flow import Flow
 from dynalint_rules._shared.number.known_numbers import is_whole
-from dynalint_rules._shared.number.no_number import SHOWS, why_not
+from dynalint_rules._shared.number.no_number import SHOWS
 from dynalint_rules._shared.number.single_index import with_a_dimension
 
 _DIVIDING = (ast.Div, ast.FloorDiv, ast.Mod)
@@ -36,32 +36,6 @@ _BINDING = ast.Assign | ast.AnnAssign | ast.NamedExpr
 _ASKING = ast.If | ast.IfExp | ast.Assert | ast.BoolOp | ast.UnaryOp
 DECISIONS = ("DYN101", "DYN103", "DYN104", "DYN105")
 """The codes of what a number leaves that decided something, and is a tensor now."""
-
-
-@dataclass
-class Flow:
-    """What keeping the tensor asks for (`conditions`) and what it changes by nature (`changes`), one clause each.
-
-    `edits` are what has to change at its uses, for which `imports` may be needed. `leaves` are the codes of what the
-    tensor decides, which other rules rewrite; `meets` tells that there are other uses.
-    """
-
-    conditions: dict[str, None] = field(default_factory=dict)
-    changes: dict[str, None] = field(default_factory=dict)
-    edits: list[rw.Change] = field(default_factory=list)
-    imports: tuple[str, ...] = ()
-    leaves: tuple[str, ...] = ()
-    meets: bool = False
-
-    @property
-    def safety(self) -> Safety:
-        """How far the rewrite may be trusted."""
-        return "unsafe" if self.changes else "conditional" if self.conditions else "safe"
-
-    @property
-    def clauses(self) -> tuple[str, ...]:
-        """Everything to be named with the fix, what it changes first."""
-        return (*self.changes, *self.conditions)
 
 
 def flow_of(
@@ -97,13 +71,8 @@ def flow_into(scope: Scope, target: ast.expr, loop: ast.stmt, dtype: k.DType | N
 
 
 @dataclass
-class _Follower:
-    scope: Scope
-    flow: Flow = field(default_factory=Flow)
-    names: set[str] = field(default_factory=set)
-    double: bool = False
-    wide: bool = False
-    drawn: bool = False
+class _Follower(Arguments):
+    """Follows a number to all its uses."""
 
     def climb(self, node: ast.expr, dtype: k.DType | None) -> None:
         """Judge the one use that stands around `node`, and those that this leads to."""
@@ -120,7 +89,7 @@ class _Follower:
         elif isinstance(parent, ast.Compare):
             self._comparison(parent, node, dtype)
         elif isinstance(parent, ast.Call):
-            self._argument(parent, node, dtype)
+            self.argument(parent, node, dtype)
         elif isinstance(parent, ast.FormattedValue) and parent.conversion == -1:
             self._formatted(parent)
         elif self._is_index(parent, node):
@@ -130,7 +99,7 @@ class _Follower:
         elif self._decides(node):
             self.flow.leaves = DECISIONS
         else:
-            self._refuse(parent, node)
+            self.refuse(parent, node)
 
     def _is_index(self, parent: ast.AST, node: ast.expr) -> bool:
         """Whether a number is one of the indices of a tensor."""
@@ -175,36 +144,27 @@ class _Follower:
             own = rw.attribute(rw.kept(self.scope.file, other), "dtype")
             if isinstance(node, ast.Name | ast.Attribute):
                 self.flow.edits.append((node, rw.calling("to", own)))
-            self._meet(tensor, dtype, operation)
+            self.meet(tensor, dtype, operation)
         elif tensor is not None:
-            self._meet(tensor, dtype, operation)
+            self.meet(tensor, dtype, operation)
             if isinstance(operation.op, ast.Div) and node is operation.left:
-                self._rounded(operation, node, kind)  # torch multiplies a number with the reciprocal of a tensor
+                self.rounded(operation, node, kind)  # torch multiplies a number with the reciprocal of a tensor
         elif k.is_number(kind):
             integral = dtype == "int" and all(isinstance(one, k.Value) and one.type == "int" for one in kind.members)
             defined = isinstance(operation.op, ast.Add | ast.Sub | ast.Mult) or (
                 isinstance(operation.op, ast.FloorDiv | ast.Mod) and other is operation.right and is_nonzero(kind)
             )
             if not (integral and defined):
-                self._rounded(operation, node, kind)
+                self.rounded(operation, node, kind)
                 floats = any(isinstance(one, k.Value) and one.type == "float" for one in kind.members)
                 dtype = "float" if floats or isinstance(operation.op, ast.Div) else dtype
             self.climb(operation, dtype)
         elif isinstance(kind, k.Unknown):
             self.flow.conditions[f"{self.scope.quote(other)} in {shown} is a number or a tensor"] = None
-            self._rounded(operation, node, kind)
+            self.rounded(operation, node, kind)
             self.climb(operation, None)
         else:
             raise Refusal(f"{self.scope.quote(other)} in {shown} takes no tensor; rewrite it by hand")
-
-    def _rounded(self, operation: ast.BinOp, node: ast.expr, other: k.Kind) -> None:
-        """Note what arithmetic in the precision of the tensor leaves of Python's, which is done in doubles."""
-        shown = self.scope.quote(operation)
-        if not self.drawn:
-            self.flow.conditions[f"{shown} is the same up to rounding"] = None
-        divides = isinstance(operation.op, _DIVIDING) and as_tensor(other) is None
-        if divides and (node is operation.right or not is_nonzero(other)):
-            self.flow.conditions[f"{self.scope.quote(operation.right)} is not zero in {shown}"] = None
 
     def _in_place(self, statement: ast.AugAssign, node: ast.expr, dtype: k.DType | None) -> None:
         target = statement.target
@@ -213,7 +173,7 @@ class _Follower:
         if tensor is None or not isinstance(statement.op, _ARITHMETIC):
             shown = self.scope.quote(statement)
             raise Refusal(f"{shown} sums up numbers; start from a tensor and sum up tensors by hand")
-        self._meet(tensor, dtype, node)
+        self.meet(tensor, dtype, node)
 
     def _comparison(self, comparison: ast.Compare, node: ast.expr, dtype: k.DType | None) -> None:
         other = comparison.comparators[0] if node is comparison.left else comparison.left
@@ -235,7 +195,7 @@ class _Follower:
                 f"{shown} decides something in Python, which a tensor cannot do in one graph; "
                 "select with `torch.where` by hand"
             )
-        self._meet(tensor, dtype, comparison)
+        self.meet(tensor, dtype, comparison)
 
     def _compared(self, node: ast.expr, other: ast.expr, dtype: k.DType | None, shown: str) -> None:
         """Convert what is compared where a tensor of few bits does not hold what Python's whole numbers do."""
@@ -265,65 +225,6 @@ class _Follower:
             return parent.msg is None or isinstance(parent.msg, ast.Constant)
         return isinstance(parent, ast.Call) and asks_for_tensor(self.scope, parent, comparison)
 
-    def _argument(self, call: ast.Call, node: ast.expr, dtype: k.DType | None) -> None:
-        name = callee(self.scope, call)
-        position = next((at for at, argument in enumerate(call.args) if argument is node), None)
-        keyword = next((one.arg for one in call.keywords if one.value is node), None)
-        if name in ("builtins.max", "builtins.min") and position is not None and len(call.args) > 1:
-            self._extreme(call, node, position, dtype)
-        elif name == "builtins.abs":
-            self.climb(call, dtype)
-        elif name.removeprefix("math.") in IN_TORCH and call.args == [node]:
-            self._computed(call, name.removeprefix("math."))
-        elif name in CLAMPS and self._is_one_bound(call, name, node):
-            self._meet_argument(call, name, dtype)
-        elif name in TAKES_EITHER:
-            positions, keywords = TAKES_EITHER[name]
-            if position not in positions and keyword not in keywords:
-                self._refuse(call, node)
-            if name != "torch.full":  # its result has the default dtype either way
-                self._meet_argument(call, name, dtype)
-        else:
-            self._refuse(call, node)
-
-    def _computed(self, call: ast.Call, name: str) -> None:
-        """A function of `math` is computed by torch's instead."""
-        there = f"{self.scope.torch}.{IN_TORCH[name]}"
-        self.flow.conditions[f"{self.scope.quote(call)} is the same up to rounding, and never raises"] = None
-        self.flow.edits.append((call.func, rw.name(there)))
-        self.flow.imports = self.scope.imports
-        self.climb(call, None if name in WHOLE else "float")
-
-    def _meet_argument(self, call: ast.Call, name: str, dtype: k.DType | None) -> None:
-        subject = call.args[0] if name.startswith("torch.") and call.args else None
-        if isinstance(call.func, ast.Attribute) and name.startswith("Tensor."):
-            subject = call.func.value
-        if name in ("torch.where", "Tensor.where"):
-            subject = None  # what decides is the other branch
-        self._meet(as_tensor(self.scope.kind(subject)) if subject is not None else None, dtype, call)
-
-    def _is_one_bound(self, call: ast.Call, name: str, node: ast.expr) -> bool:
-        """Whether a clamp has no other bound than `node`: a number and a tensor do not go together."""
-        bounds = [*call.args[1 if name.startswith("torch.") else 0 :], *(one.value for one in call.keywords)]
-        return all(one is node or (isinstance(one, ast.Constant) and one.value is None) for one in bounds)
-
-    def _extreme(self, call: ast.Call, node: ast.expr, position: int, dtype: k.DType | None) -> None:
-        others = [self.scope.kind(argument) for argument in call.args if argument is not node]
-        if call.keywords or not all(k.is_number(kind) for kind in others):
-            self._refuse(call, node)
-        if dtype == "float" and position > 0:
-            self.flow.conditions[f"{self.scope.quote(node)} is never NaN"] = None
-        self._clamped(call, node)
-        types = {one.type for kind in others for one in kind.members if isinstance(one, k.Value)}
-        self.climb(call, dtype if dtype == "float" or types <= {"int"} else None)
-
-    def _clamped(self, call: ast.Call, node: ast.expr) -> None:
-        """Write `max(t, 1)` as `t.clamp(min=1)`, which says the same and gives a tensor in either case."""
-        if len(call.args) == 2:
-            other = call.args[0] if call.args[1] is node else call.args[1]
-            bound = {"min" if callee(self.scope, call) == "builtins.max" else "max": rw.kept(self.scope.file, other)}
-            self.flow.edits.append((call, rw.method(rw.kept(self.scope.file, node), "clamp", **bound)))
-
     def _result(self, parent: ast.AST, node: ast.expr, dtype: k.DType | None) -> None:
         """The number is given a name, or returned, maybe as part of a tuple, list or dict."""
         outer = self.scope.parents.get(parent)
@@ -343,7 +244,7 @@ class _Follower:
         elif isinstance(parent, ast.Return) or (isinstance(parent, ast.expr) and self._is_returned(parent)):
             self._returned(node)
         else:
-            self._refuse(parent, node)
+            self.refuse(parent, node)
 
     def _is_returned(self, node: ast.expr) -> bool:
         parent = self.scope.parents.get(node)
@@ -422,31 +323,6 @@ class _Follower:
             ):
                 return False
         return target.id not in _parameters(self.scope)
-
-    def _meet(
-        self,
-        tensor: k.Tensor | None,
-        dtype: k.DType | None,
-        where: ast.expr,
-    ) -> None:
-        """Note what must hold for the dtype of the result to stay, when a number meets a tensor.
-
-        A number never changes the dtype within its category. A 0-dim tensor does not either, unless the other one has
-        no dimensions too; and in a higher category it brings a dtype of its own, a number the default dtype.
-        """
-        ranks = ("bool", "int", "float", "complex")
-        if tensor is not None and tensor.dtype is not None and dtype is not None:
-            by_category = ranks.index(dtype) - ranks.index(tensor.dtype)
-            if by_category <= 0 and (tensor.rank or (by_category < 0 and dtype in ("bool", "int"))):
-                return
-            if by_category > 0 and dtype == "float" and self.double:
-                shown = self.scope.quote(where)
-                raise Refusal(f"{shown} would become a tensor of doubles; convert what is read with `.float()` first")
-        self.flow.conditions[f"the dtype of {self.scope.quote(where)} stays the same"] = None
-
-    def _refuse(self, parent: ast.AST, node: ast.expr) -> None:
-        called = callee(self.scope, parent) if isinstance(parent, ast.Call) else ""
-        raise Refusal(why_not(self.scope, parent, node, called))
 
 
 def with_conditions(flow: Flow, found: Detached) -> Flow:

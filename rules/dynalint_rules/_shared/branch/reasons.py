@@ -1,0 +1,40 @@
+"""Why a statement cannot stand in a branch that becomes an expression, and what to do by hand."""
+
+from __future__ import annotations
+
+import ast
+
+from dynalint_rules._code.scope import Scope
+from dynalint_rules._shared.branch.truth import is_tensor_test
+
+
+def why_not(scope: Scope, statement: ast.stmt) -> str:
+    """Say why a statement cannot stand in a branch that becomes an expression."""
+    shown = scope.quote(statement)
+    if isinstance(statement, ast.Assign | ast.AugAssign | ast.AnnAssign):
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        if any(isinstance(target, ast.Attribute) for target in targets):
+            return f"a branch stores state, {shown}; compute the value with `torch.where` and store it on every call"
+        if any(isinstance(target, ast.Subscript) for target in targets):
+            return f"a branch changes something in place, {shown}; build the new value with `torch.where` instead"
+        return f"a branch assigns to several targets at once, {shown}; assign them one by one"
+    if isinstance(statement, ast.Raise):
+        return "a branch raises; check with `torch._assert_async` apart from the branch"
+    if isinstance(statement, ast.Break):
+        return "a branch leaves the loop; run a fixed number of rounds and keep a `done` mask for `torch.where`"
+    if isinstance(statement, ast.Continue):
+        return (
+            "a branch goes on with the next round; compute the rest of the round always and choose with `torch.where`"
+        )
+    if isinstance(statement, ast.If):
+        if is_tensor_test(scope, statement.test):
+            return f"a branch holds another `if`, on {scope.quote(statement.test)}; rewrite that one first"
+        return f"a branch holds an `if` on the Python value {scope.quote(statement.test)}; decide that before this test"
+    if isinstance(statement, ast.For | ast.While | ast.With | ast.Try | ast.AsyncFor | ast.AsyncWith | ast.Match):
+        keyword = type(statement).__name__.lower().removeprefix("async")
+        return f"a branch holds a `{keyword}` statement; move the branch into a function that returns a tensor"
+    if isinstance(statement, ast.Expr):
+        return (
+            f"a branch runs {shown} for its effect, which must not happen on the other side; move it out of the branch"
+        )
+    return f"a branch holds {shown}, which is more than an assignment; choose with `torch.where` by hand"

@@ -1,0 +1,80 @@
+"""Uses of a number as the argument of a call."""
+
+from __future__ import annotations
+
+import ast
+
+from dynalint import rewriting as rw
+from dynalint.analysis import kinds as k
+from dynalint_rules._code.calls import callee
+from dynalint_rules._code.scope import as_tensor
+from dynalint_rules._shared.number.either import CLAMPS, IN_TORCH, TAKES_EITHER, WHOLE
+from dynalint_rules._shared.number.flow import Follower
+
+
+class Arguments(Follower):
+    """A follower that knows which calls take a tensor for a number."""
+
+    def argument(self, call: ast.Call, node: ast.expr, dtype: k.DType | None) -> None:
+        """Judge a use as the argument of a call.
+
+        Raises:
+            Refusal: the call takes no tensor there.
+        """
+        name = callee(self.scope, call)
+        position = next((at for at, argument in enumerate(call.args) if argument is node), None)
+        keyword = next((one.arg for one in call.keywords if one.value is node), None)
+        if name in ("builtins.max", "builtins.min") and position is not None and len(call.args) > 1:
+            self._extreme(call, node, position, dtype)
+        elif name == "builtins.abs":
+            self.climb(call, dtype)
+        elif name.removeprefix("math.") in IN_TORCH and call.args == [node]:
+            self._computed(call, name.removeprefix("math."))
+        elif name in CLAMPS and self._is_one_bound(call, name, node):
+            self._meet_argument(call, name, dtype)
+        elif name in TAKES_EITHER:
+            positions, keywords = TAKES_EITHER[name]
+            if position not in positions and keyword not in keywords:
+                self.refuse(call, node)
+            if name != "torch.full":  # its result has the default dtype either way
+                self._meet_argument(call, name, dtype)
+        else:
+            self.refuse(call, node)
+
+    def _computed(self, call: ast.Call, name: str) -> None:
+        """A function of `math` is computed by torch's instead."""
+        there = f"{self.scope.torch}.{IN_TORCH[name]}"
+        self.flow.conditions[f"{self.scope.quote(call)} is the same up to rounding, and never raises"] = None
+        self.flow.edits.append((call.func, rw.name(there)))
+        self.flow.imports = self.scope.imports
+        self.climb(call, None if name in WHOLE else "float")
+
+    def _meet_argument(self, call: ast.Call, name: str, dtype: k.DType | None) -> None:
+        subject = call.args[0] if name.startswith("torch.") and call.args else None
+        if isinstance(call.func, ast.Attribute) and name.startswith("Tensor."):
+            subject = call.func.value
+        if name in ("torch.where", "Tensor.where"):
+            subject = None  # what decides is the other branch
+        self.meet(as_tensor(self.scope.kind(subject)) if subject is not None else None, dtype, call)
+
+    def _is_one_bound(self, call: ast.Call, name: str, node: ast.expr) -> bool:
+        """Whether a clamp has no other bound than `node`: a number and a tensor do not go together."""
+        bounds = [*call.args[1 if name.startswith("torch.") else 0 :], *(one.value for one in call.keywords)]
+        return all(one is node or (isinstance(one, ast.Constant) and one.value is None) for one in bounds)
+
+    def _extreme(self, call: ast.Call, node: ast.expr, position: int, dtype: k.DType | None) -> None:
+        others = [self.scope.kind(argument) for argument in call.args if argument is not node]
+        if call.keywords or not all(k.is_number(kind) for kind in others):
+            self.refuse(call, node)
+        if dtype == "float" and position > 0:
+            self.flow.conditions[f"{self.scope.quote(node)} is never NaN"] = None
+        self._clamped(call, node)
+        types = {one.type for kind in others for one in kind.members if isinstance(one, k.Value)}
+        self.climb(call, dtype if dtype == "float" or types <= {"int"} else None)
+
+    def _clamped(self, call: ast.Call, node: ast.expr) -> None:
+        """Write `max(t, 1)` as `t.clamp(min=1)`, which says the same and gives a tensor in either case."""
+        if len(call.args) == 2:
+            other = call.args[0] if call.args[1] is node else call.args[1]
+            bound = {"min" if callee(self.scope, call) == "builtins.max" else "max": rw.kept(self.scope.file, other)}
+            self.flow.edits.append((call, rw.method(rw.kept(self.scope.file, node), "clamp", **bound)))

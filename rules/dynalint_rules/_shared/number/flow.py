@@ -1,0 +1,99 @@
+"""What keeping a tensor instead of its number comes to, and what may be said of each of its uses."""
+
+from __future__ import annotations
+
+import ast
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+
+from dynalint import rewriting as rw
+from dynalint.analysis import kinds as k
+from dynalint.findings import Safety
+from dynalint.rules import Refusal
+from dynalint_rules._code.calls import callee
+from dynalint_rules._code.precision import is_nonzero
+from dynalint_rules._code.scope import Scope, as_tensor
+from dynalint_rules._shared.number.no_number import why_not
+
+_DIVIDING = (ast.Div, ast.FloorDiv, ast.Mod)
+
+
+@dataclass
+class Flow:
+    """What keeping the tensor asks for (`conditions`) and what it changes by nature (`changes`), one clause each.
+
+    `edits` are what has to change at its uses, for which `imports` may be needed. `leaves` are the codes of what the
+    tensor decides, which other rules rewrite; `meets` tells that there are other uses.
+    """
+
+    conditions: dict[str, None] = field(default_factory=dict)
+    changes: dict[str, None] = field(default_factory=dict)
+    edits: list[rw.Change] = field(default_factory=list)
+    imports: tuple[str, ...] = ()
+    leaves: tuple[str, ...] = ()
+    meets: bool = False
+
+    @property
+    def safety(self) -> Safety:
+        """How far the rewrite may be trusted."""
+        return "unsafe" if self.changes else "conditional" if self.conditions else "safe"
+
+    @property
+    def clauses(self) -> tuple[str, ...]:
+        """Everything to be named with the fix, what it changes first."""
+        return (*self.changes, *self.conditions)
+
+
+@dataclass
+class Follower(ABC):
+    """What is known on the way of a number to its uses; `names` are those that it had."""
+
+    scope: Scope
+    flow: Flow = field(default_factory=Flow)
+    names: set[str] = field(default_factory=set)
+    double: bool = False
+    wide: bool = False
+    drawn: bool = False
+
+    @abstractmethod
+    def climb(self, node: ast.expr, dtype: k.DType | None) -> None:
+        """Judge the one use that stands around `node`, and those that this leads to."""
+
+    def rounded(self, operation: ast.BinOp, node: ast.expr, other: k.Kind) -> None:
+        """Note what arithmetic in the precision of the tensor leaves of Python's, which is done in doubles."""
+        shown = self.scope.quote(operation)
+        if not self.drawn:
+            self.flow.conditions[f"{shown} is the same up to rounding"] = None
+        divides = isinstance(operation.op, _DIVIDING) and as_tensor(other) is None
+        if divides and (node is operation.right or not is_nonzero(other)):
+            self.flow.conditions[f"{self.scope.quote(operation.right)} is not zero in {shown}"] = None
+
+    def meet(
+        self,
+        tensor: k.Tensor | None,
+        dtype: k.DType | None,
+        where: ast.expr,
+    ) -> None:
+        """Note what must hold for the dtype of the result to stay, when a number meets a tensor.
+
+        A number never changes the dtype within its category. A 0-dim tensor does not either, unless the other one has
+        no dimensions too; and in a higher category it brings a dtype of its own, a number the default dtype.
+        """
+        ranks = ("bool", "int", "float", "complex")
+        if tensor is not None and tensor.dtype is not None and dtype is not None:
+            by_category = ranks.index(dtype) - ranks.index(tensor.dtype)
+            if by_category <= 0 and (tensor.rank or (by_category < 0 and dtype in ("bool", "int"))):
+                return
+            if by_category > 0 and dtype == "float" and self.double:
+                shown = self.scope.quote(where)
+                raise Refusal(f"{shown} would become a tensor of doubles; convert what is read with `.float()` first")
+        self.flow.conditions[f"the dtype of {self.scope.quote(where)} stays the same"] = None
+
+    def refuse(self, parent: ast.AST, node: ast.expr) -> None:
+        """Say why a use takes no tensor.
+
+        Raises:
+            Refusal: always.
+        """
+        called = callee(self.scope, parent) if isinstance(parent, ast.Call) else ""
+        raise Refusal(why_not(self.scope, parent, node, called))

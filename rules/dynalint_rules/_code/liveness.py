@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Literal
 
 from dynalint.analysis.steps import walk
+from dynalint_rules._code.names import around
 from dynalint_rules._code.scope import Scope
 
 _Use = Literal["read", "gone"] | None
-_BLOCKS = ("body", "orelse", "finalbody")
 
 
 def is_dead_after(scope: Scope, name: str, statement: ast.stmt) -> bool:
@@ -18,7 +18,7 @@ def is_dead_after(scope: Scope, name: str, statement: ast.stmt) -> bool:
 
     Where a jump or an exception leads on from somewhere else, or the next round of a loop does, the answer is no.
     """
-    if is_used_elsewhere(scope, name) or any(isinstance(one, ast.Break | ast.Continue) for one in walk(statement)):
+    if _is_used_elsewhere(scope, name) or any(isinstance(one, ast.Break | ast.Continue) for one in walk(statement)):
         return False
     current: ast.AST = statement
     found: _Use = None
@@ -26,14 +26,14 @@ def is_dead_after(scope: Scope, name: str, statement: ast.stmt) -> bool:
         parent = scope.parents[current]
         if isinstance(parent, ast.Try | ast.Match | ast.AsyncFunctionDef):
             return False
-        found = found or first_use(rest_of(parent, current), name)
+        found = found or _first_use(around(scope.parents, current)[1], name)
         if found is None and isinstance(parent, ast.For | ast.AsyncFor | ast.While):
             return False
         current = parent
     return found != "read"
 
 
-def is_used_elsewhere(scope: Scope, name: str) -> bool:
+def _is_used_elsewhere(scope: Scope, name: str) -> bool:
     """Whether a name is another scope's as well, or read by a function inside of this one."""
     for node in walk(scope.function.node):
         if isinstance(node, ast.Global | ast.Nonlocal) and name in node.names:
@@ -44,15 +44,7 @@ def is_used_elsewhere(scope: Scope, name: str) -> bool:
     return False
 
 
-def rest_of(parent: ast.AST, current: ast.AST) -> Sequence[ast.stmt]:
-    for block in _BLOCKS:
-        statements = getattr(parent, block, ())
-        if current in statements:
-            return list(statements[statements.index(current) + 1 :])
-    return ()
-
-
-def first_use(statements: Sequence[ast.stmt], name: str) -> _Use:
+def _first_use(statements: Sequence[ast.stmt], name: str) -> _Use:
     """Return "read" if a way through statements may read a name first, "gone" if none does and none goes on with it."""
     for statement in statements:
         found = _use(statement, name)
@@ -65,7 +57,7 @@ def _use(statement: ast.stmt, name: str) -> _Use:
     if isinstance(statement, ast.Break | ast.Continue):
         return "read"  # for all that is known here
     if isinstance(statement, ast.If):
-        ways = [first_use(block, name) for block in (statement.body, statement.orelse)]
+        ways = [_first_use(block, name) for block in (statement.body, statement.orelse)]
         if _reads(statement.test, name) or "read" in ways:
             return "read"
         return "gone" if ways == ["gone", "gone"] else None
@@ -76,10 +68,10 @@ def _use(statement: ast.stmt, name: str) -> _Use:
     if isinstance(statement, ast.Return | ast.Raise):
         return "read" if _mentions(statement, name) else "gone"
     if isinstance(statement, ast.For) and not statement.orelse and not _leaves(statement):
-        found = first_use(statement.body, name)
+        found = _first_use(statement.body, name)
         if _mentions(statement.target, name) or _reads(statement.iter, name) or found == "read":
             return "read"
-        return found if has_rounds(statement.iter) else None
+        return found if _has_rounds(statement.iter) else None
     leaves = _leaves(statement)
     return "read" if leaves or _mentions(statement, name) else None
 
@@ -88,7 +80,7 @@ def _leaves(statement: ast.stmt) -> bool:
     return any(isinstance(node, ast.Break | ast.Continue | ast.Return) for node in walk(statement))
 
 
-def has_rounds(rounds: ast.expr) -> bool:
+def _has_rounds(rounds: ast.expr) -> bool:
     """Whether it is written out that a loop has a first round."""
     given = rounds.args if isinstance(rounds, ast.Call) and ast.unparse(rounds.func) == "range" else []
     number = given[0].value if len(given) == 1 and isinstance(given[0], ast.Constant) else None

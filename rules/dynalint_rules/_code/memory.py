@@ -9,7 +9,7 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.index import walk_function
 from dynalint.analysis.steps import walk
 from dynalint.analysis.subscripts import is_mask
-from dynalint_rules._code.names import end_of, is_named, kind_of_name, last_value, within
+from dynalint_rules._code.names import end_of, is_named, kind_of_name, last_value, parameters, within
 from dynalint_rules._code.scope import Scope, as_tensor
 from dynalint_rules._code.size_arguments import callee_name, sizes
 
@@ -205,9 +205,7 @@ def _is_set_in(scope: Scope, name: str, loop: ast.AST) -> bool:
 
 def _is_always_own(scope: Scope, name: str) -> bool:
     """Whether `name` is no parameter and all that is assigned to it is made in the function and kept by nothing."""
-    arguments = scope.function.node.args
-    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
-    if any(argument is not None and argument.arg == name for argument in every):
+    if name in parameters(scope):
         return False
     stores = 0
     for node in walk(scope.function.node):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TypeGuard
 
 from dynalint.analysis.kinds import NOTHING, Kind, join
@@ -94,17 +94,27 @@ def before(scope: Scope, name: str, statement: ast.stmt) -> Iterator[ast.stmt]:
     current = statement
     while current is not scope.function.node:
         parent = scope.parents[current]
-        block = next((one for one in _blocks(parent) if current in one), None)
-        yield from reversed(block[: block.index(current)] if block is not None else ())
+        earlier, _ = around(scope.parents, current)
+        yield from reversed(earlier)
         unclear = isinstance(parent, ast.Try) or (isinstance(parent, _LOOPS) and sets(parent, name))
-        if block is None or unclear or not isinstance(parent, ast.stmt):
+        if unclear or not isinstance(parent, ast.stmt):
             return
         current = parent
 
 
-def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
-    found = (getattr(node, name, None) for name in ("body", "orelse", "finalbody"))
-    return (one for one in found if isinstance(one, list))
+def around(parents: Mapping[ast.AST, ast.AST], node: ast.AST) -> tuple[list[ast.stmt], list[ast.stmt]]:
+    """Return the statements before one in its own block, and those behind it; none of a node that is no statement."""
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(parents.get(node), name, None)
+        if isinstance(block, list) and node in block:
+            place = block.index(node)
+            return block[:place], block[place + 1 :]
+    return [], []
+
+
+def parameters(scope: Scope) -> set[str]:
+    """Return the names of all parameters of the function."""
+    return {node.arg for node in walk(scope.function.node.args) if isinstance(node, ast.arg)}
 
 
 def sets(node: ast.AST, name: str) -> bool:
@@ -128,24 +138,15 @@ def _read_always(scope: Scope, node: ast.AST, name: str) -> Kind | None:
 
 def is_bound_before(scope: Scope, name: str, statement: ast.stmt) -> bool:
     """Whether `name` has a value on every way to `statement`."""
-    arguments = scope.function.node.args
-    named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-    if any(argument.arg == name for argument in named):
+    if name in parameters(scope):
         return True
     current: ast.AST = statement
     while current is not scope.function.node:
         parent = scope.parents.get(current)
         if parent is None:
             return False
-        for block in ("body", "orelse", "finalbody"):
-            statements = getattr(parent, block, ())
-            earlier = (
-                statements[: statements.index(current)]
-                if isinstance(statements, list) and current in statements
-                else ()
-            )
-            if any(_always_binds(one, name) for one in earlier):
-                return True
+        if any(_always_binds(one, name) for one in around(scope.parents, current)[0]):
+            return True
         if isinstance(parent, ast.For) and _has_target(parent.target, name) and current in parent.body:
             return True
         current = parent
@@ -217,13 +218,10 @@ def last_value(
         parent = scope.parents.get(current)
         if parent is None:
             return None
-        for block in ("body", "orelse", "finalbody"):
-            statements = getattr(parent, block, ())
-            if isinstance(statements, list) and current in statements:
-                for one in reversed(statements[: statements.index(current)]):
-                    value = value_for(one, name)
-                    if isinstance(one, ast.Assign) and value is not None:
-                        return one, value
+        for one in reversed(around(scope.parents, current)[0]):
+            value = value_for(one, name)
+            if isinstance(one, ast.Assign) and value is not None:
+                return one, value
         current = parent
     return None
 
@@ -260,15 +258,13 @@ def only_value(scope: Scope, name: str, outside: ast.AST) -> ast.expr | None:
 
     What is assigned inside `outside` does not count.
     """
-    arguments = scope.function.node.args
-    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
     inside = {id(node) for node in walk(outside)}
     stores = [
         node
         for node in walk(scope.function.node)
         if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store) and id(node) not in inside
     ]
-    if len(stores) != 1 or any(argument is not None and argument.arg == name for argument in every):
+    if len(stores) != 1 or name in parameters(scope):
         return None
     parent = scope.parents.get(stores[0])
     return parent.value if isinstance(parent, ast.Assign) and parent.targets == stores else None

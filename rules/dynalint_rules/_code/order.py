@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
+from dynalint_rules._code.names import around
+
 
 def always_before(first: ast.AST, second: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:
     """Whether `first` has run whenever `second` is reached, if loops are taken to run at least once.
@@ -21,7 +23,7 @@ def always_before(first: ast.AST, second: ast.AST, parents: Mapping[ast.AST, ast
             return False
         if isinstance(parent, ast.If | ast.While) and _inside(first, parent.test, parents):
             return True
-        for earlier in _earlier(node, parent):
+        for earlier in around(parents, node)[0]:
             if _inside(first, earlier, parents) and _always_runs(first, earlier, parents):
                 return True
         node = parent
@@ -36,15 +38,6 @@ def _statement(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> ast.AST:
 
 def _start(node: ast.AST) -> tuple[int, int]:
     return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
-
-
-def _earlier(node: ast.AST, parent: ast.AST) -> list[ast.stmt]:
-    """Return the statements that stand before `node` in its own block."""
-    for name in ("body", "orelse", "finalbody"):
-        block = getattr(parent, name, None)
-        if isinstance(block, list) and node in block:
-            return block[: block.index(node)]
-    return []
 
 
 def _inside(node: ast.AST, outer: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:

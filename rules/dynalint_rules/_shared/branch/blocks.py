@@ -12,7 +12,7 @@ from dynalint.analysis.kinds import join
 from dynalint.analysis.steps import walk
 from dynalint.rules import Refusal
 from dynalint_rules._code.memory import is_own
-from dynalint_rules._code.names import is_bound_before, is_shared, kind_of_name, loads
+from dynalint_rules._code.names import around, is_bound_before, is_shared, kind_of_name, loads
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.branch.reasons import why_not
 from dynalint_rules._shared.branch.truth import is_tensor_test
@@ -180,12 +180,7 @@ def is_elif(scope: Scope, statement: ast.stmt) -> bool:
 
 def statements_after(scope: Scope, statement: ast.stmt) -> list[ast.stmt]:
     """Return the statements that follow one in its own block."""
-    parent = scope.parents.get(statement)
-    for name in ("body", "orelse", "finalbody"):
-        block = getattr(parent, name, None)
-        if isinstance(block, list) and statement in block:
-            return block[block.index(statement) + 1 :]
-    return []
+    return around(scope.parents, statement)[1]
 
 
 def block_of(scope: Scope, body: Sequence[ast.stmt], *, stores: bool = False) -> Block:

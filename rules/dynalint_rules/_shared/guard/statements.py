@@ -13,6 +13,7 @@ from dynalint.analysis.steps import walk
 from dynalint.findings import Safety
 from dynalint.rules import Refusal, Replacement, Rewrite
 from dynalint_rules._code.effects import implies_nothing, is_pure
+from dynalint_rules._code.names import around
 from dynalint_rules._code.raising import never_raises, shows_without_raising
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.text import WIDTH
@@ -235,9 +236,5 @@ def _neighbours(scope: Scope, statement: ast.Expr, alike: Callable[[ast.Call], b
 
 
 def _block(scope: Scope, statement: ast.stmt) -> list[ast.stmt]:
-    parent = scope.parents[statement]
-    for name in ("body", "orelse", "finalbody"):
-        block = getattr(parent, name, None)
-        if isinstance(block, list) and statement in block:
-            return block
-    return [statement]
+    earlier, later = around(scope.parents, statement)
+    return [*earlier, statement, *later]

@@ -10,7 +10,7 @@ from dynalint import rewriting as rw
 from dynalint.analysis.steps import walk
 from dynalint.rules import Rewrite
 from dynalint_rules._code.calls import callee
-from dynalint_rules._code.names import loads, only_value, statement_of
+from dynalint_rules._code.names import around, loads, only_value, statement_of
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.loop.pieces import Cut, cuts_by, join_of, maker_of
 from dynalint_rules._shared.text import atom, indentation
@@ -168,17 +168,11 @@ def _joined(scope: Scope, results: ast.ListComp) -> tuple[ast.Call, int] | None:
         return join_of(scope, results)
     use = _only_use(scope, statement)
     found = None if use is None else join_of(scope, use)
-    return found if found is not None and _next_to(scope, statement) is statement_of(scope, found[0]) else None
-
-
-def _next_to(scope: Scope, statement: ast.stmt) -> ast.stmt | None:
-    parent = scope.parents[statement]
-    for block in (getattr(parent, name, None) for name in ("body", "orelse", "finalbody")):
-        if isinstance(block, list) and statement in block[:-1]:
-            following = block[block.index(statement) + 1]
-            assert isinstance(following, ast.stmt)
-            return following
-    return None
+    return (
+        found
+        if found is not None and around(scope.parents, statement)[1][:1] == [statement_of(scope, found[0])]
+        else None
+    )
 
 
 def _called_once(scope: Scope, found: _Pieces, mask: str) -> Iterator[rw.Change]:

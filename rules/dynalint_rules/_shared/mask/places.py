@@ -16,7 +16,7 @@ from dynalint.analysis.steps import walk
 from dynalint.rules import Rewrite
 from dynalint_rules._code.counts import Count, count_of
 from dynalint_rules._code.effects import is_pure
-from dynalint_rules._code.names import loads
+from dynalint_rules._code.names import loads, parameters
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.number.flow import Flow
 from dynalint_rules._shared.number.numbers import flow_of
@@ -97,11 +97,9 @@ def names_of(scope: Scope, statement: ast.Assign, node: ast.expr, *, apart: bool
 
 def is_bound_once(scope: Scope, name: str) -> bool:
     """Whether one statement alone gives a name its value."""
-    arguments = scope.function.node.args
-    given = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
     names = [node for node in walk(scope.function.node) if isinstance(node, ast.Name) and node.id == name]
     stores = sum(not isinstance(node.ctx, ast.Load) for node in names)
-    return stores == 1 and all(one is None or one.arg != name for one in given)
+    return stores == 1 and name not in parameters(scope)
 
 
 def mask_text(scope: Scope, mask: ast.expr, known: k.Tensor) -> str:

@@ -23,7 +23,7 @@ from dynalint.analysis.steps import walk
 from dynalint.rules import Refusal, Rewrite
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.memory import may_change_in_place
-from dynalint_rules._code.names import loads, only_value
+from dynalint_rules._code.names import loads, only_value, parameters
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.branch.domain import guarded_operands
 from dynalint_rules._shared.branch.sides import FINITE
@@ -185,7 +185,9 @@ class _Chain:
     def _is_new(self, target: ast.Name) -> bool:
         """Whether a name stands for nothing else in the function."""
         stores = [one for one in walk(self.scope.function.node) if _stores(one, target.id)]
-        return stores == [target] and target.id in self.scope.function.locals and not _is_parameter(self.scope, target)
+        return (
+            stores == [target] and target.id in self.scope.function.locals and target.id not in parameters(self.scope)
+        )
 
     def _climb(self, node: ast.expr, statement: ast.stmt, own: int) -> int | None:
         """Return the dimensions of each place if an operand goes into all of a statement one by one.
@@ -356,9 +358,3 @@ def _is_same(one: Selection, other: Selection) -> bool:
 
 def _stores(node: ast.AST, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Load)
-
-
-def _is_parameter(scope: Scope, target: ast.Name) -> bool:
-    arguments = scope.function.node.args
-    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
-    return any(one is not None and one.arg == target.id for one in every)

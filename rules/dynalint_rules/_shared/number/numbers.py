@@ -8,18 +8,16 @@ the rewrite is refused.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.index import walk_function
-from dynalint.analysis.steps import walk
 from dynalint.rules import Refusal
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.decision import decision_of
 from dynalint_rules._code.handover import asks_for_tensor, is_passed_up
-from dynalint_rules._code.names import kind_of_name, loads, statement_of
+from dynalint_rules._code.names import end_of, kind_of_name, loads, names, parameters, statement_of
 from dynalint_rules._code.precision import is_double, is_nonzero, is_short, is_small, is_wide
 from dynalint_rules._code.scope import Scope, as_tensor
 from dynalint_rules._shared.number.arguments import Arguments
@@ -269,16 +267,20 @@ class _Follower(Arguments):
                 "store the tensor's `.detach()` by hand if every reader takes a tensor"
             )
         name = target.id
-        uses = list(_uses(self.scope, name))
+        uses = list(names(self.scope, name))
         stores = [use for use in uses if not isinstance(use.ctx, ast.Load)]
-        alone = stores == [target] and name not in _parameters(self.scope)
+        alone = stores == [target] and name not in parameters(self.scope)
         mixed = not alone and not self._is_last(statement, stores)
         if name not in self.scope.function.locals or (mixed and not self._are_numbers(target, stores)):
             raise Refusal(f"`{name}` is set at more than one place; give this value a name of its own first")
         own = set(walk_function(self.scope.function.node))
         if any(use not in own for use in uses):
             raise Refusal(f"`{name}` is used in a nested function; pass it there as a tensor by hand")
-        loads = [use for use in uses if isinstance(use.ctx, ast.Load) and (alone or mixed or _is_after(use, statement))]
+        loads = [
+            use
+            for use in uses
+            if isinstance(use.ctx, ast.Load) and (alone or mixed or (use.lineno, use.col_offset) >= end_of(statement))
+        ]
         if not loads:
             raise Refusal(f"`{name}` is never used; delete {self.scope.quote(statement)}")
         if name not in self.names:
@@ -304,7 +306,7 @@ class _Follower(Arguments):
         if not isinstance(statement, ast.Assign | ast.AnnAssign):
             return False
         own = self.scope.parents.get(statement) is self.scope.function.node
-        return own and not any(_is_after(store, statement) for store in stores)
+        return own and not any((store.lineno, store.col_offset) >= end_of(statement) for store in stores)
 
     def _are_numbers(self, target: ast.Name, stores: list[ast.Name]) -> bool:
         """Whether all that a name is set to elsewhere are numbers known while tracing, as far as that can be told."""
@@ -322,7 +324,7 @@ class _Follower(Arguments):
                 for one in kind.members
             ):
                 return False
-        return target.id not in _parameters(self.scope)
+        return target.id not in parameters(self.scope)
 
 
 def with_conditions(flow: Flow, found: Detached) -> Flow:
@@ -330,18 +332,3 @@ def with_conditions(flow: Flow, found: Detached) -> Flow:
     if flow.leaves and not flow.meets and not flow.conditions:
         return flow
     return replace(flow, conditions={**dict.fromkeys(found.conditions), **flow.conditions})
-
-
-def _is_after(node: ast.expr, statement: ast.stmt) -> bool:
-    end = (statement.end_lineno or 0, statement.end_col_offset or 0)
-    return (node.lineno, node.col_offset) >= end
-
-
-def _uses(scope: Scope, name: str) -> Iterator[ast.Name]:
-    for node in walk(scope.function.node):
-        if isinstance(node, ast.Name) and node.id == name:
-            yield node
-
-
-def _parameters(scope: Scope) -> set[str]:
-    return {node.arg for node in walk(scope.function.node.args) if isinstance(node, ast.arg)}

@@ -166,7 +166,7 @@ def _check_call(scope: Scope, node: ast.Call, callee: Kind, found: Effects, dept
         raise Refusal(f"{shown} changes its argument in place; call it without `inplace`")
     if _is_set(node, "out"):
         raise Refusal(f"{shown} writes into `out`; use what it returns instead")
-    for one in callee.members:
+    for one in _called(callee):
         if isinstance(one, k.External):
             _check_external(scope, node, one.name, shown)
         elif isinstance(one, k.Method):
@@ -185,6 +185,16 @@ def _check_call(scope: Scope, node: ast.Call, callee: Kind, found: Effects, dept
             raise Refusal(
                 f"dynalint cannot see what calling {shown} does; call it before the test if it may always run"
             )
+
+
+def _called(callee: Kind) -> Iterator[Kind]:
+    """Yield what a call may call, the layers of a row of them among it."""
+    for one in callee.members:
+        if isinstance(one, k.Sequence) and one.type == "torch.nn.Sequential" and one.items is not None:
+            for item in one.items:
+                yield from _called(item)
+        else:
+            yield one
 
 
 def _check_external(scope: Scope, node: ast.Call, name: str, shown: str) -> None:

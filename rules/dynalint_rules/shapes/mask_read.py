@@ -17,7 +17,7 @@ from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.selection import reads_by_mask, target_of
 from dynalint_rules._code.settings import SHAPES, captures_shapes
 from dynalint_rules._shared.mask.masked_reductions import reduced, reduced_later, selection_of
-from dynalint_rules._shared.mask.masked_stores import scattered_back, stored_next
+from dynalint_rules._shared.mask.masked_stores import put_back, scattered_back, stored_next
 from dynalint_rules._shared.mask.selected_chains import reduced_at_last
 from dynalint_rules._shared.number.numbers import flow_of
 
@@ -61,8 +61,8 @@ class MaskRead(Rule):
             if selection is not None:
                 rewrite = reduced(scope, selection) or reduced_later(scope, selection)
             if isinstance(event, Subscript):
-                rewrite = rewrite or stored_next(scope, event) or scattered_back(scope, event)
-                rewrite = rewrite or _counted(scope, event)
+                rewrite = rewrite or stored_next(scope, event) or put_back(scope, event)
+                rewrite = rewrite or scattered_back(scope, event) or _counted(scope, event)
             if rewrite is None and selection is not None:
                 rewrite = reduced_at_last(scope, selection)
             if rewrite is not None:

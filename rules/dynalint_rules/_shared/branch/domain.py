@@ -13,7 +13,6 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.steps import walk
 from dynalint.rules import Refusal
 from dynalint_rules._code.scope import Scope
-from dynalint_rules._shared.branch.sides import HARMLESS
 
 # The value to put in place of the first argument where the function is not wanted.
 _SAFE_ARGUMENT = {
@@ -41,12 +40,6 @@ _SAFE_ARGUMENT = {
     "sinh": "0.0",
     "cosh": "0.0",
 }
-# Where zeros flow back into these they stay zeros, whatever the operands are.
-_LINEAR = HARMLESS | frozenset(
-    "broadcast_to cat chunk concat concatenate contiguous detach diagonal double expand expand_as flatten flip float "
-    "gather half index_select masked_fill mean movedim narrow permute repeat reshape roll select split squeeze stack "
-    "sum swapaxes t tile to transpose tril triu type_as unbind unflatten unsqueeze view view_as where".split()
-)
 _DIVISIONS = frozenset({"div", "divide", "true_divide", "floor_divide", "fmod", "remainder", "addcdiv"})
 _POWERS = frozenset({"pow", "float_power"})
 # Not finite at some points, with no single value that is fine for all arguments; or raising there.
@@ -88,19 +81,6 @@ def guarded_operands(scope: Scope, expression: ast.expr) -> list[Guarded]:
         elif isinstance(node, ast.Call):
             found += _of_call(scope, node)
     return found
-
-
-def is_linear(scope: Scope, step: ast.AST, node: ast.AST) -> bool:
-    """Whether zeros that flow back into the operation `step` come as zeros to its operand `node`, whatever that is."""
-    if isinstance(step, ast.BinOp):
-        other = step.right if node is step.left else step.left
-        by_number = k.is_number(scope.kind(other))
-        plain = isinstance(step.op, ast.Mult) or (isinstance(step.op, ast.Div) and node is step.left)
-        return isinstance(step.op, ast.Add | ast.Sub) or (plain and by_number)
-    if isinstance(step, ast.Call):
-        callee = scope.kind(step.func)
-        return isinstance(callee, k.Method | k.External) and callee.name.rpartition(".")[2] in _LINEAR
-    return isinstance(step, ast.UnaryOp | ast.Attribute | ast.Subscript | ast.List | ast.Tuple | ast.keyword)
 
 
 def _of_operator(scope: Scope, node: ast.BinOp) -> list[Guarded]:

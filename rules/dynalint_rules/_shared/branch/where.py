@@ -53,6 +53,7 @@ from dynalint_rules._shared.branch.truth import Truth, truth_of
 from dynalint_rules._shared.loop.done_mask import rewrite_break
 from dynalint_rules._shared.loop.loop_return import rewrite_loop_return
 from dynalint_rules._shared.mask.masked import rewrite_masked, rewrite_spared
+from dynalint_rules._shared.mask.shortcuts import rewrite_shortcut
 from dynalint_rules._shared.text import held_together, indentation, inner_indentation
 
 _OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**", ast.MatMult: "@"}
@@ -65,6 +66,7 @@ def rewrite_if(scope: Scope, statement: ast.If) -> Rewrite:
         Refusal: it would not do the same.
     """
     dropped = rewrite_masked(scope, statement) or rewrite_spared(scope, statement)
+    dropped = dropped or rewrite_shortcut(scope, statement)
     if dropped is not None:
         return dropped
     try:

@@ -38,7 +38,7 @@ def rewrite_masked(scope: Scope, statement: ast.If) -> Rewrite | None:
     if statement.orelse or is_elif(scope, statement):
         return None
     python, test = split_test(scope, statement)
-    mask = _mask_of(scope, test)
+    mask = mask_of_something(scope, test)
     if mask is None:
         return None
     body = _Body(scope, mask)
@@ -57,7 +57,7 @@ def rewrite_spared(scope: Scope, statement: ast.If) -> Rewrite | None:
         Refusal: one of the values that follow must not be computed on every call.
     """
     returned, after = statement.body[0], statements_after(scope, statement)
-    mask = _mask_of_nothing(scope, statement.test)
+    mask = mask_of_nothing(scope, statement.test)
     if mask is None or statement.orelse or is_elif(scope, statement) or len(after) < 2:
         return None
     last = after[-1]
@@ -73,27 +73,29 @@ def rewrite_spared(scope: Scope, statement: ast.If) -> Rewrite | None:
     return finished(scope, _TITLE, rw.written(scope.file, (statement, [])), body.conditions)
 
 
-def _mask_of_nothing(scope: Scope, test: ast.expr) -> ast.expr | None:
-    """The mask of which a test asks whether it selects nothing: `not m.any()`, `m.sum() == 0`."""
+def mask_of_nothing(scope: Scope, test: ast.expr) -> ast.expr | None:
+    """Return the mask of which a test asks whether it selects nothing: `not m.any()`, `m.sum() == 0`."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        return _mask_of(scope, test.operand)
+        return mask_of_something(scope, test.operand)
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
-        return _mask_of(scope, ast.copy_location(ast.Compare(test.left, [ast.NotEq()], test.comparators), test))
+        return mask_of_something(
+            scope, ast.copy_location(ast.Compare(test.left, [ast.NotEq()], test.comparators), test)
+        )
     return None
 
 
-def _mask_of(scope: Scope, test: ast.expr) -> ast.expr | None:
-    """The mask of which a test asks whether it selects anything: `m.any()`, `torch.any(m)`, `m.sum() > 0`."""
+def mask_of_something(scope: Scope, test: ast.expr) -> ast.expr | None:
+    """Return the mask of which a test asks whether it selects anything: `m.any()`, `torch.any(m)`, `m.sum() > 0`."""
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Gt | ast.NotEq):
         bound = test.comparators[0]
         summed = isinstance(bound, ast.Constant) and bound.value == 0 and type(bound.value) is int
-        mask = _reduced(scope, test.left, "sum") if summed else None
+        mask = reduced_as_whole(scope, test.left, "sum") if summed else None
         return mask if mask is not None and _is_bool(scope, mask) else None
-    return _reduced(scope, test, "any")
+    return reduced_as_whole(scope, test, "any")
 
 
-def _reduced(scope: Scope, node: ast.expr, name: str) -> ast.expr | None:
-    """The tensor that a call reduces as a whole by the method or function `name`."""
+def reduced_as_whole(scope: Scope, node: ast.expr, name: str) -> ast.expr | None:
+    """Return the tensor that a call reduces as a whole by the method or function `name`."""
     if not isinstance(node, ast.Call) or node.keywords:
         return None
     callee = scope.kind(node.func)
@@ -130,7 +132,7 @@ class _Body:
         target, value = statement.targets[0], statement.value
         if isinstance(target, ast.Subscript):
             known = _is_bool(self.scope, self.mask) and self._selects(target.slice)
-            return known and self._is_number(value) and self._may_be_written(target.value)
+            return known and self._is_stored(value) and self._may_be_written(target.value)
         return isinstance(target, ast.Name) and not self._reads_mask(target.id) and self._keeps(target.id, value)
 
     def _fills_in_place(self, value: ast.expr) -> bool:
@@ -203,6 +205,14 @@ class _Body:
 
     def _is_number(self, node: ast.expr) -> bool:
         return k.is_number(self.scope.kind(node))
+
+    def _is_stored(self, value: ast.expr) -> bool:
+        """Whether a value is a number, or computed from what the mask selects."""
+        if self._is_number(value):
+            return True
+        self.values.append(value)
+        reads = (one for one in walk(value) if isinstance(one, ast.Subscript))
+        return any(ast.dump(one.slice) == ast.dump(self.mask) for one in reads)
 
     def _reads_mask(self, name: str) -> bool:
         return any(isinstance(node, ast.Name) and node.id == name for node in walk(self.mask))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 
 from dynalint import rewriting as rw
@@ -17,8 +17,9 @@ from dynalint_rules._code.names import loads, within
 from dynalint_rules._code.scope import Scope, as_tensor
 from dynalint_rules._code.selection import target_of
 from dynalint_rules._shared.branch.blocks import statements_after
-from dynalint_rules._shared.branch.domain import Guarded, guarded_operands, is_linear
+from dynalint_rules._shared.branch.domain import Guarded, guarded_operands
 from dynalint_rules._shared.branch.sides import FINITE
+from dynalint_rules._shared.mask.trailing import row_size, trailing
 from dynalint_rules._shared.text import atom
 
 _OPERATORS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**"}
@@ -66,6 +67,28 @@ def stored_next(scope: Scope, event: Subscript) -> Rewrite | None:
     return None
 
 
+def put_back(scope: Scope, event: Subscript) -> Rewrite | None:
+    """Return the rewrite of `b = a.index_put((mask,), f(x[mask]))`, None if that is not what stands there.
+
+    Raises:
+        Refusal: it would not do the same.
+    """
+    statement = event.statement
+    call = statement.value if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
+    if not isinstance(statement, ast.Assign) or not isinstance(call, ast.Call) or call.keywords or len(call.args) != 2:
+        return None
+    places, value = call.args
+    callee = scope.kind(call.func)
+    if not isinstance(callee, k.Method) or callee.name != "index_put" or not isinstance(call.func, ast.Attribute):
+        return None
+    if not isinstance(places, ast.Tuple | ast.List) or len(places.elts) != 1:
+        return None
+    if ast.dump(places.elts[0]) != ast.dump(event.node.slice) or not within(event.node, value, scope):
+        return None
+    target = ast.copy_location(ast.Subscript(call.func.value, event.node.slice, ast.Store()), call)
+    return _Store(scope, statement, target, statement, value=value).rewrite()
+
+
 def scattered_back(scope: Scope, event: Subscript) -> Rewrite | None:
     """Return the rewrite of `a.masked_scatter(mask, b[mask])`, None if that is not what stands there.
 
@@ -95,7 +118,8 @@ def scattered_back(scope: Scope, event: Subscript) -> Rewrite | None:
 class _Store:
     """The rewrite of a statement whose value goes into `target` by a mask, there or in the next one, `last`.
 
-    `read` is the statement before it that gives a name to what the mask selects, if there is one.
+    `read` is the statement before it that gives a name to what the mask selects, if there is one. With `value`, that is
+    what a copy of the target gets, which the statement assigns.
     """
 
     def __init__(
@@ -105,9 +129,11 @@ class _Store:
         target: ast.Subscript,
         last: ast.stmt,
         read: ast.Assign | None = None,
+        value: ast.expr | None = None,
     ) -> None:
         self.scope, self.statement, self.target, self.last = scope, statement, target, last
-        self.mask, self.value = target.slice, statement.value
+        self.mask, self.value = target.slice, value or statement.value
+        self.put, self.rows = value is not None, False
         self.first = read or statement
         self.named = read
         self.reads = dict(self._reads(self.value))
@@ -124,17 +150,19 @@ class _Store:
         scope, target, file = self.scope, self.target, self.scope.file
         if not isinstance(target.value, ast.Name):
             raise Refusal(f"give {scope.quote(target.value)} a name first, to choose between its old and new value")
-        mask = self._full_mask()
         name = target.value.id
         harmless = not isinstance(self.statement, ast.AugAssign) or isinstance(self.statement.op, _HARMLESS)
         self._require_elementwise(self.value, harmless=harmless)
-        own = is_own(scope, name, self.last)
+        mask = self._full_mask()
+        own = self.put or is_own(scope, name, self.last)
         if not own and self._keeps_old_value(name):
             raise Refusal(
                 f"`{name}` comes from elsewhere and its old value is needed for the gradient; make a copy first "
                 f"(`{name} = {name}.clone()`), if nothing else relies on the change"
             )
         head = f"{name if own else f'{name}[...]'} = "
+        if self.put and isinstance(self.statement, ast.Assign):
+            head = f"{scope.text(self.statement.targets[0])} = "
         self.guards = self._guarded()
         text = self._part(self.value, mask)
         if isinstance(self.statement, ast.AugAssign):
@@ -145,13 +173,38 @@ class _Store:
             text = f"{name} {sign} {text if plain or self.value in self.given else atom(self.value, text)}"
         after = [] if self.last is self.first else statements_after(scope, self.first)
         run = [self.first, *after[: after.index(self.last) + 1 if after else 0]]
-        edits = rw.written(file, (run, [f"{head}{scope.torch}.where({mask}, {text}, {name})"]))
+        copied = self._copied(name)
+        run, old = ([copied[0], *run], copied[1]) if copied is not None else (run, name)
+        edits = rw.written(file, (run, [f"{head}{scope.torch}.where({mask}, {text}, {old})"]))
         title = "Compute the value for all elements and choose with `torch.where`"
         return Rewrite(title, "conditional", edits, tuple(self._conditions(name)), scope.imports)
+
+    def _copied(self, name: str) -> tuple[ast.stmt, str] | None:
+        """Return the statement right before that makes the target as a copy of something else, and the text of that."""
+        scope = self.scope
+        outer = scope.parents.get(self.first)
+        block = next(
+            (one for one in (getattr(outer, "body", []), getattr(outer, "orelse", [])) if self.first in one), []
+        )
+        place = block.index(self.first) if block else 0
+        before = block[place - 1] if place else None
+        call = before.value if isinstance(before, ast.Assign) else None
+        if not isinstance(before, ast.Assign) or not isinstance(call, ast.Call):
+            return None
+        if not isinstance(call.func, ast.Attribute):
+            return None
+        source = call.func.value
+        plain = call.func.attr == "clone" and not call.args and not call.keywords and isinstance(source, ast.Name)
+        if not plain or ast.unparse(before.targets[0]) != name or not isinstance(source, ast.Name):
+            return None
+        reads = any(isinstance(one, ast.Name) and one.id == name for one in walk(self.value))
+        return None if reads and source.id != name else (before, source.id)
 
     def _conditions(self, name: str) -> Iterator[str]:
         scope = self.scope
         yield f"the mask has as many dimensions as `{name}`, and dtypes are equal"
+        if self.rows:
+            yield f"{scope.quote(self.value)} gives each row by itself"
         for one in self.given:
             yield f"{scope.quote(one)} has exactly one element for each that the mask selects"
         if self.computed:
@@ -169,9 +222,18 @@ class _Store:
             mask = mask.elts[0]
         if not is_pure(scope, mask) or isinstance(mask, ast.Tuple):
             raise Refusal(f"{scope.quote(mask)} is more than a mask; choose by `torch.where` by hand")
+        if not full and self.rows:
+            full = max(trailing(scope, one, mask) for one in (self.target.value, *self.reads.values()))
+            full = full or max(self._sizes())
         if not full:
             return scope.text(mask)
         return f"{atom(mask, scope.text(mask))}[..., {', '.join(['None'] * full)}]"
+
+    def _sizes(self) -> Iterator[int]:
+        """Yield how many dimensions layers take for one that what the mask selects goes straight into."""
+        for read in self.reads:
+            call = self.scope.parents.get(read)
+            yield row_size(self.scope, call.func) if isinstance(call, ast.Call) and call.args == [read] else 0
 
     def _reads(self, node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
         """Yield the outermost reads by the mask, each with the tensor that it reads."""
@@ -190,11 +252,7 @@ class _Store:
         return target.id if isinstance(target, ast.Name) else None
 
     def _guarded(self) -> dict[ast.expr, str]:
-        """Return what may not stay what it is where nothing is selected, each with what is harmless there.
-
-        Those are operands that are not defined for all numbers, and what is read where zeros that flow back may meet
-        something infinite on their way to it.
-        """
+        """Return the operands that are not defined for all numbers, each with what is harmless there."""
         found: dict[ast.expr, str] = {}
         with suppress(Refusal):
             operands = guarded_operands(self.scope, self.value)
@@ -202,23 +260,7 @@ class _Store:
         divided = isinstance(self.statement, ast.AugAssign) and isinstance(self.statement.op, ast.Div)
         if divided and not k.is_number(self.scope.kind(self.value)):
             found[self.value] = "1.0"
-        return {**found, **dict.fromkeys((read for read in self.reads if self._meets_infinity(read, found)), "1")}
-
-    def _meets_infinity(self, read: ast.expr, guarded: Collection[ast.expr]) -> bool:
-        """Whether a read goes through more than linear steps before it comes to the result, or to a guarded operand."""
-        scope, node = self.scope, read
-        tensor = scope.tensor(self.reads[read])
-        if tensor is not None and tensor.dtype in ("int", "bool"):
-            return False  # without a gradient
-        while node is not self.value and node not in guarded:
-            parent = scope.parents[node]
-            if isinstance(parent, ast.keyword):
-                parent = scope.parents[parent]
-            if not isinstance(parent, ast.expr) or not is_linear(self.scope, parent, node):
-                return isinstance(parent, ast.expr)
-            node = parent
-        product = isinstance(self.statement, ast.AugAssign) and not isinstance(self.statement.op, ast.Add | ast.Sub)
-        return product and node not in guarded
+        return found
 
     def _part(self, node: ast.expr, mask: str) -> str:
         """The text of a part of the value: whole tensors are read, and what is given to the selected goes there.
@@ -259,8 +301,8 @@ class _Store:
         elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             parts = [node.operand]
         elif isinstance(node, ast.Call):
-            parts = self._operands(node)
-            harmless = False
+            operands = self._operands(node)
+            parts, harmless = operands or [], False
         else:
             raise Refusal(
                 f"{scope.quote(node)} is not known to be a number and may have as many elements as the mask selects; "
@@ -269,8 +311,8 @@ class _Store:
         for part in parts:
             self._require_elementwise(part, harmless=harmless)
 
-    def _operands(self, node: ast.Call) -> list[ast.expr]:
-        """The operands of a call that works on each element by itself."""
+    def _operands(self, node: ast.Call) -> list[ast.expr] | None:
+        """The operands of a call that works on each element by itself; None for one that may work on each row so."""
         scope, callee = self.scope, self.scope.kind(node.func)
         api = scope.project.api
         entry = None
@@ -282,6 +324,10 @@ class _Store:
             entry = api.function(callee.name)
         plain = not node.keywords and not any(isinstance(one, ast.Starred) for one in operands)
         if entry is None or not plain or any("elementwise" not in one.flags for one in entry.overloads):
+            layer = not isinstance(callee, k.Method | k.External)
+            if layer and is_pure(scope, node) and next(self._reads(node), None) is not None:
+                self.rows = True
+                return None
             raise Refusal(f"{scope.quote(node)} is not elementwise, so that it matters which elements it is given")
         return operands
 

@@ -29,7 +29,7 @@ from dynalint_rules._shared.branch.domain import guarded_operands
 from dynalint_rules._shared.branch.sides import FINITE
 from dynalint_rules._shared.mask.masked_reductions import OTHER_ORDER, Selection, selection_of
 from dynalint_rules._shared.mask.selected_losses import Loss, loss_of
-from dynalint_rules._shared.mask.trailing import LESS, is_last, is_row_layer, trailing
+from dynalint_rules._shared.mask.trailing import LESS, is_last, row_size, trailing
 from dynalint_rules._shared.number.numbers import flow_of
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ class _Chain:
                 return False
             apart = isinstance(one.node, ast.Call)  # `masked_select` has the mask broadcast
             own = 0 if apart else trailing(self.scope, one.source, one.mask)
-            nodes[one.node] = max(own, int(self.rows and own == 0 and not apart and self._meets_rows(one.node)))
+            nodes[one.node] = own if own or not self.rows or apart else self._size_met(one.node)
             self.selections.append((one, nodes[one.node]))
         nodes |= {
             one: self.names[one.id] for one in walk(statement) if isinstance(one, ast.Name) and self._is_read(one)
@@ -169,10 +169,10 @@ class _Chain:
             self.names[target.id] = max(values)
         return True
 
-    def _meets_rows(self, node: ast.expr) -> bool:
-        """Whether what is selected goes straight into a layer that works on vectors."""
+    def _size_met(self, node: ast.expr) -> int:
+        """The dimensions of what is selected that a layer which it goes straight into takes for one."""
         parent = self.scope.parents[node]
-        return isinstance(parent, ast.Call) and parent.args == [node] and is_row_layer(self.scope, parent.func)
+        return row_size(self.scope, parent.func) if isinstance(parent, ast.Call) and parent.args == [node] else 0
 
     def _keeps(self, source: ast.expr) -> bool:
         """Whether a tensor is never changed in place: what was selected out of it would not change with it."""
@@ -214,9 +214,9 @@ class _Chain:
         """The same for an argument of a function or layer."""
         name = callee(self.scope, call)
         short = name.rpartition(".")[2]
-        if call.args == [node] and not call.keywords and is_row_layer(self.scope, call.func):
+        if call.args == [node] and not call.keywords and (size := row_size(self.scope, call.func)):
             self.rows = True
-            return self._climb(call, statement, max(own, 1))
+            return self._climb(call, statement, max(own, size))
         loss = loss_of(self.scope, call)
         if loss is not None and node in loss.operands:
             self.losses.setdefault(call, (loss, {}))[1][node] = own
@@ -263,7 +263,7 @@ class _Chain:
             return self._goes_along(node.operand, own)
         if isinstance(node, ast.Call) and not node.keywords:
             name = callee(self.scope, node)
-            if is_row_layer(self.scope, node.func):
+            if row_size(self.scope, node.func):
                 return all(self._goes_along(one, own) for one in node.args)
             plain = name.rpartition(".")[2] in ELEMENTWISE and name.startswith(("torch.", "Tensor."))
             method = isinstance(node.func, ast.Attribute) and name.startswith("Tensor.")

@@ -13,11 +13,14 @@ from dynalint.analysis import kinds as k
 from dynalint_rules._code.names import loads, only_value
 from dynalint_rules._code.scope import Scope
 
-ROW_LAYERS = frozenset(
-    f"torch.nn.{name}"
-    for name in "CELU ELU GELU Hardswish Identity LayerNorm LeakyReLU Linear Mish RMSNorm ReLU ReLU6 SELU SiLU Sigmoid "
-    "Softplus Tanh".split()
-)
+_LAYERS = {
+    1: "CELU ELU GELU Hardswish Identity LayerNorm LeakyReLU Linear Mish RMSNorm ReLU ReLU6 SELU SiLU Sigmoid Softplus "
+    "Tanh",
+    2: "AvgPool1d Conv1d ConvTranspose1d MaxPool1d",
+    3: "AvgPool2d Conv2d ConvTranspose2d MaxPool2d Upsample",
+    4: "AvgPool3d Conv3d ConvTranspose3d MaxPool3d",
+}
+_SIZES = {f"torch.nn.{name}": size for size, names in _LAYERS.items() for name in names.split()}
 LESS = frozenset("all any squeeze sum mean argmax argmin amax amin norm prod".split())
 _MOST_STEPS = 12
 _STATED = r"\b{name}: \(([^()]*)\)"
@@ -31,12 +34,14 @@ class _Form:
     own: int = 0
 
 
-def is_row_layer(scope: Scope, function: ast.expr) -> bool:
-    """Whether a layer, or a row of them, makes of each vector one by itself."""
+def row_size(scope: Scope, function: ast.expr) -> int:
+    """How many dimensions what a layer, or a row of them, works on one by one has; 0 if that is not known."""
     kind = scope.kind(function)
+    layers: tuple[k.Kind, ...] = (kind,)
     if isinstance(kind, k.Sequence) and kind.type == "torch.nn.Sequential" and kind.items:
-        return all(isinstance(one, k.Object) and one.type in ROW_LAYERS for one in kind.items)
-    return isinstance(kind, k.Object) and kind.type in ROW_LAYERS
+        layers = kind.items
+    sizes = [_SIZES.get(one.type, 0) if isinstance(one, k.Object) else 0 for one in layers]
+    return max(sizes) if all(sizes) else 0
 
 
 def is_last(call: ast.Call) -> bool:
@@ -63,16 +68,16 @@ def _guessed(scope: Scope, node: ast.expr, steps: int) -> _Form:
     if isinstance(node, ast.Name):
         value = only_value(scope, node.id, node)
         found = _Form(_stated(scope, node.id)) if value is None else _form(scope, value, steps - 1)
-        return _Form(found.rank, max(found.own, int(_feeds_rows(scope, node.id))))
+        return _Form(found.rank, max(found.own, _size_fed(scope, node.id)))
     if isinstance(node, ast.BinOp | ast.Compare | ast.BoolOp | ast.UnaryOp):
         parts = [_form(scope, one, steps - 1) for one in ast.iter_child_nodes(node) if isinstance(one, ast.expr)]
         ranks = [part.rank for part in parts if part.rank is not None]
         return _Form(max(ranks, default=None), max(part.own for part in parts))
     if not isinstance(node, ast.Call):
         return _Form()
-    if is_row_layer(scope, node.func) and len(node.args) == 1:
+    if (size := row_size(scope, node.func)) and len(node.args) == 1:
         given = _form(scope, node.args[0], steps - 1)
-        return _Form(given.rank, max(given.own, 1))
+        return _Form(given.rank if size == 1 else size + 1, max(given.own, size))
     owner = node.func.value if isinstance(node.func, ast.Attribute) and scope.tensor(node.func.value) else None
     owner = owner or (node.args[0] if node.args and isinstance(scope.kind(node.func), k.External) else None)
     if owner is None:
@@ -83,12 +88,14 @@ def _guessed(scope: Scope, node: ast.expr, steps: int) -> _Form:
     return given
 
 
-def _feeds_rows(scope: Scope, name: str) -> bool:
-    """Whether a layer that works on vectors is given what stands under a name."""
-    calls = (one for one in (scope.parents.get(load) for load in loads(scope, name)) if isinstance(one, ast.Call))
-    return any(
-        isinstance(one.args[0], ast.Name) and is_row_layer(scope, one.func) for one in calls if len(one.args) == 1
-    )
+def _size_fed(scope: Scope, name: str) -> int:
+    """The number of dimensions that layers which are given what stands under a name take for one."""
+    sizes = [0]
+    for load in loads(scope, name):
+        call = scope.parents.get(load)
+        if isinstance(call, ast.Call) and call.args == [load]:
+            sizes.append(row_size(scope, call.func))
+    return max(sizes)
 
 
 def _stated(scope: Scope, name: str) -> int | None:

@@ -1,0 +1,93 @@
+"""Dropping tests of whether a mask selects all or nothing, where the general way gives the same.
+
+if mask.all():                                  out = x.clone()
+    return self.f(x)                            out[mask] = self.f(x[mask])
+out = x.clone()                                 return out
+out[mask] = self.f(x[mask])
+return out
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Sequence
+
+from dynalint import rewriting as rw
+from dynalint.analysis.steps import walk
+from dynalint.rules import Rewrite
+from dynalint_rules._code.effects import is_pure
+from dynalint_rules._code.scope import Scope
+from dynalint_rules._shared.branch.blocks import is_elif, statements_after
+from dynalint_rules._shared.branch.choice import finished
+from dynalint_rules._shared.branch.sides import NO_RAISE
+from dynalint_rules._shared.mask.masked import mask_of_nothing, mask_of_something, reduced_as_whole
+
+_TITLE = "Drop the test, without which the result is the same"
+
+
+def rewrite_shortcut(scope: Scope, statement: ast.If) -> Rewrite | None:
+    """Return the rewrite that leaves the last way of an `if`, None where others are more than short cuts to it."""
+    head = statement
+    while is_elif(scope, head) and isinstance(parent := scope.parents.get(head), ast.If):
+        head = parent
+    branches = [head]
+    while (
+        len(branches[-1].orelse) == 1 and isinstance(inner := branches[-1].orelse[0], ast.If) and is_elif(scope, inner)
+    ):
+        branches.append(inner)
+    last = branches[-1].orelse
+    rest = last or statements_after(scope, head)
+    masks = [_asked(scope, one.test) for one in branches]
+    first = masks[0]
+    if first is None or any(one is None or ast.dump(one) != ast.dump(first) for one in masks):
+        return None
+    general = _expressions(rest, first)
+    values = [_value(one.body, returned=not last) for one in branches]
+    if not general or any(value is None or ast.dump(value) not in general for value in values):
+        return None
+    if not all(is_pure(scope, one.test) for one in branches):
+        return None
+    same = f"where {scope.quote(first)} selects all or nothing, what is left gives the same"
+    return finished(scope, _TITLE, rw.written(scope.file, (head, last)), [same, NO_RAISE])
+
+
+def _asked(scope: Scope, test: ast.expr) -> ast.expr | None:
+    """Return the mask of which a test asks whether it selects everything, anything or nothing."""
+    return reduced_as_whole(scope, test, "all") or mask_of_nothing(scope, test) or mask_of_something(scope, test)
+
+
+def _value(body: Sequence[ast.stmt], *, returned: bool) -> ast.expr | None:
+    """Return what a way gives, by a `return` or to one name, if it does nothing else."""
+    (only, *more) = body
+    if more:
+        return None
+    if returned:
+        return only.value if isinstance(only, ast.Return) else None
+    plain = isinstance(only, ast.Assign) and len(only.targets) == 1 and isinstance(only.targets[0], ast.Name)
+    return only.value if isinstance(only, ast.Return) or (isinstance(only, ast.Assign) and plain) else None
+
+
+def _expressions(statements: Sequence[ast.stmt], mask: ast.expr) -> set[str]:
+    """Return the expressions of statements that select by a mask, with all that there is for what it selects."""
+    wanted = ast.dump(mask)
+    selecting = any(
+        ast.dump(part) == wanted
+        for one in statements
+        for node in walk(one)
+        if isinstance(node, ast.Subscript | ast.Call | ast.Tuple)
+        for part in ast.iter_child_nodes(node)
+    )
+    whole = [_Whole(wanted).visit(copy.deepcopy(one)) for one in statements] if selecting else []
+    return {ast.dump(node) for one in whole for node in walk(one) if isinstance(node, ast.expr)}
+
+
+class _Whole(ast.NodeTransformer):
+    """Takes `x` for `x[mask]`."""
+
+    def __init__(self, mask: str) -> None:
+        self._mask = mask
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        self.generic_visit(node)
+        return node.value if ast.dump(node.slice) == self._mask else node

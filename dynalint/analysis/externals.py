@@ -397,9 +397,11 @@ def _numpy(name: str, args: list[Kind], keywords: dict[str, Kind]) -> Kind:
 
 def _has_several(kind: Kind) -> bool:
     """Whether a container has more than one element: of one, tracing knows the value, and nobody would ask for it."""
-    given = k.present(kind)
-    if not isinstance(given, k.Sequence):
-        return False
+    given = [one for one in kind.members if isinstance(one, k.Sequence)]  # whatever else it may be is one number
+    return bool(given) and all(map(_is_of_several, given))
+
+
+def _is_of_several(given: k.Sequence) -> bool:
     is_open = given.items is None and given.type in ("list", "tuple")
     return is_open or given.type == "torch.Size" or len(given.items or ()) > 1
 

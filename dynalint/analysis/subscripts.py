@@ -24,7 +24,7 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Kind:
 
 def taken_apart(frame: Frame, node: ast.Subscript) -> tuple[Kind, Kind]:
     """Return the kinds of base and index, be the item read or stored; what only tensors can be used as is one."""
-    base = evaluate(frame, node.value)
+    base = _without_numbers(evaluate(frame, node.value))
     index = evaluate(frame, node.slice)
     only_tensors = isinstance(base, k.Unknown) and (
         _only_tensors_take(node.slice) or is_mask(index) or _has_rows(index)
@@ -39,6 +39,14 @@ def taken_apart(frame: Frame, node: ast.Subscript) -> tuple[Kind, Kind]:
             frame.note_tensor(node.slice, index)
             base, index = base if isinstance(base, k.Tensor) else k.TENSOR, k.BOOL_TENSOR
     return base, index
+
+
+def _without_numbers(base: Kind) -> Kind:
+    """Return what may be indexed, of several things that a variable may be: a number has no items, and raises."""
+    if not isinstance(base, k.Union):
+        return base
+    kept = [one for one in base.alternatives if not k.is_number(one)]
+    return k.rejoined(base, kept) if kept else base
 
 
 def note_index(frame: Frame, node: ast.Subscript, base: Kind, index: Kind, context: str) -> None:

@@ -279,3 +279,29 @@ class Model(nn.Module):
             return x + 1
 """
     assert [event.node.lineno - HEAD.count("\n") for event in branches(tmp_path, code)] == [9]
+
+
+def test_of_a_number_or_a_tensor_only_the_tensor_has_items(tmp_path: Path) -> None:
+    code = """
+class Model(nn.Module):
+    def forward(self, x: Tensor, rates: Union[int, Tensor], flag: bool):
+        limits = x if flag else 1
+        if limits[0] > 0 or rates[0] > 0:
+            return x
+"""
+    assert len(branches(tmp_path, code)) == 2
+
+
+def test_a_product_of_what_may_be_one_number_or_several(tmp_path: Path) -> None:
+    code = """
+class Model(nn.Module):
+    def __init__(self, sizes: Union[int, tuple[int, ...]], number: int):
+        super().__init__()
+        self.sizes, self.number = sizes, number
+
+    def forward(self, x: Tensor):
+        if np.prod(self.sizes) > 1 or np.prod(self.number) > 1:
+            return x
+"""
+    tensors = [only_tensor(event.kind) for event in branches(tmp_path, code)]
+    assert [tensor is not None and tensor.foreseen for tensor in tensors] == [False, True]

@@ -59,23 +59,18 @@ def _stored(frame: Frame, owner: k.Instance, name: str) -> Kind:
     kind = frame.interpreter.read_attribute(owner.cls, name, frame)
     if kind is NOTHING:
         return kind
-    kind = _as_declared(frame, owner, name, kind)
-    kind = join(kind, k.NONE) if _may_be_left(frame, owner, name) else kind
+    kind = join(_as_declared(frame, owner, name, kind), _left(frame, owner, name))
     return kind if owner.made else _held(kind, name)
 
 
-def _may_be_left(frame: Frame, owner: k.Instance, name: str) -> bool:
-    """Whether an attribute that is stored may still be the None of the class body: no constructor stores it."""
+def _left(frame: Frame, owner: k.Instance, name: str) -> Kind:
+    """The constant of the class body that an attribute may still be which no constructor stores: None, a flag."""
     classes = frame.interpreter.project.mro(owner.cls)
-    for cls in classes:
-        if name in cls.body:
-            value = cls.body[name]
-            break
-    else:
-        return False
-    if not (isinstance(value, ast.Constant) and value.value is None):
-        return False
-    return not any(function.name == "__init__" for cls in classes for function, _ in cls.stores.get(name, ()))
+    value = next((cls.body[name] for cls in classes if name in cls.body), None)
+    if not isinstance(value, ast.Constant) or not (value.value is None or isinstance(value.value, bool)):
+        return NOTHING
+    stored = any(function.name == "__init__" for cls in classes for function, _ in cls.stores.get(name, ()))
+    return NOTHING if stored else k.constant(value.value)
 
 
 def _of_union(frame: Frame, owner: k.Union, name: str) -> Kind:

@@ -24,12 +24,10 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Kind:
 
 def taken_apart(frame: Frame, node: ast.Subscript) -> tuple[Kind, Kind]:
     """Return the kinds of base and index, be the item read or stored; what only tensors can be used as is one."""
-    base = _without_numbers(evaluate(frame, node.value))
-    index = evaluate(frame, node.slice)
-    only_tensors = isinstance(base, k.Unknown) and (
-        _only_tensors_take(node.slice) or is_mask(index) or _has_rows(index)
-    )
-    if isinstance(base, k.Unknown) and (only_tensors or _compares(node)):
+    base, index = evaluate(frame, node.value), evaluate(frame, node.slice)
+    of_tensors = _only_tensors_take(node.slice) or is_mask(index) or _has_rows(index)
+    base = _indexable(base, of_tensors)
+    if isinstance(base, k.Unknown) and (of_tensors or _compares(node)):
         frame.note_tensor(node.value, base)
         base = k.TENSOR
     if isinstance(index, k.Unknown) and (isinstance(node.slice, ast.Compare) or index.compared):
@@ -41,12 +39,17 @@ def taken_apart(frame: Frame, node: ast.Subscript) -> tuple[Kind, Kind]:
     return base, index
 
 
-def _without_numbers(base: Kind) -> Kind:
-    """Return what may be indexed, of several things that a variable may be: a number has no items, and raises."""
+def _indexable(base: Kind, of_tensors: bool) -> Kind:
+    """Return what may be indexed, of several things that a variable may be: numbers, lists and tuples may raise."""
     if not isinstance(base, k.Union):
         return base
-    kept = [one for one in base.alternatives if not k.is_number(one)]
-    return k.rejoined(base, kept) if kept else base
+    raising = (k.Value, k.Sequence) if of_tensors else k.Value
+    kept = [one for one in base.alternatives if not isinstance(one, raising) or one == k.NONE or _is_text(one)]
+    return k.rejoined(base, kept) if any(one != k.NONE for one in kept) else base
+
+
+def _is_text(kind: Kind) -> bool:
+    return isinstance(kind, k.Value) and kind.type in ("str", "bytes")
 
 
 def note_index(frame: Frame, node: ast.Subscript, base: Kind, index: Kind, context: str) -> None:

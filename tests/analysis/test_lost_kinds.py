@@ -292,6 +292,17 @@ class Model(nn.Module):
     assert len(branches(tmp_path, code)) == 2
 
 
+@pytest.mark.parametrize("index", ["mask", "x > 0", ":, 0", "rows, rows"])
+def test_of_a_tuple_or_a_tensor_only_the_tensor_takes_a_mask(tmp_path: Path, index: str) -> None:
+    code = f"""
+class Model(nn.Module):
+    def forward(self, x: Tensor, several: Union[tuple[Tensor, ...], Tensor, None], mask: BoolTensor, rows: Tensor):
+        if several[{index}] > 0:
+            return x
+""".replace("BoolTensor", "torch.BoolTensor")
+    assert len(branches(tmp_path, code)) == 1
+
+
 def test_a_product_of_what_may_be_one_number_or_several(tmp_path: Path) -> None:
     code = """
 class Model(nn.Module):
@@ -305,3 +316,23 @@ class Model(nn.Module):
 """
     tensors = [only_tensor(event.kind) for event in branches(tmp_path, code)]
     assert [tensor is not None and tensor.foreseen for tensor in tensors] == [False, True]
+
+
+@pytest.mark.parametrize(("stored", "reached"), [("fit", True), ("__init__", False)])
+def test_a_flag_of_the_class_that_another_method_sets_may_not_be_set_yet(
+    tmp_path: Path, stored: str, reached: bool
+) -> None:
+    code = f"""
+class Model(nn.Module):
+    ready = False
+
+    def {stored}(self):
+        super().__init__()
+        self.ready = True
+
+    def forward(self, x: Tensor):
+        if not self.ready and x.sum() > 0:
+            return x
+        return x * 2
+"""
+    assert bool(branches(tmp_path, code)) is reached

@@ -12,8 +12,8 @@ from dynalint.analysis.steps import walk
 from dynalint.rules import Refusal
 from dynalint_rules._code.effects import effects_of
 from dynalint_rules._code.memory import makes_tensor
-from dynalint_rules._code.names import is_bound_before, kind_before, kind_of_name, sets, within
-from dynalint_rules._code.scope import Scope, as_tensor
+from dynalint_rules._code.names import within
+from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.branch.blocks import is_elif, statements_after
 from dynalint_rules._shared.branch.sides import refuse_changed_alias
 from dynalint_rules._shared.branch.truth import is_tensor_test
@@ -117,41 +117,6 @@ def has_known_rounds(scope: Scope, loop: ast.For) -> bool:
     rounds = scope.kind(loop.iter.func) if isinstance(loop.iter, ast.Call) else scope.kind(loop.iter)
     known = isinstance(rounds, k.Sequence | k.Object | k.Instance)
     return known or (isinstance(rounds, k.External) and rounds.name in _UNROLLED)
-
-
-def opened(scope: Scope, anchor: ast.stmt, mask: str, parts: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the lines before `anchor` that say that there is no result so far, and the conditions of their working.
-
-    Raises:
-        Refusal: no name is known to hold a tensor there, whose device the mask could have.
-    """
-    name, conditions = _tensor_before(scope, anchor)
-    made = f"{scope.torch}.zeros((), dtype={scope.torch}.bool, device={name}.device)"
-    return [f"{mask} = {made}", *(f"{part} = None" for part in parts)], conditions
-
-
-def _tensor_before(scope: Scope, anchor: ast.stmt) -> tuple[str, list[str]]:
-    """Return a name that is a tensor where a statement begins, and the conditions of that."""
-    names = dict.fromkeys(node.id for node in walk(anchor) if isinstance(node, ast.Name))
-    bound = [name for name in names if name in scope.function.locals and is_bound_before(scope, name, anchor)]
-    for name in bound:
-        stays = not any(sets(one, name) for one in [anchor, *statements_after(scope, anchor)])
-        if as_tensor(kind_of_name(scope, name, anchor) if stays else kind_before(scope, name, anchor)) is not None:
-            return name, []
-    for name in bound:
-        if _is_given(scope, name, anchor):
-            return name, [f"`{name}` is a tensor"]
-    raise Refusal(_DEPTHS)
-
-
-def _is_given(scope: Scope, name: str, anchor: ast.stmt) -> bool:
-    """Whether a name is a parameter that every call gives, which nothing has set yet where a statement begins."""
-    arguments = scope.function.node.args
-    given = {one.arg for one in [*arguments.posonlyargs, *arguments.args]} - scope.function.defaults.keys()
-    used = [node for node in walk(scope.function.node) if isinstance(node, ast.Name) and node.id == name]
-    first = min((node for node in used if isinstance(node.ctx, ast.Load)), key=lambda node: node.lineno, default=None)
-    early = any(not isinstance(node.ctx, ast.Load) and node.lineno < anchor.lineno for node in used)
-    return name in given and first is not None and not early and isinstance(scope.kind(first), k.Unknown | k.Tensor)
 
 
 def lasting(scope: Scope, part: ast.expr, text: str, head: ast.stmt) -> str:

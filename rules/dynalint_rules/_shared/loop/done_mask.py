@@ -12,7 +12,7 @@ from dynalint.rules import Refusal, Rewrite
 from dynalint_rules._code.effects import effects_of, effects_of_always
 from dynalint_rules._code.names import is_bound_before, kind_of_name, loads, within
 from dynalint_rules._code.scope import Scope
-from dynalint_rules._shared.branch.blocks import Assignment, block_of
+from dynalint_rules._shared.branch.blocks import Assignment, block_of, statements_after
 from dynalint_rules._shared.branch.choice import GUARD_ORDERS, escaped, finished, rendered, require_tensors
 from dynalint_rules._shared.branch.domain import guarded_operands
 from dynalint_rules._shared.branch.sides import (
@@ -39,11 +39,24 @@ def rewrite_break(scope: Scope, statement: ast.If) -> Rewrite | None:
         Refusal: it would not do the same.
     """
     loop = scope.parents.get(statement)
-    if not isinstance(loop, ast.For) or statement not in loop.body or statement.orelse:
+    if not isinstance(loop, ast.For) or statement not in loop.body or statement.orelse or len(statement.body) != 1:
         return None
-    if len(statement.body) != 1 or not isinstance(statement.body[0], ast.Break):
+    if isinstance(statement.body[0], ast.Break):
+        return _DoneMask(scope, loop, statement).rewrite()
+    if not _is_as_good_as_break(scope, loop, statement):
         return None
-    return _DoneMask(scope, loop, statement).rewrite()
+    try:
+        return _DoneMask(scope, loop, statement).rewrite()
+    except Refusal:
+        return None
+
+
+def _is_as_good_as_break(scope: Scope, loop: ast.For, statement: ast.If) -> bool:
+    """Whether a round ends in the `return` of a name that is returned right after the loop as well."""
+    leaving, after = statement.body[0], statements_after(scope, loop)[:1]
+    named = isinstance(leaving, ast.Return) and isinstance(leaving.value, ast.Name)
+    same = [ast.dump(one) for one in after] == [ast.dump(leaving)]
+    return named and same and loop.body[-1] is statement and scope.parents.get(loop) is scope.function.node
 
 
 @dataclass

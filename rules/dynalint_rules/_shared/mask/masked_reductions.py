@@ -13,6 +13,7 @@ from dynalint_rules._code.names import loads, within
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.branch.sides import FINITE
 from dynalint_rules._shared.mask.masked import made_from
+from dynalint_rules._shared.mask.trailing import is_certain
 
 OTHER_ORDER = "the sum is taken in another order, so that it is equal up to rounding"
 _ELEMENTWISE = frozenset({"abs", "square", "pow", "neg", "float", "double"})
@@ -144,7 +145,8 @@ def matches(scope: Scope, read: Selection) -> bool:
 def _rewrite(scope: Scope, read: Selection, title: str, edits: tuple[Replacement, ...], *more: str) -> Rewrite:
     certain = matches(scope, read)
     conditions = (OTHER_ORDER, *(() if certain else ("the mask has as many dimensions as the tensor",)), *more)
-    return Rewrite(title, "conditional", edits, conditions, scope.imports)
+    certain = certain or is_certain(scope, read.source, read.mask)
+    return Rewrite(title, "conditional" if certain else "unsafe", edits, conditions, scope.imports, shown=not certain)
 
 
 def _stores_after(scope: Scope, name: str, statement: ast.stmt) -> bool:

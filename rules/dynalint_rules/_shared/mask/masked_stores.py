@@ -10,6 +10,7 @@ from dynalint import rewriting as rw
 from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Subscript
 from dynalint.analysis.steps import walk
+from dynalint.findings import Safety
 from dynalint.rules import Refusal, Rewrite
 from dynalint_rules._code.effects import is_pure
 from dynalint_rules._code.memory import changed_in_place, is_own
@@ -19,7 +20,7 @@ from dynalint_rules._code.selection import target_of
 from dynalint_rules._shared.branch.blocks import statements_after
 from dynalint_rules._shared.branch.domain import Guarded, guarded_operands
 from dynalint_rules._shared.branch.sides import FINITE
-from dynalint_rules._shared.mask.trailing import row_size, trailing
+from dynalint_rules._shared.mask.trailing import is_certain, row_size, trailing
 from dynalint_rules._shared.text import atom
 
 _OPERATORS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**"}
@@ -177,7 +178,10 @@ class _Store:
         run, old = ([copied[0], *run], copied[1]) if copied is not None else (run, name)
         edits = rw.written(file, (run, [f"{head}{scope.torch}.where({mask}, {text}, {old})"]))
         title = "Compute the value for all elements and choose with `torch.where`"
-        return Rewrite(title, "conditional", edits, tuple(self._conditions(name)), scope.imports)
+        known = [is_certain(scope, one, self.mask) for one in self.reads.values()] if self.rows else []
+        safety: Safety = "conditional" if all(known) else "unsafe"
+        shown = safety == "unsafe"
+        return Rewrite(title, safety, edits, tuple(self._conditions(name)), scope.imports, shown=shown)
 
     def _copied(self, name: str) -> tuple[ast.stmt, str] | None:
         """Return the statement right before that makes the target as a copy of something else, and the text of that."""

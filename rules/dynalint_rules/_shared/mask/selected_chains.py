@@ -29,7 +29,7 @@ from dynalint_rules._shared.branch.domain import guarded_operands
 from dynalint_rules._shared.branch.sides import FINITE
 from dynalint_rules._shared.mask.masked_reductions import OTHER_ORDER, Selection, selection_of
 from dynalint_rules._shared.mask.selected_losses import Loss, loss_of
-from dynalint_rules._shared.mask.trailing import LESS, is_last, row_size, trailing
+from dynalint_rules._shared.mask.trailing import LESS, is_certain, is_last, row_size, trailing
 from dynalint_rules._shared.number.numbers import flow_of
 
 if TYPE_CHECKING:
@@ -62,7 +62,8 @@ def reduced_at_last(scope: Scope, read: Selection) -> Rewrite | None:
     edits = rw.written(scope.file, *chain.edits, *chain.flows_edits)
     shape = f"{scope.quote(read.mask)} selects by the first dimensions of what it selects from"
     clauses = tuple(dict.fromkeys([shape, OTHER_ORDER, FINITE, *chain.conditions]))
-    return Rewrite(title, "conditional", edits, clauses, scope.imports)
+    certain = chain.is_certain()
+    return Rewrite(title, "conditional" if certain else "unsafe", edits, clauses, scope.imports, shown=not certain)
 
 
 @dataclass
@@ -111,6 +112,16 @@ class _Chain:
             if later or may_change_in_place(scope, name):
                 return False
         return True
+
+    def is_certain(self) -> bool:
+        """Whether the code says how many dimensions belong to one place, where that matters."""
+        labels = [loss.operands[1] for loss, _ in self.losses.values() if loss.function == "cross_entropy"]
+        scored = bool(labels) and len(labels) == len(self.losses) and not self.reduced
+        return all(
+            isinstance(one.node, ast.Call) or is_certain(self.scope, one.source, one.mask)
+            for one, own in self.selections
+            if not scored or own == 0
+        )
 
     def follow(self) -> bool:
         """Go through the statements of the function; return whether all that reads what is selected is known."""

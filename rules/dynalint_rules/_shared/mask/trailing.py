@@ -58,6 +58,31 @@ def trailing(scope: Scope, source: ast.expr, mask: ast.expr) -> int:
     return max(one.own - other.own, 0)
 
 
+def is_certain(scope: Scope, source: ast.expr, mask: ast.expr) -> bool:
+    """Whether the code says how many these are: by a rank or a comment of both, or as both come of one tensor."""
+    forms = [_form(scope, one, _MOST_STEPS) for one in (source, mask)]
+    if all(one.rank is not None for one in forms):
+        return True
+    return not _origins(scope, source, _MOST_STEPS).isdisjoint(_origins(scope, mask, _MOST_STEPS))
+
+
+def _origins(scope: Scope, node: ast.expr, steps: int) -> set[str]:
+    """The names that an expression has its dimensions from, as far as no step leaves that open."""
+    if isinstance(node, ast.Name):
+        value = only_value(scope, node.id, node)
+        return {node.id} | (_origins(scope, value, steps - 1) if value is not None and steps else set())
+    if isinstance(node, ast.Call):
+        last = ast.unparse(node.func).rpartition(".")[2]
+        if (last in LESS and not is_last(node)) or not steps:
+            return set()
+        owner = [node.func.value] if isinstance(node.func, ast.Attribute) and scope.tensor(node.func.value) else []
+        return set().union(*(_origins(scope, one, steps - 1) for one in (*owner, *node.args)))
+    if isinstance(node, ast.BinOp | ast.Compare | ast.UnaryOp) and steps:
+        parts = [one for one in ast.iter_child_nodes(node) if isinstance(one, ast.expr)]
+        return set().union(*(_origins(scope, one, steps - 1) for one in parts))
+    return set()
+
+
 def _form(scope: Scope, node: ast.expr, steps: int) -> _Form:
     tensor = scope.tensor(node)
     found = _guessed(scope, node, steps) if steps else _Form()

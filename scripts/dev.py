@@ -2,6 +2,8 @@
 
     ./dev demo      make the environment and show dynalint on examples/: what it finds, confirms and would fix
     ./dev test      make the environment and run everything that CI runs; arguments go to pytest
+    ./dev test --static    only what needs no torch, which is not installed then: linters, types, and most of the tests
+    ./dev test --dynamo    only the tests that run code under torch
     ./dev attacks   make the environment and run what tries to do harm; `test` runs most of it too
     ./dev long      make the environment and run what takes too long for every change: deriving the data on torch again
     ./dev lint      make the environment and run the linters and the type checker only
@@ -10,10 +12,13 @@
 The environment is .venv beside this checkout (another place: DYNALINT_VENV). It is made once, and again when
 pyproject.toml changes. torch comes first and by its exact version, so that pip settles on one build of it; on Linux the
 package index holds the CUDA build, and PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu gets the smaller one.
+Some tests look at pages in a real browser: Chromium or Chrome, which `./dev test` installs where CI is set, as root of
+Debian or Ubuntu; elsewhere it says what to install.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import os
@@ -21,7 +26,10 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -34,6 +42,9 @@ EXAMPLE = ROOT / "examples" / "tiny_vision"
 # How pip words that it got no list of a package's versions at all.
 NONE_FOUND = "(from versions: none)"
 MAX_TEST_PROCESSES = 8
+STATIC, DYNAMO = "static", "dynamo"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+SECONDS_BETWEEN_SIGNS = 10
 
 
 class SetupError(Exception):
@@ -47,31 +58,32 @@ def main(arguments: Sequence[str]) -> int:
         print(__doc__)
         return 0 if arguments[:1] in (["-h"], ["--help"]) else 2
     try:
-        make_environment()
+        make_environment(with_torch=list(arguments[:2]) != ["test", "--static"])
     except SetupError as problem:
         print(f"dev: {problem}", file=sys.stderr)
         return 1
     return commands[arguments[0]](arguments[1:])
 
 
-def make_environment() -> None:
-    """Create the virtual environment and install the project with its development extra, unless that is done.
+def make_environment(*, with_torch: bool) -> None:
+    """Create the virtual environment and install the project with its development tools, unless that is done.
 
     Raises SetupError where Python is too old, lacks `venv`, or pip fails.
     """
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     stamp = hashlib.sha256(f"{ROOT}\n{project}".encode()).hexdigest()
-    if PYTHON.exists() and STAMP.exists() and STAMP.read_text(encoding="utf-8") == stamp:
+    done = STAMP.read_text(encoding="utf-8").split() if PYTHON.exists() and STAMP.exists() else []
+    if done[:1] == [stamp] and (DYNAMO in done or not with_torch):
         return
     pinned = re.search(r'"(torch==[^"]+)"', project)
     if pinned is None:
         raise SetupError("pyproject.toml pins no torch in the extra `dev`.")
     create_venv()
-    step(f"installing {pinned[1]} (the long one)")
-    pip_install(pinned[1])
-    step("installing dynalint, editable, with its development tools")
-    pip_install("--editable", f"{ROOT}[dev]")
-    STAMP.write_text(stamp, encoding="utf-8")
+    if with_torch:
+        pip_install(f"installing {pinned[1]} (the long one)", pinned[1])
+    what = "dev" if with_torch else "static"
+    pip_install("installing dynalint, editable, with its development tools", "--editable", f"{ROOT}[{what}]")
+    STAMP.write_text(f"{stamp} {DYNAMO if with_torch else STATIC}", encoding="utf-8")
 
 
 def create_venv() -> None:
@@ -93,16 +105,18 @@ def create_venv() -> None:
         raise SetupError(f"the environment {VENV} could not be created:\n{made.stdout}{made.stderr}".rstrip())
 
 
-def pip_install(*what: str) -> None:
-    """Install with the environment's pip; its output is shown only when it fails."""
-    ran = subprocess.run(
-        [PYTHON, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--quiet", *what],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
+def pip_install(title: str, *what: str) -> None:
+    """Install with the environment's pip; its output is shown only when it fails, a sign of life meanwhile."""
+    step(title)
+    with still_at_it(title):
+        ran = subprocess.run(
+            [PYTHON, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--quiet", *what],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
     if ran.returncode == 0:
         return
     if NONE_FOUND in ran.stdout:
@@ -135,11 +149,35 @@ def lint(_: Sequence[str]) -> int:
 
 
 def test(arguments: Sequence[str]) -> int:
-    """Run every static check and the tests; arguments go to pytest."""
-    failed = static_checks()
-    if side_by_side(*arguments):
+    """Run every static check and the tests, or one half of them; arguments go to pytest."""
+    half = arguments[0].removeprefix("--") if arguments[:1] in (["--static"], ["--dynamo"]) else ""
+    rest = arguments[1:] if half else arguments
+    failed = []
+    if half != DYNAMO:
+        with ThreadPoolExecutor(1) as beside:
+            browser = beside.submit(bring_browser)
+            failed = [*static_checks(), *browser.result()]
+    if side_by_side(*(["--half", half] if half else []), *rest):
         failed.append("pytest")
     return report(failed)
+
+
+def bring_browser() -> list[str]:
+    """Install a browser where CI is set, else say what to install; name what is missing as a failure of CI."""
+    if any(map(shutil.which, BROWSERS)):
+        return []
+    in_ci, as_root = bool(os.environ.get("CI")), getattr(os, "geteuid", lambda: 1)() == 0
+    if not (in_ci and as_root and shutil.which("apt-get")):
+        print("dev: no browser: `apt install chromium` or Chrome, or tests of pages are skipped", file=sys.stderr)
+        return ["a browser"] if in_ci else []
+    apt = ["apt-get", "install", "--yes", "--quiet", "--no-install-recommends", "chromium"]
+    for command in (apt, ["apt-get", "update", "--quiet"], apt):
+        ran = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        if command is apt and ran.returncode == 0:
+            return []
+    # Nobody's fault: the tests that need one may skip.
+    print(f"dev: chromium could not be installed: {ran.stderr.strip().rpartition(chr(10))[2]}", file=sys.stderr)
+    return []
 
 
 def attacks(arguments: Sequence[str]) -> int:
@@ -150,7 +188,8 @@ def attacks(arguments: Sequence[str]) -> int:
 def side_by_side(*arguments: str) -> int:
     """Run pytest in several processes; where CI is set, a skipped test is a failed one."""
     processes = min(max(os.cpu_count() or 1, 2), MAX_TEST_PROCESSES)
-    options = ["-n", str(processes), "--dist", "loadgroup"]
+    # A file is run by one process, for what its tests share. `tests/conftest.py` says in which order.
+    options = ["-n", str(processes), "--dist", "loadfile", "--no-loadscope-reorder"]
     if os.environ.get("CI"):
         options.append("--no-skips")
     # Each test process keeps to one thread: torch would start one a core in every one of them. Compiled code is kept,
@@ -197,6 +236,25 @@ def run(program: str, *arguments: str, cwd: Path = ROOT, environment: Mapping[st
         print(f"dev: {program} is not installed; remove {VENV} and try again", file=sys.stderr)
         return 127
     return subprocess.run([found, *arguments], cwd=cwd, env=variables, check=False).returncode
+
+
+@contextlib.contextmanager
+def still_at_it(what: str) -> Iterator[None]:
+    """Say every few seconds that something goes on."""
+    done = threading.Event()
+    begun = time.monotonic()
+
+    def tell() -> None:
+        while not done.wait(SECONDS_BETWEEN_SIGNS):
+            print(f"    {what}: {time.monotonic() - begun:.0f} seconds so far", flush=True)
+
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        done.set()
+        teller.join()
 
 
 def step(text: str) -> None:

@@ -1,9 +1,10 @@
-"""What every test shares: with `--no-skips`, a test that skips has failed.
+"""What every test shares: with `--no-skips`, a test that skips has failed, and what fails is named as it fails.
 
 A machine without torch, without git or without a network would otherwise turn the suite green by skipping what matters.
 A test that may rightly skip (another operating system, a kernel without Landlock) says so: `@pytest.mark.may_skip`.
 
-To import torch is what takes most of the time of many tests: those of a module share the worker's server.
+`--half static` runs the tests that need no torch, `--half dynamo` those with the mark `dynamo`. To import torch is what
+takes most of the time of many of these: all of a process share one server of the worker.
 """
 
 from __future__ import annotations
@@ -11,12 +12,18 @@ from __future__ import annotations
 import gc
 import importlib
 import logging
+import re
+from collections import Counter
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dynalint.confirm.servers import keeping_a_server
+from dynalint.confirm import servers
+
+# A module that needs torch as a whole may import it at the top, so it is not even read where there is none.
+_NEEDS_TORCH = re.compile(r"^pytestmark = \[?\s*pytest\.mark\.dynamo\b", re.MULTILINE)
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -28,10 +35,20 @@ def folders_of_nobody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
         yield
 
 
-@pytest.fixture(autouse=True, scope="module")
+@pytest.fixture(autouse=True, scope="session")
 def kept_server() -> Iterator[None]:
-    """Keep a server of the worker from one test of a module to the next: it never runs the code of either."""
-    with keeping_a_server():
+    """Keep a server of the worker from one test to the next: it never runs the code of either."""
+    with servers.keeping_a_server():
+        yield
+
+
+@pytest.fixture(scope="module")
+def no_kept_server() -> Iterator[None]:
+    """Keep no server: for tests of servers, and of what processes are left."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(servers, "_keepers", 0)
+        while servers._waiting:
+            servers._waiting.pop().end()
         yield
 
 
@@ -51,8 +68,52 @@ def torch_is_no_burden() -> None:
     gc.freeze()
 
 
+class AtOnce:
+    """Names what has failed as soon as it has, with the last line of why: the whole comes at the end."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        terminal = self._config.pluginmanager.get_plugin("terminalreporter")
+        if report.failed and terminal is not None:
+            reason = report.longreprtext.strip().rpartition("\n")[2]
+            terminal.ensure_newline()
+            terminal.write_line(f"FAILED {report.nodeid} ({report.when}): {reason}", red=True)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--no-skips", action="store_true", help="count a skipped test as failed, unless it may skip")
+    parser.addoption("--half", choices=["static", "dynamo"], help="run what needs no torch, or the rest")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):  # with xdist the main process tells
+        config.pluginmanager.register(AtOnce(config), "at-once")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    if config.getoption("--half") == "static" and collection_path.suffix == ".py":
+        return True if _NEEDS_TORCH.search(collection_path.read_text(encoding="utf-8")) else None
+    return None
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    half = config.getoption("--half")
+    config.hook.pytest_deselected(items=[item for item in items if half not in (None, _half(item))])
+    items[:] = [item for item in items if half in (None, _half(item))]
+    # A file is run by one process. Those that take long come first, so that both have something to do to the end.
+    slow = {item.path for item in items if item.get_closest_marker("slow") is not None}
+    dynamo = {item.path for item in items if _half(item) == "dynamo"}
+    size = Counter(item.path for item in items)
+    items.sort(key=lambda item: (item.path not in slow, item.path not in dynamo, -size[item.path]))
+
+
+def _half(item: pytest.Item) -> str:
+    marked = any(item.get_closest_marker(name) is not None for name in ("dynamo", "runs_dynamo"))
+    return "dynamo" if marked or "torch_is_no_burden" in getattr(item, "fixturenames", ()) else "static"
 
 
 @pytest.hookimpl(wrapper=True)

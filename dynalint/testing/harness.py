@@ -10,6 +10,7 @@ import difflib
 import json
 import re
 from collections.abc import Iterable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -215,11 +216,13 @@ def rule_faults(rule: Rule) -> list[str]:
 
 
 def _known_ids() -> set[str]:
-    """Return the ids of the installed torch and those of the release that dynalint's own table is of."""
-    import torch._dynamo as dynamo
-
-    registry = Path(str(dynamo.__file__)).with_name("graph_break_registry.json")
-    return {*json.loads(registry.read_text(encoding="utf-8")), *table()["breaks"]}
+    """Return the ids of the installed torch, if there is one, and those of the release of dynalint's own table."""
+    torch = find_spec("torch")
+    own = set(table()["breaks"])
+    if torch is None or torch.origin is None:
+        return own
+    registry = Path(torch.origin).with_name("_dynamo") / "graph_break_registry.json"
+    return own | set(json.loads(registry.read_text(encoding="utf-8")))
 
 
 def _diff(wanted: str, seen: str) -> str:

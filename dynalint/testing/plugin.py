@@ -170,9 +170,10 @@ def dynalint_proof(request: pytest.FixtureRequest) -> Iterator[Proof]:
     from dynalint.rules import all_rules
     from dynalint.testing.harness import Proof
 
-    # Torch makes records of its structured trace where anybody listens, and pytest listens to every logger.
-    internals: Any = importlib.import_module("torch._logging._internal")
-    internals.trace_log = logging.getLogger("dynalint.unheard")
+    if request.node.get_closest_marker(_MARK) is not None:
+        # Torch makes records of its structured trace where anybody listens, and pytest listens to every logger.
+        internals: Any = importlib.import_module("torch._logging._internal")
+        internals.trace_log = logging.getLogger("dynalint.unheard")
     proof = Proof(request.param, all_rules())
     yield proof
     if proof.ran:

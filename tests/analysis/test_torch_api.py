@@ -475,6 +475,7 @@ CALLS: list[tuple[str, list[str], dict[str, str]]] = [
 ]
 
 
+@pytest.mark.dynamo
 class TestAgainstTorch:
     """Every claim that is checked here is one that torch itself makes true."""
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from conftest import Victim
 
 pytestmark = [
+    pytest.mark.dynamo,
     pytest.mark.skipif(sys.platform != "linux", reason="no sandbox is known elsewhere"),
     pytest.mark.may_skip,
 ]

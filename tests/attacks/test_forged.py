@@ -23,7 +23,7 @@ from dynalint.findings import Finding
 if TYPE_CHECKING:
     from tests.attacks.conftest import Victim
 
-pytestmark = pytest.mark.may_skip
+pytestmark = [pytest.mark.dynamo, pytest.mark.may_skip]
 
 SECRET = "hunter2-do-not-tell"
 

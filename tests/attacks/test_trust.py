@@ -13,6 +13,8 @@ import pytest
 
 from .conftest import BRANCH, Victim
 
+pytestmark = pytest.mark.dynamo
+
 PLANTED = '#!/bin/sh\ntouch "{mark}"\nexit 1\n'
 
 

@@ -21,6 +21,7 @@ from dynalint.confirm.worker.sandbox import Limits
 from dynalint.confirm.worker.wire import Reply
 
 pytestmark = [
+    pytest.mark.dynamo,
     pytest.mark.skipif(sys.platform != "linux", reason="no sandbox is known elsewhere"),
     pytest.mark.may_skip,
 ]

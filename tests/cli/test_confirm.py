@@ -72,6 +72,7 @@ def check(dynalint: Run) -> Run:
     return lambda *arguments: dynalint("check", "--output-format", "json", *arguments)
 
 
+@pytest.mark.dynamo
 def test_refuted_findings_are_dropped_unless_asked_for(
     check: Run, dynalint: Run, model: Path, confirm: Confirm
 ) -> None:
@@ -128,6 +129,7 @@ def test_confirming_hears_of_what_is_silenced(check: Run, model: Path, confirm: 
     assert [(one.line, one.code) for one in confirm.silenced] == [(7, "DYN101")]
 
 
+@pytest.mark.dynamo
 @pytest.mark.slow
 def test_a_silenced_break_does_not_come_back_as_a_discovery(check: Run, model: Path) -> None:
     ran = check("--ignore", "DYN4")

@@ -73,6 +73,7 @@ def test_a_target_by_any_of_its_names(model: Path, name: str) -> None:
     assert model.parent in options.search
 
 
+@pytest.mark.dynamo
 def test_text_names_graphs_breaks_and_rules(dynalint: Run, model: Path) -> None:
     ran = dynalint("explain", "model.py", "--confirm", "--no-advice", "--color", "never")
     assert ran.code == 0, ran.err
@@ -83,6 +84,7 @@ def test_text_names_graphs_breaks_and_rules(dynalint: Run, model: Path) -> None:
     assert "medians of 5 calls" in ran.out
 
 
+@pytest.mark.dynamo
 def test_a_file_to_write_to(dynalint: Run, model: Path) -> None:
     ran = dynalint("explain", "model.py", "--confirm", "--no-advice", "--output-format", "json", "-o", "out.json")
     assert (ran.code, ran.out) == (0, "")

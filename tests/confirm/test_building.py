@@ -10,6 +10,8 @@ from torch import nn
 
 from dynalint.confirm.worker.building import constructions
 
+pytestmark = pytest.mark.dynamo
+
 
 def built(cls: type) -> tuple[Any, str]:
     ways = constructions(cls)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 
 from dynalint.confirm.worker.calls import REPEATS, choose
+
+pytestmark = pytest.mark.dynamo
 
 
 class Counted:

@@ -42,12 +42,8 @@ def counts(request, reply):
 """
 
 
-pytestmark = [pytest.mark.may_skip, pytest.mark.xdist_group("client")]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def kept_server() -> None:
-    """Keep none: a server by itself is what this is about."""
+# A server by itself is what this is about.
+pytestmark = [pytest.mark.dynamo, pytest.mark.may_skip, pytest.mark.usefixtures("no_kept_server")]
 
 
 @pytest.fixture(scope="module")

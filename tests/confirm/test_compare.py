@@ -15,7 +15,7 @@ from dynalint.confirm.worker.blame import place_of
 from dynalint.confirm.worker.compare import compare, leaves_traces
 from dynalint.confirm.worker.witness import Call
 
-pytestmark = pytest.mark.usefixtures("torch_is_no_burden")
+pytestmark = [pytest.mark.dynamo, pytest.mark.usefixtures("torch_is_no_burden")]
 
 CALLS: list[Call] = [((torch.linspace(0, 1, 12).reshape(3, 4) + step,), {}) for step in range(4)]
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from conftest import Project
 
 # In one test process: torch is imported once for all of them.
-pytestmark = pytest.mark.xdist_group("confirm")
+pytestmark = [pytest.mark.dynamo, pytest.mark.xdist_group("confirm")]
 
 MODELS = """
     import torch

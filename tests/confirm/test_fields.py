@@ -13,6 +13,8 @@ from torch import nn
 from dynalint.confirm.worker.building import constructions
 from dynalint.confirm.worker.inputs import find_call
 
+pytestmark = pytest.mark.dynamo
+
 
 def settled(cls: type) -> Any:
     """Return the settings of the first instance that is built, and called, without an exception."""

@@ -56,12 +56,8 @@ class Model(nn.Module):
 """
 
 
-pytestmark = pytest.mark.may_skip
-
-
-@pytest.fixture(autouse=True, scope="module")
-def kept_server() -> None:
-    """Keep no server: the last test looks for processes that are left."""
+# The last test looks for processes that are left.
+pytestmark = [pytest.mark.dynamo, pytest.mark.may_skip, pytest.mark.usefixtures("no_kept_server")]
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,8 @@ from dynalint.confirm.worker.building import constructions
 from dynalint.confirm.worker.inputs import NoInputsError, find_call
 from dynalint.confirm.worker.variants import other_batch, other_ranks, variants
 
+pytestmark = pytest.mark.dynamo
+
 
 class Layer(nn.Module):
     def __init__(self) -> None:

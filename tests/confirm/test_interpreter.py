@@ -79,6 +79,7 @@ def test_what_is_above_the_project_does_not(tmp_path: Path, without_torch: None)
     assert chosen(project) == OWN
 
 
+@pytest.mark.dynamo
 def test_its_own_where_that_has_torch_or_nothing_has(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert chosen(repository) == OWN
     environment(repository / ".venv")
@@ -103,6 +104,7 @@ def test_where_git_cannot_tell_the_user_must(tmp_path: Path, without_torch: None
     assert chosen(tmp_path, trusted=True) == beside
 
 
+@pytest.mark.dynamo
 def test_the_release_is_read_off_the_metadata(tmp_path: Path) -> None:
     python = environment(tmp_path)
     assert installed_torch(python) is None

@@ -15,7 +15,7 @@ from dynalint.confirm.worker.latent import Asked, latent_run
 from dynalint.confirm.worker.records import Run
 from dynalint.confirm.worker.standins import Edit, Place, rewritten
 
-pytestmark = pytest.mark.usefixtures("torch_is_no_burden")
+pytestmark = [pytest.mark.dynamo, pytest.mark.usefixtures("torch_is_no_burden")]
 
 SOURCE = """
 import os

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import pytest
 from torch import nn
 
 from dynalint.confirm.worker.building import constructions
 from dynalint.confirm.worker.shrinking import is_configuration, shrunk
+
+pytestmark = pytest.mark.dynamo
 
 
 @dataclass

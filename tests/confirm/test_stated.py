@@ -11,6 +11,8 @@ from torch import nn
 from dynalint.confirm.worker.guesses import BATCH, LENGTH, WIDTH
 from dynalint.confirm.worker.inputs import find_call
 
+pytestmark = pytest.mark.dynamo
+
 
 class FloatOfDimensions:
     """Stands for what `Float[Tensor, "batch 6 *rest"]` of jaxtyping gives: a class with these attributes."""

@@ -13,6 +13,8 @@ import torch
 
 from dynalint.testing import assert_compiles
 
+pytestmark = pytest.mark.dynamo
+
 pytest_plugins = ["pytester"]
 
 MODEL = """

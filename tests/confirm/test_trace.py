@@ -16,7 +16,13 @@ import pytest
 
 from dynalint.config import Settings
 
-pytestmark = [pytest.mark.slow, pytest.mark.may_skip, pytest.mark.usefixtures("sandboxed"), pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.dynamo,
+    pytest.mark.slow,
+    pytest.mark.may_skip,
+    pytest.mark.usefixtures("sandboxed"),
+    pytest.mark.timeout(600),
+]
 
 MODEL = """
     import torch

@@ -14,7 +14,7 @@ from dynalint.confirm.worker import witness
 from dynalint.confirm.worker.records import Witness, decode, encode
 from dynalint.confirm.worker.reports import gb_id
 
-pytestmark = pytest.mark.usefixtures("torch_is_no_burden")
+pytestmark = [pytest.mark.dynamo, pytest.mark.usefixtures("torch_is_no_burden")]
 
 
 def branch(x: torch.Tensor) -> torch.Tensor:

@@ -13,6 +13,8 @@ import torch
 
 from dynalint.confirm.worker.written import Written, written_calls
 
+pytestmark = pytest.mark.dynamo
+
 MODEL = '''
 import torch
 from torch import nn

@@ -23,7 +23,7 @@ from dynalint.explaining.html import render as render_page
 from dynalint.explaining.text import render as render_text
 from dynalint.report.style import Style
 
-pytestmark = pytest.mark.usefixtures("torch_is_no_burden")
+pytestmark = [pytest.mark.dynamo, pytest.mark.usefixtures("torch_is_no_burden")]
 
 log = logging.getLogger(__name__)
 

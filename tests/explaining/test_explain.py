@@ -17,7 +17,7 @@ from dynalint.explaining.text import render
 from dynalint.report import Style
 
 # In one test process: torch is imported once for all of them.
-pytestmark = pytest.mark.xdist_group("explain")
+pytestmark = [pytest.mark.dynamo, pytest.mark.xdist_group("explain")]
 
 Explain = Callable[..., Explanation]
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import nn
 
 import dynalint
+
+pytestmark = pytest.mark.dynamo
 
 
 class Counted(nn.Module):

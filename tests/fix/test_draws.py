@@ -18,6 +18,8 @@ from dynalint.fix.sides import inserted
 
 from .test_verify import model
 
+pytestmark = pytest.mark.dynamo
+
 Prove = Callable[..., Proof]
 
 CODE = """\

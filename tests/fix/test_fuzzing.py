@@ -12,6 +12,8 @@ from dynalint.fix import Proof
 
 from .test_verify import model
 
+pytestmark = pytest.mark.dynamo
+
 Prove = Callable[..., Proof]
 
 # What is drawn before it does not keep to what is known of `h` there, so that only inputs can show it.

@@ -5,7 +5,11 @@ from __future__ import annotations
 import textwrap
 from pathlib import Path
 
+import pytest
+
 from .test_generated import fix
+
+pytestmark = pytest.mark.dynamo
 
 MODEL = """\
 import torch

@@ -9,6 +9,8 @@ import pytest
 
 from dynalint.fix import Proof
 
+pytestmark = pytest.mark.dynamo
+
 Prove = Callable[..., Proof]
 
 MODEL = """

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from dynalint.confirm.worker.trials import Trial
 
 # In one test process: torch is imported once for all of them.
-pytestmark = pytest.mark.xdist_group("worker")
+pytestmark = [pytest.mark.dynamo, pytest.mark.xdist_group("worker")]
 
 MODEL = """
 import os, time

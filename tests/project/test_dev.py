@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import shutil
 import subprocess
+import time
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -55,3 +59,66 @@ def test_an_unreachable_index_is_named(tmp_path: Path) -> None:
     assert "torch==" in ran.stderr
     assert "index" in ran.stderr
     assert len(ran.stderr.splitlines()) == 1, ran.stderr
+
+
+@pytest.fixture
+def script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("dynalint_dev", ROOT / "scripts" / "dev.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_what_takes_long_gives_signs_of_life(script: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    script.SECONDS_BETWEEN_SIGNS = 0.01
+    with script.still_at_it("installing"):
+        deadline = time.monotonic() + 10
+        while "installing: 0 seconds so far" not in (told := capsys.readouterr().out):
+            assert time.monotonic() < deadline, told
+    time.sleep(0.05)
+    capsys.readouterr()
+    time.sleep(0.05)
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(("ci", "missing"), [("true", ["a browser"]), ("", [])])
+def test_a_browser_that_is_missing_is_named(
+    script: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], ci: str, missing: list[str]
+) -> None:
+    monkeypatch.setenv("CI", ci)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    assert script.bring_browser() == missing
+    assert "apt install chromium" in capsys.readouterr().err
+
+
+def test_a_browser_that_cannot_be_had_fails_nothing(
+    script: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[str] = []
+
+    def run(command: list[str], **_: object) -> SimpleNamespace:
+        asked.append(command[1])
+        return SimpleNamespace(returncode=100, stderr="E: no network\n")
+
+    monkeypatch.setenv("CI", "true")
+    monkeypatch.setattr(shutil, "which", lambda name: name if name == "apt-get" else None)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(script.subprocess, "run", run)
+    assert script.bring_browser() == []
+    assert asked == ["install", "update", "install"]
+    assert "E: no network" in capsys.readouterr().err
+
+
+def test_a_test_that_fails_is_named_at_once() -> None:
+    from tests.conftest import AtOnce
+
+    lines: list[str] = []
+    terminal = SimpleNamespace(ensure_newline=lambda: None, write_line=lambda line, **_: lines.append(line))
+    config = SimpleNamespace(pluginmanager=SimpleNamespace(get_plugin=lambda name: terminal))
+    at_once = AtOnce(config)  # type: ignore[arg-type]
+    for failed in (False, True):
+        report = SimpleNamespace(failed=failed, nodeid="test_it", when="call", longreprtext="E   x\n\nm.py:3: Error\n")
+        at_once.pytest_runtest_logreport(report)  # type: ignore[arg-type]
+    assert lines == ["FAILED test_it (call): m.py:3: Error"]

@@ -40,6 +40,7 @@ def commands(command: click.Command, prefix: str = "dynalint") -> Iterator[tuple
             yield from commands(inner, f"{prefix} {word}")
 
 
+@pytest.mark.dynamo
 @pytest.mark.slow
 def test_generated_pages_are_current() -> None:
     script = ROOT / "scripts" / "generate_docs.py"

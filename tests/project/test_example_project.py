@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.dynamo
+
 ROOT = Path(__file__).resolve().parents[2]
 FLAWS = [
     ("tiny_vision/models.py", "AnnealedClassifier.forward", "recompile"),

@@ -24,6 +24,7 @@ def registry() -> dict[str, str]:
     return {name: versions[0]["Gb_type"] for name, versions in json.loads(text).items()}
 
 
+@pytest.mark.dynamo
 def test_every_id_of_torch_is_classed() -> None:
     installed, classed = registry(), table()["breaks"]
     new = [f"{name} ({installed[name]})" for name in sorted(installed.keys() - classed.keys())]
@@ -32,6 +33,7 @@ def test_every_id_of_torch_is_classed() -> None:
     assert not gone, f"{TABLE} has ids that torch no longer has: {', '.join(gone)}"
 
 
+@pytest.mark.dynamo
 def test_names_are_those_of_torch() -> None:
     installed = registry()
     stale = [

@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.dynamo
+
 BRANCH = ("branching.py", "BranchingModel.forward", "graph-break")
 COUNTER = ("counting.py", "CountingModel.forward", "recompile")
 IN_PLACE = ("counting.py", "InPlaceCountingModel.forward", "miscompile")

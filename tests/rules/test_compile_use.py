@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch._dynamo.testing import CompileCounter
 
-pytestmark = [pytest.mark.runs_dynamo, pytest.mark.usefixtures("torch_is_no_burden")]
+pytestmark = [pytest.mark.dynamo, pytest.mark.runs_dynamo, pytest.mark.usefixtures("torch_is_no_burden")]
 
 
 @pytest.fixture(autouse=True)

@@ -16,6 +16,8 @@ from dynalint.testing.static import Study
 from dynalint_rules.side_effects.numpy_random import NumpyRandom
 from dynalint_rules.side_effects.python_random import PythonRandom
 
+pytestmark = pytest.mark.dynamo
+
 HEAD = """\
 import random
 import numpy as np

@@ -21,7 +21,7 @@ from dynalint.testing import assert_compiles
 from dynalint.testing.cases import Case, cases_of, unmarked
 from dynalint.testing.harness import Proof, rule_faults
 
-pytestmark = pytest.mark.usefixtures("torch_is_no_burden")
+pytestmark = [pytest.mark.dynamo, pytest.mark.usefixtures("torch_is_no_burden")]
 
 _BRANCH = """
     import torch

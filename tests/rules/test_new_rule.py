@@ -12,6 +12,7 @@ import pytest
 _DOCS = Path(__file__).parents[2] / "docs" / "writing-a-rule.md"
 
 
+@pytest.mark.dynamo
 @pytest.mark.slow
 def test_it_proves_itself(tmp_path: Path) -> None:
     def run(*command: str) -> str:

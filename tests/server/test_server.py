@@ -308,6 +308,7 @@ def test_settings_and_configuration(tmp_path: Path) -> None:
     drive(tmp_path, session, settings={"select": ["DYN1"]})
 
 
+@pytest.mark.dynamo
 @pytest.mark.slow
 def test_verdicts_of_the_last_confirmation(tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text(MODEL)

@@ -41,7 +41,7 @@ from dynalint.analysis.steps import Budgets, Exhausted, spent_now
 # How many combinations of argument kinds a small function is interpreted for; the rest share one context.
 _MOST_CONTEXTS = 6
 # How often a context is interpreted: the lattice of kinds ends long before, and it is said of what does not settle.
-_MOST_RUNS = 30
+_MOST_RUNS = 100
 # After so many runs, what a function returns is joined with what it was: the first have not seen all that it is given.
 _RUNS_AFRESH = 2
 # After so many runs, a context that is called with more waits for the callers that are still to come.

@@ -154,6 +154,24 @@ def test_a_cut_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert branches(analysis) == {("m.py", 5)}
 
 
+def test_a_chain_of_classes_of_which_each_makes_the_next_comes_to_an_end(tmp_path: Path) -> None:
+    """Each run of the function adds one class to what it is called with."""
+    count = 25
+    code = "import torch\nfrom torch import nn\n\nclass Base(nn.Module):\n    def build(self):\n        return self\n"
+    code += "    def next(self):\n        return self\n"
+    for number in range(count):
+        code += f"class C{number}(Base):\n    def next(self):\n        return C{number + 1}()\n"
+    code += f"class C{count}(Base):\n    def forward(self, x):\n        if x.sum() > 0:\n            return x\n        return -x\n"
+    line = code.count("\n") - 2
+    code += "class Model(nn.Module):\n    def forward(self, x: torch.Tensor):\n        return walk(C0(), x)\n"
+    code += (
+        "def walk(part, x):\n    after = part.next().build()\n    return part(x) if after is None else walk(after, x)\n"
+    )
+    analysis = analysed(tmp_path, {"m.py": code})
+    assert not analysis.failures
+    assert branches(analysis) == {("m.py", line)}
+
+
 def test_state_of_one_of_several_objects_is_changed(tmp_path: Path) -> None:
     """Which of them `self` holds does not matter: the change is told of all the same."""
     files = {

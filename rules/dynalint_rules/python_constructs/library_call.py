@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from dynalint.analysis.events import Call, Event
 from dynalint.analysis.exits import leads_to_raise
-from dynalint.analysis.kinds import NONE, Object
+from dynalint.analysis.kinds import NONE, Object, only_tensor
 from dynalint.analysis.project import Project
 from dynalint.rules import Declined, Rewrite, Rule, Violation
 from dynalint_rules._code.settings import captures_scalars, captures_shapes
@@ -190,12 +190,10 @@ class LibraryCall(Rule):
 
 def _is_spared(event: Call) -> bool:
     """Whether an argument says what the function would read out of the data."""
-    if (
-        event.callee.rpartition(".")[2] in _OF_BATCHES
-        and event.args[1:2] in ((), (NONE,))
-        and "batch" not in event.keywords
-    ):
-        return True
+    if event.callee.rpartition(".")[2] in _OF_BATCHES:
+        batch = event.args[1] if len(event.args) > 1 else event.keywords.get("batch", NONE)
+        if only_tensor(batch) is None:
+            return True
     position, names = _GIVEN.get(event.callee, (0, ()))
     given = [*event.args[position : position + 1], *(event.keywords[name] for name in names if name in event.keywords)]
     return bool(names) and any(kind != NONE for kind in given)

@@ -15,10 +15,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint import rewriting as rw
-from dynalint.analysis.events import Call, Event
-from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
+from dynalint.rulekit import Call, Declined, Event, Project, Refusal, Rewrite, Rule, Violation, rw
 
 
 class {class_name}(Rule):

@@ -13,13 +13,19 @@ import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from dynalint.analysis import kinds as k
-from dynalint.analysis.events import ContainerChange, StateChange
-from dynalint.analysis.given_up import way
-from dynalint.analysis.index import ClassInfo, FunctionInfo, walk_function
-from dynalint.analysis.kinds import UNKNOWN, only_tensor
-from dynalint.analysis.project import Project
-from dynalint.analysis.steps import walk
+from dynalint.rulekit import (
+    UNKNOWN,
+    ClassInfo,
+    ContainerChange,
+    FunctionInfo,
+    Project,
+    StateChange,
+    k,
+    only_tensor,
+    walk,
+    walk_function,
+    way,
+)
 from dynalint_rules._code.growth import state_name
 
 Change = StateChange | ContainerChange

@@ -11,12 +11,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from dynalint.analysis import kinds as k
-from dynalint.analysis.events import InplaceChange
-from dynalint.analysis.index import FunctionInfo
-from dynalint.analysis.kinds import UNKNOWN
-from dynalint.analysis.project import Project
-from dynalint.analysis.steps import walk
+from dynalint.rulekit import UNKNOWN, FunctionInfo, InplaceChange, Project, k, walk
 from dynalint_rules._code.growth import reached_functions, related
 
 _PRODUCTS = (ast.Mult, ast.Div, ast.Pow)

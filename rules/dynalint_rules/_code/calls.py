@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from dynalint.analysis import kinds as k
+from dynalint.rulekit import k
 from dynalint_rules._code.scope import Scope
 
 

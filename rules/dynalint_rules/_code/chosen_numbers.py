@@ -8,8 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from dynalint.analysis import kinds as k
-from dynalint.analysis.steps import walk
+from dynalint.rulekit import k, walk
 from dynalint_rules._code.names import is_named
 from dynalint_rules._code.scope import Scope
 

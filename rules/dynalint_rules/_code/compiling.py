@@ -6,10 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dynalint.analysis.compiler_uses import dotted_name
-from dynalint.analysis.events import CompilerUse, Event
-from dynalint.analysis.index import FunctionInfo, walk_function
-from dynalint.analysis.project import Project
+from dynalint.rulekit import CompilerUse, Event, FunctionInfo, Project, dotted_name, walk_function
 
 DISTRIBUTED = ("torch.nn.parallel.DistributedDataParallel", "torch.nn.parallel.distributed.DistributedDataParallel")
 

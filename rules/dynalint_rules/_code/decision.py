@@ -7,10 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from dynalint.analysis.events import Branch, Event
-from dynalint.analysis.kinds import UNKNOWN, Kind, Tensor, Value, only_tensor
-from dynalint.analysis.project import Project
-from dynalint.analysis.steps import walk
+from dynalint.rulekit import UNKNOWN, Branch, Event, Kind, Project, Tensor, Value, only_tensor, walk
 
 # How many names are followed to what they were assigned.
 _DEEPEST = 2

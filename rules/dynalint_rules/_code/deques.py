@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from dynalint.analysis import kinds as k
-from dynalint.analysis.events import ContainerChange
-from dynalint.analysis.project import Project
-from dynalint.analysis.steps import walk
+from dynalint.rulekit import ContainerChange, Project, k, walk
 from dynalint_rules._code.making import makers
 
 

@@ -7,11 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from dynalint.analysis import kinds as k
-from dynalint.analysis.index import FunctionInfo, walk_function
-from dynalint.analysis.signatures import has_decorator
-from dynalint.analysis.steps import walk
-from dynalint.rules import Refusal
+from dynalint.rulekit import FunctionInfo, Refusal, has_decorator, k, walk, walk_function
 from dynalint_rules._code.implied import implied_methods
 from dynalint_rules._code.kept import refuse_changed_later
 from dynalint_rules._code.memory import is_own
@@ -19,7 +15,7 @@ from dynalint_rules._code.names import kind_of_name, loads
 from dynalint_rules._code.scope import Scope
 
 if TYPE_CHECKING:
-    from dynalint.analysis.kinds import Kind
+    from dynalint.rulekit import Kind
 
 # How many calls of project functions are followed into each other.
 _DEEPEST = 4

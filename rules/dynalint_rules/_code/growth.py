@@ -9,12 +9,19 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from dynalint.analysis import kinds as k
-from dynalint.analysis.events import ContainerChange, InplaceChange, StateChange
-from dynalint.analysis.index import ClassInfo, FunctionInfo, Import, walk_function
-from dynalint.analysis.kinds import Kind
-from dynalint.analysis.project import Project
-from dynalint.analysis.steps import walk
+from dynalint.rulekit import (
+    ClassInfo,
+    ContainerChange,
+    FunctionInfo,
+    Import,
+    InplaceChange,
+    Kind,
+    Project,
+    StateChange,
+    k,
+    walk,
+    walk_function,
+)
 
 LIMIT = 8
 """Graphs that Dynamo compiles for one function before it gives up: `torch._dynamo.config.recompile_limit`."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from dynalint.analysis import kinds as k
-from dynalint.analysis.index import FunctionInfo, walk_function
+from dynalint.rulekit import FunctionInfo, k, walk_function
 from dynalint_rules._code.scope import Scope
 
 

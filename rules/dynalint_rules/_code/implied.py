@@ -5,9 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from dynalint.analysis import kinds as k
-from dynalint.analysis.dunders import method_name
-from dynalint.analysis.kinds import Kind
+from dynalint.rulekit import Kind, k, method_name
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.scope import Scope
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from dynalint.analysis import kinds as k
-from dynalint.analysis.index import walk_function
-from dynalint.analysis.steps import walk
-from dynalint.rules import Refusal
+from dynalint.rulekit import Refusal, k, walk, walk_function
 from dynalint_rules._code.memory import (
     changes_in_place,
     in_one_loop,

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Sequence
 from typing import Literal
 
-from dynalint.analysis.steps import walk
+from dynalint.rulekit import walk
 from dynalint_rules._code.names import around
 from dynalint_rules._code.scope import Scope
 

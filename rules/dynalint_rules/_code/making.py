@@ -5,10 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from dynalint.analysis.events import ContainerChange, InplaceChange
-from dynalint.analysis.index import ClassInfo
-from dynalint.analysis.project import Project
-from dynalint.analysis.steps import walk
+from dynalint.rulekit import ClassInfo, ContainerChange, InplaceChange, Project, walk
 from dynalint_rules._code.growth import state_name
 
 

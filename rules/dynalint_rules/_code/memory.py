@@ -5,10 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from dynalint.analysis import kinds as k
-from dynalint.analysis.index import walk_function
-from dynalint.analysis.steps import walk
-from dynalint.analysis.subscripts import is_mask
+from dynalint.rulekit import is_mask, k, walk, walk_function
 from dynalint_rules._code.names import end_of, is_named, kind_of_name, last_value, parameters, within
 from dynalint_rules._code.scope import Scope, as_tensor
 from dynalint_rules._code.size_arguments import callee_name, sizes

@@ -6,9 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import TypeGuard
 
-from dynalint.analysis.kinds import NOTHING, Kind, join
-from dynalint.analysis.steps import walk
-from dynalint.rules import Refusal
+from dynalint.rulekit import NOTHING, Kind, Refusal, join, walk
 from dynalint_rules._code.scope import Scope, as_tensor
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)

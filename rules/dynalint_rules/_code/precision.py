@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 import math
 
-from dynalint.analysis import kinds as k
-from dynalint.analysis.steps import walk
+from dynalint.rulekit import k, walk
 
 
 def is_double(node: ast.expr) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from dynalint.analysis import kinds as k
+from dynalint.rulekit import k
 from dynalint_rules._code.names import may_be_unbound
 from dynalint_rules._code.scope import Scope, as_tensor
 

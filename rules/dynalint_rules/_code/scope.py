@@ -8,13 +8,22 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from dynalint.analysis.events import Event
-from dynalint.analysis.index import FunctionInfo, Import, ModuleInfo
-from dynalint.analysis.kinds import UNKNOWN, Kind, Tensor
-from dynalint.analysis.project import Project
-from dynalint.analysis.source import SourceFile, quote
-from dynalint.analysis.steps import remembered, step, walk
-from dynalint.rules import Refusal
+from dynalint.rulekit import (
+    UNKNOWN,
+    Event,
+    FunctionInfo,
+    Import,
+    Kind,
+    ModuleInfo,
+    Project,
+    Refusal,
+    SourceFile,
+    Tensor,
+    quote,
+    remembered,
+    step,
+    walk,
+)
 
 
 @dataclass(frozen=True)

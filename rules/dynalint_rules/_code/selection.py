@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from dynalint.analysis import kinds as k
-from dynalint.analysis.events import Subscript
-from dynalint.analysis.subscripts import is_mask
+from dynalint.rulekit import Subscript, is_mask, k
 
 
 def reads_by_mask(event: Subscript) -> bool:

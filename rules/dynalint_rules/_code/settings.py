@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from weakref import WeakKeyDictionary
 
-from dynalint.analysis.index import FunctionInfo, ModuleInfo
-from dynalint.analysis.project import Project
-from dynalint.analysis.source import SourceFile
+from dynalint.rulekit import FunctionInfo, ModuleInfo, Project, SourceFile
 
 SCALARS, SHAPES = "capture_scalar_outputs", "capture_dynamic_output_shape_ops"
 """The switches of `torch._dynamo.config` under which numbers and shapes that depend on data are traced."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from dynalint.analysis import kinds as k
+from dynalint.rulekit import k
 
 _ALL = 99
 # Positions (without a receiver) from the first to before the second that take sizes or counts, and such keywords.

@@ -6,13 +6,7 @@ import ast
 from dataclasses import dataclass
 from typing import TypeGuard
 
-from dynalint.analysis import kinds as k
-from dynalint.analysis.index import ClassInfo, FunctionInfo
-from dynalint.analysis.kinds import UNKNOWN, Kind
-from dynalint.analysis.project import Project
-from dynalint.analysis.source import SourceFile, quote
-from dynalint.analysis.steps import walk
-from dynalint.rules import Refusal
+from dynalint.rulekit import UNKNOWN, ClassInfo, FunctionInfo, Kind, Project, Refusal, SourceFile, k, quote, walk
 
 _BY_NAME = frozenset({"getattr", "setattr", "hasattr", "delattr", "attrgetter", "__getattr__", "__setattr__"})
 _HOOKS = ("__setattr__", "__getattribute__", "__delattr__", "__slots__")

@@ -8,10 +8,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from dynalint import rewriting as rw
-from dynalint.analysis import kinds as k
-from dynalint.analysis.events import Call
-from dynalint.rules import Refusal, Rewrite
+from dynalint.rulekit import Call, Refusal, Rewrite, k, rw
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.number.known_numbers import is_whole
 from dynalint_rules._shared.number.numbers import flow_of

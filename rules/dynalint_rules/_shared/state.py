@@ -11,15 +11,19 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from dynalint import rewriting as rw
-from dynalint.analysis import kinds as k
-from dynalint.analysis.events import StateChange
-from dynalint.analysis.index import ClassInfo, FunctionInfo
-from dynalint.analysis.kinds import Kind
-from dynalint.analysis.project import Project
-from dynalint.analysis.source import SourceFile
-from dynalint.analysis.steps import walk
-from dynalint.rules import Refusal, Rewrite
+from dynalint.rulekit import (
+    ClassInfo,
+    FunctionInfo,
+    Kind,
+    Project,
+    Refusal,
+    Rewrite,
+    SourceFile,
+    StateChange,
+    k,
+    rw,
+    walk,
+)
 from dynalint_rules._code.scope import Scope, torch_name
 from dynalint_rules._code.uses import Attribute, Use, self_name
 from dynalint_rules._shared.number.detached import detached

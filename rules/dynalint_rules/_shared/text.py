@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from dynalint.analysis.source import SourceFile
+from dynalint.rulekit import SourceFile
 
 WIDTH = 120
 """Columns that a line of new code may take before it is wrapped."""

@@ -6,10 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from dynalint.analysis.events import CompilerUse, Event
-from dynalint.analysis.index import walk_function
-from dynalint.analysis.project import Project
-from dynalint.rules import Rule, Violation
+from dynalint.rulekit import CompilerUse, Event, Project, Rule, Violation, walk_function
 from dynalint_rules._code.compiling import calls_after, compilation, external_name, loops_around
 
 _CLOCKS = frozenset(

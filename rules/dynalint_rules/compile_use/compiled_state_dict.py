@@ -5,11 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.analysis.events import CompilerUse, Event
-from dynalint.analysis.index import FunctionInfo
-from dynalint.analysis.project import Project
-from dynalint.analysis.steps import walk
-from dynalint.rules import Declined, Rewrite, Rule, Violation
+from dynalint.rulekit import CompilerUse, Declined, Event, FunctionInfo, Project, Rewrite, Rule, Violation, walk
 from dynalint_rules._code.compiling import calls_after, compilation, is_call_of, set_again
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.analysis.events import CompilerUse, Event
-from dynalint.analysis.project import Project
-from dynalint.rules import Rule, Violation
+from dynalint.rulekit import CompilerUse, Event, Project, Rule, Violation
 from dynalint_rules._code.compiling import DISTRIBUTED, calls_after, compilation, external_name, set_again
 
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from dynalint.analysis.events import CompilerUse, Event
-from dynalint.analysis.index import walk_function
-from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Rewrite, Rule, Violation
+from dynalint.rulekit import CompilerUse, Declined, Event, Project, Rewrite, Rule, Violation, walk_function
 
 _COUNTERS = frozenset(
     f"torch._dynamo.testing.{name}" for name in ("CompileCounter", "CompileCounterWithBackend", "EagerAndRecordGraphs")

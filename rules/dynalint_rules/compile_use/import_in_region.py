@@ -6,9 +6,7 @@ import ast
 import sys
 from collections.abc import Iterable
 
-from dynalint.analysis.events import Event, Importing
-from dynalint.analysis.project import Project
-from dynalint.rules import Rule, Violation
+from dynalint.rulekit import Event, Importing, Project, Rule, Violation
 
 _CERTAIN = frozenset({"torch", "", *sys.stdlib_module_names})  # a relative import has a name that starts with a dot
 

@@ -5,11 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint import rewriting as rw
-from dynalint.analysis.events import CompilerUse, Event
-from dynalint.analysis.index import walk_function
-from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Rewrite, Rule, Violation
+from dynalint.rulekit import CompilerUse, Declined, Event, Project, Rewrite, Rule, Violation, rw, walk_function
 from dynalint_rules._code.scope import torch_name
 
 # Each stands for the same in both modules: the public function calls the private one, or the other way round.

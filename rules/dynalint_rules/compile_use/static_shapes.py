@@ -5,10 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from dynalint.analysis.events import CompilerUse, Event
-from dynalint.analysis.project import Project
-from dynalint.analysis.steps import walk
-from dynalint.rules import Rule, Violation
+from dynalint.rulekit import CompilerUse, Event, Project, Rule, Violation, walk
 from dynalint_rules._code.compiling import option
 
 _FACTORIES = frozenset({"randn", "rand", "ones", "zeros", "empty", "full", "randint", "arange"})

@@ -5,12 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint import rewriting as rw
-from dynalint.analysis.events import Branch, Call, Event
-from dynalint.analysis.kinds import only_tensor
-from dynalint.analysis.project import Project
-from dynalint.analysis.source import quote
-from dynalint.rules import Declined, Rewrite, Rule, Violation
+from dynalint.rulekit import Branch, Call, Declined, Event, Project, Rewrite, Rule, Violation, only_tensor, quote, rw
 from dynalint_rules._code.decision import asks_tensor, decision_of, operand_of
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.branch.checks import is_constant_message

@@ -5,12 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint import rewriting as rw
-from dynalint.analysis import kinds as k
-from dynalint.analysis.events import Branch, Event
-from dynalint.analysis.project import Project
-from dynalint.analysis.source import quote
-from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
+from dynalint.rulekit import Branch, Declined, Event, Project, Refusal, Rewrite, Rule, Violation, k, quote, rw
 from dynalint_rules._code.decision import Decision, asks_tensor, decision_of, operand_of, thing
 from dynalint_rules._code.effects import effects_of_always, is_pure
 from dynalint_rules._code.raising import raising_conditions

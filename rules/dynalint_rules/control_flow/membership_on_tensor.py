@@ -5,12 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint import rewriting as rw
-from dynalint.analysis import kinds as k
-from dynalint.analysis.events import Branch, Call, Event
-from dynalint.analysis.project import Project
-from dynalint.analysis.source import quote
-from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
+from dynalint.rulekit import Branch, Call, Declined, Event, Project, Refusal, Rewrite, Rule, Violation, k, quote, rw
 from dynalint_rules._code.decision import Decision, asks_tensor, decision_of, operand_of
 from dynalint_rules._code.scope import Scope, as_tensor
 from dynalint_rules._shared.branch.checks import is_constant_message

@@ -5,11 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint import rewriting as rw
-from dynalint.analysis.events import Call, Event
-from dynalint.analysis.project import Project
-from dynalint.analysis.steps import walk
-from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
+from dynalint.rulekit import Call, Declined, Event, Project, Refusal, Rewrite, Rule, Violation, rw, walk
 from dynalint_rules._code.decision import decision_of, is_guard
 from dynalint_rules._code.handover import is_passed_up
 from dynalint_rules._code.names import loads, only_value

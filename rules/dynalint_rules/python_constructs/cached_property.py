@@ -5,9 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
-from dynalint.analysis.events import Event, Read
-from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Rewrite, Rule, Violation
+from dynalint.rulekit import Declined, Event, Project, Read, Rewrite, Rule, Violation
 
 # From Python 3.12 on it takes no lock, so that Dynamo traces it.
 _TAKES_LOCK = sys.version_info < (3, 12)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dynalint.analysis.events import Call, ClassDefinition, Event
-from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Rewrite, Rule, Violation
+from dynalint.rulekit import Call, ClassDefinition, Declined, Event, Project, Rewrite, Rule, Violation
 
 
 class ClassStatement(Rule):

@@ -5,9 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.analysis.events import Event, Operation
-from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Rewrite, Rule, Violation
+from dynalint.rulekit import Declined, Event, Operation, Project, Rewrite, Rule, Violation
 
 
 class ContainerComparison(Rule):

@@ -5,12 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint import rewriting as rw
-from dynalint.analysis import kinds as k
-from dynalint.analysis.events import Call, Entry, Event
-from dynalint.analysis.index import Import
-from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
+from dynalint.rulekit import Call, Declined, Entry, Event, Import, Project, Refusal, Rewrite, Rule, Violation, k, rw
 from dynalint_rules._code.scope import Scope
 
 # Locks and the like, entered wherever they come from.

@@ -5,12 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint import rewriting as rw
-from dynalint.analysis import kinds as k
-from dynalint.analysis.events import Call, Event
-from dynalint.analysis.project import Project
-from dynalint.analysis.source import quote
-from dynalint.rules import Declined, Rewrite, Rule, Violation
+from dynalint.rulekit import Call, Declined, Event, Project, Rewrite, Rule, Violation, k, quote, rw
 
 # Built-in containers that have a `copy` method of their own, which gives what `copy.copy` gives.
 _WITH_METHOD = ("list", "dict", "set", "deque", "defaultdict", "OrderedDict")

@@ -6,14 +6,20 @@ import ast
 import builtins
 from collections.abc import Iterable
 
-from dynalint import rewriting as rw
-from dynalint.analysis import kinds as k
-from dynalint.analysis.events import Call, Event
-from dynalint.analysis.exits import leads_to_raise
-from dynalint.analysis.index import FunctionInfo
-from dynalint.analysis.project import Project
-from dynalint.analysis.steps import walk
-from dynalint.rules import Declined, Rewrite, Rule, Violation
+from dynalint.rulekit import (
+    Call,
+    Declined,
+    Event,
+    FunctionInfo,
+    Project,
+    Rewrite,
+    Rule,
+    Violation,
+    k,
+    leads_to_raise,
+    rw,
+    walk,
+)
 from dynalint_rules._code.names import loads, only_value
 from dynalint_rules._code.scope import Scope
 

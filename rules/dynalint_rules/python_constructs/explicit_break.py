@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dynalint.analysis.events import Call, Event
-from dynalint.analysis.functions import DISABLED
-from dynalint.analysis.project import Project
-from dynalint.rules import Rule, Violation
+from dynalint.rulekit import DISABLED, Call, Event, Project, Rule, Violation
 
 
 class ExplicitBreak(Rule):

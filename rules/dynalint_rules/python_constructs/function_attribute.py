@@ -5,11 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.analysis import kinds as k
-from dynalint.analysis.events import Call, Event, Write
-from dynalint.analysis.project import Project
-from dynalint.analysis.steps import walk
-from dynalint.rules import Declined, Rewrite, Rule, Violation
+from dynalint.rulekit import Call, Declined, Event, Project, Rewrite, Rule, Violation, Write, k, walk
 
 
 class FunctionAttribute(Rule):

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dynalint.analysis.events import Event, GeneratorRoot
-from dynalint.analysis.project import Project
-from dynalint.rules import Rule, Violation
+from dynalint.rulekit import Event, GeneratorRoot, Project, Rule, Violation
 
 
 class GeneratorForward(Rule):

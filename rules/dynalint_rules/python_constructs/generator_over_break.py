@@ -5,13 +5,20 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 
-from dynalint.analysis import kinds as k
-from dynalint.analysis.events import Event, Iteration
-from dynalint.analysis.index import FunctionInfo
-from dynalint.analysis.kinds import UNKNOWN, Kind
-from dynalint.analysis.project import Project
-from dynalint.analysis.steps import walk
-from dynalint.rules import Declined, Rewrite, Rule, Violation
+from dynalint.rulekit import (
+    UNKNOWN,
+    Declined,
+    Event,
+    FunctionInfo,
+    Iteration,
+    Kind,
+    Project,
+    Rewrite,
+    Rule,
+    Violation,
+    k,
+    walk,
+)
 
 
 class GeneratorOverBreak(Rule):

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dynalint.analysis.events import Call, Event
-from dynalint.analysis.exits import leads_to_raise
-from dynalint.analysis.kinds import NONE, Object, only_tensor
-from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Rewrite, Rule, Violation
+from dynalint.rulekit import (
+    NONE,
+    Call,
+    Declined,
+    Event,
+    Object,
+    Project,
+    Rewrite,
+    Rule,
+    Violation,
+    leads_to_raise,
+    only_tensor,
+)
 from dynalint_rules._code.settings import captures_scalars, captures_shapes
 
 # Each was run under Dynamo, with arguments that it could have worked out.

@@ -5,14 +5,22 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint import rewriting as rw
-from dynalint.analysis import kinds as k
-from dynalint.analysis.dunders import method_name
-from dynalint.analysis.events import Event, Operation
-from dynalint.analysis.index import ClassInfo, FunctionInfo
-from dynalint.analysis.project import Project
-from dynalint.analysis.steps import walk
-from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
+from dynalint.rulekit import (
+    ClassInfo,
+    Declined,
+    Event,
+    FunctionInfo,
+    Operation,
+    Project,
+    Refusal,
+    Rewrite,
+    Rule,
+    Violation,
+    k,
+    method_name,
+    rw,
+    walk,
+)
 from dynalint_rules._code.effects import is_pure
 from dynalint_rules._code.scope import Scope
 

@@ -5,11 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint import rewriting as rw
-from dynalint.analysis.events import Call, Event
-from dynalint.analysis.externals import PROGRESS_BARS
-from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Rewrite, Rule, Violation
+from dynalint.rulekit import PROGRESS_BARS, Call, Declined, Event, Project, Rewrite, Rule, Violation, rw
 from dynalint_rules._code.scope import Scope
 
 _METHODS = "update set_description set_postfix refresh write close"

@@ -5,11 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint import rewriting as rw
-from dynalint.analysis import kinds as k
-from dynalint.analysis.events import Event, Ordering
-from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
+from dynalint.rulekit import Declined, Event, Ordering, Project, Refusal, Rewrite, Rule, Violation, k, rw
 from dynalint_rules._code.names import loads, only_value
 from dynalint_rules._code.scope import Scope, as_tensor
 from dynalint_rules._shared.number.known_numbers import is_whole

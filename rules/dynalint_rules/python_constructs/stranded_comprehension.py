@@ -5,11 +5,18 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.analysis import kinds as k
-from dynalint.analysis.comprehensions import COMPREHENSIONS, Comprehension
-from dynalint.analysis.events import Event, Iteration
-from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Rewrite, Rule, Violation
+from dynalint.rulekit import (
+    COMPREHENSIONS,
+    Comprehension,
+    Declined,
+    Event,
+    Iteration,
+    Project,
+    Rewrite,
+    Rule,
+    Violation,
+    k,
+)
 
 # Whose iterators Dynamo does not go through where it finds one as an argument. It does through those of tuples,
 # ranges and tensors.

@@ -5,12 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.analysis import kinds as k
-from dynalint.analysis.events import Event, Iteration
-from dynalint.analysis.index import FunctionInfo
-from dynalint.analysis.project import Project
-from dynalint.analysis.steps import walk
-from dynalint.rules import Rule, Violation
+from dynalint.rulekit import Event, FunctionInfo, Iteration, Project, Rule, Violation, k, walk
 
 
 class ArgumentDecidesRounds(Rule):

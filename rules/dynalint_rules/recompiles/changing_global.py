@@ -5,11 +5,18 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from dynalint.analysis import kinds as k
-from dynalint.analysis.events import Event, GlobalRead
-from dynalint.analysis.index import FunctionInfo, walk_function
-from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Rewrite, Rule, Violation
+from dynalint.rulekit import (
+    Declined,
+    Event,
+    FunctionInfo,
+    GlobalRead,
+    Project,
+    Rewrite,
+    Rule,
+    Violation,
+    k,
+    walk_function,
+)
 
 _CONSTANTS = ("int", "bool", "str", "none")
 

@@ -5,13 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from dynalint.analysis import kinds as k
-from dynalint.analysis.events import CompilerUse, Event
-from dynalint.analysis.index import ClassInfo, walk_function
-from dynalint.analysis.kinds import Kind
-from dynalint.analysis.project import Project
-from dynalint.analysis.steps import walk
-from dynalint.rules import Rule, Violation
+from dynalint.rulekit import ClassInfo, CompilerUse, Event, Kind, Project, Rule, Violation, k, walk, walk_function
 from dynalint_rules._code.compiling import compilation, loops_around
 
 _LOOPS = (ast.For, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)

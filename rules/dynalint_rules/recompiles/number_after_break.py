@@ -5,13 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 
-from dynalint.analysis import kinds as k
-from dynalint.analysis.events import Branch, Call, Event
-from dynalint.analysis.index import FunctionInfo
-from dynalint.analysis.kinds import UNKNOWN, Kind
-from dynalint.analysis.project import Project
-from dynalint.analysis.steps import walk
-from dynalint.rules import Rule, Violation
+from dynalint.rulekit import UNKNOWN, Branch, Call, Event, FunctionInfo, Kind, Project, Rule, Violation, k, walk
 from dynalint_rules._code.settings import captures_scalars
 
 _NUMBERS = ("int", "float")

@@ -6,12 +6,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from dynalint.analysis import kinds as k
-from dynalint.analysis.events import Event, Subscript
-from dynalint.analysis.index import FunctionNode
-from dynalint.analysis.project import Project
-from dynalint.analysis.steps import walk
-from dynalint.rules import Refusal, Rule, Violation
+from dynalint.rulekit import Event, FunctionNode, Project, Refusal, Rule, Subscript, Violation, k, walk
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.selection import reads_by_mask

@@ -5,11 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint import rewriting as rw
-from dynalint.analysis import kinds as k
-from dynalint.analysis.events import Call, Event
-from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
+from dynalint.rulekit import Call, Declined, Event, Project, Refusal, Rewrite, Rule, Violation, k, rw
 from dynalint_rules._code.scope import Scope
 
 # Each with what to write instead. That they read their data, the data of torch says of the call at hand.

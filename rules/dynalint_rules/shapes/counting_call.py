@@ -5,12 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint import rewriting as rw
-from dynalint.analysis import kinds as k
-from dynalint.analysis import torch_api
-from dynalint.analysis.events import Call, Event
-from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Rewrite, Rule, Violation
+from dynalint.rulekit import Call, Declined, Event, Project, Rewrite, Rule, Violation, k, rw, torch_api
 from dynalint_rules._code.counts import count_of
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.settings import SHAPES, captures_shapes

@@ -5,12 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint import rewriting as rw
-from dynalint.analysis import kinds as k
-from dynalint.analysis.events import Call, Event, Subscript
-from dynalint.analysis.project import Project
-from dynalint.analysis.source import quote
-from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
+from dynalint.rulekit import Call, Declined, Event, Project, Refusal, Rewrite, Rule, Subscript, Violation, k, quote, rw
 from dynalint_rules._code.counts import count_of
 from dynalint_rules._code.effects import is_pure
 from dynalint_rules._code.scope import Scope

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dynalint.analysis.events import Event, Subscript
-from dynalint.analysis.project import Project
-from dynalint.analysis.source import quote
-from dynalint.rules import Declined, Rewrite, Rule, Violation
+from dynalint.rulekit import Declined, Event, Project, Rewrite, Rule, Subscript, Violation, quote
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.selection import reads_by_mask, target_of
 from dynalint_rules._code.settings import captures_shapes

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dynalint.analysis.events import Call, Event
-from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
+from dynalint.rulekit import Call, Declined, Event, Project, Refusal, Rewrite, Rule, Violation
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.guard.bystanders import guarded_bystanders
 from dynalint_rules._shared.guard.statements import removed

@@ -6,12 +6,19 @@ import ast
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
-from dynalint.analysis import kinds as k
-from dynalint.analysis.events import Call, Event
-from dynalint.analysis.exits import leads_to_raise
-from dynalint.analysis.index import walk_function
-from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
+from dynalint.rulekit import (
+    Call,
+    Declined,
+    Event,
+    Project,
+    Refusal,
+    Rewrite,
+    Rule,
+    Violation,
+    k,
+    leads_to_raise,
+    walk_function,
+)
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.guard.bystanders import guarded_bystanders

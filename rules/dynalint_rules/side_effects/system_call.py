@@ -5,12 +5,20 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint import rewriting as rw
-from dynalint.analysis.events import Call, Event, ItemWrite
-from dynalint.analysis.exits import leads_to_raise
-from dynalint.analysis.project import Project
-from dynalint.analysis.steps import walk
-from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
+from dynalint.rulekit import (
+    Call,
+    Declined,
+    Event,
+    ItemWrite,
+    Project,
+    Refusal,
+    Rewrite,
+    Rule,
+    Violation,
+    leads_to_raise,
+    rw,
+    walk,
+)
 from dynalint_rules._code.effects import effects_of
 from dynalint_rules._code.names import within
 from dynalint_rules._code.scope import Scope

@@ -5,13 +5,21 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Mapping
 
-from dynalint import rewriting as rw
-from dynalint.analysis import kinds as k
-from dynalint.analysis.events import Event, InplaceChange, StateChange
-from dynalint.analysis.index import FunctionInfo, walk_function
-from dynalint.analysis.project import Project
-from dynalint.analysis.steps import walk
-from dynalint.rules import Declined, Rewrite, Rule, Violation
+from dynalint.rulekit import (
+    Declined,
+    Event,
+    FunctionInfo,
+    InplaceChange,
+    Project,
+    Rewrite,
+    Rule,
+    StateChange,
+    Violation,
+    k,
+    rw,
+    walk,
+    walk_function,
+)
 from dynalint_rules._code.autograd import keeps_graph, without_gradients
 from dynalint_rules._code.growth import names, reached_functions, related, sets_elsewhere, state_name
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Mapping
 
-from dynalint.analysis.events import ContainerChange, Event
-from dynalint.analysis.index import walk_function
-from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Rewrite, Rule, Violation
+from dynalint.rulekit import ContainerChange, Declined, Event, Project, Rewrite, Rule, Violation, walk_function
 from dynalint_rules._code.deques import deque_limits
 from dynalint_rules._code.growth import names, reached_functions, related, state_name
 

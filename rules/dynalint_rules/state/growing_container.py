@@ -5,11 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.analysis import kinds as k
-from dynalint.analysis.events import ContainerChange, Event, StateChange
-from dynalint.analysis.kinds import Kind
-from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Rewrite, Rule, Violation
+from dynalint.rulekit import ContainerChange, Declined, Event, Kind, Project, Rewrite, Rule, StateChange, Violation, k
 from dynalint_rules._code.deques import deque_limits
 from dynalint_rules._code.growth import LIMIT, UP_TO_LIMIT, is_there_before, mentions, same, settles, state_name
 from dynalint_rules._shared.guard.records import recorded_in_eager

@@ -5,10 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.analysis import kinds as k
-from dynalint.analysis.events import Event, StateChange
-from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Rewrite, Rule, Violation
+from dynalint.rulekit import Declined, Event, Project, Rewrite, Rule, StateChange, Violation, k
 from dynalint_rules._code.growth import is_there_before, same, settles
 
 _JOINING = frozenset({"cat", "concat", "concatenate", "hstack", "vstack", "dstack"})

@@ -5,12 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint import rewriting as rw
-from dynalint.analysis import kinds as k
-from dynalint.analysis.events import Event, InplaceChange
-from dynalint.analysis.project import Project
-from dynalint.analysis.steps import walk
-from dynalint.rules import Declined, Rewrite, Rule, Violation
+from dynalint.rulekit import Declined, Event, InplaceChange, Project, Rewrite, Rule, Violation, k, rw, walk
 from dynalint_rules._code.autograd import product_with
 
 _METHODS = frozenset(

@@ -5,10 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.analysis.events import Event, InplaceChange
-from dynalint.analysis.project import Project
-from dynalint.analysis.steps import walk
-from dynalint.rules import Declined, Rewrite, Rule, Violation
+from dynalint.rulekit import Declined, Event, InplaceChange, Project, Rewrite, Rule, Violation, walk
 from dynalint_rules._code.making import makers
 
 _DOUBLE = frozenset({"float64", "double"})

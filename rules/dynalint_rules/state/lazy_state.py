@@ -5,12 +5,20 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.analysis import kinds as k
-from dynalint.analysis.events import Call, ContainerChange, Event, StateChange
-from dynalint.analysis.index import walk_function
-from dynalint.analysis.kinds import Kind
-from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Rewrite, Rule, Violation
+from dynalint.rulekit import (
+    Call,
+    ContainerChange,
+    Declined,
+    Event,
+    Kind,
+    Project,
+    Rewrite,
+    Rule,
+    StateChange,
+    Violation,
+    k,
+    walk_function,
+)
 from dynalint_rules._code.absent import Asking, asking, is_made_for_sure, turns_from_none
 from dynalint_rules._code.growth import is_counter, is_held, same
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dynalint.analysis.events import Event, StateChange
-from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
+from dynalint.rulekit import Declined, Event, Project, Refusal, Rewrite, Rule, StateChange, Violation
 from dynalint_rules._code.growth import UP_TO_LIMIT, is_counter
 from dynalint_rules._shared.state import number_to_buffer
 

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dynalint import rewriting as rw
-from dynalint.analysis import kinds as k
-from dynalint.analysis.events import Event, Subscript
-from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Rewrite, Rule, Violation
+from dynalint.rulekit import Declined, Event, Project, Rewrite, Rule, Subscript, Violation, k, rw
 from dynalint_rules._code.scope import Scope, as_tensor
 
 _CONTAINERS = (

@@ -5,12 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint import rewriting as rw
-from dynalint.analysis import kinds as k
-from dynalint.analysis.events import Event, Subscript
-from dynalint.analysis.project import Project
-from dynalint.analysis.subscripts import index_parts
-from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
+from dynalint.rulekit import Declined, Event, Project, Refusal, Rewrite, Rule, Subscript, Violation, index_parts, k, rw
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.number.single_index import parts_of, with_a_dimension
 

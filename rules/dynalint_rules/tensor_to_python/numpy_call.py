@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dynalint.analysis import kinds as k
-from dynalint.analysis.events import Call, Event, Read
-from dynalint.analysis.exits import leads_to_raise
-from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Rewrite, Rule, Violation
+from dynalint.rulekit import Call, Declined, Event, Project, Read, Rewrite, Rule, Violation, k, leads_to_raise
 
 # Not in `torch._numpy`, by calling each of them under torch 2.13. Files are DYN410, random numbers DYN408.
 _FUNCTIONS = (

@@ -5,12 +5,21 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from dynalint.analysis import kinds as k
-from dynalint.analysis.events import Branch, Call, Event, Operation, Subscript
-from dynalint.analysis.project import Project
-from dynalint.analysis.source import quote
-from dynalint.analysis.steps import walk
-from dynalint.rules import Declined, Rewrite, Rule, Violation
+from dynalint.rulekit import (
+    Branch,
+    Call,
+    Declined,
+    Event,
+    Operation,
+    Project,
+    Rewrite,
+    Rule,
+    Subscript,
+    Violation,
+    k,
+    quote,
+    walk,
+)
 from dynalint_rules._code.order import always_before
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.selection import reads_by_mask

@@ -5,10 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from dynalint.analysis import kinds as k
-from dynalint.analysis.events import Call, Event, Subscript
-from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Rewrite, Rule, Violation
+from dynalint.rulekit import Call, Declined, Event, Project, Rewrite, Rule, Subscript, Violation, k
 from dynalint_rules._code.settings import SCALARS, captures_scalars
 from dynalint_rules._shared.number.detached import is_stored_number
 

@@ -5,12 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Mapping
 
-from dynalint.analysis import kinds as k
-from dynalint.analysis.events import Call, Event
-from dynalint.analysis.exits import leads_to_raise
-from dynalint.analysis.project import Project
-from dynalint.analysis.source import quote
-from dynalint.rules import Rule, Violation
+from dynalint.rulekit import Call, Event, Project, Rule, Violation, k, leads_to_raise, quote
 from dynalint_rules._code.settings import captures_scalars
 
 _F = "torch.nn.functional."

@@ -5,12 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint import rewriting as rw
-from dynalint.analysis import kinds as k
-from dynalint.analysis.events import Call, Event, Format
-from dynalint.analysis.exits import leads_to_raise
-from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Rewrite, Rule, Violation
+from dynalint.rulekit import Call, Declined, Event, Format, Project, Rewrite, Rule, Violation, k, leads_to_raise, rw
 from dynalint_rules._shared.text import atom
 
 _BUILTINS = ("builtins.str", "builtins.repr", "builtins.ascii")

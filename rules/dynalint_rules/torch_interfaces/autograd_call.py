@@ -5,11 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.analysis.events import Call, Event
-from dynalint.analysis.exits import leads_to_raise
-from dynalint.analysis.project import Project
-from dynalint.analysis.steps import walk
-from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
+from dynalint.rulekit import Call, Declined, Event, Project, Refusal, Rewrite, Rule, Violation, leads_to_raise, walk
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.guard.statements import guarded
 

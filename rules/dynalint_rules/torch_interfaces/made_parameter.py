@@ -6,14 +6,21 @@ import ast
 from collections.abc import Iterable
 from contextlib import suppress
 
-from dynalint import rewriting as rw
-from dynalint.analysis import kinds as k
-from dynalint.analysis import torch_api
-from dynalint.analysis.events import Call, Event
-from dynalint.analysis.exits import leads_to_raise
-from dynalint.analysis.project import Project
-from dynalint.analysis.steps import walk
-from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
+from dynalint.rulekit import (
+    Call,
+    Declined,
+    Event,
+    Project,
+    Refusal,
+    Rewrite,
+    Rule,
+    Violation,
+    k,
+    leads_to_raise,
+    rw,
+    torch_api,
+    walk,
+)
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.names import reads
 from dynalint_rules._code.scope import Scope

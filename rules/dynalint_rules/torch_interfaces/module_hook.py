@@ -8,14 +8,22 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 
-from dynalint.analysis import kinds as k
-from dynalint.analysis.events import Call, Event
-from dynalint.analysis.exits import leads_to_raise
-from dynalint.analysis.hooks import HOOKED
-from dynalint.analysis.index import FunctionInfo, walk_function
-from dynalint.analysis.project import Project
-from dynalint.analysis.steps import walk
-from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
+from dynalint.rulekit import (
+    HOOKED,
+    Call,
+    Declined,
+    Event,
+    FunctionInfo,
+    Project,
+    Refusal,
+    Rewrite,
+    Rule,
+    Violation,
+    k,
+    leads_to_raise,
+    walk,
+    walk_function,
+)
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.guard.statements import taken_out
 

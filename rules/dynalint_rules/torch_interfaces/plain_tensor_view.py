@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dynalint.analysis import kinds as k
-from dynalint.analysis.events import Call, Event
-from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Rewrite, Rule, Violation
+from dynalint.rulekit import Call, Declined, Event, Project, Rewrite, Rule, Violation, k
 
 
 class PlainTensorView(Rule):

@@ -5,10 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Mapping
 
-from dynalint.analysis import kinds as k
-from dynalint.analysis.events import Call, Event, Read
-from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Rewrite, Rule, Violation
+from dynalint.rulekit import Call, Declined, Event, Project, Read, Rewrite, Rule, Violation, k
 from dynalint_rules._code.order import always_before
 
 # Whether something is such a layer may be asked.

@@ -6,12 +6,7 @@ import ast
 from collections.abc import Iterable
 from dataclasses import replace
 
-from dynalint.analysis import kinds as k
-from dynalint.analysis.events import Call, Event, Write
-from dynalint.analysis.exits import leads_to_raise
-from dynalint.analysis.project import Project
-from dynalint.analysis.steps import walk
-from dynalint.rules import Declined, Rewrite, Rule, Violation
+from dynalint.rulekit import Call, Declined, Event, Project, Rewrite, Rule, Violation, Write, k, leads_to_raise, walk
 from dynalint_rules._code.effects import is_pure
 from dynalint_rules._code.memory import changed_in_place
 from dynalint_rules._code.names import loads

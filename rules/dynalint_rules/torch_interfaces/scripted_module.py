@@ -5,12 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint import rewriting as rw
-from dynalint.analysis import kinds as k
-from dynalint.analysis.events import Call, Event
-from dynalint.analysis.project import Project
-from dynalint.analysis.source import SourceFile
-from dynalint.rules import Declined, Rewrite, Rule, Violation
+from dynalint.rulekit import Call, Declined, Event, Project, Rewrite, Rule, SourceFile, Violation, k, rw
 
 _SCRIPTING = ("torch.jit.script", "torch.jit.trace", "torch.jit.trace_module")
 

@@ -5,15 +5,22 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Mapping
 
-from dynalint.analysis import kinds as k
-from dynalint.analysis.events import Call, Event, SparseLoad
-from dynalint.analysis.exits import leads_to_raise
-from dynalint.analysis.given_up import called_function
-from dynalint.analysis.index import FunctionInfo
-from dynalint.analysis.project import Project
-from dynalint.analysis.sparse import SPARSE_MAKERS
-from dynalint.analysis.steps import walk
-from dynalint.rules import Declined, Rewrite, Rule, Violation
+from dynalint.rulekit import (
+    SPARSE_MAKERS,
+    Call,
+    Declined,
+    Event,
+    FunctionInfo,
+    Project,
+    Rewrite,
+    Rule,
+    SparseLoad,
+    Violation,
+    called_function,
+    k,
+    leads_to_raise,
+    walk,
+)
 from dynalint_rules._code.order import always_before
 
 

@@ -5,13 +5,20 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint import rewriting as rw
-from dynalint.analysis import kinds as k
-from dynalint.analysis.events import Call, Event, Write
-from dynalint.analysis.exits import leads_to_raise
-from dynalint.analysis.project import Project
-from dynalint.analysis.steps import walk
-from dynalint.rules import Declined, Rewrite, Rule, Violation
+from dynalint.rulekit import (
+    Call,
+    Declined,
+    Event,
+    Project,
+    Rewrite,
+    Rule,
+    Violation,
+    Write,
+    k,
+    leads_to_raise,
+    rw,
+    walk,
+)
 from dynalint_rules._code.memory import is_own
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.text import atom

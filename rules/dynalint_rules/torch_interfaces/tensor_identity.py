@@ -6,12 +6,20 @@ import ast
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
-from dynalint import rewriting as rw
-from dynalint.analysis.events import Call, Event, Read
-from dynalint.analysis.exits import leads_to_raise
-from dynalint.analysis.project import Project
-from dynalint.analysis.steps import walk
-from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation
+from dynalint.rulekit import (
+    Call,
+    Declined,
+    Event,
+    Project,
+    Read,
+    Refusal,
+    Rewrite,
+    Rule,
+    Violation,
+    leads_to_raise,
+    rw,
+    walk,
+)
 from dynalint_rules._code.memory import makes_tensor
 from dynalint_rules._code.scope import Scope
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint import rewriting as rw
-from dynalint.analysis.events import Event, Raising, Read
-from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Rewrite, Rule, Violation
+from dynalint.rulekit import Declined, Event, Project, Raising, Read, Rewrite, Rule, Violation, rw
 
 _FUNCTION = "torch.autograd.Function"
 _SAVED = f"{_FUNCTION}.saved_variables"

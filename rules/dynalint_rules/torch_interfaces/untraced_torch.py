@@ -6,13 +6,21 @@ import ast
 from collections.abc import Iterable
 from functools import cache
 
-from dynalint import rewriting as rw
-from dynalint.analysis import torch_api
-from dynalint.analysis.events import Call, Event
-from dynalint.analysis.exits import leads_to_raise
-from dynalint.analysis.project import Project
-from dynalint.findings import Safety
-from dynalint.rules import Declined, Refusal, Rewrite, Rule, Violation, all_rules
+from dynalint.rulekit import (
+    Call,
+    Declined,
+    Event,
+    Project,
+    Refusal,
+    Rewrite,
+    Rule,
+    Safety,
+    Violation,
+    all_rules,
+    leads_to_raise,
+    rw,
+    torch_api,
+)
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.memory import makes_tensor
 from dynalint_rules._code.names import last_assignment

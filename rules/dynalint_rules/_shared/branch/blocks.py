@@ -7,10 +7,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dynalint.analysis import kinds as k
-from dynalint.analysis.kinds import join
-from dynalint.analysis.steps import walk
-from dynalint.rules import Refusal
+from dynalint.rulekit import Refusal, join, k, walk
 from dynalint_rules._code.memory import is_own
 from dynalint_rules._code.names import around, is_bound_before, is_shared, kind_of_name, loads
 from dynalint_rules._code.scope import Scope

@@ -5,9 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from dynalint import rewriting as rw
-from dynalint.analysis import kinds as k
-from dynalint.rules import Refusal, Rewrite
+from dynalint.rulekit import Refusal, Rewrite, k, rw
 from dynalint_rules._code.effects import effects_of
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.uses import self_name

@@ -6,11 +6,7 @@ import ast
 from collections.abc import Sequence
 from contextlib import suppress
 
-from dynalint import rewriting as rw
-from dynalint.analysis import kinds as k
-from dynalint.analysis.steps import walk
-from dynalint.findings import Safety
-from dynalint.rules import Refusal, Replacement, Rewrite
+from dynalint.rulekit import Refusal, Replacement, Rewrite, Safety, k, rw, walk
 from dynalint_rules._code.chosen_numbers import tensor_again_conditions
 from dynalint_rules._code.effects import effects_of_always, is_pure
 from dynalint_rules._code.names import statement_of

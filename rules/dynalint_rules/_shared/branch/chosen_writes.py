@@ -13,9 +13,7 @@ import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from dynalint import rewriting as rw
-from dynalint.analysis import kinds as k
-from dynalint.rules import Refusal, Rewrite
+from dynalint.rulekit import Refusal, Rewrite, k, rw
 from dynalint_rules._code.effects import effects_of_always
 from dynalint_rules._code.growth import related
 from dynalint_rules._code.names import names, within

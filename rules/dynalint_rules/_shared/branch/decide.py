@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from dynalint.analysis.events import Event
-from dynalint.analysis.project import Project
-from dynalint.rules import Declined, Refusal, Rewrite
+from dynalint.rulekit import Declined, Event, Project, Refusal, Rewrite
 from dynalint_rules._code.decision import Decision, decision_of, is_guard
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.branch.checks import rewrite_assert, rewrite_guard

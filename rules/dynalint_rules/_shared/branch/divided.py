@@ -18,9 +18,7 @@ import ast
 from collections.abc import Sequence
 from functools import partial, reduce
 
-from dynalint import rewriting as rw
-from dynalint.analysis.steps import walk
-from dynalint.rules import Rewrite
+from dynalint.rulekit import Rewrite, rw, walk
 from dynalint_rules._code.effects import is_pure
 from dynalint_rules._code.raising import never_raises
 from dynalint_rules._code.scope import Scope

@@ -9,9 +9,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from dynalint.analysis import kinds as k
-from dynalint.analysis.steps import walk
-from dynalint.rules import Refusal
+from dynalint.rulekit import Refusal, k, walk
 from dynalint_rules._code.scope import Scope
 
 # The value to put in place of the first argument where the function is not wanted.

@@ -7,10 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from dynalint import rewriting as rw
-from dynalint.analysis.index import walk_function
-from dynalint.analysis.steps import walk
-from dynalint.rules import Refusal, Rewrite
+from dynalint.rulekit import Refusal, Rewrite, rw, walk, walk_function
 from dynalint_rules._code.effects import effects_of, effects_of_always, refuse_lasting_effects
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.branch.blocks import Block, Chain, block_of, is_elif, statements_after

@@ -6,10 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from dynalint.analysis import kinds as k
-from dynalint.analysis.index import walk_function
-from dynalint.analysis.steps import walk
-from dynalint.rules import Refusal
+from dynalint.rulekit import Refusal, k, walk, walk_function
 from dynalint_rules._code.effects import effects_of
 from dynalint_rules._code.memory import makes_tensor
 from dynalint_rules._code.names import within

@@ -7,8 +7,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from dynalint.analysis.steps import walk
-from dynalint.rules import Refusal
+from dynalint.rulekit import Refusal, walk
 from dynalint_rules._code.liveness import is_dead_after
 from dynalint_rules._code.names import is_shared, names
 from dynalint_rules._code.scope import Scope

@@ -8,10 +8,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from dynalint.analysis import kinds as k
-from dynalint.analysis.kinds import Kind
-from dynalint.analysis.steps import walk
-from dynalint.rules import Refusal
+from dynalint.rulekit import Kind, Refusal, k, walk
 from dynalint_rules._code.kept import kept_conditions, switch_conditions
 from dynalint_rules._code.memory import changes_in_place, is_own, makes_tensor, may_run_after, sharing
 from dynalint_rules._code.names import loads, only_value, within

@@ -5,9 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from dynalint.analysis import kinds as k
-from dynalint.analysis.steps import walk
-from dynalint.rules import Refusal
+from dynalint.rulekit import Refusal, k, walk
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.branch.sides import Side
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, replace
 
-from dynalint.analysis import kinds as k
-from dynalint.analysis.steps import walk
-from dynalint.rules import Refusal
+from dynalint.rulekit import Refusal, k, walk
 from dynalint_rules._code.chosen_numbers import tensor_again_conditions
 from dynalint_rules._code.effects import effects_of
 from dynalint_rules._code.memory import makes_tensor, may_change_in_place

@@ -7,9 +7,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from dynalint import rewriting as rw
-from dynalint.analysis import kinds as k
-from dynalint.rules import Refusal, Rewrite
+from dynalint.rulekit import Refusal, Rewrite, k, rw
 from dynalint_rules._code.effects import effects_of, effects_of_always
 from dynalint_rules._code.handover import is_passed_up
 from dynalint_rules._code.memory import is_own

@@ -9,10 +9,7 @@ import ast
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from dynalint.analysis.events import Event
-from dynalint.analysis.index import walk_function
-from dynalint.analysis.steps import walk
-from dynalint.rules import Refusal, Rewrite
+from dynalint.rulekit import Event, Refusal, Rewrite, walk, walk_function
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.effects import effects_of
 from dynalint_rules._code.names import statement_of

@@ -5,12 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
-from dynalint import rewriting as rw
-from dynalint.analysis.events import ContainerChange, StateChange
-from dynalint.analysis.index import FunctionInfo
-from dynalint.analysis.project import Project
-from dynalint.analysis.steps import walk
-from dynalint.rules import Refusal, Rewrite
+from dynalint.rulekit import ContainerChange, FunctionInfo, Project, Refusal, Rewrite, StateChange, rw, walk
 from dynalint_rules._code.growth import mentions_of
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.guard.statements import check_left_out, guarded_all

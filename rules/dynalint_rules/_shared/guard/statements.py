@@ -6,12 +6,7 @@ import ast
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from dynalint import rewriting as rw
-from dynalint.analysis import kinds as k
-from dynalint.analysis.events import Call
-from dynalint.analysis.steps import walk
-from dynalint.findings import Safety
-from dynalint.rules import Refusal, Replacement, Rewrite
+from dynalint.rulekit import Call, Refusal, Replacement, Rewrite, Safety, k, rw, walk
 from dynalint_rules._code.effects import implies_nothing, is_pure
 from dynalint_rules._code.names import around
 from dynalint_rules._code.raising import never_raises, shows_without_raising

@@ -5,10 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
-from dynalint import rewriting as rw
-from dynalint.analysis import kinds as k
-from dynalint.analysis.steps import walk
-from dynalint.rules import Refusal, Rewrite
+from dynalint.rulekit import Refusal, Rewrite, k, rw, walk
 from dynalint_rules._code.effects import effects_of, effects_of_always
 from dynalint_rules._code.names import is_bound_before, kind_of_name, loads, within
 from dynalint_rules._code.scope import Scope

@@ -19,9 +19,7 @@ from __future__ import annotations
 
 import ast
 
-from dynalint import rewriting as rw
-from dynalint.analysis.steps import walk
-from dynalint.rules import Refusal, Rewrite
+from dynalint.rulekit import Refusal, Rewrite, rw, walk
 from dynalint_rules._code.effects import effects_of_always
 from dynalint_rules._code.names import is_bound_before
 from dynalint_rules._code.scope import Scope

@@ -5,9 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from dynalint import rewriting as rw
-from dynalint.analysis.steps import walk
-from dynalint.rules import Rewrite
+from dynalint.rulekit import Rewrite, rw, walk
 from dynalint_rules._code.effects import is_pure
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.loop.pieces import Cut, cuts_by, joined_axis, maker_of

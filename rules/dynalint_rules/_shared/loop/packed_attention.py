@@ -6,9 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from dynalint import rewriting as rw
-from dynalint.analysis.steps import walk
-from dynalint.rules import Rewrite
+from dynalint.rulekit import Rewrite, rw, walk
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.names import around, loads, only_value, statement_of
 from dynalint_rules._code.scope import Scope

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from dynalint import rewriting as rw
-from dynalint.analysis.events import Call
-from dynalint.rules import Refusal, Rewrite
+from dynalint.rulekit import Call, Refusal, Rewrite, rw
 from dynalint_rules._code.effects import effects_of
 from dynalint_rules._code.scope import Scope
 

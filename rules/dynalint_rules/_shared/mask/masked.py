@@ -9,10 +9,7 @@ import ast
 from dataclasses import dataclass, field
 from typing import TypeGuard
 
-from dynalint import rewriting as rw
-from dynalint.analysis import kinds as k
-from dynalint.analysis.steps import walk
-from dynalint.rules import Rewrite
+from dynalint.rulekit import Rewrite, k, rw, walk
 from dynalint_rules._code.effects import effects_of_always
 from dynalint_rules._code.kept import change_conditions, kept_conditions, refuse_changed_later, switch_conditions
 from dynalint_rules._code.memory import is_own

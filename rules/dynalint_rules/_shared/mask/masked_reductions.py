@@ -5,9 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from dynalint import rewriting as rw
-from dynalint.analysis.steps import walk
-from dynalint.rules import Refusal, Replacement, Rewrite
+from dynalint.rulekit import Refusal, Replacement, Rewrite, rw, walk
 from dynalint_rules._code.memory import changed_in_place
 from dynalint_rules._code.names import loads, within
 from dynalint_rules._code.scope import Scope

@@ -6,12 +6,7 @@ import ast
 from collections.abc import Iterator
 from contextlib import suppress
 
-from dynalint import rewriting as rw
-from dynalint.analysis import kinds as k
-from dynalint.analysis.events import Subscript
-from dynalint.analysis.steps import walk
-from dynalint.findings import Safety
-from dynalint.rules import Refusal, Rewrite
+from dynalint.rulekit import Refusal, Rewrite, Safety, Subscript, k, rw, walk
 from dynalint_rules._code.effects import is_pure
 from dynalint_rules._code.memory import changed_in_place, is_own
 from dynalint_rules._code.names import loads, within

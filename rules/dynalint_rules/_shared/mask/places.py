@@ -9,11 +9,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
-from dynalint import rewriting as rw
-from dynalint.analysis import kinds as k
-from dynalint.analysis.events import Call
-from dynalint.analysis.steps import walk
-from dynalint.rules import Rewrite
+from dynalint.rulekit import Call, Rewrite, k, rw, walk
 from dynalint_rules._code.counts import Count, count_of
 from dynalint_rules._code.effects import is_pure
 from dynalint_rules._code.names import loads, parameters

@@ -16,11 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dynalint import rewriting as rw
-from dynalint.analysis import kinds as k
-from dynalint.analysis.index import walk_function
-from dynalint.analysis.steps import walk
-from dynalint.rules import Refusal, Rewrite
+from dynalint.rulekit import Refusal, Rewrite, k, rw, walk, walk_function
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.memory import may_change_in_place
 from dynalint_rules._code.names import loads, only_value, parameters

@@ -6,9 +6,7 @@ import ast
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dynalint import rewriting as rw
-from dynalint.analysis import kinds as k
-from dynalint.analysis.steps import walk
+from dynalint.rulekit import k, rw, walk
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.scope import Scope
 

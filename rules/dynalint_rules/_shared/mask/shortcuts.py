@@ -13,9 +13,7 @@ import ast
 import copy
 from collections.abc import Sequence
 
-from dynalint import rewriting as rw
-from dynalint.analysis.steps import walk
-from dynalint.rules import Rewrite
+from dynalint.rulekit import Rewrite, rw, walk
 from dynalint_rules._code.effects import is_pure
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.branch.blocks import is_elif, statements_after

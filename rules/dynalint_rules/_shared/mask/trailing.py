@@ -9,7 +9,7 @@ import ast
 import re
 from dataclasses import dataclass
 
-from dynalint.analysis import kinds as k
+from dynalint.rulekit import k
 from dynalint_rules._code.names import loads, only_value
 from dynalint_rules._code.scope import Scope
 

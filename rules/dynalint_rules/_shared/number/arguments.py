@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from dynalint import rewriting as rw
-from dynalint.analysis import kinds as k
+from dynalint.rulekit import k, rw
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.scope import as_tensor
 from dynalint_rules._shared.number.either import CLAMPS, IN_TORCH, TAKES_EITHER, WHOLE

@@ -5,9 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from dynalint.analysis import kinds as k
-from dynalint.analysis.index import walk_function
-from dynalint.rules import Refusal
+from dynalint.rulekit import Refusal, k, walk_function
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.text import atom

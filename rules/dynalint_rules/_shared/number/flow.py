@@ -6,10 +6,7 @@ import ast
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
-from dynalint import rewriting as rw
-from dynalint.analysis import kinds as k
-from dynalint.findings import Safety
-from dynalint.rules import Refusal
+from dynalint.rulekit import Refusal, Safety, k, rw
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.precision import is_nonzero
 from dynalint_rules._code.scope import Scope, as_tensor

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from dynalint import rewriting as rw
-from dynalint.analysis import kinds as k
-from dynalint.analysis.index import Import
-from dynalint.rules import Refusal, Rewrite
+from dynalint.rulekit import Import, Refusal, Rewrite, k, rw
 from dynalint_rules._code.scope import Scope
 
 

@@ -10,10 +10,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, replace
 
-from dynalint import rewriting as rw
-from dynalint.analysis import kinds as k
-from dynalint.analysis.index import walk_function
-from dynalint.rules import Refusal
+from dynalint.rulekit import Refusal, k, rw, walk_function
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.decision import decision_of
 from dynalint_rules._code.handover import asks_for_tensor, is_passed_up

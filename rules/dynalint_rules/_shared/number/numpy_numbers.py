@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from dynalint import rewriting as rw
-from dynalint.analysis import kinds as k
-from dynalint.analysis.index import Import
-from dynalint.findings import Safety
-from dynalint.rules import Refusal, Rewrite
+from dynalint.rulekit import Import, Refusal, Rewrite, Safety, k, rw
 from dynalint_rules._code.names import loads, only_value
 from dynalint_rules._code.scope import Scope
 

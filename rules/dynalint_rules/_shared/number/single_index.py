@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from dynalint import rewriting as rw
-from dynalint.rules import Refusal
+from dynalint.rulekit import Refusal, rw
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.number.known_numbers import is_whole
 

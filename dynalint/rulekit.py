@@ -1,0 +1,127 @@
+"""What a rule is written with: the only module of dynalint that rules import.
+
+The events that a rule is shown (`Call`, `Branch`, `StateChange` and so on), the kinds of values (`k`), the project and
+its files, how a rule answers (`Violation`, `Rewrite`, `Refusal`), and the rewriting of code (`rw`).
+"""
+
+from __future__ import annotations
+
+from dynalint import rewriting as rw
+from dynalint.analysis import kinds as k
+from dynalint.analysis import torch_api
+from dynalint.analysis.compiler_uses import dotted_name
+from dynalint.analysis.comprehensions import COMPREHENSIONS, Comprehension
+from dynalint.analysis.dunders import method_name
+from dynalint.analysis.events import (
+    Branch,
+    Call,
+    ClassDefinition,
+    CompilerUse,
+    ContainerChange,
+    Entry,
+    Event,
+    Format,
+    GeneratorRoot,
+    GlobalRead,
+    Importing,
+    InplaceChange,
+    ItemWrite,
+    Iteration,
+    Operation,
+    Ordering,
+    Raising,
+    Read,
+    SparseLoad,
+    StateChange,
+    Subscript,
+    Write,
+)
+from dynalint.analysis.exits import leads_to_raise
+from dynalint.analysis.externals import PROGRESS_BARS
+from dynalint.analysis.functions import DISABLED
+from dynalint.analysis.given_up import called_function, ends_function, way
+from dynalint.analysis.hooks import HOOKED
+from dynalint.analysis.index import ClassInfo, FunctionInfo, FunctionNode, Import, ModuleInfo, walk_function
+from dynalint.analysis.kinds import NONE, NOTHING, UNKNOWN, Kind, Object, Tensor, Value, join, only_tensor
+from dynalint.analysis.project import Project
+from dynalint.analysis.signatures import has_decorator
+from dynalint.analysis.source import SourceFile, quote
+from dynalint.analysis.sparse import SPARSE_MAKERS
+from dynalint.analysis.steps import remembered, step, walk
+from dynalint.analysis.stores import FUNCTION_VARIABLE
+from dynalint.analysis.subscripts import index_parts, is_mask
+from dynalint.findings import Safety
+from dynalint.rules import Declined, Refusal, Replacement, Rewrite, Rule, Violation, all_rules
+
+__all__ = [
+    "COMPREHENSIONS",
+    "DISABLED",
+    "FUNCTION_VARIABLE",
+    "HOOKED",
+    "NONE",
+    "NOTHING",
+    "PROGRESS_BARS",
+    "SPARSE_MAKERS",
+    "UNKNOWN",
+    "Branch",
+    "Call",
+    "ClassDefinition",
+    "ClassInfo",
+    "CompilerUse",
+    "Comprehension",
+    "ContainerChange",
+    "Declined",
+    "Entry",
+    "Event",
+    "Format",
+    "FunctionInfo",
+    "FunctionNode",
+    "GeneratorRoot",
+    "GlobalRead",
+    "Import",
+    "Importing",
+    "InplaceChange",
+    "ItemWrite",
+    "Iteration",
+    "Kind",
+    "ModuleInfo",
+    "Object",
+    "Operation",
+    "Ordering",
+    "Project",
+    "Raising",
+    "Read",
+    "Refusal",
+    "Replacement",
+    "Rewrite",
+    "Rule",
+    "Safety",
+    "SourceFile",
+    "SparseLoad",
+    "StateChange",
+    "Subscript",
+    "Tensor",
+    "Value",
+    "Violation",
+    "Write",
+    "all_rules",
+    "called_function",
+    "dotted_name",
+    "ends_function",
+    "has_decorator",
+    "index_parts",
+    "is_mask",
+    "join",
+    "k",
+    "leads_to_raise",
+    "method_name",
+    "only_tensor",
+    "quote",
+    "remembered",
+    "rw",
+    "step",
+    "torch_api",
+    "walk",
+    "walk_function",
+    "way",
+]

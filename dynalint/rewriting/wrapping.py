@@ -9,6 +9,7 @@ import libcst as cst
 
 WIDTH = 120
 """Columns that a line of new code may take before it is wrapped."""
+_SHORT = 20  # characters of arguments that stay on the line of their call
 
 
 def fitting(
@@ -77,12 +78,16 @@ class _Wrapping(cst.CSTTransformer):
         self.wrapped: set[cst.Call] = set()
 
     def visit_Call(self, node: cst.Call) -> bool:
-        if node in self._made and node.args and len(self.wrapped) < self._limit:
+        if node in self._made and len(self.wrapped) < self._limit and self._is_long(node):
             self.wrapped.add(node)
         return node not in self.wrapped
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
         return self._wrapped(original_node) if original_node in self.wrapped else updated_node
+
+    def _is_long(self, node: cst.Call) -> bool:
+        """Whether lines of their own are worth it for the arguments: nobody writes `.squeeze(0)` in three lines."""
+        return sum(len(self._module.code_for_node(arg)) for arg in node.args) > _SHORT
 
     def _wrapped(self, node: cst.Call) -> cst.Call:
         inner, args = self._own + self._module.default_indent, []

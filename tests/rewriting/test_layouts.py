@@ -292,6 +292,11 @@ def test_long_call_is_wrapped_once_it_is_made() -> None:
     assert rewritten(source) == f"class C:\n    def f(self):\n        return new(\n{lines}        )\n"
 
 
+def test_a_call_with_little_in_it_is_not_wrapped_for_the_line_around_it() -> None:
+    source = f"def f(x):\n    return {'x' * 60}({'y' * 45}, old(0))\n"
+    assert rewritten(source) == source.replace("old(0)", "new(0)")
+
+
 def test_two_changes_of_one_node_are_refused() -> None:
     file = parse_text(Path("a.py"), "def f(x):\n    return old(x)\n")
     assert file.tree is not None

@@ -39,6 +39,8 @@ PYTHON = BIN / ("python.exe" if os.name == "nt" else "python")
 STAMP = VENV / "dynalint-dev-stamp"
 EXAMPLE = ROOT / "examples" / "tiny_vision"
 
+# The first release that installs dependency groups.
+PIP = "pip>=25.1"
 # How pip words that it got no list of a package's versions at all.
 NONE_FOUND = "(from versions: none)"
 MAX_TEST_PROCESSES = 8
@@ -77,12 +79,13 @@ def make_environment(*, with_torch: bool) -> None:
         return
     pinned = re.search(r'"(torch==[^"]+)"', project)
     if pinned is None:
-        raise SetupError("pyproject.toml pins no torch in the extra `dev`.")
+        raise SetupError("pyproject.toml pins no torch in the dependency group `dev`.")
     create_venv()
+    pip_install("bringing pip up to date", "--upgrade", PIP)
     if with_torch:
         pip_install(f"installing {pinned[1]} (the long one)", pinned[1])
-    what = "dev" if with_torch else "static"
-    pip_install("installing dynalint, editable, with its development tools", "--editable", f"{ROOT}[{what}]")
+    group = f"{ROOT / 'pyproject.toml'}:{'dev' if with_torch else 'static'}"
+    pip_install("installing dynalint, editable, with its development tools", "--group", group, "--editable", str(ROOT))
     STAMP.write_text(f"{stamp} {DYNAMO if with_torch else STATIC}", encoding="utf-8")
 
 

@@ -56,7 +56,7 @@ def test_an_unreachable_index_is_named(tmp_path: Path) -> None:
         PIP_RETRIES="0",
     )
     assert ran.returncode == 1
-    assert "torch==" in ran.stderr
+    assert "pip>=" in ran.stderr
     assert "index" in ran.stderr
     assert len(ran.stderr.splitlines()) == 1, ran.stderr
 

@@ -19,6 +19,7 @@ from dynalint.config.settings import OPTIONS
 from dynalint.config.toml import parse_toml
 
 ROOT = Path(__file__).resolve().parents[2]
+SOURCE = "https://github.com/dynalint/dynalint"
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").rglob("*.md")])
 WRITTEN = sorted([*PAGES, *(ROOT / "docs" / "rules").glob("*.md")])
 
@@ -57,9 +58,19 @@ def test_rules_have_a_fix_where_an_example_has_one() -> None:
 @pytest.mark.parametrize("path", WRITTEN, ids=name)
 def test_links_lead_somewhere(path: Path) -> None:
     prose = re.sub(r"^```.*?^```|`[^`\n]*`", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
-    for target in re.findall(r"\]\(([^)#\s]+)", prose):
-        if not target.startswith(("http://", "https://")):
+    for target in re.findall(r"(?:\]\(|^\[[\w-]+\]: )([^)#\s]+)", prose, flags=re.MULTILINE):
+        if here := re.match(rf"{SOURCE}/(?:blob|tree)/main/(.*)", target):
+            assert (ROOT / here[1]).exists(), target
+        elif not target.startswith(("http://", "https://")):
+            assert path.name != "README.md" or path.parent != ROOT, f"the package index cannot follow {target}"
             assert (path.parent / target).exists(), target
+
+
+def test_the_readme_names_each_link_it_uses() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    used = set(re.findall(r"\]\[([\w-]+)\]", text))
+    assert used
+    assert used == set(re.findall(r"^\[([\w-]+)\]: ", text, flags=re.MULTILINE))
 
 
 @pytest.mark.parametrize("path", PAGES, ids=name)

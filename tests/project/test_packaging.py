@@ -44,12 +44,15 @@ def test_the_wheel_holds_both_packages_and_their_data(distributions: Path) -> No
     assert tops == {"dynalint", "dynalint_rules"}
     tracked = run("git", "ls-files", "dynalint", "rules", cwd=ROOT).split()
     assert {name.removeprefix("rules/") for name in tracked} <= names
-    assert {"dynalint/py.typed", "dynalint/data/torch_api.json", "dynalint/data/graph_breaks.json"} <= names
+    assert {"dynalint/py.typed", "dynalint_rules/py.typed", "dynalint/data/torch_api.json", "dynalint/data/graph_breaks.json"} <= names
 
     required = metadata.get_all("Requires-Dist") or []
     always = {line.split(";")[0].split(">")[0].strip() for line in required if "extra ==" not in line}
     assert always == {"click", "libcst", "pathspec", "rich", "tomli"}
     assert metadata["License-Expression"] == "Apache-2.0"
+    # What developing takes is a dependency group, which is not published.
+    assert set(metadata.get_all("Provides-Extra") or []) == {"confirm", "server"}
+    assert {line.split(",")[0] for line in metadata.get_all("Project-URL") or []} >= {"Homepage", "Changelog", "Issues"}
 
 
 def test_the_source_distribution_can_be_tested(distributions: Path) -> None:

@@ -44,7 +44,12 @@ def test_the_wheel_holds_both_packages_and_their_data(distributions: Path) -> No
     assert tops == {"dynalint", "dynalint_rules"}
     tracked = run("git", "ls-files", "dynalint", "rules", cwd=ROOT).split()
     assert {name.removeprefix("rules/") for name in tracked} <= names
-    assert {"dynalint/py.typed", "dynalint_rules/py.typed", "dynalint/data/torch_api.json", "dynalint/data/graph_breaks.json"} <= names
+    assert {
+        "dynalint/py.typed",
+        "dynalint_rules/py.typed",
+        "dynalint/data/torch_api.json",
+        "dynalint/data/graph_breaks.json",
+    } <= names
 
     required = metadata.get_all("Requires-Dist") or []
     always = {line.split(";")[0].split(">")[0].strip() for line in required if "extra ==" not in line}

@@ -116,7 +116,7 @@ def _show(run: Run, result: FixResult) -> int:
     if result.fixed:
         run.note(f"would fix {_counted(result)}; `--apply` writes {_them(len(result.fixed))}.")
     elif run.workspace.files:
-        run.note("nothing to fix.")
+        run.note(_nothing(len(_reported(result.remaining))))
     _explain(run, result)
     return run.exit_code([fixed.finding for fixed in result.fixed])
 
@@ -169,6 +169,12 @@ def _counting(result: FixResult, options: Mapping[str, Any]) -> list[Finding]:
 
 def _reported(findings: Iterable[Finding]) -> list[Finding]:
     return [finding for finding in findings if finding.evidence.status != "refuted"]
+
+
+def _nothing(left: int) -> str:
+    """Return that there is no diff to show, and where findings without a fix are explained."""
+    findings = "1 finding has" if left == 1 else f"{left} findings have"
+    return f"nothing to fix: {findings} no fix, `dynalint check` says why." if left else "nothing to fix."
 
 
 def _them(number: int) -> str:

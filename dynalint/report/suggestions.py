@@ -56,9 +56,10 @@ def render(report: Report, style: Style) -> str:
 
 def review(comments: Iterable[Comment]) -> str:
     """Return a review of these comments."""
-    listed = [comment.to_json() for comment in comments]
-    body = "dynalint: suggestions for one file belong together, commit them as one batch." if listed else "dynalint"
-    return document({"event": "COMMENT", "body": body, "comments": listed})
+    given = list(comments)
+    several = sum(comment.lines is not None for comment in given) > 1
+    body = "dynalint: suggestions for one file belong together; commit them as one batch." if several else "dynalint"
+    return document({"event": "COMMENT", "body": body, "comments": [comment.to_json() for comment in given]})
 
 
 def suggestions(path: str, old: str, new: str, fixed: Iterable[Finding]) -> Iterator[Comment]:

@@ -104,6 +104,7 @@ def test_a_generated_file_is_not_fixed(fix: Run, model: Path) -> None:
     ran = fix("--apply", "--output-format", "json")
     assert model.read_text() == text
     assert "generated" in ran.json[1]["fix"]["declined"]
+    assert "2 findings have no fix, `dynalint check` says why" in fix().err
 
 
 def test_a_broken_file_is_left_alone(fix: Run, model: Path) -> None:

@@ -83,5 +83,14 @@ def test_findings_are_comments(make: Make) -> None:
     assert "suggestion" not in comment["body"]
 
 
+def test_only_suggestions_are_called_a_batch() -> None:
+    def body(*lines: tuple[str, ...] | None) -> str:
+        return str(json.loads(review(Comment("a.py", 3, 3, "why", given) for given in lines))["body"])
+
+    assert "one batch" in body(("x = 1",), ("y = 2",))
+    assert "batch" not in body(("x = 1",), None)
+    assert "batch" not in body(None, None)
+
+
 def test_nothing_to_say() -> None:
     assert json.loads(review([]))["comments"] == []

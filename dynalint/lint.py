@@ -302,7 +302,7 @@ class _Pass:
             category="advice" if flag.proviso else flag.category,
             severity="info" if flag.proviso else violation.severity or rule.severity,
             message=as_sentence(f"{violation.message}; {flag.proviso}" if flag.proviso else violation.message),
-            help=as_sentence(violation.help),
+            help=as_sentence(violation.help or rule.help),
             function=as_name(event.function.qualname),
             region=tuple(map(as_name, event.function.chain)),
             steps=tuple(self._step(function) for function in event.function.callers),

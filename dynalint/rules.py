@@ -8,7 +8,6 @@ in a region) and answers with violations; asked for a fix, it answers with a rew
 from __future__ import annotations
 
 import ast
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
@@ -16,7 +15,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from pkgutil import walk_packages
 from types import ModuleType
-from typing import TYPE_CHECKING, ClassVar, Literal, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_origin
 
 from dynalint.errors import DynalintError
 from dynalint.findings import Category, Safety, Severity
@@ -131,14 +130,19 @@ class Refusal(Exception):  # noqa: N818 -- no error: the answer that there is no
     """A rewrite is not possible; the text is the sentence that says why and what to do by hand."""
 
 
-class Rule(ABC):
+class Rule:
     """Base of all rules.
 
     `code` and `name` identify it ("DYN101", "branch-on-tensor"); `summary` is one line. `gb` are Dynamo's ids for the
     breaks it stands for. `events` are the types of events it wants; for `Call`, `Read` and `Write` events, `calls` are
     the dotted names it watches ("builtins.print", "Tensor.item"; a trailing ".*" watches all names below). `torch` is
     the range of releases the rule holds for, as a version specifier ("" for all that dynalint supports). `gives_up`
-    says that Dynamo does not resume after such a break, and leaves the rest of the function to Python.
+    says that Dynamo does not resume after such a break, and leaves the rest of the function to Python. `help` is that
+    of violations that bring none of their own.
+
+    A rule that only watches needs no code of its own: it flags what it sees by `message`, where `{callee}` is the
+    dotted name of what is called, and `flags` may make exceptions. `refusal` says why there is no rewrite, in a rule
+    that has none for anything.
     """
 
     code: ClassVar[str]
@@ -151,18 +155,32 @@ class Rule(ABC):
     calls: ClassVar[frozenset[str]] = frozenset()
     torch: ClassVar[str] = ""
     gives_up: ClassVar[bool] = False
+    message: ClassVar[str] = ""
+    help: ClassVar[str] = ""
+    refusal: ClassVar[str] = ""
 
-    @abstractmethod
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
-        """Yield what is wrong with `event`, which is of one of the types in `events`."""
+    def check(self, event: Any, project: Project) -> Iterable[Violation]:
+        """Yield what is wrong with `event`, which is of one of the types in `events`.
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+        As it stands here, what `flags` says is.
+        """
+        if self.flags(event, project):
+            callee = getattr(event, "callee", "").removeprefix("builtins.")
+            yield Violation(event.node, self.message.format(callee=callee))
+
+    def flags(self, event: Any, project: Project) -> bool:
+        """Whether `event` is to be flagged: here, unless it only comes to pass on the way to an exception."""
+        from dynalint.analysis.exits import leads_to_raise
+
+        return not leads_to_raise(event, project)
+
+    def fix(self, event: Any, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Return the rewrite that removes `violation`, why there is none, or None where a rule has no fix at all.
 
         Raises:
             Refusal: there is none, for the reason that it gives.
         """
-        return None
+        return Declined(self.refusal) if self.refusal else None
 
     def offer(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Return what `fix` does, a refusal as the reason why there is no rewrite."""
@@ -180,7 +198,7 @@ class Rule(ABC):
         """
         from dynalint.pages import page_of
 
-        return page_of(cls)
+        return page_of(cls)  # type: ignore[arg-type] # mypy takes the hash of an instance for that of the class
 
 
 @cache

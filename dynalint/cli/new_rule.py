@@ -13,9 +13,8 @@ _RULE = '''"""{code}: in a few words, what is wrong."""
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
 
-from dynalint.rulekit import Call, Declined, Event, Project, Refusal, Rewrite, Rule, Violation, rw
+from dynalint.rulekit import Call, Declined, Project, Refusal, Rewrite, Rule, Violation, rw
 
 
 class {class_name}(Rule):
@@ -26,16 +25,13 @@ class {class_name}(Rule):
     severity = "info"
     events = (Call,)
     calls = frozenset({{"torch.square"}})
+    message = "`{{callee}}` is called"
+    help = "Write the product."
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
-        """Flag the call."""
-        if isinstance(event, Call):
-            yield Violation(event.node, f"`{{event.callee}}` is called", help="Write the product.")
-
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Write the product, if the argument is a name and computed once either way."""
         file = event.function.file
-        argument = event.node.args[0] if isinstance(event, Call) and event.node.args else None
+        argument = event.node.args[0] if event.node.args else None
         if not isinstance(argument, ast.Name):
             raise Refusal("the argument would be computed twice; give it a name first")
         factor = rw.kept(file, argument)

@@ -36,7 +36,7 @@ class ColdTiming(Rule):
     severity = "warning"
     events = (CompilerUse,)
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: CompilerUse, project: Project) -> Iterable[Violation]:
         """Flag the first timed call of what was compiled in the same function."""
         found = compilation(event, project)
         if found is None or found.target is None:

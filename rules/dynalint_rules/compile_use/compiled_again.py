@@ -17,7 +17,7 @@ class CompiledAgain(Rule):
     severity = "warning"
     events = (CompilerUse,)
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: CompilerUse, project: Project) -> Iterable[Violation]:
         """Flag compilations in `forward`, and those that a loop repeats."""
         found = compilation(event, project)
         if found is None:

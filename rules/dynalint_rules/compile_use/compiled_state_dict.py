@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import CompilerUse, Declined, Event, FunctionInfo, Project, Rewrite, Rule, Violation, walk
+from dynalint.rulekit import CompilerUse, Event, FunctionInfo, Project, Rule, Violation, walk
 from dynalint_rules._code.compiling import calls_after, compilation, is_call_of, set_again
 
 
@@ -16,8 +16,9 @@ class CompiledStateDict(Rule):
     category = "advice"
     severity = "warning"
     events = (CompilerUse,)
+    refusal = "the keys would change, and checkpoints that exist already have the old ones"
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: CompilerUse, project: Project) -> Iterable[Violation]:
         """Flag state dicts of the name that the result is bound to."""
         found = compilation(event, project)
         if found is None or found.target is None or "_orig_mod" in event.function.file.text:
@@ -33,10 +34,6 @@ class CompiledStateDict(Rule):
                         "begins with `_orig_mod.`",
                         help="Compile in place with `.compile()`, or save the module that the wrapper was made of.",
                     )
-
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Say why there is none."""
-        return Declined("the keys would change, and checkpoints that exist already have the old ones")
 
 
 def _functions(target: str, event: Event) -> list[FunctionInfo]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import CompilerUse, Declined, Event, Project, Rewrite, Rule, Violation
+from dynalint.rulekit import CompilerUse, Project, Rule, Violation
 from dynalint_rules._code.compiling import compilation
 
 
@@ -16,8 +16,9 @@ class DiscardedResult(Rule):
     category = "advice"
     severity = "warning"
     events = (CompilerUse,)
+    refusal = "with the result in use the code would be compiled, which it is not now; decide whether to"
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: CompilerUse, project: Project) -> Iterable[Violation]:
         """Flag calls whose value is a statement."""
         found = compilation(event, project)
         if found is not None and isinstance(project.parents(event.function).get(found.call), ast.Expr):
@@ -27,7 +28,3 @@ class DiscardedResult(Rule):
                 "`torch.compile` returns a compiled version and leaves its argument as it is: nothing is compiled here",
                 help=f"Write `{subject}.compile()` for a module, or keep the result: `{subject} = torch.compile(...)`.",
             )
-
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Say why there is none."""
-        return Declined("with the result in use the code would be compiled, which it is not now; decide whether to")

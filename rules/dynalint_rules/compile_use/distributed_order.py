@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import CompilerUse, Event, Project, Rule, Violation
+from dynalint.rulekit import CompilerUse, Project, Rule, Violation
 from dynalint_rules._code.compiling import DISTRIBUTED, calls_after, compilation, external_name, set_again
 
 
@@ -17,7 +17,7 @@ class DistributedOrder(Rule):
     severity = "info"
     events = (CompilerUse,)
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: CompilerUse, project: Project) -> Iterable[Violation]:
         """Flag distributed wrappers around what a compilation returned."""
         found = compilation(event, project)
         if found is None:

@@ -6,7 +6,7 @@ import ast
 import sys
 from collections.abc import Iterable
 
-from dynalint.rulekit import Event, Importing, Project, Rule, Violation
+from dynalint.rulekit import Importing, Project, Rule, Violation
 
 _CERTAIN = frozenset({"torch", "", *sys.stdlib_module_names})  # a relative import has a name that starts with a dot
 
@@ -20,9 +20,8 @@ class ImportInRegion(Rule):
     gb = ("GB0069",)
     events = (Importing,)
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Importing, project: Project) -> Iterable[Violation]:
         """Flag the statement."""
-        assert isinstance(event, Importing)
         name = _module(event.node)
         root = name.partition(".")[0]
         if root in _CERTAIN or project.locate(root) is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import CompilerUse, Declined, Event, Project, Rewrite, Rule, Violation, rw, walk_function
+from dynalint.rulekit import CompilerUse, Declined, Project, Rewrite, Rule, Violation, rw, walk_function
 from dynalint_rules._code.scope import torch_name
 
 # Each stands for the same in both modules: the public function calls the private one, or the other way round.
@@ -60,9 +60,8 @@ class PrivateSpelling(Rule):
     severity = "info"
     events = (CompilerUse,)
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: CompilerUse, project: Project) -> Iterable[Violation]:
         """Flag names that have a public successor."""
-        assert isinstance(event, CompilerUse)
         public = _PUBLIC.get(event.name) or _SUCCEEDED.get(event.name)
         if public is not None and not _is_fallback(event, public, project):
             yield Violation(
@@ -71,9 +70,8 @@ class PrivateSpelling(Rule):
                 help=f"Use `{public}`.",
             )
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: CompilerUse, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Write the public name."""
-        assert isinstance(event, CompilerUse)
         public = _PUBLIC.get(event.name)
         if public is None:
             return Declined(f"`{_SUCCEEDED[event.name]}` takes other arguments; write the call anew")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from dynalint.rulekit import CompilerUse, Event, Project, Rule, Violation, walk
+from dynalint.rulekit import CompilerUse, Project, Rule, Violation, walk
 from dynalint_rules._code.compiling import option
 
 _FACTORIES = frozenset({"randn", "rand", "ones", "zeros", "empty", "full", "randint", "arange"})
@@ -19,9 +19,9 @@ class StaticShapes(Rule):
     severity = "warning"
     events = (CompilerUse,)
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: CompilerUse, project: Project) -> Iterable[Violation]:
         """Flag the compilation where calls of what it gives show sizes that differ."""
-        if not isinstance(event, CompilerUse) or event.name != "torch.compile":
+        if event.name != "torch.compile":
             return
         parents = project.parents(event.function)
         call = parents.get(event.node)

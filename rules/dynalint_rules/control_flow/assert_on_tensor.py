@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import Branch, Call, Declined, Event, Project, Rewrite, Rule, Violation, only_tensor, quote, rw
+from dynalint.rulekit import Branch, Call, Declined, Project, Rewrite, Rule, Violation, only_tensor, quote, rw
 from dynalint_rules._code.decision import asks_tensor, decision_of, operand_of
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.branch.checks import is_constant_message
@@ -20,7 +20,7 @@ class AssertOnTensor(Rule):
     events = (Branch, Call)
     calls = frozenset({"torch._assert"})
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Branch | Call, project: Project) -> Iterable[Violation]:
         """Flag the operands of assertions that Dynamo would branch on."""
         if isinstance(event, Call):
             if event.args and only_tensor(event.args[0]) is not None:
@@ -44,7 +44,7 @@ class AssertOnTensor(Rule):
             message = f"Dynamo keeps the `assert` of {shown} only with a constant message"
             yield Violation(operand, message, help="Make the message a constant string.")
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Branch | Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Assert one tensor at a time, with a constant message."""
         if isinstance(event, Call):
             return _rewrite_call(event, project)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import Branch, Declined, Event, Project, Refusal, Rewrite, Rule, Violation, k, quote, rw
+from dynalint.rulekit import Branch, Declined, Project, Refusal, Rewrite, Rule, Violation, k, quote, rw
 from dynalint_rules._code.decision import Decision, asks_tensor, decision_of, operand_of, thing
 from dynalint_rules._code.effects import effects_of_always, is_pure
 from dynalint_rules._code.raising import raising_conditions
@@ -26,10 +26,10 @@ class BoolOperatorOnTensor(Rule):
     gb = ("GB0170", "GB0033")
     events = (Branch,)
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Branch, project: Project) -> Iterable[Violation]:
         """Flag operands that are asked for their truth outside of any test."""
         operand = operand_of(event)
-        if operand is None or not isinstance(event, Branch) or not asks_tensor(event, project):
+        if operand is None or not asks_tensor(event, project):
             return
         if event.form not in ("and", "or", "not", "chained-comparison"):
             return
@@ -41,10 +41,10 @@ class BoolOperatorOnTensor(Rule):
             )
             yield Violation(operand, message, help="Use `&`, `|`, `~` or `torch.where`, which need not know.")
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Branch, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Use `&` and `|`, or `torch.where`."""
         operand = operand_of(event)
-        if operand is None or not isinstance(event, Branch):
+        if operand is None:
             return None
         scope = Scope.of(event, project)
         return _rewrite(scope, operand, event.form)

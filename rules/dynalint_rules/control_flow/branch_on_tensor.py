@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dynalint.rulekit import Branch, Declined, Event, Project, Rewrite, Rule, Violation, ends_function, quote
+from dynalint.rulekit import Branch, Declined, Project, Rewrite, Rule, Violation, ends_function, quote
 from dynalint_rules._code.decision import asks_tensor, decision_of, is_guard, operand_of, tested_value, thing
 from dynalint_rules._shared.branch.decide import rewrite_decision
 
@@ -29,10 +29,10 @@ class BranchOnTensor(Rule):
     gb = ("GB0170",)
     events = (Branch,)
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Branch, project: Project) -> Iterable[Violation]:
         """Flag the operands of tests that are no loops, assertions or guards."""
         operand, parents = operand_of(event), project.parents(event.function)
-        if operand is None or not isinstance(event, Branch) or event.form in ("in", "chained-comparison"):
+        if operand is None or event.form in ("in", "chained-comparison"):
             return
         decision = decision_of(parents, operand)
         if decision.form not in _WHAT or is_guard(decision.node) or not asks_tensor(event, project):
@@ -42,7 +42,7 @@ class BranchOnTensor(Rule):
         message = f"{shown} is {thing(event.kind)}: Dynamo cannot know {_WHAT[decision.form]}{lost}"
         yield Violation(tested_value(operand, decision), message, help=_HELP[decision.form])
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Branch, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Choose with `torch.where`."""
         operand = operand_of(event)
         if operand is None:

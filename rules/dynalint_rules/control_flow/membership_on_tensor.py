@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import Branch, Call, Declined, Event, Project, Refusal, Rewrite, Rule, Violation, k, quote, rw
+from dynalint.rulekit import Branch, Call, Declined, Project, Refusal, Rewrite, Rule, Violation, k, quote, rw
 from dynalint_rules._code.decision import Decision, asks_tensor, decision_of, operand_of
 from dynalint_rules._code.scope import Scope, as_tensor
 from dynalint_rules._shared.branch.checks import is_constant_message
@@ -28,14 +28,14 @@ class MembershipOnTensor(Rule):
     events = (Branch, Call)
     calls = frozenset({"builtins.any", "builtins.all", "builtins.sorted", "list.sort"})
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Branch | Call, project: Project) -> Iterable[Violation]:
         """Flag membership tests and builtins that ask tensors for their truth."""
         if isinstance(event, Call):
             yield from _check_call(event)
         elif isinstance(event, Branch) and event.form == "in" and asks_tensor(event, project):
             yield from _check_membership(event, project)
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Branch | Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Compare and reduce with tensor operations, together with what is decided by it."""
         operand = operand_of(event)
         if operand is None:

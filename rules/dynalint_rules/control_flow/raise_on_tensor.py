@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dynalint.rulekit import Branch, Declined, Event, Project, Rewrite, Rule, Violation, quote
+from dynalint.rulekit import Branch, Declined, Project, Rewrite, Rule, Violation, quote
 from dynalint_rules._code.decision import Decision, asks_tensor, decision_of, is_guard, operand_of
 from dynalint_rules._shared.branch.decide import rewrite_decision
 
@@ -16,10 +16,10 @@ class RaiseOnTensor(Rule):
     gb = ("GB0170",)
     events = (Branch,)
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Branch, project: Project) -> Iterable[Violation]:
         """Flag the operands of tests that guard a `raise`."""
         operand = operand_of(event)
-        if operand is None or not isinstance(event, Branch) or event.form in ("in", "chained-comparison"):
+        if operand is None or event.form in ("in", "chained-comparison"):
             return
         decision: Decision = decision_of(project.parents(event.function), operand)
         if decision.form == "if" and is_guard(decision.node) and asks_tensor(event, project):
@@ -27,7 +27,7 @@ class RaiseOnTensor(Rule):
             message = f"whether this raises depends on the data of {shown}, which Dynamo does not have"
             yield Violation(operand, message, help="Check on the device with `torch._assert_async`.")
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Branch, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Check with `torch._assert_async`."""
         operand = operand_of(event)
         if operand is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import Call, Declined, Event, Project, Refusal, Rewrite, Rule, Violation, rw, walk
+from dynalint.rulekit import Call, Declined, Project, Refusal, Rewrite, Rule, Violation, rw, walk
 from dynalint_rules._code.decision import decision_of, is_guard
 from dynalint_rules._code.handover import is_passed_up
 from dynalint_rules._code.names import loads, only_value
@@ -28,17 +28,14 @@ class TensorComparisonCall(Rule):
     events = (Call,)
     calls = frozenset(f"{owner}.{name}" for owner in ("torch", "Tensor") for name in _INSTEAD)
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Call, project: Project) -> Iterable[Violation]:
         """Flag every call."""
-        if isinstance(event, Call):
-            name = event.callee.rpartition(".")[2]
-            message = f"`{name}` reads a Python bool out of the data of tensors"
-            yield Violation(event.node, message, help=f"Use `{_INSTEAD[name]}`, {STAYS}.")
+        name = event.callee.rpartition(".")[2]
+        message = f"`{name}` reads a Python bool out of the data of tensors"
+        yield Violation(event.node, message, help=f"Use `{_INSTEAD[name]}`, {STAYS}.")
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Compare with tensor operations, together with what is decided by it."""
-        if not isinstance(event, Call):
-            return None
         instead = _INSTEAD[event.callee.rpartition(".")[2]]
         value = f"its result is a Python bool, which its readers may need; use `{instead}` if a tensor will do"
         scope = Scope.of(event, project)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dynalint.rulekit import Branch, Declined, Event, Project, Rewrite, Rule, Violation, quote
+from dynalint.rulekit import Branch, Declined, Project, Rewrite, Rule, Violation, quote
 from dynalint_rules._code.decision import Decision, asks_tensor, decision_of, operand_of, thing
 from dynalint_rules._shared.branch.decide import rewrite_decision
 
@@ -16,10 +16,10 @@ class WhileOnTensor(Rule):
     gb = ("GB0170",)
     events = (Branch,)
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Branch, project: Project) -> Iterable[Violation]:
         """Flag the operands of `while` conditions."""
         operand = operand_of(event)
-        if operand is None or not isinstance(event, Branch) or event.form in ("in", "chained-comparison"):
+        if operand is None or event.form in ("in", "chained-comparison"):
             return
         decision: Decision = decision_of(project.parents(event.function), operand)
         if decision.form == "while" and asks_tensor(event, project):
@@ -27,7 +27,7 @@ class WhileOnTensor(Rule):
             message = f"{shown} is {thing(event.kind)}: Dynamo cannot know how often this `while` goes round"
             yield Violation(operand, message, help="Run a fixed number of rounds and let `torch.where` end them.")
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Branch, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Decline: nobody knows how many rounds there are."""
         operand = operand_of(event)
         return None if operand is None else rewrite_decision(event, operand, project, value="it decides nothing here")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
-from dynalint.rulekit import Declined, Event, Project, Read, Rewrite, Rule, Violation
+from dynalint.rulekit import Project, Read, Rule, Violation
 
 # From Python 3.12 on it takes no lock, so that Dynamo traces it.
 _TAKES_LOCK = sys.version_info < (3, 12)
@@ -20,17 +20,13 @@ class CachedProperty(Rule):
     gb = ("GB0142",)
     events = (Read,)
     calls = frozenset({"functools.cached_property"})
+    refusal = "compute it in the constructor, or make it a `property`, which is worked out while tracing"
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Read, project: Project) -> Iterable[Violation]:
         """Flag the read; what it costs depends on the version of Python."""
-        if isinstance(event, Read):
-            cost = "takes a lock, which Dynamo cannot enter," if _TAKES_LOCK else "is compiled for twice"
-            yield Violation(
-                event.node,
-                f"the cached property `{event.node.attr}` {cost} if its value is not there yet",
-                help="compute it in the constructor, or make it a `property`",
-            )
-
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: a person knows whether its value changes."""
-        return Declined("compute it in the constructor, or make it a `property`, which is worked out while tracing")
+        cost = "takes a lock, which Dynamo cannot enter," if _TAKES_LOCK else "is compiled for twice"
+        yield Violation(
+            event.node,
+            f"the cached property `{event.node.attr}` {cost} if its value is not there yet",
+            help="compute it in the constructor, or make it a `property`",
+        )

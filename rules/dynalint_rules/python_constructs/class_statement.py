@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dynalint.rulekit import Call, ClassDefinition, Declined, Event, Project, Rewrite, Rule, Violation
+from dynalint.rulekit import Call, ClassDefinition, Project, Rule, Violation
 
 
 class ClassStatement(Rule):
@@ -14,8 +14,9 @@ class ClassStatement(Rule):
     gb = ("GB8977", "GB0156", "GB0007")
     events = (ClassDefinition, Call)
     calls = frozenset({"dataclasses.make_dataclass", "types.new_class"})
+    refusal = "it may take names from the function around it; define it at the top level, and pass those"
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: ClassDefinition | Call, project: Project) -> Iterable[Violation]:
         """Flag the statement or call."""
         if isinstance(event, ClassDefinition):
             yield Violation(
@@ -25,7 +26,3 @@ class ClassStatement(Rule):
             )
         elif isinstance(event, Call):
             yield Violation(event.node, f"`{event.callee}()` makes a class on every call, which Dynamo does not trace")
-
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: it may take what is around it."""
-        return Declined("it may take names from the function around it; define it at the top level, and pass those")

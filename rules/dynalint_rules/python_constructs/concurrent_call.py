@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from dynalint.rulekit import Call, Declined, Event, Project, Rewrite, Rule, Violation, leads_to_raise, quote
+from dynalint.rulekit import Call, Declined, Project, Rewrite, Rule, Violation, quote
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.guard.statements import guarded
 
@@ -33,19 +31,12 @@ class ConcurrentCall(Rule):
     gb = ("GB0007", "GB0142", "GB0156")
     events = (Call,)
     calls = frozenset(f"{owner}.{name}" for owner, names in _CALLS.items() for name in names.split())
+    message = "`{callee}()` deals with other threads, which are no part of a graph"
+    help = "return what they want to know, and talk to them around the call"
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
-        """Flag the call wherever it stands."""
-        if isinstance(event, Call) and not leads_to_raise(event, project):
-            yield Violation(
-                event.node,
-                f"`{event.callee}()` deals with other threads, which are no part of a graph",
-                help="return what they want to know, and talk to them around the call",
-            )
-
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Put into a queue in eager code only."""
-        if isinstance(event, Call) and event.callee.startswith("queue.") and event.callee.rpartition(".")[2] in _PUTS:
+        if event.callee.startswith("queue.") and event.callee.rpartition(".")[2] in _PUTS:
             condition = f"a compiled run leaves out {quote(event.function.file, event.node)}"
             title, scope = "Put into the queue only in eager code", Scope.of(event, project)
             return guarded(scope, event, title, safety="unsafe", conditions=(condition,))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
 
-from dynalint.rulekit import Declined, Event, Operation, Project, Rewrite, Rule, Violation
+from dynalint.rulekit import Operation, Project, Rule
 
 
 class ContainerComparison(Rule):
@@ -14,19 +13,13 @@ class ContainerComparison(Rule):
     summary = "comparing lists or tuples that hold tensors ends the graph"
     gb = ("GB6622", "GB0170")
     events = (Operation,)
+    message = "the comparison asks a tensor in these lists for its truth, which only the data tells"
+    help = "compare the plain numbers in Python, and the tensors by torch"
+    refusal = "compare the plain numbers in Python; what to do about the tensors depends on what it is for"
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
-        """Flag the comparison, unless both sides hold the very same tensor."""
-        if isinstance(event, Operation) and issubclass(event.operator, ast.cmpop) and not _same(event.node):
-            yield Violation(
-                event.node,
-                "the comparison asks a tensor in these lists for its truth, which only the data tells",
-                help="compare the plain numbers in Python, and the tensors by torch",
-            )
-
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: what the comparison is for decides."""
-        return Declined("compare the plain numbers in Python; what to do about the tensors depends on what it is for")
+    def flags(self, event: Operation, project: Project) -> bool:
+        """Whether it is a comparison, unless both sides hold the very same tensor."""
+        return issubclass(event.operator, ast.cmpop) and not _same(event.node)
 
 
 def _same(node: ast.AST) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import Call, Declined, Entry, Event, Import, Project, Refusal, Rewrite, Rule, Violation, k, rw
+from dynalint.rulekit import Call, Declined, Entry, Import, Project, Refusal, Rewrite, Rule, Violation, k, rw
 from dynalint_rules._code.scope import Scope
 
 # Locks and the like, entered wherever they come from.
@@ -47,7 +47,7 @@ class ContextManager(Rule):
     events = (Entry, Call)
     calls = frozenset(f"{owner}.{name}" for owner, names in _MAKERS.items() for name in names.split())
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Entry | Call, project: Project) -> Iterable[Violation]:
         """Flag what is entered by its kind and by where it comes from, and what Dynamo cannot make by its name."""
         if isinstance(event, Call):
             yield Violation(event.node, f"Dynamo does not know the context manager `{event.callee}()`")
@@ -56,7 +56,7 @@ class ContextManager(Rule):
             if what:
                 yield Violation(event.node, f"Dynamo cannot enter {what}")
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Entry | Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Take a lock, or settings that hardly change a result, in eager code only."""
         title = "Take the lock in eager code only"
         if isinstance(event, Entry) and isinstance(event.kind, k.Object) and event.kind.type in _LOCKS:

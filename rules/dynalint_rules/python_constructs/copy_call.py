@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import Call, Declined, Event, Project, Rewrite, Rule, Violation, k, quote, rw
+from dynalint.rulekit import Call, Declined, Project, Rewrite, Rule, Violation, k, quote, rw
 
 # Built-in containers that have a `copy` method of their own, which gives what `copy.copy` gives.
 _WITH_METHOD = ("list", "dict", "set", "deque", "defaultdict", "OrderedDict")
@@ -20,9 +20,9 @@ class CopyCall(Rule):
     events = (Call,)
     calls = frozenset({"copy.copy", "copy.deepcopy"})
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Call, project: Project) -> Iterable[Violation]:
         """Flag what was seen to break by the kind of what is copied."""
-        if not isinstance(event, Call) or not event.args:
+        if not event.args:
             return
         deep = event.callee == "copy.deepcopy"
         breaks = _breaks_deep if deep else _breaks_shallow
@@ -30,10 +30,8 @@ class CopyCall(Rule):
             how = "it cannot copy tensors" if deep else "Dynamo does not follow it"
             yield Violation(event.node, f"`{event.callee}()` ends the graph: {how}")
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Use the container's own method, where its type is known for certain."""
-        if not isinstance(event, Call):
-            return None
         kind = event.args[0]
         if event.callee == "copy.deepcopy":
             return _cloned(event, project)

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from dynalint.rulekit import (
     Call,
     Declined,
-    Event,
     FunctionInfo,
     Project,
     Rewrite,
@@ -45,9 +44,9 @@ class DynamicCode(Rule):
         }
     )
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Call, project: Project) -> Iterable[Violation]:
         """Flag the call, unless it is an `eval` that Dynamo can work out."""
-        if not isinstance(event, Call) or leads_to_raise(event, project):
+        if leads_to_raise(event, project):
             return
         if event.callee == "builtins.eval" and not _names_something(event):
             return
@@ -57,13 +56,12 @@ class DynamicCode(Rule):
             help="use `getattr` or a dict of functions, or look the name up in the constructor",
         )
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Write out what stands in the text; decline where the text has to be worked out."""
-        if isinstance(event, Call):
-            scope = Scope.of(event, project)
-            rewrite = _written_out(scope, event) or _looked_up(scope, event) or _stored(scope, event.node)
-            if rewrite is not None:
-                return rewrite
+        scope = Scope.of(event, project)
+        rewrite = _written_out(scope, event) or _looked_up(scope, event) or _stored(scope, event.node)
+        if rewrite is not None:
+            return rewrite
         return Declined("what is meant is not to be read off; use `getattr`, a dict, or look it up in the constructor")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dynalint.rulekit import DISABLED, Call, Event, Project, Rule, Violation
+from dynalint.rulekit import DISABLED, Call, Project, Rule, Violation
 
 
 class ExplicitBreak(Rule):
@@ -17,8 +17,7 @@ class ExplicitBreak(Rule):
     events = (Call,)
     calls = frozenset({DISABLED, "torch._dynamo.graph_break", "torch._dynamo.skip_frame"})
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Call, project: Project) -> Iterable[Violation]:
         """Tell of the call."""
-        if isinstance(event, Call):
-            by = "called function is kept from being compiled" if event.callee == DISABLED else "code asks for it"
-            yield Violation(event.node, f"the graph ends here, as the {by}")
+        by = "called function is kept from being compiled" if event.callee == DISABLED else "code asks for it"
+        yield Violation(event.node, f"the graph ends here, as the {by}")

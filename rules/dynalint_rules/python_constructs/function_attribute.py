@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import Call, Declined, Event, Project, Rewrite, Rule, Violation, Write, k, walk
+from dynalint.rulekit import Call, Event, Project, Rule, Violation, Write, k, walk
 
 
 class FunctionAttribute(Rule):
@@ -15,8 +15,9 @@ class FunctionAttribute(Rule):
     gb = ("GB0467", "GB0059")
     events = (Write, Call)
     calls = frozenset({"function.*", "builtins.setattr"})
+    refusal = "compute the value again, or keep it in a buffer of the module"
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Write | Call, project: Project) -> Iterable[Violation]:
         """Flag the store."""
         if isinstance(event, Write) and isinstance(event.owner, k.Function):
             owner = event.owner
@@ -31,10 +32,6 @@ class FunctionAttribute(Rule):
             yield Violation(event.node, f"{message}; only the first call comes here", category="advice")
         else:
             yield Violation(event.node, message)
-
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: the value has to live elsewhere."""
-        return Declined("compute the value again, or keep it in a buffer of the module")
 
 
 def _happens_once(event: Event, project: Project) -> bool:

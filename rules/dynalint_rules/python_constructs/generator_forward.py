@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dynalint.rulekit import Event, GeneratorRoot, Project, Rule, Violation
+from dynalint.rulekit import GeneratorRoot, Project, Rule, Violation
 
 
 class GeneratorForward(Rule):
@@ -14,9 +14,9 @@ class GeneratorForward(Rule):
     gb = ("GB0003",)
     events = (GeneratorRoot,)
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: GeneratorRoot, project: Project) -> Iterable[Violation]:
         """Flag the function, unless a compiled caller goes through what it yields."""
-        if isinstance(event, GeneratorRoot) and not event.called:
+        if not event.called:
             yield Violation(
                 event.node,
                 f"`{event.function.name}` is a generator, of which Dynamo compiles nothing",

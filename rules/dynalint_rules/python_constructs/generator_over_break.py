@@ -7,13 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from dynalint.rulekit import (
     UNKNOWN,
-    Declined,
-    Event,
     FunctionInfo,
     Iteration,
     Kind,
     Project,
-    Rewrite,
     Rule,
     Violation,
     k,
@@ -28,8 +25,9 @@ class GeneratorOverBreak(Rule):
     gb = ("GB8335",)
     events = (Iteration,)
     gives_up = True
+    refusal = "repair the break; else hand on a list, which computes all elements before the first is used"
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Iteration, project: Project) -> Iterable[Violation]:
         """Flag the call that gets a generator, if what it calls for the elements breaks the graph."""
         parents = project.parents(event.function)
         call = _handed_to(event.node, parents)
@@ -46,10 +44,6 @@ class GeneratorOverBreak(Rule):
         if within:
             message = "the graph breaks while this generator is under way, which makes Dynamo give up the function"
             yield Violation(call, message, help="hand on a list, or repair the break", within=within)
-
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: the break is what to repair."""
-        return Declined("repair the break; else hand on a list, which computes all elements before the first is used")
 
 
 def _handed_to(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> ast.Call | None:

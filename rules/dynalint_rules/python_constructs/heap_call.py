@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
 
-from dynalint.rulekit import Call, Declined, Event, Project, Rewrite, Rule, Violation, leads_to_raise, rw
+from dynalint.rulekit import Call, Declined, Project, Rewrite, Rule, Violation, rw
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.effects import is_pure
 from dynalint_rules._code.names import loads, only_value
@@ -25,16 +24,10 @@ class HeapCall(Rule):
     gb = ("GB0007", "GB0059")
     events = (Call,)
     calls = frozenset(f"{owner}.{name}" for owner, names in _CALLS.items() for name in names.split())
+    message = "`{callee}()` is a C function that Dynamo cannot trace"
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
-        """Flag the call wherever it stands."""
-        if isinstance(event, Call) and not leads_to_raise(event, project):
-            yield Violation(event.node, f"`{event.callee}()` is a C function that Dynamo cannot trace")
-
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Count what lies below a bound, and keep a list of the function's own in order."""
-        if not isinstance(event, Call):
-            return None
         scope = Scope.of(event, project)
         rewrite = _counted(scope, event.node) or _in_order(scope, event.node)
         declined = "the list is shared with the code around the call; write it with `sorted` or `list.sort`"

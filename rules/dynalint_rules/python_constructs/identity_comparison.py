@@ -16,9 +16,9 @@ class IdentityComparison(Rule):
     events = (Call,)
     calls = frozenset({"builtins.id"})
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Call, project: Project) -> Iterable[Violation]:
         """Flag a comparison by its left side, once."""
-        if not isinstance(event, Call) or not event.args or k.only_tensor(event.args[0]) is None:
+        if not event.args or k.only_tensor(event.args[0]) is None:
             return
         node = project.parents(event.function).get(event.node)
         sides = _compared(node)
@@ -33,7 +33,7 @@ class IdentityComparison(Rule):
             message = "a tensor that was computed has no address to compare while Dynamo traces"
             yield Violation(node, message, help="compare with `is`")
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Compare by identity itself."""
         node = violation.node
         sides = _compared(node)

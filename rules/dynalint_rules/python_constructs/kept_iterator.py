@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dynalint.rulekit import Call, Declined, Event, Iteration, Project, Rewrite, Rule, Violation, k
+from dynalint.rulekit import Call, Iteration, Project, Rule, Violation, k
 
 
 class KeptIterator(Rule):
@@ -14,15 +14,11 @@ class KeptIterator(Rule):
     gb = ("GB4347", "GB0811", "GB0156", "GB0253")
     events = (Call, Iteration)
     calls = frozenset({"builtins.next"})
+    refusal = "take the next value before the call and pass it in, which changes the callers"
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Call | Iteration, project: Project) -> Iterable[Violation]:
         """Flag `next` of what was there before the call, and a loop over it."""
-        if isinstance(event, Call):
-            kind = event.args[0] if event.args else k.UNKNOWN
-        elif isinstance(event, Iteration):
-            kind = event.kind
-        else:
-            return
+        kind = next(iter(event.args), k.UNKNOWN) if isinstance(event, Call) else event.kind
         home = kind.home if isinstance(kind, k.Sequence) else None
         if not isinstance(kind, k.Sequence) or home is None or home.type not in ("attribute", "class", "global"):
             return
@@ -35,7 +31,3 @@ class KeptIterator(Rule):
                 category="recompile",
                 torch=">=2.13" if kind.type == "count" else "",
             )
-
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: the callers have to pass the value."""
-        return Declined("take the next value before the call and pass it in, which changes the callers")

@@ -8,7 +8,6 @@ from dynalint.rulekit import (
     NONE,
     Call,
     Declined,
-    Event,
     Object,
     Project,
     Rewrite,
@@ -165,9 +164,9 @@ class LibraryCall(Rule):
     events = (Call,)
     calls = frozenset({*(f"{owner}.{name}" for owner, names in _CALLS.items() for name in names.split()), *_OTHERS})
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Call, project: Project) -> Iterable[Violation]:
         """Flag the call wherever it stands."""
-        if not isinstance(event, Call) or leads_to_raise(event, project):
+        if leads_to_raise(event, project):
             return
         if event.callee in _OTHERS:
             captured = _CAPTURED.get(_OTHERS[event.callee])
@@ -189,9 +188,9 @@ class LibraryCall(Rule):
                 help="work its value out before: in the constructor, or at the top level of the module",
             )
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Decline: where the value can be worked out depends on what it is made of."""
-        if isinstance(event, Call) and event.callee in _OTHERS:
+        if event.callee in _OTHERS:
             return Declined("what it does has no one form in operations of torch; call it outside of the compiled code")
         return Declined("work its value out in the constructor or at the top level, if what it is made of is there")
 

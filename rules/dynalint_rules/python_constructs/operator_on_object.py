@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from dynalint.rulekit import (
     ClassInfo,
     Declined,
-    Event,
     FunctionInfo,
     Operation,
     Project,
@@ -32,9 +31,9 @@ class OperatorOnObject(Rule):
     gb = ("GB0055", "GB0059")
     events = (Operation,)
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Operation, project: Project) -> Iterable[Violation]:
         """Flag an operator with a tensor, and those that Dynamo has no code for."""
-        if not isinstance(event, Operation) or issubclass(event.operator, ast.cmpop):
+        if issubclass(event.operator, ast.cmpop):
             return
         sides = [event.left, *([event.right] if event.right is not None else [])]
         owners = [side for side in sides if isinstance(side, k.Instance)]
@@ -55,10 +54,8 @@ class OperatorOnObject(Rule):
                 help="call a method of the object",
             )
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Operation, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Call the method."""
-        if not isinstance(event, Operation):
-            return None
         return _called(Scope.of(event, project), event)
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
 
-from dynalint.rulekit import PROGRESS_BARS, Call, Declined, Event, Project, Rewrite, Rule, Violation, rw
+from dynalint.rulekit import PROGRESS_BARS, Call, Declined, Project, Rewrite, Rule, Violation, rw
 from dynalint_rules._code.scope import Scope
 
 _METHODS = "update set_description set_postfix refresh write close"
@@ -18,19 +17,12 @@ class ProgressBar(Rule):
     gb = ("GB0007", "GB0008", "GB0142")
     events = (Call,)
     calls = PROGRESS_BARS | {f"tqdm.tqdm.{name}" for name in _METHODS.split()}
+    message = "`{callee}()` is no part of a graph, which ends there"
+    help = "show progress around what is compiled"
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
-        """Flag the bar, and what is done with it."""
-        if isinstance(event, Call):
-            yield Violation(
-                event.node,
-                f"`{event.callee}()` is no part of a graph, which ends there",
-                help="show progress around what is compiled",
-            )
-
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Go through the values themselves while compiling."""
-        if not isinstance(event, Call) or event.callee not in PROGRESS_BARS:
+        if event.callee not in PROGRESS_BARS:
             return Declined("what the bar is told may be all that the statement does; show progress around the call")
         scope = Scope.of(event, project)
         parent, arguments = scope.parents.get(event.node), event.node.args

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import Declined, Event, Ordering, Project, Refusal, Rewrite, Rule, Violation, k, rw
+from dynalint.rulekit import Declined, Ordering, Project, Refusal, Rewrite, Rule, Violation, k, rw
 from dynalint_rules._code.names import loads, only_value
 from dynalint_rules._code.scope import Scope, as_tensor
 from dynalint_rules._shared.number.known_numbers import is_whole
@@ -18,10 +18,8 @@ class SortByTensor(Rule):
     gb = ("GB0207", "GB0193", "GB0059")
     events = (Ordering,)
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Ordering, project: Project) -> Iterable[Violation]:
         """Flag an order that tensors decide, or that Dynamo takes them to decide."""
-        if not isinstance(event, Ordering):
-            return
         called = event.callee.removeprefix("builtins.")
         if event.callee in ("builtins.min", "builtins.max"):
             if event.has_key and _is_tensor_or_holds_one(event.elements, project, modules=True):
@@ -41,10 +39,10 @@ class SortByTensor(Rule):
                 help="use `torch.sort` or `torch.topk`, or a `key` that gives a number",
             )
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Ordering, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Stack the tensors and put the rows in order, where single ones of them are asked for."""
         try:
-            if not isinstance(event, Ordering) or not isinstance(event.node, ast.Call):
+            if not isinstance(event.node, ast.Call):
                 raise Refusal("the values have to be stacked")
             return _rows_in_order(Scope.of(event, project), event, event.node)
         except Refusal as refusal:

@@ -8,11 +8,8 @@ from collections.abc import Iterable
 from dynalint.rulekit import (
     COMPREHENSIONS,
     Comprehension,
-    Declined,
-    Event,
     Iteration,
     Project,
-    Rewrite,
     Rule,
     Violation,
     k,
@@ -30,10 +27,10 @@ class StrandedComprehension(Rule):
     severity = "info"
     gb = ("GB4347",)
     events = (Iteration,)
+    refusal = "repair the break in the loop; else go through a tuple"
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Iteration, project: Project) -> Iterable[Violation]:
         """Flag a comprehension over what Dynamo does not take as an argument, if its function is given up."""
-        assert isinstance(event, Iteration)
         node = _comprehension(event, project) if _is_opaque(event) else None
         if node is not None:
             yield Violation(
@@ -42,10 +39,6 @@ class StrandedComprehension(Rule):
                 help="repair the break in the loop, and this one goes with it",
                 stranded=True,
             )
-
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: the break is what to repair."""
-        return Declined("repair the break in the loop; else go through a tuple")
 
 
 def _comprehension(event: Iteration, project: Project) -> Comprehension | None:

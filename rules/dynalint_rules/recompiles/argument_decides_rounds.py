@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import Event, FunctionInfo, Iteration, Project, Rule, Violation, k, walk
+from dynalint.rulekit import FunctionInfo, Iteration, Project, Rule, Violation, k, walk
 
 
 class ArgumentDecidesRounds(Rule):
@@ -16,9 +16,8 @@ class ArgumentDecidesRounds(Rule):
     severity = "info"
     events = (Iteration,)
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Iteration, project: Project) -> Iterable[Violation]:
         """Flag loops over arguments of outermost compiled functions."""
-        assert isinstance(event, Iteration)
         if event.function.caller is not None or not isinstance(event.kind, k.Sequence):
             return
         name = _argument(event.node, event.kind)

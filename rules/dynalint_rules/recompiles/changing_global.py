@@ -6,12 +6,9 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from dynalint.rulekit import (
-    Declined,
-    Event,
     FunctionInfo,
     GlobalRead,
     Project,
-    Rewrite,
     Rule,
     Violation,
     k,
@@ -28,10 +25,13 @@ class ChangingGlobal(Rule):
     category = "advice"
     severity = "info"
     events = (GlobalRead,)
+    refusal = (
+        "whoever calls the compiled code has to pass it in; make it an argument, or where it is only computed "
+        "with, a tensor of the module that is changed by `fill_`"
+    )
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: GlobalRead, project: Project) -> Iterable[Violation]:
         """Flag the first read in a function of a global that code outside of the region sets."""
-        assert isinstance(event, GlobalRead)
         item = _item(event, project)
         read, kind = (event.node, event.kind) if item is None else (item, project.kinds(event.function).get(item))
         if kind is None or not all(isinstance(one, k.Value) and one.type in _CONSTANTS for one in kind.members):
@@ -44,13 +44,6 @@ class ChangingGlobal(Rule):
                 f"`{shown}` is a constant of the graph, and `{writer.qualname}` sets it: each value compiles anew",
                 help="Pass it in as an argument.",
             )
-
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: the number has to come in from the caller."""
-        return Declined(
-            "whoever calls the compiled code has to pass it in; make it an argument, or where it is only computed "
-            "with, a tensor of the module that is changed by `fill_`"
-        )
 
 
 def _item(event: GlobalRead, project: Project) -> ast.Subscript | None:

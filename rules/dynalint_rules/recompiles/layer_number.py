@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from dynalint.rulekit import ClassInfo, CompilerUse, Event, Kind, Project, Rule, Violation, k, walk, walk_function
+from dynalint.rulekit import ClassInfo, CompilerUse, Kind, Project, Rule, Violation, k, walk, walk_function
 from dynalint_rules._code.compiling import compilation, loops_around
 
 _LOOPS = (ast.For, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)
@@ -19,9 +19,8 @@ class LayerNumber(Rule):
     severity = "warning"
     events = (CompilerUse,)
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: CompilerUse, project: Project) -> Iterable[Violation]:
         """Flag compilations in a loop of modules that read a number of their own."""
-        assert isinstance(event, CompilerUse)
         kind = _compiled_kind(event, project)
         if not isinstance(kind, k.Instance) or not loops_around(event.node, event, project):
             return

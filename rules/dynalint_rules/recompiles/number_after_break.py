@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 
-from dynalint.rulekit import UNKNOWN, Branch, Call, Event, FunctionInfo, Kind, Project, Rule, Violation, k, walk
+from dynalint.rulekit import UNKNOWN, Branch, Call, FunctionInfo, Kind, Project, Rule, Violation, k, walk
 from dynalint_rules._code.settings import captures_scalars
 
 _NUMBERS = ("int", "float")
@@ -20,9 +20,8 @@ class NumberAfterBreak(Rule):
     events = (Call,)
     calls = frozenset({"Tensor.item", "builtins.float", "builtins.int"})
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Call, project: Project) -> Iterable[Violation]:
         """Flag numbers that differ from call to call and meet a tensor."""
-        assert isinstance(event, Call)
         tensor = _tensor_read(event)
         if tensor is None or captures_scalars(project, event.function) or not _is_number(event.result):
             return

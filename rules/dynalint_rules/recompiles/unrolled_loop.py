@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import Declined, Event, Iteration, Project, Rewrite, Rule, Violation, k, walk
+from dynalint.rulekit import Iteration, Project, Rule, Violation, k, walk
 
 _RANK = frozenset({"dim", "ndim", "ndimension"})
 
@@ -17,10 +17,13 @@ class UnrolledLoop(Rule):
     category = "advice"
     severity = "info"
     events = (Iteration,)
+    refusal = (
+        "only some loops are one operation on the whole tensor; write it as such an operation, use `torch.vmap`, "
+        "or compile the body alone"
+    )
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Iteration, project: Project) -> Iterable[Violation]:
         """Flag loops whose number of rounds is a size."""
-        assert isinstance(event, Iteration)
         if _is_held(event):
             return
         if k.only_tensor(event.kind) is not None or _is_range_of_size(event):
@@ -29,13 +32,6 @@ class UnrolledLoop(Rule):
                 "the graph holds the body of this loop once for every row, and another number of rows compiles anew",
                 help="Compute on the whole tensor, or compile the body alone.",
             )
-
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: only some loops are one operation."""
-        return Declined(
-            "only some loops are one operation on the whole tensor; write it as such an operation, use `torch.vmap`, "
-            "or compile the body alone"
-        )
 
 
 def _is_held(event: Iteration) -> bool:

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from dynalint.rulekit import Event, FunctionNode, Project, Refusal, Rule, Subscript, Violation, k, walk
+from dynalint.rulekit import FunctionNode, Project, Refusal, Rule, Subscript, Violation, k, walk
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.selection import reads_by_mask
@@ -41,9 +41,8 @@ class VaryingSelection(Rule):
     severity = "info"
     events = (Subscript,)
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Subscript, project: Project) -> Iterable[Violation]:
         """Flag reads by a mask that the function draws, or that takes a tensor apart together with another read."""
-        assert isinstance(event, Subscript)
         if (
             not reads_by_mask(event)
             or event.position.loop

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import Call, Declined, Event, Project, Refusal, Rewrite, Rule, Violation, k, rw
+from dynalint.rulekit import Call, Declined, Project, Refusal, Rewrite, Rule, Violation, k, rw
 from dynalint_rules._code.scope import Scope
 
 # Each with what to write instead. That they read their data, the data of torch says of the call at hand.
@@ -40,10 +40,8 @@ class CheckingCall(Rule):
     events = (Call,)
     calls = frozenset(_INSTEAD) | _SPLITTING | _SAMPLES | {_CHECK}
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Call, project: Project) -> Iterable[Violation]:
         """Flag the call if it certainly reads its data."""
-        if not isinstance(event, Call):
-            return
         if event.callee in _SPLITTING:
             places = event.args[1:] if event.callee.startswith("torch.") else event.args
             given = places[0] if places else event.keywords.get("tensor_indices_or_sections", k.UNKNOWN)
@@ -63,9 +61,9 @@ class CheckingCall(Rule):
                 else _INSTEAD.get(event.callee, _PIECES),
             )
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Check in the graph; decline the others, which written out would check nothing, and round otherwise."""
-        if isinstance(event, Call) and event.callee == _CHECK:
+        if event.callee == _CHECK:
             return _asserted(Scope.of(event, project), event.node)
         return Declined(f"written out it leaves a check away and rounds in another order; {violation.help}")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import Call, Declined, Event, Project, Rewrite, Rule, Violation, k, rw, torch_api
+from dynalint.rulekit import Call, Declined, Project, Rewrite, Rule, Violation, k, rw, torch_api
 from dynalint_rules._code.counts import count_of
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.settings import SHAPES, captures_shapes
@@ -56,9 +56,9 @@ class CountingCall(Rule):
     events = (Call,)
     calls = _watched() | _NUMPY | {_NUMPY_WHERE, _NUMPY_REPEAT}
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Call, project: Project) -> Iterable[Violation]:
         """Flag the call if every way to understand it gives a shape that depends on data."""
-        if not isinstance(event, Call) or captures_shapes(project, event.function) or not _counts(event):
+        if captures_shapes(project, event.function) or not _counts(event):
             return
         owner, _, last = event.callee.rpartition(".")
         last = owner.rpartition(".")[2] if last == "__call__" else last
@@ -69,11 +69,11 @@ class CountingCall(Rule):
             setting="" if last in _NEVER_TRACED else SHAPES,
         )
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Count without listing; decline where the list itself is used."""
-        if isinstance(event, Call) and event.callee.endswith(".bincount"):
+        if event.callee.endswith(".bincount"):
             return binned(Scope.of(event, project), event)
-        if isinstance(event, Call) and event.callee in (*_LISTING, "torch.where"):
+        if event.callee in (*_LISTING, "torch.where"):
             scope = Scope.of(event, project)
             rewrite = _stored_by_mask(scope, event) or _counted(scope, event) or masked_instead(scope, event)
             if rewrite is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import Call, Declined, Event, Project, Refusal, Rewrite, Rule, Subscript, Violation, k, quote, rw
+from dynalint.rulekit import Call, Declined, Project, Refusal, Rewrite, Rule, Subscript, Violation, k, quote, rw
 from dynalint_rules._code.counts import count_of
 from dynalint_rules._code.effects import is_pure
 from dynalint_rules._code.scope import Scope
@@ -32,7 +32,7 @@ class MaskRead(Rule):
     events = (Subscript, Call)
     calls = _SELECTING
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Subscript | Call, project: Project) -> Iterable[Violation]:
         """Flag each read by a mask, unless its statement stores by the same mask."""
         if captures_shapes(project, event.function):
             return
@@ -48,20 +48,19 @@ class MaskRead(Rule):
             setting=_setting(event, project),
         )
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Subscript | Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Sum, or average, over the full shape with zeros in the place of what is not selected."""
-        if isinstance(event, Subscript | Call):
-            scope, selection = Scope.of(event, project), selection_of(event.node)
-            rewrite = None
-            if selection is not None:
-                rewrite = reduced(scope, selection) or reduced_later(scope, selection)
-            if isinstance(event, Subscript):
-                rewrite = rewrite or stored_next(scope, event) or put_back(scope, event)
-                rewrite = rewrite or scattered_back(scope, event) or _counted(scope, event)
-            if rewrite is None and selection is not None:
-                rewrite = reduced_at_last(scope, selection)
-            if rewrite is not None:
-                return rewrite
+        scope, selection = Scope.of(event, project), selection_of(event.node)
+        rewrite = None
+        if selection is not None:
+            rewrite = reduced(scope, selection) or reduced_later(scope, selection)
+        if isinstance(event, Subscript):
+            rewrite = rewrite or stored_next(scope, event) or put_back(scope, event)
+            rewrite = rewrite or scattered_back(scope, event) or _counted(scope, event)
+        if rewrite is None and selection is not None:
+            rewrite = reduced_at_last(scope, selection)
+        if rewrite is not None:
+            return rewrite
         return Declined(_DECLINED)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dynalint.rulekit import Declined, Event, Project, Rewrite, Rule, Subscript, Violation, quote
+from dynalint.rulekit import Declined, Project, Rewrite, Rule, Subscript, Violation, quote
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.selection import reads_by_mask, target_of
 from dynalint_rules._code.settings import captures_shapes
@@ -19,9 +19,9 @@ class MaskedStore(Rule):
     gb = ("GB0036",)
     events = (Subscript,)
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Subscript, project: Project) -> Iterable[Violation]:
         """Flag the statement that reads and stores by the same mask."""
-        if not isinstance(event, Subscript) or not reads_by_mask(event) or captures_shapes(project, event.function):
+        if not reads_by_mask(event) or captures_shapes(project, event.function):
             return
         target = target_of(event)
         if target is not None:
@@ -32,8 +32,6 @@ class MaskedStore(Rule):
                 help="compute the value for all elements and choose: `x = torch.where(mask, value, x)`",
             )
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Subscript, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Compute the value for all elements, and choose."""
-        if not isinstance(event, Subscript):
-            return None
         return stored(Scope.of(event, project), event)

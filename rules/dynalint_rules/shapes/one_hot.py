@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from dynalint.rulekit import Call, Declined, Event, Project, Rewrite, Rule, Violation, k
+from dynalint.rulekit import Call, Project, Rule, k
 
 _CALLEE = "torch.nn.functional.one_hot"
 
@@ -16,22 +14,16 @@ class OneHotWithoutClasses(Rule):
     gb = ("GB0246", "GB0033")
     events = (Call,)
     calls = frozenset({_CALLEE})
+    message = "`one_hot()` without `num_classes` reads the largest class out of the data, which ends the graph"
+    help = "give the number of classes: `one_hot(t, num_classes)`"
+    refusal = (
+        "how many classes there are is not in the code; give the number as `num_classes`, from the configuration "
+        "or from the shape that the result has to fit"
+    )
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
-        """Flag the call if it certainly leaves the number of classes open."""
-        if isinstance(event, Call) and _is_open(event):
-            yield Violation(
-                event.node,
-                "`one_hot()` without `num_classes` reads the largest class out of the data, which ends the graph",
-                help="give the number of classes: `one_hot(t, num_classes)`",
-            )
-
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: the number of classes is not in the code."""
-        return Declined(
-            "how many classes there are is not in the code; give the number as `num_classes`, from the configuration "
-            "or from the shape that the result has to fit"
-        )
+    def flags(self, event: Call, project: Project) -> bool:
+        """Whether the call certainly leaves the number of classes open."""
+        return _is_open(event)
 
 
 def _is_open(event: Call) -> bool:

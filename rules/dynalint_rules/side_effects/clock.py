@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dynalint.rulekit import Call, Declined, Event, Project, Refusal, Rewrite, Rule, Violation, leads_to_raise
+from dynalint.rulekit import Call, Declined, Project, Refusal, Rewrite, Rule, Violation, leads_to_raise
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.guard.bystanders import guarded_bystanders
 from dynalint_rules._shared.guard.statements import guarded
@@ -25,9 +25,9 @@ class ClockCall(Rule):
     events = (Call,)
     calls = frozenset({*(f"time.{name}" for name in _TIME), *(f"datetime.{name}" for name in _DATES)})
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Call, project: Project) -> Iterable[Violation]:
         """Flag the call wherever it stands."""
-        if isinstance(event, Call) and not leads_to_raise(event, project):
+        if not leads_to_raise(event, project):
             yield Violation(
                 event.node,
                 f"`{event.callee}()` cannot be part of a graph, which ends there",
@@ -35,10 +35,8 @@ class ClockCall(Rule):
                 torch=">=2.13" if event.callee.startswith("datetime.") else "",
             )
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Wait and measure in eager code only, where nothing else depends on it."""
-        if not isinstance(event, Call):
-            return None
         waits = event.callee == "time.sleep"
         try:
             scope = Scope.of(event, project)

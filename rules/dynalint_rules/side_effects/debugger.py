@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from dynalint.rulekit import Call, Declined, Event, Project, Refusal, Rewrite, Rule, Violation
+from dynalint.rulekit import Call, Declined, Project, Refusal, Rewrite, Rule, Violation
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.guard.bystanders import guarded_bystanders
 from dynalint_rules._shared.guard.statements import removed
@@ -17,17 +15,11 @@ class DebuggerCall(Rule):
     gb = ("GB0059", "GB0007")
     events = (Call,)
     calls = frozenset({"builtins.breakpoint", "builtins.input", "pdb.set_trace"})
+    message = "`{callee}()` stops for a person, which ends the graph"
+    help = "take it out"
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
-        """Flag the call wherever it stands."""
-        if isinstance(event, Call):
-            name = event.callee.removeprefix("builtins.")
-            yield Violation(event.node, f"`{name}()` stops for a person, which ends the graph", help="take it out")
-
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Take the stop out."""
-        if not isinstance(event, Call):
-            return None
         if event.callee == "builtins.input":
             return _asked_in_eager(event, project)
         return removed(Scope.of(event, project), event, "Take the stop in the debugger out", "safe")

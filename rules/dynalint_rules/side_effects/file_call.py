@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
 
-from dynalint.rulekit import Call, Declined, Event, Project, Refusal, Rewrite, Rule, Violation, leads_to_raise, walk
+from dynalint.rulekit import Call, Declined, Project, Refusal, Rewrite, Rule, Violation, walk
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.effects import effects_of
 from dynalint_rules._code.names import loads
@@ -54,20 +53,11 @@ class FileCall(Rule):
     gb = ("GB0007", "GB0059", "GB0156", "GB0294", "GB0142")
     events = (Call,)
     calls = frozenset(f"{owner}.{name}" for owner, names in _CALLS.items() for name in names.split())
+    message = "`{callee}()` reaches outside of the graph, which ends there"
+    help = "do it outside of the compiled code"
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
-        """Flag the call wherever it stands."""
-        if isinstance(event, Call) and not leads_to_raise(event, project):
-            yield Violation(
-                event.node,
-                f"`{event.callee.removeprefix('builtins.')}()` reaches outside of the graph, which ends there",
-                help="do it outside of the compiled code",
-            )
-
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Write in eager code only."""
-        if not isinstance(event, Call):
-            return None
         try:
             if event.callee in _OPENS or event.callee in _WRITES:
                 return _written_in_eager(Scope.of(event, project), event)

@@ -9,7 +9,6 @@ from contextlib import suppress
 from dynalint.rulekit import (
     Call,
     Declined,
-    Event,
     Project,
     Refusal,
     Rewrite,
@@ -65,9 +64,9 @@ class GeneratorState(Rule):
         | _DRAWS
     )
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Call, project: Project) -> Iterable[Violation]:
         """Flag the call wherever it stands, and one that draws if a generator is handed to it."""
-        if not isinstance(event, Call) or leads_to_raise(event, project):
+        if leads_to_raise(event, project):
             return
         if event.callee in _DRAWS:
             yield from _drawn(event)
@@ -78,9 +77,9 @@ class GeneratorState(Rule):
                 help="seed outside of the compiled code, or keep fixed noise in a buffer",
             )
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Put a state back in eager code only; where to seed is for a person to say."""
-        if isinstance(event, Call) and event.callee in _SAVES:
+        if event.callee in _SAVES:
             title = "Put the random state back only in eager code"
             effect = "a compiled run does not put the state of the random generator back"
             with suppress(Refusal):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from dynalint.rulekit import Call, Declined, Event, Project, Rewrite, Rule, Violation, rw
+from dynalint.rulekit import Call, Declined, Project, Rewrite, Rule, Violation, rw
 from dynalint_rules._code.scope import Scope
 
 
@@ -15,20 +13,11 @@ class FrozenGetenv(Rule):
     category = "miscompile"
     events = (Call,)
     calls = frozenset({"os.getenv"})
+    message = "compiled code keeps the value that `os.getenv()` had when it was traced"
+    help = "use `os.environ.get()`, which is guarded"
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
-        """Flag the call wherever it stands."""
-        if isinstance(event, Call):
-            yield Violation(
-                event.node,
-                "compiled code keeps the value that `os.getenv()` had when it was traced",
-                help="use `os.environ.get()`, which is guarded",
-            )
-
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Ask `os.environ`."""
-        if not isinstance(event, Call):
-            return None
         scope = Scope.of(event, project)
         name, keywords = scope.text(event.node.func), event.node.keywords
         if any(keyword.arg != "default" for keyword in keywords):

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable
 from functools import reduce
 
-from dynalint.rulekit import Call, Declined, Event, Project, Refusal, Rewrite, Rule, Violation, leads_to_raise, rw
+from dynalint.rulekit import Call, Declined, Project, Refusal, Rewrite, Rule, Violation, leads_to_raise, rw
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.guard.bystanders import guarded_bystanders
@@ -34,9 +34,9 @@ class LogCall(Rule):
         | {f"absl.logging.{name}" for name in ("vlog", "log_first_n", "log_every_n", *_LEVELS)}
     )
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Call, project: Project) -> Iterable[Violation]:
         """Flag the call wherever it stands."""
-        if isinstance(event, Call) and not leads_to_raise(event, project):
+        if not leads_to_raise(event, project):
             method = event.callee.rpartition(".")[2]
             name = f"logger.{method}" if event.callee.startswith((_LOGGER, _ADAPTER, _LOGURU)) else event.callee
             yield Violation(
@@ -48,10 +48,8 @@ class LogCall(Rule):
                 gb=("GB0007",) if event.callee.startswith(_LOGURU) else (),
             )
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Log in eager code only."""
-        if not isinstance(event, Call):
-            return None
         scope = Scope.of(event, project)
         if event.callee == "logging.getLogger":
             return _made_in_eager(scope, event)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dynalint.rulekit import Call, Declined, Event, Project, Rewrite, Rule, Violation, leads_to_raise
+from dynalint.rulekit import Call, Declined, Project, Rewrite, Rule, Violation, leads_to_raise
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.random import drawn_by_torch
 
@@ -40,9 +40,9 @@ class NumpyRandom(Rule):
         {*(f"numpy.random.{name}" for name in (*_SIZED, *_UNTRACED)), *(f"{name}.*" for name in _GENERATORS)}
     )
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Call, project: Project) -> Iterable[Violation]:
         """Flag the call unless it gives an array by a function that is traced."""
-        if not isinstance(event, Call) or leads_to_raise(event, project):
+        if leads_to_raise(event, project):
             return
         owner, _, name = event.callee.rpartition(".")
         if owner in _GENERATORS:
@@ -60,10 +60,8 @@ class NumpyRandom(Rule):
                 help="draw with torch in the graph, or draw outside and pass the number as an argument",
             )
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Draw with torch."""
-        if not isinstance(event, Call):
-            return None
         if event.callee.rpartition(".")[0] in _GENERATORS:
             return Declined("the numbers come from a generator of its own; draw outside and pass them as an argument")
         return drawn_by_torch(Scope.of(event, project), event)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dynalint.rulekit import Call, Declined, Event, Project, Rewrite, Rule, Violation, leads_to_raise
+from dynalint.rulekit import Call, Declined, Project, Rewrite, Rule, Violation, leads_to_raise
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.guard.statements import guarded, removed
@@ -28,19 +28,17 @@ class PrintCall(Rule):
     events = (Call,)
     calls = frozenset(_NAMES)
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Call, project: Project) -> Iterable[Violation]:
         """Flag the call wherever it stands."""
-        if isinstance(event, Call) and not leads_to_raise(event, project):
+        if not leads_to_raise(event, project):
             yield Violation(
                 event.node,
                 f"`{_NAMES[event.callee]}` writes to the console, which ends the graph",
                 help="print only in eager code: `if not torch.compiler.is_compiling():`",
             )
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Print in eager code only, or not at all if the settings say so."""
-        if not isinstance(event, Call):
-            return None
         scope = Scope.of(event, project)
         if project.options.get("print-fix") == "remove":
             return removed(scope, event, "Do not print", "unsafe", ("eager code prints no longer",))

@@ -9,7 +9,6 @@ from contextlib import suppress
 from dynalint.rulekit import (
     Call,
     Declined,
-    Event,
     Project,
     Refusal,
     Rewrite,
@@ -50,9 +49,9 @@ class PythonRandom(Rule):
         + [f"{_OBJECT}{name}" for name in (*_UNTRACED, *_TRACED) if name not in _OF_OBJECTS or name == "random"]
     )
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Call, project: Project) -> Iterable[Violation]:
         """Flag the call, or for the traced functions the use of the number that is not traced."""
-        if not isinstance(event, Call) or leads_to_raise(event, project):
+        if leads_to_raise(event, project):
             return
         name = event.callee.rpartition(".")[2]
         if name not in _TRACED and not (name == "random" and event.callee.startswith(_OBJECT)):
@@ -69,10 +68,8 @@ class PythonRandom(Rule):
                 help="draw outside of the compiled code, or select with `torch.where`",
             )
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Draw with `random.uniform`, where that is traced, else with torch."""
-        if not isinstance(event, Call):
-            return None
         if event.callee.startswith(_OBJECT):
             return Declined("the numbers come from a generator of its own; draw outside and pass them as an argument")
         scope = Scope.of(event, project)

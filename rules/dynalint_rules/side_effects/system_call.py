@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from dynalint.rulekit import (
     Call,
     Declined,
-    Event,
     ItemWrite,
     Project,
     Refusal,
@@ -70,7 +69,7 @@ class SystemCall(Rule):
     events = (Call, ItemWrite)
     calls = frozenset(f"{owner}.{name}" for owner, names in _CALLS.items() for name in names.split())
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Call | ItemWrite, project: Project) -> Iterable[Violation]:
         """Flag the call, or the change of the environment, wherever it stands."""
         if isinstance(event, Call):
             what = f"`{event.callee}()`"
@@ -85,7 +84,7 @@ class SystemCall(Rule):
                 help="do it outside of the compiled code",
             )
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Call | ItemWrite, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Keep house in eager code only, and ask for what nothing depends on."""
         try:
             scope = Scope.of(event, project)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-from dynalint.rulekit import Call, Declined, Event, Project, Rewrite, Rule, Violation, k, leads_to_raise, walk
+from dynalint.rulekit import Call, Declined, Project, Rewrite, Rule, Violation, k, walk
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.guard.statements import guarded
@@ -20,20 +20,11 @@ class WarnCall(Rule):
     gb = ("GB0007",)
     events = (Call,)
     calls = frozenset({"warnings.warn", "warnings.warn_explicit", *(f"warnings.{name}" for name in _FILTERS)})
+    message = "`{callee}()` ends the graph"
+    help = "warn only in eager code: `if not torch.compiler.is_compiling():`"
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
-        """Flag the call wherever it stands."""
-        if isinstance(event, Call) and not leads_to_raise(event, project):
-            yield Violation(
-                event.node,
-                f"`{event.callee}()` ends the graph",
-                help="warn only in eager code: `if not torch.compiler.is_compiling():`",
-            )
-
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Warn in eager code only."""
-        if not isinstance(event, Call):
-            return None
         if event.callee.rpartition(".")[2] in _FILTERS and not _is_undone(event, project):
             return Declined(
                 "which warnings are shown is set for the whole program; set it once, outside the compiled function"

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 
 from dynalint.rulekit import (
     Declined,
-    Event,
     FunctionInfo,
     InplaceChange,
     Project,
@@ -34,9 +33,8 @@ class AttachedState(Rule):
     severity = "warning"
     events = (StateChange, InplaceChange)
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: StateChange | InplaceChange, project: Project) -> Iterable[Violation]:
         """Flag state that is added to with a gradient and that nothing else in the region reads."""
-        assert isinstance(event, StateChange | InplaceChange)
         if event.home.type not in _HOMES or not _accumulates(event):
             return
         name, values = state_name(event), _values(event)
@@ -53,9 +51,10 @@ class AttachedState(Rule):
                 help="Store the value without its gradient: `.detach()`.",
             )
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(
+        self, event: StateChange | InplaceChange, violation: Violation, project: Project
+    ) -> Rewrite | Declined | None:
         """Detach what is stored."""
-        assert isinstance(event, StateChange | InplaceChange)
         file, statement = event.function.file, event.statement
         if isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign):
             values = [statement.value] if statement.value is not None else []

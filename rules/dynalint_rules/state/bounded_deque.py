@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Mapping
 
-from dynalint.rulekit import ContainerChange, Declined, Event, Project, Rewrite, Rule, Violation, walk_function
+from dynalint.rulekit import ContainerChange, Declined, Project, Rewrite, Rule, Violation, walk_function
 from dynalint_rules._code.deques import deque_limits
 from dynalint_rules._code.growth import names, reached_functions, related, state_name
 
@@ -20,9 +20,8 @@ class BoundedDeque(Rule):
     category = "miscompile"
     events = (ContainerChange,)
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: ContainerChange, project: Project) -> Iterable[Violation]:
         """Flag additions to deques of limited length that are read afterwards."""
-        assert isinstance(event, ContainerChange)
         if event.method not in _ADDING or not deque_limits(event, project):
             return
         left = event.method in _AT_THE_LEFT
@@ -34,9 +33,8 @@ class BoundedDeque(Rule):
                 help="Keep a list and cut it to length: `items = [*items, item][-n:]`.",
             )
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: ContainerChange, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Say why there is none."""
-        assert isinstance(event, ContainerChange)
         return Declined(
             f"where else `{event.home.name}` is used decides how a list can stand in for it; "
             "keep a list and cut it to length by hand: `items = [*items, item][-n:]`"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dynalint.rulekit import Declined, Event, Project, Rewrite, Rule, StateChange, Violation
+from dynalint.rulekit import Project, Rule, StateChange, Violation
 from dynalint_rules._code.growth import UP_TO_LIMIT, is_counter
 
 _PLACES = {"class": "a class attribute", "global": "a module global"}
@@ -16,10 +16,10 @@ class GlobalCounter(Rule):
     summary = "A Python int that a class or module shares changes on every call, and every call compiles anew"
     category = "recompile"
     events = (StateChange,)
+    refusal = "others may read the count as a Python number; count around the compiled function instead"
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: StateChange, project: Project) -> Iterable[Violation]:
         """Flag counts that live outside of `self`."""
-        assert isinstance(event, StateChange)
         place = _PLACES.get(event.home.type)
         if place is not None and is_counter(event, project):
             yield Violation(
@@ -28,7 +28,3 @@ class GlobalCounter(Rule):
                 f"{UP_TO_LIMIT}",
                 help="Count outside the compiled code, or keep the count in a buffer of the module.",
             )
-
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: the count is not the module's alone."""
-        return Declined("others may read the count as a Python number; count around the compiled function instead")

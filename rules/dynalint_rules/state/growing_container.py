@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import ContainerChange, Declined, Event, Kind, Project, Rewrite, Rule, StateChange, Violation, k
+from dynalint.rulekit import ContainerChange, Declined, Kind, Project, Rewrite, Rule, StateChange, Violation, k
 from dynalint_rules._code.deques import deque_limits
 from dynalint_rules._code.growth import LIMIT, UP_TO_LIMIT, is_there_before, mentions, same, settles, state_name
 from dynalint_rules._shared.guard.records import recorded_in_eager
@@ -27,9 +27,8 @@ class GrowingContainer(Rule):
     category = "recompile"
     events = (ContainerChange, StateChange)
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: ContainerChange | StateChange, project: Project) -> Iterable[Violation]:
         """Flag additions to containers with a place outside of the call."""
-        assert isinstance(event, ContainerChange | StateChange)
         place = _PLACES.get(event.home.type)
         grows = _grows(event, project) if isinstance(event, ContainerChange) else _is_prolonged(event)
         if place is not None and grows and is_there_before(event, project) and not settles(event, project):
@@ -41,9 +40,10 @@ class GrowingContainer(Rule):
                 torch=">=2.13" if _is_numbered(event.statement) else "",
             )
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(
+        self, event: ContainerChange | StateChange, violation: Violation, project: Project
+    ) -> Rewrite | Declined | None:
         """Add to it in eager code only, where compiled code never reads it."""
-        assert isinstance(event, ContainerChange | StateChange)
         return recorded_in_eager(event, project)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import Declined, Event, Project, Rewrite, Rule, StateChange, Violation, k
+from dynalint.rulekit import Declined, Project, Rewrite, Rule, StateChange, Violation, k
 from dynalint_rules._code.growth import is_there_before, same, settles
 
 _JOINING = frozenset({"cat", "concat", "concatenate", "hstack", "vstack", "dstack"})
@@ -19,9 +19,8 @@ class GrowingTensor(Rule):
     severity = "warning"
     events = (StateChange,)
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: StateChange, project: Project) -> Iterable[Violation]:
         """Flag state that is replaced by itself and more."""
-        assert isinstance(event, StateChange)
         if event.fresh or not event.reads_old or event.home.type in ("argument", "default"):
             return
         if _is_prolonged(event) and is_there_before(event, project) and not settles(event, project):
@@ -32,9 +31,8 @@ class GrowingTensor(Rule):
                 help="Write into a tensor of fixed size at a position, or let the caller keep what is joined.",
             )
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: StateChange, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Say why there is none."""
-        assert isinstance(event, StateChange)
         return Declined(
             f"how long `{event.home.name}` may get is not written anywhere; register a buffer of that size and write "
             "at a position that the caller passes in"

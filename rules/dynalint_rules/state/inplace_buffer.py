@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import Declined, Event, InplaceChange, Project, Rewrite, Rule, Violation, k, rw, walk
+from dynalint.rulekit import Declined, InplaceChange, Project, Rewrite, Rule, Violation, k, rw, walk
 from dynalint_rules._code.autograd import product_with
 
 _METHODS = frozenset(
@@ -24,9 +24,8 @@ class InplaceBuffer(Rule):
     category = "miscompile"
     events = (InplaceChange,)
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: InplaceChange, project: Project) -> Iterable[Violation]:
         """Flag updates in place whose result reaches a product that is differentiated."""
-        assert isinstance(event, InplaceChange)
         if not _is_cheap(event, project):
             return
         factor = product_with(event, project)
@@ -38,9 +37,8 @@ class InplaceBuffer(Rule):
                 help=f"Assign the new value: `self.{event.home.name} = self.{event.home.name} + ...`.",
             )
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: InplaceChange, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Assign the new value of a buffer, unless another name of the function is one for the same tensor."""
-        assert isinstance(event, InplaceChange)
         statement, name = event.statement, event.home.name
         if isinstance(event.tensor, k.Tensor) and event.tensor.origin == "parameter":
             return Declined(f"`self.{name}` is a parameter, which an optimizer holds; change it outside of the model")

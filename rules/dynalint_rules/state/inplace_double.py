@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import Declined, Event, InplaceChange, Project, Rewrite, Rule, Violation, walk
+from dynalint.rulekit import InplaceChange, Project, Rule, Violation, walk
 from dynalint_rules._code.making import makers
 
 _DOUBLE = frozenset({"float64", "double"})
@@ -17,10 +17,13 @@ class InplaceDouble(Rule):
     summary = "An in-place change of a float64 tensor without dimensions is lost in compiled code"
     category = "miscompile"
     events = (InplaceChange,)
+    refusal = (
+        "another name may hold the tensor; if none does, assign a new one: `self.n = self.n + 1` instead of "
+        "`self.n += 1`"
+    )
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: InplaceChange, project: Project) -> Iterable[Violation]:
         """Flag methods that work in place on such a tensor."""
-        assert isinstance(event, InplaceChange)
         made = list(makers(event, project)) if event.method.endswith("_") else []
         if any(_makes_double(node) for statement in made for node in walk(statement)):
             yield Violation(
@@ -29,13 +32,6 @@ class InplaceDouble(Rule):
                 "is lost in compiled code",
                 help=f"Assign the new value: `self.{event.home.name} = self.{event.home.name} + ...`.",
             )
-
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: whoever has kept the tensor no longer sees updates after an assignment."""
-        return Declined(
-            "another name may hold the tensor; if none does, assign a new one: `self.n = self.n + 1` instead of "
-            "`self.n += 1`"
-        )
 
 
 def _makes_double(node: ast.AST) -> bool:

@@ -9,7 +9,6 @@ from dynalint.rulekit import (
     Call,
     ContainerChange,
     Declined,
-    Event,
     Kind,
     Project,
     Rewrite,
@@ -36,7 +35,7 @@ class LazyState(Rule):
     events = (StateChange, ContainerChange, Call)
     calls = _REGISTERING
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: StateChange | ContainerChange | Call, project: Project) -> Iterable[Violation]:
         """Flag state that is set under a test of itself, and registrations in compiled code."""
         if isinstance(event, Call):
             name = next((node.value for node in event.node.args[:1] if isinstance(node, ast.Constant)), None)
@@ -84,7 +83,9 @@ class LazyState(Rule):
             severity="warning" if sure else None,
         )
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(
+        self, event: StateChange | ContainerChange | Call, violation: Violation, project: Project
+    ) -> Rewrite | Declined | None:
         """Decline: a person knows what it hangs on."""
         if isinstance(event, Call):
             return Declined("what is registered is part of `state_dict()`; register it in the constructor by hand")

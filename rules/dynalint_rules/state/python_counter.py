@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dynalint.rulekit import Declined, Event, Project, Refusal, Rewrite, Rule, StateChange, Violation
+from dynalint.rulekit import Declined, Project, Refusal, Rewrite, Rule, StateChange, Violation
 from dynalint_rules._code.growth import UP_TO_LIMIT, is_counter
 from dynalint_rules._shared.state import number_to_buffer
 
@@ -16,9 +16,8 @@ class PythonCounter(Rule):
     category = "recompile"
     events = (StateChange,)
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: StateChange, project: Project) -> Iterable[Violation]:
         """Flag counts that live on `self`."""
-        assert isinstance(event, StateChange)
         if event.home.type == "attribute" and is_counter(event, project):
             yield Violation(
                 event.statement,
@@ -27,9 +26,8 @@ class PythonCounter(Rule):
                 help="Keep the count in a buffer that the constructor registers, or count outside the compiled code.",
             )
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: StateChange, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Keep the count in a buffer, if it is the module's own."""
-        assert isinstance(event, StateChange)
         owner = event.function.owner
         is_module = owner is not None and project.is_module_class(owner)
         if event.home.name.isidentifier() and is_module:

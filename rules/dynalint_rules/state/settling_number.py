@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import Declined, Event, Kind, Project, Rewrite, Rule, StateChange, Violation, k
+from dynalint.rulekit import Declined, Kind, Project, Rewrite, Rule, StateChange, Violation, k
 from dynalint_rules._code.growth import is_specialised, is_there_before, same, settles
 from dynalint_rules._shared.state import number_to_buffer
 
@@ -20,9 +20,8 @@ class SettlingNumber(Rule):
     severity = "warning"
     events = (StateChange,)
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: StateChange, project: Project) -> Iterable[Violation]:
         """Flag numbers that become variables after one more graph, and flags that are turned over."""
-        assert isinstance(event, StateChange)
         if event.fresh or event.home.type in ("argument", "default") or not is_there_before(event, project):
             return
         what = _what(event, project)
@@ -34,9 +33,8 @@ class SettlingNumber(Rule):
                 help="Keep it in a buffer that the constructor registers, or change it outside the compiled code.",
             )
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: StateChange, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Keep a float of a module in a buffer."""
-        assert isinstance(event, StateChange)
         if event.home.type != "attribute" or not _is_only(event.new, "float"):
             return Declined(
                 f"a tensor would hold `{event.home.name}` less precisely, or cannot decide which code runs; "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dynalint.rulekit import Declined, Event, Project, Rewrite, Rule, Subscript, Violation, k, rw
+from dynalint.rulekit import Declined, Project, Rewrite, Rule, Subscript, Violation, k, rw
 from dynalint_rules._code.scope import Scope, as_tensor
 
 _CONTAINERS = (
@@ -19,10 +19,10 @@ class ListIndexedByTensor(Rule):
     gb = ("GB0124", "GB4880", "GB0070", "GB0218", "GB7596")
     events = (Subscript,)
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Subscript, project: Project) -> Iterable[Violation]:
         """Flag an index that is certainly a tensor, of what is certainly a container."""
-        index = k.only_tensor(event.index) if isinstance(event, Subscript) else None
-        if not isinstance(event, Subscript) or index is None or index.array:
+        index = k.only_tensor(event.index)
+        if index is None or index.array:
             return
         if all(_is_container(kind) for kind in event.base.members):
             yield Violation(
@@ -31,12 +31,11 @@ class ListIndexedByTensor(Rule):
                 help="stack the elements and index the stack with a tensor of one dimension",
             )
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Subscript, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Stack tensors that are there anyway; to compute every element is a decision of its own."""
-        if isinstance(event, Subscript):
-            rewrite = _stacked(Scope.of(event, project), event)
-            if rewrite is not None:
-                return rewrite
+        rewrite = _stacked(Scope.of(event, project), event)
+        if rewrite is not None:
+            return rewrite
         return Declined(
             "which element it is depends on data; stack all of them and index the stack with `t.reshape(1)`, or choose "
             "the element by a Python number outside the compiled function"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import Declined, Event, Project, Refusal, Rewrite, Rule, Subscript, Violation, index_parts, k, rw
+from dynalint.rulekit import Declined, Project, Refusal, Rewrite, Rule, Subscript, Violation, index_parts, k, rw
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.number.single_index import parts_of, with_a_dimension
 
@@ -17,9 +17,9 @@ class ScalarTensorIndex(Rule):
     gb = ("GB0033",)
     events = (Subscript,)
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Subscript, project: Project) -> Iterable[Violation]:
         """Flag each index that is certainly a computed 0-dim tensor."""
-        if not isinstance(event, Subscript) or k.only_tensor(event.base) is None:
+        if k.only_tensor(event.base) is None:
             return
         if not any(map(_is_number_in_tensor, index_parts(event.index))):
             return
@@ -32,9 +32,9 @@ class ScalarTensorIndex(Rule):
                     help="give the index a dimension and take it away after: `x[t.reshape(1)].squeeze(0)`",
                 )
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Subscript, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Index with one dimension more."""
-        if not isinstance(event, Subscript) or not isinstance(violation.node, ast.expr):
+        if not isinstance(violation.node, ast.expr):
             return None
         return _reshaped(Scope.of(event, project), event, violation.node)
 

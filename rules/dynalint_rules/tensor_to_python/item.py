@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import Call, Declined, Event, Project, Rewrite, Rule, Violation, k, leads_to_raise, rw
+from dynalint.rulekit import Call, Declined, Project, Rewrite, Rule, Violation, k, leads_to_raise, rw
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.settings import captures_scalars
@@ -23,9 +23,9 @@ class ItemOfTensor(Rule):
     events = (Call,)
     calls = frozenset({"Tensor.item", "numpy.ndarray.item"})
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Call, project: Project) -> Iterable[Violation]:
         """Flag `.item()` without arguments of what is certainly a tensor."""
-        if not isinstance(event, Call) or event.receiver is None or event.node.args:
+        if event.receiver is None or event.node.args:
             return
         tensor = k.only_tensor(event.receiver)
         if tensor is None or captures_scalars(project, event.function) or leads_to_raise(event, project):
@@ -38,9 +38,9 @@ class ItemOfTensor(Rule):
             help="keep the value as a 0-dim tensor (`.detach()`), and read it outside of the compiled code",
         )
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Keep the value as a 0-dim tensor without gradient."""
-        if not isinstance(event, Call) or not isinstance(event.node.func, ast.Attribute):
+        if not isinstance(event.node.func, ast.Attribute):
             return None
         scope, source = Scope.of(event, project), event.node.func.value
         known = read_back(scope, event.node, source, listed=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import Call, Declined, Event, Project, Refusal, Rewrite, Rule, Violation, k, leads_to_raise, rw
+from dynalint.rulekit import Call, Declined, Project, Refusal, Rewrite, Rule, Violation, k, leads_to_raise, rw
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.number.detached import detached
 from dynalint_rules._shared.number.either import IN_TORCH, WHOLE
@@ -27,9 +27,9 @@ class MathOnTensor(Rule):
     events = (Call,)
     calls = frozenset({*(f"math.{name}" for name in (*IN_TORCH, *_OTHERS)), "cmath.*"})
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Call, project: Project) -> Iterable[Violation]:
         """Flag the call if one of its arguments is certainly a tensor."""
-        if not isinstance(event, Call) or not any(k.only_tensor(kind) is not None for kind in event.args):
+        if not any(k.only_tensor(kind) is not None for kind in event.args):
             return
         if not leads_to_raise(event, project):
             yield Violation(
@@ -38,10 +38,8 @@ class MathOnTensor(Rule):
                 help=f"use `torch.{IN_TORCH.get(event.callee.rpartition('.')[2], '...')}` on the tensor",
             )
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Call the namesake in torch."""
-        if not isinstance(event, Call):
-            return None
         return _in_torch(Scope.of(event, project), event)
 
 

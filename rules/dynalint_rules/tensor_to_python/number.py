@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import Call, Declined, Event, Project, Refusal, Rewrite, Rule, Violation, k, leads_to_raise, rw
+from dynalint.rulekit import Call, Declined, Project, Refusal, Rewrite, Rule, Violation, k, leads_to_raise, rw
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.settings import captures_scalars
 from dynalint_rules._shared.branch.truth import operand_text
@@ -29,10 +29,8 @@ class NumberOfTensor(Rule):
     events = (Call,)
     calls = frozenset({*_DEFAULT, *_UNTRACED, *_METHODS})
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Call, project: Project) -> Iterable[Violation]:
         """Flag the conversion of what is certainly a tensor."""
-        if not isinstance(event, Call):
-            return
         subject = event.receiver if event.callee in _METHODS else event.args[0] if len(event.args) == 1 else None
         tensor = k.only_tensor(subject) if subject is not None else None
         if tensor is None or leads_to_raise(event, project) or is_folded(tensor):
@@ -48,10 +46,8 @@ class NumberOfTensor(Rule):
             help="keep the value as a 0-dim tensor, and read it outside of the compiled code",
         )
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Keep the value as a 0-dim tensor without gradient."""
-        if not isinstance(event, Call):
-            return None
         scope = Scope.of(event, project)
         made = event.node.args[0] if event.callee == "builtins.int" and len(event.node.args) == 1 else None
         known = multiplied(scope, event.node, made) if made is not None else None

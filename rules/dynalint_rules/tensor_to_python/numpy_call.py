@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dynalint.rulekit import Call, Declined, Event, Project, Read, Rewrite, Rule, Violation, k, leads_to_raise
+from dynalint.rulekit import Call, Project, Read, Rule, Violation, k, leads_to_raise
 
 # Not in `torch._numpy`, by calling each of them under torch 2.13. Files are DYN410, random numbers DYN408.
 _FUNCTIONS = (
@@ -40,10 +40,14 @@ class UntracedNumpy(Rule):
             *(f"numpy.{name}" for name in _INDEXED),
         }
     )
+    refusal = (
+        "what comes nearest in torch differs from function to function, and mostly in precision; compute with "
+        "tensors, or make the call one operation with `torch.library.custom_op`"
+    )
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Call | Read, project: Project) -> Iterable[Violation]:
         """Flag the call; a method only where the receiver is certainly an array."""
-        if not isinstance(event, Call | Read) or leads_to_raise(event, project):
+        if leads_to_raise(event, project):
             return
         if isinstance(event, Read):
             yield from _read(event)
@@ -58,13 +62,6 @@ class UntracedNumpy(Rule):
             event.node,
             f"Dynamo has no version of `{name}()`, so the graph ends there",
             help="use an operation of torch, or make the call one with `torch.library.custom_op`",
-        )
-
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: what comes nearest differs from function to function."""
-        return Declined(
-            "what comes nearest in torch differs from function to function, and mostly in precision; compute with "
-            "tensors, or make the call one operation with `torch.library.custom_op`"
         )
 
 

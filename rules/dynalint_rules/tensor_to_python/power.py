@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from dynalint.rulekit import Call, Declined, Event, Project, Rewrite, Rule, Violation, k, rw
+from dynalint.rulekit import Call, Declined, Project, Rewrite, Rule, Violation, k, rw
 from dynalint_rules._code.scope import Scope
 
 
@@ -15,20 +13,15 @@ class BuiltinPow(Rule):
     gb = ("GB0059",)
     events = (Call,)
     calls = frozenset({"builtins.pow"})
+    message = "Dynamo does not trace the builtin `pow()` of a tensor, so the graph ends there"
+    help = "use the operator `**`"
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
-        """Flag the call if base or exponent is certainly a tensor."""
-        if isinstance(event, Call) and len(event.args) == 2 and any(k.only_tensor(kind) for kind in event.args):
-            yield Violation(
-                event.node,
-                "Dynamo does not trace the builtin `pow()` of a tensor, so the graph ends there",
-                help="use the operator `**`",
-            )
+    def flags(self, event: Call, project: Project) -> bool:
+        """Whether base or exponent is certainly a tensor."""
+        return len(event.args) == 2 and any(k.only_tensor(kind) for kind in event.args)
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Use the operator."""
-        if not isinstance(event, Call):
-            return None
         scope = Scope.of(event, project)
         node = event.node
         base, exponent = node.args

@@ -49,7 +49,7 @@ class TensorAsSize(Rule):
     events = (Call, Operation)
     calls = frozenset({*SIZES, *_PERMUTING})
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Call | Operation, project: Project) -> Iterable[Violation]:
         """Flag the call if a size is certainly a tensor, or a tuple or list with one in it."""
         if isinstance(event, Operation):
             yield from _repetition(event)
@@ -67,7 +67,7 @@ class TensorAsSize(Rule):
                 setting=SCALARS if event.callee.startswith(("torch.", "Tensor.")) and name not in _NEVER_TRACED else "",
             )
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Call | Operation, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Multiply sizes while tracing; only a person knows a bound of anything else."""
         scope = Scope.of(event, project)
         given = [node for node, kind in _sizes(event) if _holds_tensor(kind)] if isinstance(event, Call) else []

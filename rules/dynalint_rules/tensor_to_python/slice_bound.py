@@ -24,7 +24,7 @@ class TensorSliceBound(Rule):
     events = (Subscript, Call)
     calls = frozenset({"builtins.slice"})
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Subscript | Call, project: Project) -> Iterable[Violation]:
         """Flag each bound that is certainly a tensor."""
         bounds = list(_bounds(event))
         if not bounds or captures_scalars(project, event.function):
@@ -40,7 +40,7 @@ class TensorSliceBound(Rule):
                 setting="" if isinstance(event, Subscript) and k.only_tensor(event.base) is None else SCALARS,
             )
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Subscript | Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Decline: what has to stand for the missing elements depends on what is done with the slice."""
         return Declined(_NO_FORM)
 

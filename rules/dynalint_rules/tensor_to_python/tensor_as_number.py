@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Mapping
 
-from dynalint.rulekit import Call, Event, Project, Rule, Violation, k, leads_to_raise, quote
+from dynalint.rulekit import Call, Project, Rule, Violation, k, leads_to_raise, quote
 from dynalint_rules._code.settings import captures_scalars
 
 _F = "torch.nn.functional."
@@ -56,9 +56,9 @@ class TensorAsNumber(Rule):
     events = (Call,)
     calls = frozenset({*_PARAMETERS, *_BOUNDS})
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Call, project: Project) -> Iterable[Violation]:
         """Flag the call if such an argument is certainly a tensor with a value that only the data tells."""
-        if not isinstance(event, Call) or captures_scalars(project, event.function) or leads_to_raise(event, project):
+        if captures_scalars(project, event.function) or leads_to_raise(event, project):
             return
         given = _given(event, _PARAMETERS.get(event.callee) or _BOUNDS[event.callee])
         tensors = [node for node, kind in given if _is_read(kind)]

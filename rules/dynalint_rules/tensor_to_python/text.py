@@ -20,7 +20,7 @@ class TensorToText(Rule):
     events = (Call, Format)
     calls = frozenset({*_BUILTINS, *_METHODS})
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Call | Format, project: Project) -> Iterable[Violation]:
         """Flag text of what is certainly a tensor, or holds one."""
         way = _way(event, project)
         if way and not leads_to_raise(event, project):
@@ -30,7 +30,7 @@ class TensorToText(Rule):
                 help="use a plain f-string, or make the text outside of the compiled code",
             )
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Call | Format, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Write an f-string in the place of `str()`, which reads the same for a tensor with dimensions."""
         if isinstance(event, Call) and event.callee == "builtins.str" and not event.node.keywords:
             rewrite = _as_fstring(event, project)

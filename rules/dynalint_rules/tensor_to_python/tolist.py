@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import Call, Declined, Event, Project, Rewrite, Rule, Violation, k, leads_to_raise, rw
+from dynalint.rulekit import Call, Declined, Project, Rewrite, Rule, Violation, k, leads_to_raise, rw
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.handover import is_passed_up
 from dynalint_rules._code.scope import Scope
@@ -26,9 +26,9 @@ class TolistOfTensor(Rule):
     events = (Call,)
     calls = frozenset({"Tensor.tolist", "numpy.ndarray.tolist"})
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Call, project: Project) -> Iterable[Violation]:
         """Flag `.tolist()` of what is certainly a tensor."""
-        if not isinstance(event, Call) or event.receiver is None:
+        if event.receiver is None:
             return
         tensor = k.only_tensor(event.receiver)
         if tensor is None or (tensor.foreseen and tensor.dtype != "float"):
@@ -43,9 +43,9 @@ class TolistOfTensor(Rule):
                 setting=SCALARS if tensor.dtype == "int" else "",
             )
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Take known numbers as they are; go on with tensors where every use of the numbers takes one."""
-        if not isinstance(event, Call) or not isinstance(event.node.func, ast.Attribute):
+        if not isinstance(event.node.func, ast.Attribute):
             return None
         scope, source = Scope.of(event, project), event.node.func.value
         rewrite = read_back(scope, event.node, source, listed=True) or _unbound(scope, event.node, source)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import Call, Declined, Event, Project, Refusal, Rewrite, Rule, Violation, leads_to_raise, walk
+from dynalint.rulekit import Call, Declined, Project, Refusal, Rewrite, Rule, Violation, leads_to_raise, walk
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.guard.statements import guarded
 
@@ -36,9 +36,9 @@ class AutogradCall(Rule):
         }
     )
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Call, project: Project) -> Iterable[Violation]:
         """Flag the call wherever it stands."""
-        if isinstance(event, Call) and not leads_to_raise(event, project):
+        if not leads_to_raise(event, project):
             name = event.callee.replace("Tensor.", "t.")
             yield Violation(
                 event.node,
@@ -46,9 +46,9 @@ class AutogradCall(Rule):
                 help=_INSTEAD.get(event.callee, _OUTSIDE),
             )
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Keep gradients in eager code only; gradients of a function are another interface than those of results."""
-        if isinstance(event, Call) and event.callee == "Tensor.retain_grad":
+        if event.callee == "Tensor.retain_grad":
             try:
                 return _kept_in_eager(Scope.of(event, project), event)
             except Refusal as refusal:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import Call, Declined, Event, Project, Rewrite, Rule, Violation, walk
+from dynalint.rulekit import Call, Project, Rule, Violation, walk
 
 
 class DirtyInput(Rule):
@@ -16,21 +16,16 @@ class DirtyInput(Rule):
     events = (Call,)
     calls = frozenset({"torch.autograd.Function.mark_dirty"})
     torch = ">=2.13"
+    refusal = "the caller may count on its tensor having changed; compute out of place if it does not"
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Call, project: Project) -> Iterable[Violation]:
         """Flag the call wherever it stands."""
-        if not isinstance(event, Call):
-            return
         if _returns_marked(event):
             message = "in runs without gradients the graph ends where this function is used, because of `mark_dirty`"
             yield Violation(event.node, message, help="compute out of place", severity="info")
         else:
             message = "the graph ends where this function is used: it marks an argument that it does not return itself"
             yield Violation(event.node, message, help="compute out of place")
-
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: the caller may count on the change."""
-        return Declined("the caller may count on its tensor having changed; compute out of place if it does not")
 
 
 def _returns_marked(event: Call) -> bool:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from dynalint.rulekit import Call, Declined, Event, Project, Rewrite, Rule, Violation, leads_to_raise
+from dynalint.rulekit import Call, Rule
 
 # Each was seen to end the graph under torch 2.13.
 _CALLS = {
@@ -45,19 +43,9 @@ class ForeignCall(Rule):
     calls = frozenset(
         {"ctypes.CDLL.*", "cv2.*", *(f"{module}.{name}" for module, names in _CALLS.items() for name in names.split())}
     )
-
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
-        """Flag the call wherever it stands."""
-        if isinstance(event, Call) and not leads_to_raise(event, project):
-            yield Violation(
-                event.node,
-                f"`{event.callee}()` runs C code that Dynamo does not know, so the graph ends there",
-                help="compute it before, or make it an operation with `torch.library.custom_op`",
-            )
-
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: what it depends on decides where it can go."""
-        return Declined(
-            "what it depends on decides where it can go; compute it in `__init__`, or make it an operation with "
-            "`torch.library.custom_op`"
-        )
+    message = "`{callee}()` runs C code that Dynamo does not know, so the graph ends there"
+    help = "compute it before, or make it an operation with `torch.library.custom_op`"
+    refusal = (
+        "what it depends on decides where it can go; compute it in `__init__`, or make it an operation with "
+        "`torch.library.custom_op`"
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import FUNCTION_VARIABLE, Declined, Event, Project, Read, Rewrite, Rule, Violation, k
+from dynalint.rulekit import FUNCTION_VARIABLE, Project, Read, Rule, Violation, k
 
 
 class FunctionVariable(Rule):
@@ -15,11 +15,10 @@ class FunctionVariable(Rule):
     gb = ("GB4841", "GB6215", "GB0055", "GB0156")
     events = (Read,)
     calls = frozenset({FUNCTION_VARIABLE, "torch.autograd.Function.apply"})
+    refusal = "who else sets or reads it is not in the code; keep it in a global, or pass it to `apply`"
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Read, project: Project) -> Iterable[Violation]:
         """Flag a variable that something is done with, and `apply` of an instance that was there before."""
-        if not isinstance(event, Read):
-            return
         if event.name == FUNCTION_VARIABLE:
             if _is_used(event, project):
                 shown = ast.unparse(event.node)
@@ -30,10 +29,6 @@ class FunctionVariable(Rule):
                 f"`{ast.unparse(event.node.value)}` is an instance of an autograd function: only its class is applied"
             )
             yield Violation(event.node, text, help="store the class, not an instance")
-
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: other code may set the variable, or count on the instance."""
-        return Declined("who else sets or reads it is not in the code; keep it in a global, or pass it to `apply`")
 
 
 def _is_used(event: Read, project: Project) -> bool:

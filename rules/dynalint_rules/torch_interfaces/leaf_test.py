@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
 
-from dynalint.rulekit import Declined, Event, Project, Read, Rewrite, Rule, Violation, k, walk
+from dynalint.rulekit import Project, Read, Rule, k, walk
 
 
 class LeafTest(Rule):
@@ -15,19 +14,13 @@ class LeafTest(Rule):
     category = "miscompile"
     events = (Read,)
     calls = frozenset({"Tensor.is_leaf"})
+    message = "compiled code keeps the answer of `is_leaf` that the first argument gave"
+    help = "ask outside of the compiled code and pass the answer"
+    refusal = "what is right for a leaf and for others is not in the code; pass the answer as an argument"
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
-        """Flag what is asked of an argument as it came, in a function that is compiled by itself."""
-        if isinstance(event, Read) and len(event.function.chain) == 1 and _is_argument(event):
-            yield Violation(
-                event.node,
-                "compiled code keeps the answer of `is_leaf` that the first argument gave",
-                help="ask outside of the compiled code and pass the answer",
-            )
-
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: what the test is for is not in the code."""
-        return Declined("what is right for a leaf and for others is not in the code; pass the answer as an argument")
+    def flags(self, event: Read, project: Project) -> bool:
+        """Whether it is asked of an argument as it came, in a function that is compiled by itself."""
+        return len(event.function.chain) == 1 and _is_argument(event)
 
 
 def _is_argument(event: Read) -> bool:

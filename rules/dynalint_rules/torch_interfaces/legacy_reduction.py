@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import Call, Declined, Event, Project, Rewrite, Rule, Violation, k, leads_to_raise, rw
+from dynalint.rulekit import Call, Declined, Project, Rewrite, Rule, Violation, k, leads_to_raise, rw
 
 _OPTIONS = ("size_average", "reduce")
 # What each stands for, if it is true and if it is false, where the other is not given.
@@ -30,9 +30,9 @@ class LegacyReduction(Rule):
     events = (Call,)
     calls = frozenset(f"torch.nn.{name}" for name in _PLACES)
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Call, project: Project) -> Iterable[Violation]:
         """Flag the constructor's call where one of the options is given, and not as None."""
-        if not isinstance(event, Call) or leads_to_raise(event, project):
+        if leads_to_raise(event, project):
             return
         name = event.callee.rpartition(".")[2]
         given = dict(enumerate(event.args))
@@ -43,9 +43,9 @@ class LegacyReduction(Rule):
                 yield Violation(event.node, message, help="use `reduction`")
                 return
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Say how to reduce by `reduction`, where a single old option says it."""
-        rewrite = _by_reduction(event) if isinstance(event, Call) else None
+        rewrite = _by_reduction(event)
         return rewrite or Declined(
             "several arguments say how to reduce, or stand by their place; use `reduction` by hand"
         )

@@ -9,7 +9,6 @@ from contextlib import suppress
 from dynalint.rulekit import (
     Call,
     Declined,
-    Event,
     Project,
     Refusal,
     Rewrite,
@@ -49,9 +48,9 @@ class MadeParameter(Rule):
     events = (Call,)
     calls = frozenset({*_PARAMETERS, *(f"torch.nn.{name}" for name in (*_PARAMETRISED, *_OPTIONAL))})
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Call, project: Project) -> Iterable[Violation]:
         """Flag the call, a parameter only where its tensor is certainly made in the graph."""
-        if not isinstance(event, Call) or leads_to_raise(event, project) or _is_further(event, project):
+        if leads_to_raise(event, project) or _is_further(event, project):
             return
         last = event.callee.rpartition(".")[2]
         if event.callee in _PARAMETERS:
@@ -64,9 +63,9 @@ class MadeParameter(Rule):
             message = f"`nn.{last}()` makes parameters while the model runs, which ends the graph"
         yield Violation(event.node, message, help="make it once, in `__init__`")
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Compute with the tensor itself where nothing else is done; decline layers: what is made once is trained."""
-        if isinstance(event, Call) and event.callee in _PARAMETERS:
+        if event.callee in _PARAMETERS:
             with suppress(Refusal):
                 return _plain(Scope.of(event, project), event.node)
         return Declined(

@@ -12,7 +12,6 @@ from dynalint.rulekit import (
     HOOKED,
     Call,
     Declined,
-    Event,
     FunctionInfo,
     Project,
     Refusal,
@@ -39,9 +38,9 @@ class ModuleHook(Rule):
     events = (Call,)
     calls = frozenset({HOOKED, "Tensor.register_hook", *(f"torch.nn.Module.register_{name}" for name in _REGISTERING)})
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Call, project: Project) -> Iterable[Violation]:
         """Flag the call; a hook on a tensor only where its body is known to change something."""
-        if not isinstance(event, Call) or leads_to_raise(event, project):
+        if leads_to_raise(event, project):
             return
         if event.callee == HOOKED:
             message = "this module has a backward hook, which Dynamo does not trace, so the graph ends at its call"
@@ -55,9 +54,9 @@ class ModuleHook(Rule):
             return
         yield Violation(event.node, message, help="register hooks before, and only where nothing is compiled")
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Take out a hook that does nothing; what another one is for decides what can stand for it."""
-        if isinstance(event, Call) and event.callee == HOOKED:
+        if event.callee == HOOKED:
             with suppress(Refusal):
                 return _without_idle_hook(Scope.of(event, project), event)
         return Declined("what the hook is for decides what can stand for it; register it where nothing is compiled")

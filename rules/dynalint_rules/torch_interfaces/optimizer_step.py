@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from dynalint.rulekit import Call, Declined, Event, Project, Rewrite, Rule, Violation, leads_to_raise
+from dynalint.rulekit import Call, Rule
 
 _SCALER = "scale step update unscale_ get_scale state_dict".split()
 _SCALERS = ("torch.GradScaler", "torch.amp.GradScaler", "torch.cuda.amp.GradScaler")
@@ -27,16 +25,6 @@ class OptimizerStep(Rule):
             *(f"{owner}.{method}" for owner in _SCALERS for method in _SCALER),
         }
     )
-
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
-        """Flag the call wherever it stands."""
-        if isinstance(event, Call) and not leads_to_raise(event, project):
-            yield Violation(
-                event.node,
-                f"`{event.callee.removeprefix('torch.')}()` belongs between graphs, and ends this one",
-                help="step outside of the compiled code, or compile the step by itself",
-            )
-
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: the loop has to move."""
-        return Declined("the training loop has to move out of the compiled function; compile the step by itself")
+    message = "`{callee}()` belongs between graphs, and ends this one"
+    help = "step outside of the compiled code, or compile the step by itself"
+    refusal = "the training loop has to move out of the compiled function; compile the step by itself"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dynalint.rulekit import Call, Declined, Event, Project, Rewrite, Rule, Violation, leads_to_raise
+from dynalint.rulekit import Call, Project, Rule, Violation, leads_to_raise
 
 _FUNCTIONS = ("pack_padded_sequence", "pack_sequence", "pad_packed_sequence", "unpack_sequence")
 
@@ -16,10 +16,14 @@ class PackedSequence(Rule):
     gb = ("GB0007",)
     events = (Call,)
     calls = frozenset(f"torch.nn.utils.rnn.{name}" for name in _FUNCTIONS)
+    refusal = (
+        "packed data has a layout of its own that its readers expect; keep the padded tensor and a mask, or pack "
+        "outside of the compiled part"
+    )
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Call, project: Project) -> Iterable[Violation]:
         """Flag the call wherever it stands."""
-        if isinstance(event, Call) and not leads_to_raise(event, project):
+        if not leads_to_raise(event, project):
             yield Violation(
                 event.node,
                 f"Dynamo does not trace `{event.callee.rpartition('.')[2]}()`, so the graph ends there",
@@ -27,10 +31,3 @@ class PackedSequence(Rule):
                 # What was packed before the graph ended is an input of the next one, which 2.11 unpacks.
                 torch=">=2.13" if event.callee.endswith("pad_packed_sequence") else "",
             )
-
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: packed data has another layout, which the rest of the model must expect."""
-        return Declined(
-            "packed data has a layout of its own that its readers expect; keep the padded tensor and a mask, or pack "
-            "outside of the compiled part"
-        )

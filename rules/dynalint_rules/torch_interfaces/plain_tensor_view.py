@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from dynalint.rulekit import Call, Declined, Event, Project, Rewrite, Rule, Violation, k
+from dynalint.rulekit import Call, Project, Rule, k
 
 
 class PlainTensorView(Rule):
@@ -14,16 +12,10 @@ class PlainTensorView(Rule):
     gb = ("GB0001",)
     events = (Call,)
     calls = frozenset({"Tensor.as_subclass"})
+    message = "Dynamo does not trace `as_subclass(torch.Tensor)`, so the graph ends there"
+    help = "do the work on plain tensors, and make the subclass outside of the compiled code"
+    refusal = "nothing that is traced gives a plain tensor of a subclass; work on plain tensors throughout"
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
-        """Flag the call if the class is that of plain tensors."""
-        if isinstance(event, Call) and event.args[:1] == (k.External("torch.Tensor"),):
-            yield Violation(
-                event.node,
-                "Dynamo does not trace `as_subclass(torch.Tensor)`, so the graph ends there",
-                help="do the work on plain tensors, and make the subclass outside of the compiled code",
-            )
-
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: nothing that is traced does the same."""
-        return Declined("nothing that is traced gives a plain tensor of a subclass; work on plain tensors throughout")
+    def flags(self, event: Call, project: Project) -> bool:
+        """Whether the class is that of plain tensors."""
+        return event.args[:1] == (k.External("torch.Tensor"),)

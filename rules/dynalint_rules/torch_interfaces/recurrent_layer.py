@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Mapping
 
-from dynalint.rulekit import Call, Declined, Event, Project, Read, Rewrite, Rule, Violation, k
+from dynalint.rulekit import Call, Project, Read, Rule, Violation, k
 from dynalint_rules._code.order import always_before
 
 # Whether something is such a layer may be asked.
@@ -21,10 +21,14 @@ class RecurrentLayer(Rule):
     gives_up = True
     events = (Call, Read)
     calls = frozenset(f"{name}.*" for name in _LAYERS)
+    refusal = (
+        "no layer that Dynamo traces computes the same in the same order; compile the parts before and after it by "
+        "themselves, or write the recurrence as a loop over a cell"
+    )
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Call | Read, project: Project) -> Iterable[Violation]:
         """Flag the first use of such a layer in its function."""
-        if not isinstance(event, Call | Read) or (isinstance(event, Call) and event.callee.endswith(_ASKING)):
+        if isinstance(event, Call) and event.callee.endswith(_ASKING):
             return
         used = _owner(event)
         parents, kinds = project.parents(event.function), project.kinds(event.function)
@@ -41,13 +45,6 @@ class RecurrentLayer(Rule):
                 help="compile the parts before and after the layer by themselves, or use a cell in a loop",
                 setting="allow_rnn",
             )
-
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: no operation that is traced computes the same."""
-        return Declined(
-            "no layer that Dynamo traces computes the same in the same order; compile the parts before and after it by "
-            "themselves, or write the recurrence as a loop over a cell"
-        )
 
 
 def _is_used(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable
 from dataclasses import replace
 
-from dynalint.rulekit import Call, Declined, Event, Project, Rewrite, Rule, Violation, Write, k, leads_to_raise, walk
+from dynalint.rulekit import Call, Declined, Project, Rewrite, Rule, Violation, Write, k, leads_to_raise, walk
 from dynalint_rules._code.effects import is_pure
 from dynalint_rules._code.memory import changed_in_place
 from dynalint_rules._code.names import loads
@@ -41,12 +41,10 @@ class RequiresGradChange(Rule):
     events = (Call, Write)
     calls = frozenset({"Tensor.requires_grad", *_METHODS, "Tensor.new_tensor", *(f"torch.{one}" for one in _FACTORIES)})
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Call | Write, project: Project) -> Iterable[Violation]:
         """Flag the assignment, or the call where it certainly makes or unmakes a leaf."""
         if isinstance(event, Write):
             message = "setting `requires_grad` ends the graph"
-        elif not isinstance(event, Call):
-            return
         elif event.callee in _METHODS:
             if not _changes(event, project):
                 return
@@ -58,7 +56,7 @@ class RequiresGradChange(Rule):
         if not leads_to_raise(event, project):
             yield Violation(event.node, message, help="ask for gradients outside of the compiled code")
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Call | Write, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Take out what changes nothing; decline where the gradient may be read elsewhere."""
         if isinstance(event, Write):
             scope = Scope.of(event, project)

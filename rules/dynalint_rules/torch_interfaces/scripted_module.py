@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
 
-from dynalint.rulekit import Call, Declined, Event, Project, Rewrite, Rule, SourceFile, Violation, k, rw
+from dynalint.rulekit import Call, Declined, Project, Rewrite, Rule, SourceFile, Violation, k, rw
 
 _SCRIPTING = ("torch.jit.script", "torch.jit.trace", "torch.jit.trace_module")
 
@@ -17,19 +16,12 @@ class ScriptedModule(Rule):
     gb = ("GB4695", "GB0008", "GB0357")
     events = (Call,)
     calls = frozenset({"torch.jit.ScriptModule.__call__", "torch.jit.ScriptModule.forward"})
+    message = "Dynamo cannot see into a module of TorchScript, so the graph ends at its call"
+    help = "use the module itself instead of its script"
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
-        """Flag the call wherever it stands."""
-        if isinstance(event, Call):
-            yield Violation(
-                event.node,
-                "Dynamo cannot see into a module of TorchScript, so the graph ends at its call",
-                help="use the module itself instead of its script",
-            )
-
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Use the module itself, where the constructor makes it and its script in one."""
-        made = _made(event, project) if isinstance(event, Call) else None
+        made = _made(event, project)
         if made is not None:
             return _unscripted(*made)
         return Declined(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import UNKNOWN, Call, Declined, Event, Project, Rewrite, Rule, Violation, k
+from dynalint.rulekit import UNKNOWN, Call, Event, Project, Rule, Violation, k
 
 
 class ShapeAsTensor(Rule):
@@ -16,10 +16,10 @@ class ShapeAsTensor(Rule):
     events = (Call,)
     calls = frozenset({f"{k.SHAPE_AS_TENSOR.type}.*", "int.*"})
     gives_up = True
+    refusal = "whether the shape has to be a tensor is not to be seen from here; use `x.shape` if not"
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Call, project: Project) -> Iterable[Violation]:
         """Flag methods that tensors have and shapes, or their elements, have not."""
-        assert isinstance(event, Call)
         method = event.node.func
         if not isinstance(method, ast.Attribute) or project.api.method(method.attr) is None:
             return
@@ -34,10 +34,6 @@ class ShapeAsTensor(Rule):
             f"`{method.attr}()` is called on {what}: in compiled code `shape_as_tensor()` gives the shape itself",
             help="use `x.shape`, or `torch.tensor(x.shape)` where it has to be a tensor",
         )
-
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: whether it has to be a tensor is for a person to say."""
-        return Declined("whether the shape has to be a tensor is not to be seen from here; use `x.shape` if not")
 
 
 def _is_element_of_shape(node: ast.expr, event: Event, project: Project) -> bool:

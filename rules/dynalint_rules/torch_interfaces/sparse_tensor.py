@@ -8,11 +8,8 @@ from collections.abc import Iterable, Mapping
 from dynalint.rulekit import (
     SPARSE_MAKERS,
     Call,
-    Declined,
-    Event,
     FunctionInfo,
     Project,
-    Rewrite,
     Rule,
     SparseLoad,
     Violation,
@@ -31,10 +28,13 @@ class SparseTensor(Rule):
     gb = ("GB0277", "GB0374", "GB0015", "GB0007")
     events = (Call, SparseLoad)
     calls = SPARSE_MAKERS
+    refusal = (
+        "what is done with the sparse tensor decides what can stand for it; a product is a gather, a "
+        "multiplication and an `index_add`"
+    )
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Call | SparseLoad, project: Project) -> Iterable[Violation]:
         """Flag the call wherever it stands, what is done with the result, and what comes from elsewhere."""
-        assert isinstance(event, Call | SparseLoad)
         if leads_to_raise(event, project):
             return
         for used in _first_uses(event, project):
@@ -51,13 +51,6 @@ class SparseTensor(Rule):
                 f"`{shown}()` makes a sparse tensor, which cannot be part of a graph",
                 help="gather and `index_add`, or keep the matrix dense",
             )
-
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: what is done with it decides what stands for it."""
-        return Declined(
-            "what is done with the sparse tensor decides what can stand for it; a product is a gather, a "
-            "multiplication and an `index_add`"
-        )
 
 
 def _first_uses(event: Call | SparseLoad, project: Project) -> list[ast.expr]:

@@ -36,7 +36,7 @@ class StorageChange(Rule):
     events = (Call, Write)
     calls = frozenset({*(f"Tensor.{name}" for name in (*_RESIZING, *_VIEWING)), "Tensor.data", "torch.resize_as_"})
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Call | Write, project: Project) -> Iterable[Violation]:
         """Flag resizing wherever it stands, the others where it is known that the tensor comes from outside, or not."""
         if leads_to_raise(event, project):
             return
@@ -46,8 +46,6 @@ class StorageChange(Rule):
             if not _is_local(event, event.node.value) or not isinstance(owner, k.Tensor) or owner.origin is not None:
                 return
             message, help_ = "a graph cannot exchange the data of a tensor that it computes", "assign to the name"
-        elif not isinstance(event, Call):
-            return
         elif event.callee.rpartition(".")[2] in _VIEWING:
             if not _comes_from_outside(event):
                 return
@@ -57,7 +55,7 @@ class StorageChange(Rule):
             message = f"`{event.callee.rpartition('.')[2]}()` changes the size of a tensor in place"
         yield Violation(event.node, f"{message}, so the graph ends there", help=help_)
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Call | Write, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Make a new tensor where none is kept; decline where somebody else may see the change."""
         node = event.node
         if isinstance(event, Call) and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):

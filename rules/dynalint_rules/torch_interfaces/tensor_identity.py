@@ -32,7 +32,7 @@ class TensorIdentity(Rule):
     events = (Call, Read)
     calls = frozenset({"Tensor.data_ptr", "Tensor.grad_fn", "Tensor._version"})
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Call | Read, project: Project) -> Iterable[Violation]:
         """Flag a comparison of addresses once, and what reads the history of a tensor that is no argument."""
         if leads_to_raise(event, project):
             return
@@ -60,7 +60,7 @@ class TensorIdentity(Rule):
                     torch="" if len(_addresses(parent)) > 1 else ">=2.13",
                 )
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Call | Read, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Compare the tensors themselves; decline where there is no such form, or what comes near differs silently."""
         if isinstance(event, Read) and event.name == "Tensor._version":
             return Declined("no tensor operation counts changes; test `_version` outside of the compiled code")

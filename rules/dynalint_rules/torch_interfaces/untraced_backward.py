@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import Declined, Event, Project, Raising, Read, Rewrite, Rule, Violation, rw
+from dynalint.rulekit import Declined, Project, Raising, Read, Rewrite, Rule, Violation, rw
 
 _FUNCTION = "torch.autograd.Function"
 _SAVED = f"{_FUNCTION}.saved_variables"
@@ -19,7 +19,7 @@ class UntracedBackward(Rule):
     events = (Raising, Read)
     calls = frozenset({_SAVED})
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Raising | Read, project: Project) -> Iterable[Violation]:
         """Flag the read, or the `raise` that is all of a `backward`."""
         if isinstance(event, Read):
             yield Violation(
@@ -34,7 +34,7 @@ class UntracedBackward(Rule):
                 help="compute what has no gradient under `torch.no_grad()`, without an autograd function",
             )
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Raising | Read, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Read what is saved by its new name; what is computed without the function does not raise."""
         if isinstance(event, Read):
             file = event.function.file

@@ -9,7 +9,6 @@ from functools import cache
 from dynalint.rulekit import (
     Call,
     Declined,
-    Event,
     Project,
     Refusal,
     Rewrite,
@@ -76,9 +75,9 @@ class UntracedTorch(Rule):
     events = (Call,)
     calls = frozenset(_UNTRACED)
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Call, project: Project) -> Iterable[Violation]:
         """Flag the call, unless another rule stands for the function."""
-        if not isinstance(event, Call) or leads_to_raise(event, project):
+        if leads_to_raise(event, project):
             return
         if event.callee not in _claimed() and event.callee in _UNTRACED:
             name = event.callee.replace("Tensor.", "t.")
@@ -89,17 +88,17 @@ class UntracedTorch(Rule):
                 gb=(_UNTRACED[event.callee],),
             )
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Ask for what does not change when the module is imported; decline where that is for a person to say."""
-        rewrite = _rewrite(Scope.of(event, project), event) if isinstance(event, Call) else None
+        rewrite = _rewrite(Scope.of(event, project), event)
         if rewrite is not None:
             return rewrite
-        if isinstance(event, Call) and event.callee in _IN_PYTHON:
+        if event.callee in _IN_PYTHON:
             whole = _on_whole_tensor(Scope.of(event, project), event.node)
             return whole or Declined(f"Python computes each element; {_DOES[event.callee]}")
-        if isinstance(event, Call) and event.callee in _DOES:
+        if event.callee in _DOES:
             return Declined(f"it does more than tell something; {_DOES[event.callee]}")
-        if isinstance(event, Call) and event.callee.startswith("Tensor."):
+        if event.callee.startswith("Tensor."):
             return Declined("the answer depends on the tensor; ask outside of the compiled code, and pass the answer")
         return Declined(
             "whether its answer changes is not to be seen from here; ask once, in `__init__`, if it does not"

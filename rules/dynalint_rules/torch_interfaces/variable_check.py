@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import Call, Declined, Event, Project, Rewrite, Rule, Violation, k, rw
+from dynalint.rulekit import Call, Declined, Project, Rewrite, Rule, Violation, k, rw
 from dynalint_rules._code.scope import Scope
 
 
@@ -18,10 +18,8 @@ class VariableCheck(Rule):
     calls = frozenset({"torch.autograd.Variable.__instancecheck__"})
     gives_up = True
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
+    def check(self, event: Call, project: Project) -> Iterable[Violation]:
         """Flag the `raise` that a tensor is sent to, or else the test that it fails."""
-        if not isinstance(event, Call):
-            return
         raised = _raised(event, project)
         if raised is not None:
             yield Violation(
@@ -37,10 +35,8 @@ class VariableCheck(Rule):
                 category="miscompile",
             )
 
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Ask for a tensor."""
-        if not isinstance(event, Call):
-            return None
         scope = Scope.of(event, project)
         edits = rw.written(scope.file, (event.node.args[1], rw.name(f"{scope.torch}.Tensor")))
         return Rewrite("Ask for `torch.Tensor`, which every `Variable` is", "safe", edits, (), scope.imports)

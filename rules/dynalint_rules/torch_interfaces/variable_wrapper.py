@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
 
-from dynalint.rulekit import Call, Declined, Event, Project, Rewrite, Rule, Violation, k, rw
+from dynalint.rulekit import Call, Declined, Project, Rewrite, Rule, Violation, k, rw
 from dynalint_rules._code.scope import Scope
 
 # Methods that make a tensor of what they are given, and methods that fill or move one.
@@ -22,20 +21,11 @@ class VariableWrapper(Rule):
     gb = ("GB0007",)
     events = (Call,)
     calls = frozenset({"torch.autograd.Variable"})
+    message = "Dynamo does not trace `Variable()`, so the graph ends there; a tensor needs no wrapper"
+    help = "use `.detach()`, or the tensor itself where it has no history"
 
-    def check(self, event: Event, project: Project) -> Iterable[Violation]:
-        """Flag the call wherever it stands."""
-        if isinstance(event, Call):
-            yield Violation(
-                event.node,
-                "Dynamo does not trace `Variable()`, so the graph ends there; a tensor needs no wrapper",
-                help="use `.detach()`, or the tensor itself where it has no history",
-            )
-
-    def fix(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Detach the tensor, or leave out the wrapper where there is nothing to detach from."""
-        if not isinstance(event, Call):
-            return None
         scope = Scope.of(event, project)
         node = event.node
         wrapped = _wrapped(node)

@@ -42,7 +42,6 @@ from dynalint.analysis.functions import DISABLED
 from dynalint.analysis.given_up import called_function, ends_function, way
 from dynalint.analysis.hooks import HOOKED
 from dynalint.analysis.index import ClassInfo, FunctionInfo, FunctionNode, Import, ModuleInfo, walk_function
-from dynalint.analysis.kinds import NONE, NOTHING, UNKNOWN, Kind, Object, Tensor, Value, join, only_tensor
 from dynalint.analysis.project import Project
 from dynalint.analysis.signatures import has_decorator
 from dynalint.analysis.source import SourceFile, quote
@@ -58,11 +57,8 @@ __all__ = [
     "DISABLED",
     "FUNCTION_VARIABLE",
     "HOOKED",
-    "NONE",
-    "NOTHING",
     "PROGRESS_BARS",
     "SPARSE_MAKERS",
-    "UNKNOWN",
     "Branch",
     "Call",
     "ClassDefinition",
@@ -83,9 +79,7 @@ __all__ = [
     "InplaceChange",
     "ItemWrite",
     "Iteration",
-    "Kind",
     "ModuleInfo",
-    "Object",
     "Operation",
     "Ordering",
     "Project",
@@ -100,8 +94,6 @@ __all__ = [
     "SparseLoad",
     "StateChange",
     "Subscript",
-    "Tensor",
-    "Value",
     "Violation",
     "Write",
     "all_rules",
@@ -111,11 +103,9 @@ __all__ = [
     "has_decorator",
     "index_parts",
     "is_mask",
-    "join",
     "k",
     "leads_to_raise",
     "method_name",
-    "only_tensor",
     "quote",
     "remembered",
     "rw",

@@ -13,19 +13,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from dynalint.rulekit import (
-    UNKNOWN,
-    ClassInfo,
-    ContainerChange,
-    FunctionInfo,
-    Project,
-    StateChange,
-    k,
-    only_tensor,
-    walk,
-    walk_function,
-    way,
-)
+from dynalint.rulekit import ClassInfo, ContainerChange, FunctionInfo, Project, StateChange, k, walk, walk_function, way
 from dynalint_rules._code.growth import state_name
 
 Change = StateChange | ContainerChange
@@ -97,7 +85,7 @@ def asking(event: Change, project: Project) -> Asking | None:
         if one.leaves and way(event.statement, parents) != way(one.statement, parents):
             continue  # something else decides as well about which call makes it
         # What a tensor decides is not among the things that a compilation rests on.
-        if only_tensor(kinds.get(test, UNKNOWN)) is None and state.is_asked_for(test):
+        if k.only_tensor(kinds.get(test, k.UNKNOWN)) is None and state.is_asked_for(test):
             missing = _says_missing(test, state, truth=one.truth)
             if missing or (missing is None and not one.leaves):
                 return one

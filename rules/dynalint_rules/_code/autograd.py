@@ -11,7 +11,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from dynalint.rulekit import UNKNOWN, FunctionInfo, InplaceChange, Project, k, walk
+from dynalint.rulekit import FunctionInfo, InplaceChange, Project, k, walk
 from dynalint_rules._code.growth import reached_functions, related
 
 _PRODUCTS = (ast.Mult, ast.Div, ast.Pow)
@@ -181,7 +181,7 @@ class _Flow:
         """Whether the value may be a tensor that needs a gradient."""
         if self.all_live:
             return True
-        kind = self.project.kinds(self.function).get(node, UNKNOWN)
+        kind = self.project.kinds(self.function).get(node, k.UNKNOWN)
         tensor = k.only_tensor(kind)
         if isinstance(kind, k.Value) or (tensor is not None and tensor.dtype in ("bool", "int")):
             return False
@@ -193,7 +193,7 @@ class _Flow:
             called = _called(node)
             if called in _CUT or called in _FACTORIES:
                 return False
-            callee = self.project.kinds(self.function).get(node.func, UNKNOWN)
+            callee = self.project.kinds(self.function).get(node.func, k.UNKNOWN)
             of_tensor = isinstance(callee, k.Method) and isinstance(callee.receiver, k.Tensor)
             return (_is_on_self(node.func) and not of_tensor) or any(map(self._is_live, _inputs(node)))
         if isinstance(node, ast.Attribute):

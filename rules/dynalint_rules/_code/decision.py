@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from dynalint.rulekit import UNKNOWN, Branch, Event, Kind, Project, Tensor, Value, only_tensor, walk
+from dynalint.rulekit import Branch, Event, Project, k, walk
 
 # How many names are followed to what they were assigned.
 _DEEPEST = 2
@@ -74,18 +74,18 @@ def asks_tensor(event: Branch, project: Project) -> bool:
     some condition, or `self.training and t > 0`. Otherwise it only tells that too little is known, as a number or a
     list beside the tensor does.
     """
-    if only_tensor(event.kind) is not None:
+    if k.only_tensor(event.kind) is not None:
         return True
-    others = [member for member in event.kind.members if not isinstance(member, Tensor)]
-    known = all(isinstance(other, Value) and other.type in ("none", "bool") for other in others)
+    others = [member for member in event.kind.members if not isinstance(member, k.Tensor)]
+    known = all(isinstance(other, k.Value) and other.type in ("none", "bool") for other in others)
     if not known or len(others) == len(event.kind.members) or not isinstance(event.node, ast.expr):
         return False
     return _gives_tensor(event.node, event.function.node, project.kinds(event.function), _DEEPEST)
 
 
-def _gives_tensor(node: ast.expr, function: ast.AST, kinds: Mapping[ast.AST, Kind], depth: int) -> bool:
+def _gives_tensor(node: ast.expr, function: ast.AST, kinds: Mapping[ast.AST, k.Kind], depth: int) -> bool:
     """Whether an expression is certainly a tensor on some way through it."""
-    if only_tensor(kinds.get(node, UNKNOWN)) is not None:
+    if k.only_tensor(kinds.get(node, k.UNKNOWN)) is not None:
         return True
     parts: list[ast.expr] = []
     if isinstance(node, ast.BoolOp):
@@ -106,9 +106,9 @@ def _is_name(node: ast.expr, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name
 
 
-def thing(kind: Kind) -> str:
+def thing(kind: k.Kind) -> str:
     """Return what a tensor is called in a message."""
-    tensor = only_tensor(kind)
+    tensor = k.only_tensor(kind)
     origin = tensor.origin if tensor is not None else None
     return {"buffer": "a buffer", "parameter": "a parameter"}.get(origin or "", "a tensor")
 

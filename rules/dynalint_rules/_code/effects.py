@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from dynalint.rulekit import FunctionInfo, Refusal, has_decorator, k, walk, walk_function
 from dynalint_rules._code.implied import implied_methods
@@ -13,9 +12,6 @@ from dynalint_rules._code.kept import refuse_changed_later
 from dynalint_rules._code.memory import is_own
 from dynalint_rules._code.names import kind_of_name, loads
 from dynalint_rules._code.scope import Scope
-
-if TYPE_CHECKING:
-    from dynalint.rulekit import Kind
 
 # How many calls of project functions are followed into each other.
 _DEEPEST = 4
@@ -152,11 +148,11 @@ def _refuse_iterator(scope: Scope, node: ast.Name | ast.Attribute, depth: int) -
         raise Refusal(f"{scope.quote(node)} is an iterator, and reading takes something out of it; make a list first")
 
 
-def _adds_what_is_missing(kind: Kind) -> bool:
+def _adds_what_is_missing(kind: k.Kind) -> bool:
     return any(isinstance(one, k.Dictionary) and one.type == "defaultdict" for one in kind.members)
 
 
-def _check_call(scope: Scope, node: ast.Call, callee: Kind, found: Effects, depth: int) -> None:
+def _check_call(scope: Scope, node: ast.Call, callee: k.Kind, found: Effects, depth: int) -> None:
     shown = scope.quote(node.func)
     if _is_set(node, "inplace"):
         raise Refusal(f"{shown} changes its argument in place; call it without `inplace`")
@@ -183,7 +179,7 @@ def _check_call(scope: Scope, node: ast.Call, callee: Kind, found: Effects, dept
             )
 
 
-def _called(callee: Kind) -> Iterator[Kind]:
+def _called(callee: k.Kind) -> Iterator[k.Kind]:
     """Yield what a call may call, the layers of a row of them among it."""
     for one in callee.members:
         if isinstance(one, k.Sequence) and one.type == "torch.nn.Sequential" and one.items is not None:

@@ -15,7 +15,6 @@ from dynalint.rulekit import (
     FunctionInfo,
     Import,
     InplaceChange,
-    Kind,
     Project,
     StateChange,
     k,
@@ -173,7 +172,7 @@ def mentions(node: ast.AST, name: str) -> bool:
     return any(names(part, name) for part in walk(node))
 
 
-def _is_int(kind: Kind) -> bool:
+def _is_int(kind: k.Kind) -> bool:
     members = [member for member in kind.members if member != k.NONE]
     return bool(members) and all(isinstance(member, k.Value) and member.type == "int" for member in members)
 

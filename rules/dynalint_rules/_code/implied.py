@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from dynalint.rulekit import Kind, k, method_name
+from dynalint.rulekit import k, method_name
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.scope import Scope
 
@@ -31,7 +31,7 @@ def implied_methods(scope: Scope, node: ast.AST) -> Iterator[tuple[ast.expr, k.I
                 yield owner, one, name
 
 
-def _held(kind: Kind, *, within: bool) -> Iterator[k.Instance]:
+def _held(kind: k.Kind, *, within: bool) -> Iterator[k.Instance]:
     """Yield the instances that a value may be, and those `within` it if they are shown with it."""
     for one in kind.members:
         if isinstance(one, k.Instance):

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import TypeGuard
 
-from dynalint.rulekit import NOTHING, Kind, Refusal, join, walk
+from dynalint.rulekit import Refusal, k, walk
 from dynalint_rules._code.scope import Scope, as_tensor
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
@@ -51,20 +51,20 @@ def within(node: ast.AST, outer: ast.AST, scope: Scope) -> bool:
     return False
 
 
-def kind_of_name(scope: Scope, name: str, around: ast.stmt) -> Kind:
+def kind_of_name(scope: Scope, name: str, around: ast.stmt) -> k.Kind:
     """Return the kind that `name` has at `around`, as its readers see it; `NOTHING` if nobody reads it.
 
     What is read after the statement is the join of what it leaves and what was there before, so it says most.
     """
-    found: Kind = NOTHING
+    found: k.Kind = k.NOTHING
     for node in loads(scope, name):
         known = scope.kinds.get(node)
         if known is not None and (node.lineno > (around.end_lineno or 0) or within(node, around, scope)):
-            found = join(found, known)
+            found = k.join(found, known)
     return found
 
 
-def kind_left(scope: Scope, name: str, around: ast.stmt) -> Kind:
+def kind_left(scope: Scope, name: str, around: ast.stmt) -> k.Kind:
     """Return the kind that `name` has after `around` where that leaves it as it was."""
     after = kind_of_name(scope, name, around)
     if as_tensor(after) is not None:
@@ -74,17 +74,17 @@ def kind_left(scope: Scope, name: str, around: ast.stmt) -> Kind:
     return after if as_tensor(before) is None else before
 
 
-def kind_before(scope: Scope, name: str, statement: ast.stmt) -> Kind:
+def kind_before(scope: Scope, name: str, statement: ast.stmt) -> k.Kind:
     """The kind of a name where a statement begins, by the last place before it that always sets or reads it."""
     if isinstance(statement, ast.If) and (read := _read_always(scope, statement.test, name)) is not None:
         return read
     for one in before(scope, name, statement):
         value = value_for(one, name)
         if value is not None or sets(one, name):
-            return scope.kind(value) if value is not None else NOTHING
+            return scope.kind(value) if value is not None else k.NOTHING
         if isinstance(one, _SIMPLE) and (read := _read_always(scope, one, name)) is not None:
             return read
-    return NOTHING
+    return k.NOTHING
 
 
 def before(scope: Scope, name: str, statement: ast.stmt) -> Iterator[ast.stmt]:
@@ -124,7 +124,7 @@ def sets(node: ast.AST, name: str) -> bool:
     )
 
 
-def _read_always(scope: Scope, node: ast.AST, name: str) -> Kind | None:
+def _read_always(scope: Scope, node: ast.AST, name: str) -> k.Kind | None:
     """The kind of a name where a node reads it whatever happens; None if it does not, or only on some condition."""
     if isinstance(node, ast.Name):
         return scope.kinds.get(node) if node.id == name and isinstance(node.ctx, ast.Load) else None

@@ -9,16 +9,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from dynalint.rulekit import (
-    UNKNOWN,
     Event,
     FunctionInfo,
     Import,
-    Kind,
     ModuleInfo,
     Project,
     Refusal,
     SourceFile,
-    Tensor,
+    k,
     quote,
     remembered,
     step,
@@ -55,7 +53,7 @@ class Scope:
         return cls(project, function, project.parents(function), name, imports)
 
     @cached_property
-    def kinds(self) -> dict[ast.AST, Kind]:
+    def kinds(self) -> dict[ast.AST, k.Kind]:
         """The kinds of expressions by node, computed where a rewrite asks; it may add those of nodes of its own."""
         kinds = self.project.kinds(self.function)
         step(len(kinds))
@@ -66,12 +64,12 @@ class Scope:
         """The file that holds the function."""
         return self.function.file
 
-    def kind(self, node: ast.AST) -> Kind:
+    def kind(self, node: ast.AST) -> k.Kind:
         """Return the kind of an expression."""
         step()  # what looks at an expression in a way that `walk` does not see asks for its kind
-        return self.kinds.get(node, UNKNOWN)
+        return self.kinds.get(node, k.UNKNOWN)
 
-    def tensor(self, node: ast.AST) -> Tensor | None:
+    def tensor(self, node: ast.AST) -> k.Tensor | None:
         """Return the kind of an expression that is certainly a torch tensor, else None."""
         return as_tensor(self.kind(node))
 
@@ -93,9 +91,9 @@ class Scope:
         return name
 
 
-def as_tensor(kind: Kind) -> Tensor | None:
+def as_tensor(kind: k.Kind) -> k.Tensor | None:
     """Return the torch tensor that `kind` certainly is, else None: not for None, not for a NumPy array."""
-    return kind if isinstance(kind, Tensor) and not kind.array else None
+    return kind if isinstance(kind, k.Tensor) and not kind.array else None
 
 
 def torch_name(function: FunctionInfo, line: int = 0) -> tuple[str, tuple[str, ...]]:

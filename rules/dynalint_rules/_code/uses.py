@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass
 from typing import TypeGuard
 
-from dynalint.rulekit import UNKNOWN, ClassInfo, FunctionInfo, Kind, Project, Refusal, SourceFile, k, quote, walk
+from dynalint.rulekit import ClassInfo, FunctionInfo, Project, Refusal, SourceFile, k, quote, walk
 
 _BY_NAME = frozenset({"getattr", "setattr", "hasattr", "delattr", "attrgetter", "__getattr__", "__setattr__"})
 _HOOKS = ("__setattr__", "__getattribute__", "__delattr__", "__slots__")
@@ -45,9 +45,9 @@ class Use:
             node = self.parent(node)
         return node
 
-    def kind(self, node: ast.expr) -> Kind:
+    def kind(self, node: ast.expr) -> k.Kind:
         """Return the kind of an expression of the function."""
-        return UNKNOWN if self.function is None else self.project.kinds(self.function).get(node, UNKNOWN)
+        return k.UNKNOWN if self.function is None else self.project.kinds(self.function).get(node, k.UNKNOWN)
 
     def quote(self, node: ast.expr | ast.stmt) -> str:
         """Return code for a sentence."""
@@ -117,13 +117,13 @@ class Attribute:
         kind = use.kind(node.value) if use.function is not None else self._kind_at_top(use, node)
         return any(self._holds(member, family) for member in kind.members)
 
-    def _kind_at_top(self, use: Use, node: ast.Attribute) -> Kind:
+    def _kind_at_top(self, use: Use, node: ast.Attribute) -> k.Kind:
         module = next((one for one in self.project.modules.values() if one.file is use.file), None)
         if module is None or self.project.interpreter is None:
-            return UNKNOWN
+            return k.UNKNOWN
         return self.project.interpreter.scopes.in_scope(node.value, module, None)
 
-    def _holds(self, kind: Kind, family: list[ClassInfo]) -> bool:
+    def _holds(self, kind: k.Kind, family: list[ClassInfo]) -> bool:
         """Whether a value of this kind may be an instance, or a class, of the family."""
         if isinstance(kind, k.Instance | k.Class):
             return kind.cls in family

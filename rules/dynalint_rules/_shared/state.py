@@ -11,19 +11,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from dynalint.rulekit import (
-    ClassInfo,
-    FunctionInfo,
-    Kind,
-    Project,
-    Refusal,
-    Rewrite,
-    SourceFile,
-    StateChange,
-    k,
-    rw,
-    walk,
-)
+from dynalint.rulekit import ClassInfo, FunctionInfo, Project, Refusal, Rewrite, SourceFile, StateChange, k, rw, walk
 from dynalint_rules._code.scope import Scope, torch_name
 from dynalint_rules._code.uses import Attribute, Use, self_name
 from dynalint_rules._shared.number.detached import detached
@@ -93,7 +81,7 @@ class Plan:
         """The operations with other numbers that give for a tensor what they give for a Python number."""
         return _FLOATING if self.floating else _INTEGRAL
 
-    def takes(self, kind: Kind) -> bool:
+    def takes(self, kind: k.Kind) -> bool:
         """Whether a value is a number that the buffer can hold."""
         return _is_int(kind) or (self.floating and k.is_number(kind))
 
@@ -341,10 +329,10 @@ def _needs_number(plan: Plan, use: Use, parent: ast.AST | None) -> str:
     return f"{use.place} {what}; {hint}"
 
 
-def _is_int(kind: Kind) -> bool:
+def _is_int(kind: k.Kind) -> bool:
     return all(isinstance(member, k.Value) and member.type == "int" for member in kind.members)
 
 
-def _is_tensor(kind: Kind) -> bool:
+def _is_tensor(kind: k.Kind) -> bool:
     tensor = kind if isinstance(kind, k.Tensor) else None
     return tensor is not None and not tensor.array

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import Branch, Call, Declined, Project, Rewrite, Rule, Violation, only_tensor, quote, rw
+from dynalint.rulekit import Branch, Call, Declined, Project, Rewrite, Rule, Violation, k, quote, rw
 from dynalint_rules._code.decision import asks_tensor, decision_of, operand_of
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.branch.checks import is_constant_message
@@ -23,7 +23,7 @@ class AssertOnTensor(Rule):
     def check(self, event: Branch | Call, project: Project) -> Iterable[Violation]:
         """Flag the operands of assertions that Dynamo would branch on."""
         if isinstance(event, Call):
-            if event.args and only_tensor(event.args[0]) is not None:
+            if event.args and k.only_tensor(event.args[0]) is not None:
                 message = "`torch._assert` asks a tensor for its truth"
                 yield Violation(event.node, message, help="Check on the device with `torch._assert_async`.")
             return

@@ -5,17 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 
-from dynalint.rulekit import (
-    UNKNOWN,
-    FunctionInfo,
-    Iteration,
-    Kind,
-    Project,
-    Rule,
-    Violation,
-    k,
-    walk,
-)
+from dynalint.rulekit import FunctionInfo, Iteration, Project, Rule, Violation, k, walk
 
 
 class GeneratorOverBreak(Rule):
@@ -34,12 +24,12 @@ class GeneratorOverBreak(Rule):
         if call is None or _is_given_up(call, parents):
             return
         kinds = project.kinds(event.function)
-        taker = kinds.get(call.func, UNKNOWN)
+        taker = kinds.get(call.func, k.UNKNOWN)
         takers = [*_functions(taker, project)]
         if not takers and taker != k.External("builtins.sum"):
             return
         inside = [one for one in walk(call.args[0]) if isinstance(one, ast.Call)]
-        called = [one for node in inside for one in _functions(kinds.get(node.func, UNKNOWN), project)]
+        called = [one for node in inside for one in _functions(kinds.get(node.func, k.UNKNOWN), project)]
         within = tuple(dict.fromkeys([*called, *takers]))
         if within:
             message = "the graph breaks while this generator is under way, which makes Dynamo give up the function"
@@ -66,7 +56,7 @@ def _is_given_up(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:
     return False
 
 
-def _functions(kind: Kind, project: Project) -> Iterator[FunctionInfo]:
+def _functions(kind: k.Kind, project: Project) -> Iterator[FunctionInfo]:
     """The functions of the project that calling `kind` runs."""
     for one in kind.members:
         if isinstance(one, k.Function):

@@ -4,18 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dynalint.rulekit import (
-    NONE,
-    Call,
-    Declined,
-    Object,
-    Project,
-    Rewrite,
-    Rule,
-    Violation,
-    leads_to_raise,
-    only_tensor,
-)
+from dynalint.rulekit import Call, Declined, Project, Rewrite, Rule, Violation, k, leads_to_raise
 from dynalint_rules._code.settings import captures_scalars, captures_shapes
 
 # Each was run under Dynamo, with arguments that it could have worked out.
@@ -173,7 +162,7 @@ class LibraryCall(Rule):
             if (captured is not None and captured(project, event.function)) or _is_spared(event):
                 return
             # A class of the project that inherits from a transform may well call something else.
-            if event.receiver is None or isinstance(event.receiver, Object):
+            if event.receiver is None or isinstance(event.receiver, k.Object):
                 yield Violation(
                     event.node,
                     f"the code of `{event.callee.removesuffix('.__call__')}` cannot be traced, and ends the graph",
@@ -198,9 +187,9 @@ class LibraryCall(Rule):
 def _is_spared(event: Call) -> bool:
     """Whether an argument says what the function would read out of the data."""
     if event.callee.rpartition(".")[2] in _OF_BATCHES:
-        batch = event.args[1] if len(event.args) > 1 else event.keywords.get("batch", NONE)
-        if only_tensor(batch) is None:
+        batch = event.args[1] if len(event.args) > 1 else event.keywords.get("batch", k.NONE)
+        if k.only_tensor(batch) is None:
             return True
     position, names = _GIVEN.get(event.callee, (0, ()))
     given = [*event.args[position : position + 1], *(event.keywords[name] for name in names if name in event.keywords)]
-    return bool(names) and any(kind != NONE for kind in given)
+    return bool(names) and any(kind != k.NONE for kind in given)

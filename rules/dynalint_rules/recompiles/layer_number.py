@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from dynalint.rulekit import ClassInfo, CompilerUse, Kind, Project, Rule, Violation, k, walk, walk_function
+from dynalint.rulekit import ClassInfo, CompilerUse, Project, Rule, Violation, k, walk, walk_function
 from dynalint_rules._code.compiling import compilation, loops_around
 
 _LOOPS = (ast.For, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)
@@ -34,7 +34,7 @@ class LayerNumber(Rule):
             return
 
 
-def _compiled_kind(event: CompilerUse, project: Project) -> Kind | None:
+def _compiled_kind(event: CompilerUse, project: Project) -> k.Kind | None:
     """The module that is compiled: of `layer.compile()`, `torch.compile(layer)` or `torch.compile(layer.forward)`."""
     kinds = project.kinds(event.function)
     if event.name == "torch.nn.Module.compile" and isinstance(event.node, ast.Attribute):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 
-from dynalint.rulekit import UNKNOWN, Branch, Call, FunctionInfo, Kind, Project, Rule, Violation, k, walk
+from dynalint.rulekit import Branch, Call, FunctionInfo, Project, Rule, Violation, k, walk
 from dynalint_rules._code.settings import captures_scalars
 
 _NUMBERS = ("int", "float")
@@ -50,7 +50,7 @@ def _tensor_read(event: Call) -> ast.expr | None:
     return event.node.args[0] if reads and event.callee != "Tensor.item" else None
 
 
-def _is_number(kind: Kind) -> bool:
+def _is_number(kind: k.Kind) -> bool:
     return all(isinstance(one, k.Value) and one.type in _NUMBERS for one in kind.members)
 
 
@@ -59,7 +59,7 @@ class _Reading:
 
     def __init__(self, function: FunctionInfo, project: Project) -> None:
         self._function, self._project = function, project
-        self._kinds: Mapping[ast.AST, Kind] = project.kinds(function)
+        self._kinds: Mapping[ast.AST, k.Kind] = project.kinds(function)
         self._parents = project.parents(function)
 
     def outlives_break(self, event: Call) -> bool:
@@ -136,7 +136,7 @@ class _Reading:
         return self._comes_from_outside(node, set())
 
     def _comes_from_outside(self, node: ast.AST, seen: set[str]) -> bool:
-        kind = self._kinds.get(node, UNKNOWN)
+        kind = self._kinds.get(node, k.UNKNOWN)
         if isinstance(kind, k.Tensor) and kind.origin is not None:
             return False
         if isinstance(kind, k.Value | k.Sequence) and not _holds_data(kind):
@@ -176,7 +176,7 @@ class _Reading:
                 yield node
 
     def _is_tensor(self, node: ast.AST) -> bool:
-        return k.only_tensor(self._kinds.get(node, UNKNOWN)) is not None
+        return k.only_tensor(self._kinds.get(node, k.UNKNOWN)) is not None
 
 
 def _place(node: ast.AST) -> tuple[int, int]:

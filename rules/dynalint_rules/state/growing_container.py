@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import ContainerChange, Declined, Kind, Project, Rewrite, Rule, StateChange, Violation, k
+from dynalint.rulekit import ContainerChange, Declined, Project, Rewrite, Rule, StateChange, Violation, k
 from dynalint_rules._code.deques import deque_limits
 from dynalint_rules._code.growth import LIMIT, UP_TO_LIMIT, is_there_before, mentions, same, settles, state_name
 from dynalint_rules._shared.guard.records import recorded_in_eager
@@ -57,7 +57,7 @@ def _grows(event: ContainerChange, project: Project) -> bool:
     return False
 
 
-def _is_sequence(kind: Kind) -> bool:
+def _is_sequence(kind: k.Kind) -> bool:
     return isinstance(kind, k.Sequence) and kind.type in ("list", "deque", "collections.deque")
 
 
@@ -108,5 +108,5 @@ def _is_prolonged(event: StateChange) -> bool:
     )
 
 
-def _type(kind: Kind) -> str:
+def _type(kind: k.Kind) -> str:
     return kind.type if isinstance(kind, k.Sequence | k.Value) else ""

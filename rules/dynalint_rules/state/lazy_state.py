@@ -9,7 +9,6 @@ from dynalint.rulekit import (
     Call,
     ContainerChange,
     Declined,
-    Kind,
     Project,
     Rewrite,
     Rule,
@@ -154,7 +153,7 @@ def _is_plain_tensor(event: StateChange, project: Project) -> bool:
     return bool(made) and all(isinstance(one, k.Tensor) and one.origin is None for one in made) and not registered
 
 
-def _is_of_the_call(kind: Kind) -> bool:
+def _is_of_the_call(kind: k.Kind) -> bool:
     """Whether a kind is a tensor, or a device or type that the code does not spell."""
     if isinstance(kind, k.Value):
         return kind.type in ("device", "dtype") and kind.constant is k.MISSING

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import Declined, Kind, Project, Rewrite, Rule, StateChange, Violation, k
+from dynalint.rulekit import Declined, Project, Rewrite, Rule, StateChange, Violation, k
 from dynalint_rules._code.growth import is_specialised, is_there_before, same, settles
 from dynalint_rules._shared.state import number_to_buffer
 
@@ -78,5 +78,5 @@ def _is_changed(event: StateChange) -> bool:
     return isinstance(statement, ast.Assign) and isinstance(statement.value, ast.BinOp)
 
 
-def _is_only(kind: Kind, *types: str) -> bool:
+def _is_only(kind: k.Kind, *types: str) -> bool:
     return all(isinstance(one, k.Value) and one.type in types for one in kind.members)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import UNKNOWN, Call, Event, Project, Rule, Violation, k
+from dynalint.rulekit import Call, Event, Project, Rule, Violation, k
 
 
 class ShapeAsTensor(Rule):
@@ -40,5 +40,5 @@ def _is_element_of_shape(node: ast.expr, event: Event, project: Project) -> bool
     """Whether an expression takes one element of a shape that was asked for as a tensor."""
     if not isinstance(node, ast.Subscript):
         return False
-    owner = project.kinds(event.function).get(node.value, UNKNOWN)
+    owner = project.kinds(event.function).get(node.value, k.UNKNOWN)
     return isinstance(owner, k.Sequence) and owner.type == k.SHAPE_AS_TENSOR.type

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dynalint.rulekit import Refusal, join, k, walk
+from dynalint.rulekit import Refusal, k, walk
 from dynalint_rules._code.memory import is_own
 from dynalint_rules._code.names import around, is_bound_before, is_shared, kind_of_name, loads
 from dynalint_rules._code.scope import Scope
@@ -305,7 +305,7 @@ def _choice(
         return old
 
     chosen = ast.copy_location(ast.IfExp(statement.test, value(one), value(other)), statement)
-    scope.kinds[chosen] = join(scope.kind(chosen.body), scope.kind(chosen.orelse))
+    scope.kinds[chosen] = k.join(scope.kind(chosen.body), scope.kind(chosen.orelse))
     scope.composed.add(chosen)
     return chosen
 

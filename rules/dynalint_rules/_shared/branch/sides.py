@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from dynalint.rulekit import Kind, Refusal, k, walk
+from dynalint.rulekit import Refusal, k, walk
 from dynalint_rules._code.kept import kept_conditions, switch_conditions
 from dynalint_rules._code.memory import changes_in_place, is_own, makes_tensor, may_run_after, sharing
 from dynalint_rules._code.names import loads, only_value, within
@@ -31,7 +31,7 @@ class Side:
     """
 
     node: ast.expr | None
-    kind: Kind
+    kind: k.Kind
     name: str | None = None
 
     @property
@@ -70,7 +70,7 @@ def tensor_conditions(scope: Scope, sides: Sequence[Side]) -> list[str]:
     return [*_same_dtype(known, sides[0].kind, _base_kind(scope, sides)), *kept_conditions(scope, keep)]
 
 
-def _same_dtype(profiles: Sequence[_Profile], first: Kind, base: Kind) -> list[str]:
+def _same_dtype(profiles: Sequence[_Profile], first: k.Kind, base: k.Kind) -> list[str]:
     """Return what the dtype of the common base must be for profiles to come to the same one."""
     tensor = as_tensor(base) or as_tensor(first)
     dtype = tensor.dtype if tensor is not None else None
@@ -84,7 +84,7 @@ def _same_dtype(profiles: Sequence[_Profile], first: Kind, base: Kind) -> list[s
     return [] if plain or dtype == "int" else [f"`{name}` is not a bool tensor"]
 
 
-def _base_kind(scope: Scope, sides: Sequence[Side]) -> Kind:
+def _base_kind(scope: Scope, sides: Sequence[Side]) -> k.Kind:
     for side in sides:
         for node in walk(side.node) if side.node is not None else ():
             if isinstance(node, ast.Name) and scope.tensor(node) is not None:
@@ -280,7 +280,7 @@ def _rooted_in_self(scope: Scope, node: ast.Attribute) -> bool:
     return isinstance(owner, ast.Name) and not k.may_be_tensor(scope.kind(owner))
 
 
-def _may_have_gradient(kind: Kind) -> bool:
+def _may_have_gradient(kind: k.Kind) -> bool:
     if not k.may_be_tensor(kind):
         return False
     tensor = as_tensor(kind)

@@ -3,33 +3,33 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis import torch_api
-from dynalint.analysis.annotations import named_tuple
 from dynalint.analysis.builtin_calls import builtin_call, taken
 from dynalint.analysis.callbacks import TRANSFORMS, handed_arguments, handed_result
 from dynalint.analysis.containers import container_method
 from dynalint.analysis.decorators import wrappers_of
 from dynalint.analysis.dispatch import evaluate, evaluates
 from dynalint.analysis.elements import element_of
-from dynalint.analysis.events import Call, InplaceChange, Ordering
-from dynalint.analysis.externals import certain_flags, external_call, torch_call
+from dynalint.analysis.events import Ordering
+from dynalint.analysis.externals import SEQUENTIAL, external_call
 from dynalint.analysis.facts import forget_by_call
 from dynalint.analysis.frame import Frame
-from dynalint.analysis.functions import DISABLED, call_function, keeping_out, new_instance
+from dynalint.analysis.functions import DISABLED, call_function, keeping_out
 from dynalint.analysis.hooks import hooks_of, note_hook
+from dynalint.analysis.instances import instance_call, instantiate
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join
 from dynalint.analysis.members import named_member, trace_backward
+from dynalint.analysis.method_calls import object_method, store_by_name, tensor_method
 from dynalint.analysis.named_attributes import name_of
-from dynalint.analysis.signatures import declared_kind
+from dynalint.analysis.noting import note_call
 from dynalint.analysis.sparse import made_sparse, note_sparse_method
+from dynalint.analysis.torch_calls import torch_call
 from dynalint.analysis.usage import method_of_tensors, note_arguments, note_converted, note_masks, unknown_method
 
 Arguments = tuple[list[Kind], dict[str, Kind], list[Kind]]
 
-_SEQUENTIAL = "torch.nn.Sequential"
 _COMPILING = ("torch.compile", "torch._dynamo.optimize")
 _DISABLING = ("torch.compiler.disable", "torch._dynamo.disable", "torch._disable_dynamo")
 _HANDING_BACK = (
@@ -38,8 +38,6 @@ _HANDING_BACK = (
     "functools.wraps",
     "torch.jit.script",
 )
-# Their methods draw as the functions do that their module has by the same names.
-_DRAWING = ("random.Random", "numpy.random.Generator", "numpy.random.RandomState")
 _ORDERING = ("builtins.sorted", "builtins.min", "builtins.max")
 # They make a script of a module; a function they leave as it is for Dynamo, which sees through to the original.
 _SCRIPTING = ("torch.jit.script", "torch.jit.trace", "torch.jit.freeze", "torch.jit.optimize_for_inference")
@@ -62,8 +60,8 @@ def _call(frame: Frame, node: ast.Call) -> Kind:
         answer = unknown_method(frame, node.func, args)
         if answer is not None:
             return answer
-    if starred and isinstance(callee, k.External) and torch_api.canonical(callee.name) == _SEQUENTIAL:
-        return k.Sequence(_SEQUENTIAL, k.shallow(k.join_all([*args, *unpacked])))
+    if starred and isinstance(callee, k.External) and torch_api.canonical(callee.name) == SEQUENTIAL:
+        return k.Sequence(SEQUENTIAL, k.shallow(k.join_all([*args, *unpacked])))
     result = apply(frame, callee, args, keywords, node, starred=starred)
     if frame.facts_of_self:
         forget_by_call(frame, node, callee)
@@ -117,14 +115,14 @@ def apply(
     if isinstance(callee, k.Object):
         return _object_call(frame, callee, args, keywords, node, starred=starred)
     if isinstance(callee, k.Instance):
-        return _instance_call(frame, callee, args, keywords, node, starred=starred)
+        return instance_call(frame, callee, args, keywords, node, starred=starred)
     if isinstance(callee, k.Class):
-        return _instantiate(frame, callee, args, keywords, starred=starred)
+        return instantiate(frame, callee, args, keywords, starred=starred)
     if isinstance(callee, k.Partial):
         trace_backward(frame, callee)
         merged = {**dict(callee.keywords), **keywords}
         return apply(frame, callee.callee, [*callee.args, *args], merged, node, starred=starred)
-    if isinstance(callee, k.Sequence) and callee.type == _SEQUENTIAL:
+    if isinstance(callee, k.Sequence) and callee.type == SEQUENTIAL:
         return _sequential(frame, callee, args, node)
     if isinstance(callee, k.Union):
         return _any_of(frame, callee, args, keywords, node, starred=starred)
@@ -194,7 +192,7 @@ def _external(
     _note_compiled(frame, name, args)
     if name == "builtins.isinstance" and len(args) == 2 and isinstance(args[1], k.External):
         name = f"{args[1].name}.__instancecheck__"
-    _note_call(frame, node, name, None, args, keywords, result, starred=starred)
+    note_call(frame, node, name, None, args, keywords, result, starred=starred)
     if name in _ORDERING and args and not starred:
         _note_ordering(frame, node, name, args[0] if len(args) == 1 else k.sequence("tuple", args), keywords)
     return _called_back(frame, name, given, keywords, result)
@@ -203,63 +201,11 @@ def _external(
 def _by_name(frame: Frame, name: str, args: list[Kind], node: ast.Call, known: Kind | None) -> Kind | None:
     """What `setattr` stores, and what `getattr` gives by a name that the code puts together."""
     if name == "builtins.setattr" and len(args) == 3:
-        _store(frame, args[0], name_of(node.args[1], args[1]), args[2])
+        store_by_name(frame, args[0], name_of(node.args[1], args[1]), args[2])
     elif name == "builtins.getattr" and len(args) == 2 and known == UNKNOWN:
         pattern = name_of(node.args[1], args[1])
         return known if pattern is None else named_member(frame, args[0], pattern)
     return known
-
-
-def _store(frame: Frame, owner: Kind, name: str | None, value: Kind) -> None:
-    """Store as an assignment does: what a method stores on its own `self` is held by the class of the method."""
-    if name is not None and isinstance(owner, k.Instance):
-        own = frame.receiver.cls if isinstance(frame.receiver, k.Instance) else owner.cls
-        frame.interpreter.store_attribute(own if own in owner.cls.above else owner.cls, name, value, frame)
-
-
-def _note_call(
-    frame: Frame,
-    node: ast.Call | None,
-    name: str,
-    receiver: Kind | None,
-    args: list[Kind],
-    keywords: dict[str, Kind],
-    result: Kind,
-    *,
-    starred: bool,
-) -> None:
-    """Emit a call that a rule watches for."""
-    if node is None:
-        return
-    watched = frame.interpreter.watched(name) or frame.interpreter.watched(torch_api.canonical(name))
-    if watched is not None:
-        frame.emit(
-            Call,
-            node,
-            extra=name,
-            callee=watched,
-            receiver=receiver,
-            args=tuple(args),
-            keywords=keywords,
-            result=result,
-            flags=_flags(frame, name, args, keywords, starred=starred),
-        )
-
-
-def _flags(
-    frame: Frame, name: str, args: list[Kind], keywords: dict[str, Kind], *, starred: bool
-) -> frozenset[torch_api.Flag]:
-    """What the torch data says of a call; nothing for what is no call of torch."""
-    api = frame.interpreter.project.api
-    owner, _, last = name.rpartition(".")
-    if owner == "Tensor":
-        entry = api.method(last)
-    elif last == "__call__":
-        cls = api.torch_class(owner)
-        entry = cls.call if cls is not None else None
-    else:
-        entry = api.function(name) if name.startswith("torch.") else None
-    return frozenset() if entry is None else certain_flags(entry, args, keywords, starred=starred)
 
 
 def _note_ordering(frame: Frame, node: ast.Call | None, name: str, values: Kind, keywords: dict[str, Kind]) -> None:
@@ -300,101 +246,16 @@ def _method_call(
     """A method of something that is no project instance."""
     receiver = callee.receiver
     if isinstance(receiver, k.Tensor):
-        return _tensor_method(frame, receiver, callee.name, args, keywords, node, starred=starred)
+        return tensor_method(frame, receiver, callee.name, args, keywords, node, starred=starred)
     if isinstance(receiver, (k.Sequence, k.Dictionary, k.Value)):
         if isinstance(receiver, k.Sequence) and callee.name == "sort":
             _note_ordering(frame, node, "list.sort", receiver, keywords)
         result = container_method(frame, receiver, callee.name, args, node)
-        _note_call(frame, node, f"{receiver.type}.{callee.name}", receiver, args, keywords, result, starred=starred)
+        note_call(frame, node, f"{receiver.type}.{callee.name}", receiver, args, keywords, result, starred=starred)
         return result
     if isinstance(receiver, (k.Object, k.Instance)):
-        return _object_method(frame, receiver, callee.name, args, keywords, node, starred=starred)
+        return object_method(frame, receiver, callee.name, args, keywords, node, starred=starred)
     return UNKNOWN
-
-
-def _object_method(
-    frame: Frame,
-    receiver: k.Object | k.Instance,
-    name: str,
-    args: list[Kind],
-    keywords: dict[str, Kind],
-    node: ast.Call | None,
-    *,
-    starred: bool,
-) -> Kind:
-    """A method that an object, or a project instance by its base class, has from outside the project."""
-    api, project = frame.interpreter.project.api, frame.interpreter.project
-    if isinstance(receiver, k.Object):
-        type_ = receiver.type
-    else:
-        bases = [base for base in project.lineage(receiver.cls)[1] if api.torch_class(base) is not None]
-        type_ = torch_api.canonical(bases[0]) if bases else "torch.nn.Module"
-    cls = api.torch_class(type_)
-    entry = cls.method(name) if cls is not None else None
-    result = UNKNOWN if entry is None else torch_call(entry, receiver, args, keywords, starred=starred)
-    if type_ in _DRAWING:
-        result = external_call(f"{type_.rpartition('.')[0]}.{name}", args, keywords, starred=starred)
-    dotted = f"{type_}.{name}"
-    if entry is not None and frame.interpreter.watched(dotted) is None:
-        dotted = entry.name  # by the class that it is inherited from
-    _note_call(frame, node, dotted, receiver, args, keywords, result, starred=starred)
-    if cls is None or not cls.is_module:
-        return result
-    if name == "compile":
-        frame.interpreter.compiled[receiver] = None
-    elif name in ("add_module", "register_module") and node is not None and len(node.args) == len(args) == 2:
-        _store(frame, receiver, name_of(node.args[0], args[0]), args[1])
-    elif name == "register_buffer" and isinstance(receiver, k.Instance):
-        _register_buffer(frame, receiver, args, keywords)
-    return receiver if name in ("to", "cuda", "cpu", "train", "eval", "half") else result
-
-
-def _tensor_method(
-    frame: Frame,
-    receiver: k.Tensor,
-    name: str,
-    args: list[Kind],
-    keywords: dict[str, Kind],
-    node: ast.Call | None,
-    *,
-    starred: bool,
-) -> Kind:
-    entry = frame.interpreter.project.api.method(name)
-    if name == "tolist":
-        result: Kind = _as_list(receiver)
-    elif name == "astype":
-        result = k.Tensor(rank=receiver.rank, array=True)
-    else:
-        result = UNKNOWN if entry is None else torch_call(entry, receiver, args, keywords, starred=starred)
-    if receiver.array and isinstance(result, k.Tensor):
-        result = replace(result, array=True)
-    result = made_sparse(f"Tensor.{name}", receiver, result)
-    _note_call(frame, node, f"Tensor.{name}", receiver, args, keywords, result, starred=starred)
-    changes = name.endswith("_") and name != "requires_grad_" and entry is not None and "mutating" in entry.flags
-    if changes and node is not None and receiver.name is not None:
-        home = k.Home("attribute", receiver.name)
-        frame.emit(InplaceChange, node, home=home, tensor=receiver, method=name)
-    return result
-
-
-def _as_list(receiver: k.Tensor) -> Kind:
-    """`tolist()` nests as deep as the tensor has dimensions; most have one."""
-    number = k.Value(receiver.dtype or "float", k.MISSING, "data")
-    return number if receiver.rank == 0 else k.Sequence("list", number if receiver.rank in (None, 1) else UNKNOWN)
-
-
-def _register_buffer(frame: Frame, receiver: k.Instance, args: list[Kind], keywords: dict[str, Kind]) -> None:
-    """`self.register_buffer("name", tensor)` is how a module gets a buffer."""
-    named = args[0] if args else keywords.get("name", UNKNOWN)
-    given = args[1] if len(args) > 1 else keywords.get("tensor", k.NONE)
-    if isinstance(named, k.Value) and isinstance(named.constant, str):
-        tensor = k.only_tensor(given)
-        kind: Kind = k.Tensor(origin="buffer")
-        if tensor is not None:
-            kind = k.Tensor(tensor.dtype, tensor.rank, "buffer", sparse=tensor.sparse)
-        if given == k.NONE:
-            kind = join(kind, k.NONE)
-        _store(frame, receiver, named.constant, kind)
 
 
 def _object_call(
@@ -406,94 +267,8 @@ def _object_call(
     result = UNKNOWN if entry is None else torch_call(entry, callee, args, keywords, starred=starred)
     if callee.type == "torch.nn.Identity" and args and not isinstance(args[0], k.Unknown) and not starred:
         result = args[0]
-    _note_call(frame, node, f"{callee.type}.__call__", callee, args, keywords, result, starred=starred)
+    note_call(frame, node, f"{callee.type}.__call__", callee, args, keywords, result, starred=starred)
     return result
-
-
-def _instance_call(
-    frame: Frame,
-    callee: k.Instance,
-    args: list[Kind],
-    keywords: dict[str, Kind],
-    node: ast.Call | None,
-    *,
-    starred: bool,
-) -> Kind:
-    """An instance of a project class: a module's `forward`, or `__call__`."""
-    project, methods = frame.interpreter.project, frame.interpreter.heirs.methods
-    name = "forward" if project.is_module_class(callee.cls) else "__call__"
-    own = methods(frame, callee, "__call__")
-    reached = own if own and not callee.below else dict.fromkeys([*own, *methods(frame, callee, name)])
-    if reached:
-        result: Kind = NOTHING
-        for method, receiver in reached:
-            function = k.Function(method, receiver)
-            result = join(result, call_function(frame, function, args, keywords, starred=starred, node=node))
-        for base in project.lineage(callee.cls)[1]:
-            _note_call(frame, node, f"{base}.__call__", callee, args, keywords, result, starred=starred)
-        return result
-    for base in project.lineage(callee.cls)[1]:
-        cls = project.api.torch_class(base)
-        if cls is not None and cls.name != "torch.nn.Module" and cls.call is not None:
-            result = torch_call(cls.call, callee, args, keywords, starred=starred)
-            _note_call(frame, node, f"{cls.name}.__call__", callee, args, keywords, result, starred=starred)
-            return result
-        if base == _SEQUENTIAL:
-            return k.Tensor() if args and k.may_be_tensor(args[0]) else UNKNOWN
-    return UNKNOWN
-
-
-def _instantiate(frame: Frame, callee: k.Class, args: list[Kind], keywords: dict[str, Kind], *, starred: bool) -> Kind:
-    """Build an instance; its constructor sees these arguments."""
-    project = frame.interpreter.project
-    instance = new_instance(frame, callee.cls)
-    project.note_built(callee.cls)
-    constructor = None if _is_dataclass(callee) else project.find_method(callee.cls, "__init__")
-    if constructor is not None:
-        call_function(frame, k.Function(constructor, instance), args, keywords, starred=starred)
-    bases = project.lineage(callee.cls)[1]
-    if constructor is None and any(base in ("typing.NamedTuple", "builtins.tuple") for base in bases):
-        declared = named_tuple(frame.interpreter, callee.cls)
-        if declared is not None and len(args) <= len(declared.fields):
-            given = {**dict(zip(declared.fields, args, strict=False)), **keywords}
-            return _made_tuple(frame, callee, declared, given, starred=starred)
-    elif constructor is None and _is_record(callee):
-        given = {**dict(zip(callee.cls.annotated, args, strict=False)), **keywords}
-        left_out = {} if starred else {name: value for name, value in callee.cls.body.items() if name not in given}
-        for name in callee.cls.annotated:
-            if name in left_out:
-                given[name] = frame.interpreter.scopes.in_scope(left_out[name], callee.cls.module, callee.cls.parent)
-        for name, kind in given.items():
-            field = callee.cls.annotated.get(name) if isinstance(kind, k.Unknown) else None
-            held = kind if field is None else declared_kind(frame.interpreter, field, callee.cls.module)
-            frame.interpreter.store_attribute(callee.cls, name, held, frame)
-    return instance
-
-
-def _made_tuple(
-    frame: Frame, callee: k.Class, declared: k.Sequence, given: dict[str, Kind], *, starred: bool
-) -> k.Sequence:
-    """A named tuple of what it is given; what is left out has its default, what is unknown its annotation."""
-    items: list[Kind] = []
-    for name, kind in zip(declared.fields, declared.items or (), strict=True):
-        default = None if starred else callee.cls.body.get(name)
-        if name not in given and default is not None:
-            given[name] = frame.interpreter.scopes.in_scope(default, callee.cls.module, callee.cls.parent)
-        item = given.get(name, UNKNOWN)
-        items.append(kind if isinstance(item, k.Unknown) else item)
-    return replace(declared, element=k.join_all(items), items=tuple(items))
-
-
-def _is_dataclass(callee: k.Class) -> bool:
-    """Whether a decorator writes the constructor, which stands for one that a base class has."""
-    names = [ast.unparse(decorator) for decorator in callee.cls.node.decorator_list]
-    return "__init__" not in callee.cls.methods and any("dataclass" in name for name in names)
-
-
-def _is_record(callee: k.Class) -> bool:
-    """Whether a class gets its constructor from its annotated fields."""
-    decorators = callee.cls.node.decorator_list
-    return bool(callee.cls.annotated) and (bool(decorators) or "__init__" not in callee.cls.methods)
 
 
 def _sequential(frame: Frame, callee: k.Sequence, args: list[Kind], node: ast.Call | None) -> Kind:

@@ -1,15 +1,13 @@
-"""What calls outside the project return: torch by its derived data, the standard library by hand."""
+"""What calls outside the project return."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import cache
-
 from dynalint.analysis import kinds as k
-from dynalint.analysis import torch_api, torch_kinds
-from dynalint.analysis.dtypes import CONVERSIONS, common_dtype, given_dtype, tensors_in
+from dynalint.analysis import torch_api
+from dynalint.analysis.dtypes import tensors_in
 from dynalint.analysis.elements import element_of
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, DType, Kind, join, join_all
+from dynalint.analysis.torch_calls import is_one_number, torch_call
 
 # What these return is decided while Dynamo traces: code behind them is compiled away or is all there is.
 _WHILE_COMPILING = {
@@ -34,12 +32,6 @@ _NUMPY_MAKERS = frozenset(
     "empty expand_dims eye flip full geomspace hstack identity linspace logspace ones outer repeat reshape roll sort "
     "stack tile transpose tri unique vstack zeros".split()
 )
-# How many dimensions the tensors have that these give, whatever they are given; by the last part of the name.
-_RANKS = {
-    **dict.fromkeys(("arange", "linspace", "randperm", "bincount", "masked_select"), 1),
-    **dict.fromkeys(("nonzero", "argwhere", "eye"), 2),
-}
-_SIZED = frozenset(f"torch.{name}" for name in "empty full normal ones rand randint randn zeros".split())
 # The constructors of old, `torch.LongTensor(...)`, `torch.cuda.LongTensor(...)` and `torch.Tensor(...)`, by the dtype
 # of what they make.
 _LEGACY_DTYPES: dict[DType, str] = {
@@ -53,8 +45,6 @@ _LEGACY = {
     for dtype, names in _LEGACY_DTYPES.items()
     for name in names.split()
 } | {"torch.Tensor": "float"}
-# Make a tensor of the numbers that they are given.
-_FROM_NUMBERS = ("torch.tensor", "torch.as_tensor", "torch.Tensor.new_tensor")
 _SHAPES_AS_TENSORS = ("torch._shape_as_tensor", "torch.onnx.operators.shape_as_tensor")
 _OBJECTS = {
     "logging.getLogger": "logging.Logger",
@@ -82,7 +72,8 @@ _CONTAINERS = {
     "itertools.cycle": "generator",
 }
 PROGRESS_BARS = frozenset(f"tqdm{part}.{name}" for part in ("", ".auto", ".std") for name in ("tqdm", "trange"))
-MODULE_LISTS = {"torch.nn.Sequential", "torch.nn.ModuleList", "torch.nn.ParameterList"}
+SEQUENTIAL = "torch.nn.Sequential"
+MODULE_LISTS = {SEQUENTIAL, "torch.nn.ModuleList", "torch.nn.ParameterList"}
 MODULE_DICTS = {"torch.nn.ModuleDict", "torch.nn.ParameterDict"}
 # What `getattr(nn, name)` is of an unknown name, and the layers of torch that alone take the argument `bidirectional`.
 SOME_LAYER = "torch.nn.*"
@@ -90,160 +81,6 @@ _BIDIRECTIONAL = ("torch.nn.RNN", "torch.nn.LSTM", "torch.nn.GRU")
 # What other libraries make a tensor by.
 _GIVING_TENSORS = frozenset(f"torchmetrics.utilities.{name}" for name in ("dim_zero_cat", "data.dim_zero_cat"))
 _PASS_THROUGH = {"copy.copy", "copy.deepcopy", "typing.cast"}
-
-
-@cache
-def convert(kind: torch_kinds.Kind, dtype: DType | None) -> Kind:  # noqa: C901 - one case after the other
-    """Return a kind of the torch data as a kind of the lattice; `dtype` is that of the tensors put in."""
-    name = kind.name
-    if name == "tensor":
-        return k.Tensor(kind.dtype_for(dtype), 0 if kind.rank0 else None)
-    if name == "size":
-        return k.SHAPE
-    if name == "dim":
-        return k.SIZE
-    if name in ("python", "data"):
-        if name == "data":
-            return _data(kind.type, dtype)
-        if not kind.type:
-            return UNKNOWN
-        return k.NONE if kind.type == "none" else k.Value(kind.type)
-    if name == "none":
-        return k.NONE
-    if name == "array":
-        return k.Tensor(array=True)
-    if name in ("module", "object"):
-        return k.Object(kind.type) if kind.type else UNKNOWN
-    if name == "union":
-        return join_all([convert(item, dtype) for item in kind.items])
-    if name == "tuple" and not kind.variadic:
-        items = tuple(convert(item, dtype) for item in kind.items)
-        return k.Sequence("tuple", join_all(items), items, fields=kind.fields)
-    if name in ("list", "tuple", "iterator"):
-        return k.Sequence("generator" if name == "iterator" else name, convert(kind.items[0], dtype))
-    if name == "dict":
-        return k.Dictionary("dict", convert(kind.items[0], dtype))
-    return UNKNOWN
-
-
-def _data(type_: str, dtype: DType | None) -> Kind:
-    """A Python value read out of a tensor: a number of the tensor's class, or a list of such."""
-    number = k.Value(dtype or "float", k.MISSING, "data")
-    if type_ in ("", "number"):
-        return number
-    return k.Sequence("list", number) if type_ == "list" else k.Value(type_, k.MISSING, "data")
-
-
-def hint(kind: Kind) -> str:
-    """Return what the torch data wants to know of an argument to choose between overloads."""
-    if isinstance(kind, k.Tensor):
-        return "tensor"
-    if isinstance(kind, k.Value):
-        if kind.type == "int":
-            return "dim" if kind.source == "shape" else "int"
-        if kind.type == "bool" and kind.constant is not k.MISSING:
-            return "true" if kind.constant else "false"
-        if kind.type == "str" and kind.constant is not k.MISSING:
-            return f"str:{kind.constant}"
-        return kind.type if kind.type in ("bool", "float", "complex", "str", "none", "dtype", "device") else "other"
-    if isinstance(kind, k.Object) and kind.type == "torch.device":
-        return "device"
-    if isinstance(kind, k.Sequence):
-        return "size" if kind.type == "torch.Size" else "sequence"
-    if isinstance(kind, k.Union):
-        tensor = k.only_tensor(kind)
-        return "tensor" if tensor is not None else "unknown"
-    return "unknown" if isinstance(kind, (k.Unknown, k.Nothing)) else "other"
-
-
-def certain_flags(
-    entry: torch_api.Entry, args: list[Kind], keywords: dict[str, Kind], *, starred: bool
-) -> frozenset[torch_api.Flag]:
-    """Return what holds for every way to call a function or method of torch with these arguments."""
-    return _certain_flags(entry, *_hints(args, keywords), starred)
-
-
-def _hints(args: list[Kind], keywords: dict[str, Kind]) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
-    named = tuple((name, hint(argument)) for name, argument in keywords.items()) if keywords else ()
-    return tuple([hint(argument) for argument in args]), named
-
-
-@cache
-def _certain_flags(
-    entry: torch_api.Entry, positional: tuple[str, ...], keywords: tuple[tuple[str, str], ...], starred: bool
-) -> frozenset[torch_api.Flag]:
-    return entry.certain_flags(positional, dict(keywords), starred=starred)
-
-
-@cache
-def _resolved(
-    entry: torch_api.Entry, positional: tuple[str, ...], keywords: tuple[tuple[str, str], ...], starred: bool
-) -> torch_api.Overload:
-    return entry.resolve(positional, dict(keywords), starred=starred)
-
-
-def torch_call(
-    entry: torch_api.Entry, receiver: Kind | None, args: list[Kind], keywords: dict[str, Kind], *, starred: bool
-) -> Kind:
-    """Return the kind that a function or method of torch gives for these arguments."""
-    overload = _resolved(entry, *_hints(args, keywords), starred)
-    tensors = tensors_in([*([receiver] if receiver is not None else []), *args, *keywords.values()])
-    # What works in place returns what it works on: a method its receiver, a function or a layer its first argument.
-    subject = receiver if isinstance(receiver, k.Tensor) else args[0] if args else UNKNOWN
-    if overload.kind.name == "self":
-        return k.only_tensor(subject) or subject
-    if overload.kind.name == "union" and any(item.name == "self" for item in overload.kind.items):
-        others = [convert(item, None) for item in overload.kind.items if item.name != "self"]
-        return join_all([*others, k.only_tensor(subject) or k.TENSOR])
-    kind = convert(overload.kind, common_dtype(tensors, args))
-    if isinstance(kind, k.Tensor):
-        if kind.rank is None and "elementwise" in overload.flags and tensors and all(one.rank == 0 for one in tensors):
-            kind = k.Tensor(kind.dtype, 0)
-        given = given_dtype(entry.name, tensors, args, keywords)
-        if given is not None:
-            kind = k.Tensor(given[0], kind.rank)
-        rank = _RANKS.get(entry.name.rpartition(".")[2], _rank_of_given(entry.name, args, keywords))
-        if kind.rank is None and rank is not None:
-            kind = replace(kind, rank=rank)
-        if _is_foreseen(entry.name, overload, tensors, args, keywords):
-            kind = replace(kind, foreseen=True)
-    return kind
-
-
-def _rank_of_given(name: str, args: list[Kind], keywords: dict[str, Kind]) -> int | None:
-    """Return how many dimensions a factory makes: of a size of known length, or of numbers in lists."""
-    if name in _FROM_NUMBERS:
-        given, rank = (args[0] if args else UNKNOWN), 0
-        while isinstance(given, k.Sequence):
-            given, rank = given.element, rank + 1
-        return rank if k.is_number(given) else None
-    sizes = [one for one in (*args, keywords.get("size")) if isinstance(one, k.Sequence)] if name in _SIZED else []
-    return len(sizes[0].items) if len(sizes) == 1 and sizes[0].items is not None else None
-
-
-def _is_foreseen(
-    name: str, overload: torch_api.Overload, tensors: list[k.Tensor], args: list[Kind], keywords: dict[str, Kind]
-) -> bool:
-    """Whether tracing knows the value that a call gives: one element, of Python numbers alone.
-
-    On a GPU it may not; what cannot be told from the source must not be flagged, so the device is left aside.
-    """
-    if name in _FROM_NUMBERS:
-        return bool(args) and _is_one_number(args[0])
-    if not (tensors or args) or not all(tensor.foreseen for tensor in tensors):
-        return False
-    if name in CONVERSIONS:
-        return True
-    numbers = (one for one in (*args, *keywords.values()) if not isinstance(one, k.Tensor))
-    plain = all(isinstance(member, k.Value) for number in numbers for member in number.members)
-    return "elementwise" in overload.flags and plain
-
-
-def _is_one_number(given: Kind) -> bool:
-    """Whether a value is a Python number, or a list of one."""
-    if isinstance(given, k.Sequence) and given.items is not None and len(given.items) == 1:
-        given = given.items[0]
-    return k.is_number(given) or (isinstance(given, k.Tensor) and given.foreseen)
 
 
 def exists(owner: Kind, name: str) -> bool:
@@ -316,7 +153,7 @@ def _torch_function(name: str, args: list[Kind], keywords: dict[str, Kind], star
         return UNKNOWN if given is None else k.Tensor(given.dtype, given.rank)
     if name in _LEGACY:
         return k.Tensor(
-            _LEGACY[name], foreseen=bool(args) and isinstance(args[0], k.Sequence) and _is_one_number(args[0])
+            _LEGACY[name], foreseen=bool(args) and isinstance(args[0], k.Sequence) and is_one_number(args[0])
         )
     if name in _SHAPES_AS_TENSORS:
         return k.SHAPE_AS_TENSOR
@@ -332,7 +169,7 @@ def _torch_function(name: str, args: list[Kind], keywords: dict[str, Kind], star
 
 
 def _module_list(name: str, args: list[Kind], keywords: dict[str, Kind]) -> Kind:
-    if name == "torch.nn.Sequential":
+    if name == SEQUENTIAL:
         if len(args) == 1 and isinstance(args[0], k.Dictionary):
             items = [kind for _, kind in args[0].items]
             return k.sequence(name, items) if items else k.Sequence(name, args[0].value)

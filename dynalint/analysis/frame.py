@@ -133,9 +133,9 @@ class Frame:
     def note_tensor(self, node: ast.expr, kind: Kind) -> None:
         """Take note that `node` is used as only a tensor can be; a parameter of unknown kind is one from now on."""
         if isinstance(kind, Unknown) and kind.parameter is not None and self.function is not None:
-            self.interpreter.note_evidence(self.function, kind.parameter)
+            self.interpreter.evidence.note(self.function, kind.parameter)
             if isinstance(node, ast.Name) and self.env.get(node.id) == kind:
-                self.env[node.id] = self.interpreter.evidence_kind(self.function, kind.parameter)
+                self.env[node.id] = self.interpreter.evidence.kind(self.function, kind.parameter)
 
     def self_attribute(self, node: ast.expr) -> str | None:
         """The attribute's name if `node` is `self.name` for the `self` of this method."""

@@ -110,7 +110,7 @@ def _is_constructor(function: FunctionInfo) -> bool:
 
 def _share_evidence(frame: Frame, function: FunctionInfo, receiver: Kind | None, node: ast.Call | None) -> None:
     """What the callee knows of its parameter holds for the argument: it is used as a tensor there."""
-    known, sparse = frame.interpreter.evidence_of(function), frame.interpreter.sparse_parameters(function)
+    known, sparse = frame.interpreter.evidence.of(function), frame.interpreter.evidence.sparse(function)
     if node is None or not (known or sparse) or any(isinstance(argument, ast.Starred) for argument in node.args):
         return
     arguments = function.node.args

@@ -40,8 +40,8 @@ class Heirs:
         if name not in asked:
             asked.add(name)
             for one in self._interpreter.project.below(cls):
-                self._interpreter.initialise(one)
-                self._interpreter.run_writers(one, name)
+                self._interpreter.attributes.initialise(one)
+                self._interpreter.attributes.run_writers(one, name)
         self.note_reader(cls, name, frame.context)
         return self._interpreter.project.join_subclasses(cls, name)
 

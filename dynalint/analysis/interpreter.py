@@ -24,16 +24,17 @@ from pathlib import Path
 
 from dynalint.analysis import calls, expressions, steps, subscripts  # noqa: F401 - they register what they evaluate
 from dynalint.analysis import kinds as k
-from dynalint.analysis.documented import documented
+from dynalint.analysis.attributes import Attributes
+from dynalint.analysis.evidence import Evidence
 from dynalint.analysis.frame import Context, Environment, Frame
 from dynalint.analysis.heirs import Heirs
 from dynalint.analysis.index import ClassInfo, FunctionInfo, ModuleInfo
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, Unknown, join
-from dynalint.analysis.passing import either_caller, either_store, widen
+from dynalint.analysis.passing import either_caller, left_behind, widen
 from dynalint.analysis.project import Project
 from dynalint.analysis.public import is_public
 from dynalint.analysis.scopes import Scopes
-from dynalint.analysis.signatures import bind_defaults, has_decorator, is_small, parameter_default
+from dynalint.analysis.signatures import bind_defaults, has_decorator, is_small
 from dynalint.analysis.sparse import as_sparse
 from dynalint.analysis.statements import run_block
 from dynalint.analysis.steps import Budgets, Exhausted, spent_now
@@ -73,16 +74,12 @@ class Interpreter:
         self.hooked: set[tuple[ClassInfo, str]] = set()
         self.hooks: dict[tuple[ClassInfo, str], dict[tuple[str, Kind], None]] = {}
         self.contexts: dict[FunctionInfo, list[Context]] = {}
-        self._evidence: dict[FunctionInfo, set[str]] = {}
-        self._sparse: dict[FunctionInfo, frozenset[str]] = {}
         self._masks: dict[ModuleInfo, set[str]] = {}
         self._queue: deque[Context] = deque()
-        self._later: dict[FunctionInfo, None] = {}
-        self._initialised: set[ClassInfo] = set()
-        self._readers: dict[tuple[ClassInfo, str], dict[Context, None]] = {}
         self.annotations: dict[ast.expr, Kind] = {}
         self.outside_names: dict[tuple[ClassInfo, str], str] = {}
-        self._reader_lists: dict[tuple[ClassInfo, str], list[dict[Context, None]]] = {}
+        self.attributes = Attributes(self)
+        self.evidence = Evidence()
         self.scopes = Scopes(self)
         self.heirs = Heirs(self)
         self._functions: dict[ast.AST, FunctionInfo] = {}
@@ -103,10 +100,11 @@ class Interpreter:
             if function.parent is not None and function.parent not in self.contexts:
                 self.default_context(function.parent)  # for the variables that the function closes over
             self.call_from_outside(function, self.method_receiver(function))
-        while self._later or self._queue:
-            while self._later:
-                function = next(iter(self._later))
-                del self._later[function]
+        waiting = self.attributes.waiting
+        while waiting or self._queue:
+            while waiting:
+                function = next(iter(waiting))
+                del waiting[function]
                 if function not in self.contexts:
                     self.default_context(function)
             self.settle()
@@ -144,7 +142,7 @@ class Interpreter:
             context = self._queue.popleft()
             context.queued = False
             if context.outdated or any(
-                self._attribute(cls, name) != seen for (cls, name), seen in context.reads.items()
+                self.attributes.known(cls, name) != seen for (cls, name), seen in context.reads.items()
             ):
                 self.interpret(context)
 
@@ -265,12 +263,12 @@ class Interpreter:
 
     def _interpret(self, context: Context) -> None:
         function = context.function
-        evidence = self._told_by_body(function)
+        evidence = self.evidence.amount(function)
         frame = self._frame(context)
         context.events = {}
         context.callees = {}
         self._run_body(frame)
-        if self._told_by_body(function) > evidence:
+        if self.evidence.amount(function) > evidence:
             frame = self._frame(context)
             context.events = {}
             context.callees = {}
@@ -279,7 +277,7 @@ class Interpreter:
         if frame.yields is not NOTHING:
             context.yields = True
             returns = k.Sequence("generator", frame.yields)
-        returns, exits, handed = k.shallow(returns), *_exits(frame)
+        returns, exits, handed = k.shallow(returns), *left_behind(frame)
         if context.runs > _RUNS_AFRESH and context.returns is not NOTHING:
             returns = join(context.returns, returns)
             exits = {name: join(context.exits[name], kind) for name, kind in exits.items() if name in context.exits}
@@ -304,9 +302,9 @@ class Interpreter:
         function = context.function
         frame = Frame(self, function.module, function, context)
         for name, kind in context.params.items():
-            known = isinstance(kind, Unknown) and name in self._evidence.get(function, ())
-            frame.env[name] = self.evidence_kind(function, name) if known else kind
-        for name in self.sparse_parameters(function) & frame.env.keys():
+            known = isinstance(kind, Unknown) and name in self.evidence.of(function)
+            frame.env[name] = self.evidence.kind(function, name) if known else kind
+        for name in self.evidence.sparse(function) & frame.env.keys():
             frame.env[name] = as_sparse(frame.env[name])
         receiver = self.method_receiver(function)
         if receiver is not None:
@@ -322,38 +320,6 @@ class Interpreter:
         if not context.queued and not context.running and context.runs < _MOST_RUNS:
             context.queued = True
             self._queue.append(context)
-
-    # What the body tells of a parameter.
-
-    def note_evidence(self, function: FunctionInfo, parameter: str) -> None:
-        """Take note that `function` uses `parameter` as only a tensor can be used."""
-        self._evidence.setdefault(function, set()).add(parameter)
-
-    def evidence_kind(self, function: FunctionInfo, parameter: str) -> Kind:
-        """The kind of a parameter that is used as a tensor: a tensor, or None where that is its default."""
-        default = parameter_default(function, parameter)
-        optional = isinstance(default, ast.Constant) and default.value is None
-        return join(k.TENSOR, k.NONE) if optional else k.TENSOR
-
-    def evidence_of(self, function: FunctionInfo) -> Collection[str]:
-        """The parameters that `function` was seen to use as a tensor."""
-        return self._evidence.get(function, ())
-
-    def note_sparse(self, function: FunctionInfo, parameter: str) -> None:
-        """Take note that `function` uses `parameter` as only a sparse tensor can be used."""
-        self._sparse[function] = self.sparse_parameters(function) | {parameter}
-
-    def sparse_parameters(self, function: FunctionInfo) -> frozenset[str]:
-        """The parameters of `function` that are sparse tensors by what it documents or does."""
-        known = self._sparse.get(function)
-        if known is None:
-            known = frozenset(name for name, tensor in documented(function).items() if tensor.sparse)
-            self._sparse[function] = known
-        return known
-
-    def _told_by_body(self, function: FunctionInfo) -> int:
-        """How much the body has told of the parameters by now."""
-        return len(self._evidence.get(function, ())) + len(self.sparse_parameters(function))
 
     # Names.
 
@@ -378,86 +344,6 @@ class Interpreter:
             self._indexed.add(module)
             self._functions.update((function.node, function) for function in module.functions)
             self._classes.update((cls.node, cls) for cls in module.classes)
-
-    # Attributes of classes.
-
-    def initialise(self, cls: ClassInfo) -> None:
-        """Interpret the constructors of a class: its attributes are known then, and other writers follow when asked."""
-        if cls in self._initialised:
-            return
-        self._initialised.add(cls)
-        for one in reversed(self.project.mro(cls)):
-            self._initialised.add(one)
-            constructor = one.methods.get("__init__")
-            if constructor is not None and constructor not in self.contexts:
-                self.default_context(constructor)
-
-    def read_attribute(self, cls: ClassInfo, name: str, frame: Frame) -> Kind:
-        """Return what instances of `cls` hold under `name`; `NOTHING` where no constructor or method stores it."""
-        self.initialise(cls)
-        kind = self._attribute(cls, name)
-        if frame.context is None or (cls, name) not in frame.context.reads:
-            self._note_reader(cls, name, kind, frame.context)
-        return kind
-
-    def _attribute(self, cls: ClassInfo, name: str) -> Kind:
-        kind = self.project.class_attribute(cls, name)
-        return self.project.join_subclasses(cls, name) if kind is NOTHING else kind
-
-    def _note_reader(self, cls: ClassInfo, name: str, kind: Kind, context: Context | None) -> None:
-        """Have a context run again when an attribute changes, and the methods that store it run at all."""
-        lists = self._reader_lists.get((cls, name))
-        if lists is None:
-            lists = self._reader_lists[cls, name] = [self._readers_of(one, name) for one in self.project.mro(cls)]
-        if context is not None:
-            context.reads[cls, name] = kind
-            for readers in lists:
-                readers[context] = None
-            if all(name not in one.attributes for one in self.project.mro(cls)):
-                self.heirs.note_reader(cls, name, context)
-
-    def run_writers(self, cls: ClassInfo, name: str) -> None:
-        """Have the methods of a class that store an attribute interpreted."""
-        if name in cls.writers:
-            self._readers_of(cls, name)
-
-    def _readers_of(self, cls: ClassInfo, name: str) -> dict[Context, None]:
-        """The contexts that read an attribute of one class; to ask the first time has its writers run.
-
-        A method that stores nothing but constants there, as switches do, need not run for them.
-        """
-        known = self._readers.get((cls, name))
-        if known is None:
-            known = self._readers[cls, name] = {}
-            for method, lines in cls.writers.get(name, {}).items():
-                statements = [] if method in self.contexts else method.assignments(name, lines)
-                constants = [_stored_constant(method, statement) for statement in statements]
-                if None in constants:
-                    self._later[method] = None
-                    continue
-                for statement, kind in zip(statements, constants, strict=True):
-                    self._store(cls, name, kind or NOTHING, method, statement)
-        return known
-
-    def store_attribute(self, cls: ClassInfo, name: str, kind: Kind, frame: Frame) -> None:
-        """Join a kind into what instances of `cls` hold under `name`."""
-        self._store(cls, name, kind, frame.function, frame.statement)
-
-    def _store(
-        self, cls: ClassInfo, name: str, kind: Kind, function: FunctionInfo | None, statement: ast.stmt | None
-    ) -> None:
-        if function is not None and statement is not None:
-            stores = cls.stores.setdefault(name, [])
-            if not any(known is statement for _, known in stores):
-                stores.append((function, statement))
-        old = cls.attribute(name)
-        new = either_store(old, k.lasting(k.shallow(kind)))
-        if new != old:
-            cls.attributes[name] = new
-            for reader in list(self._readers.get((cls, name), ())):
-                reader.outdated = reader.outdated or reader.running
-                self.enqueue(reader)
-            self.heirs.note_stored(cls, name, new)
 
     # What rules ask for.
 
@@ -495,34 +381,3 @@ class Interpreter:
                 raise
             self.budgets.leave_out(context.function)
         return frame.record
-
-
-def _stored_constant(method: FunctionInfo, statement: ast.stmt | None) -> Kind | None:
-    """The kind of a constant that a statement stores to one attribute of `self` and nothing else; None for others."""
-    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or not method.node.args.args:
-        return None
-    target, value = statement.targets[0], statement.value
-    owner = target.value if isinstance(target, ast.Attribute) else None
-    on_self = isinstance(owner, ast.Name) and owner.id == method.node.args.args[0].arg
-    return k.constant(value.value) if on_self and isinstance(value, ast.Constant) else None
-
-
-def _exits(frame: Frame) -> tuple[Environment, dict[str, str]]:
-    """The attributes of `self` that are set on every way out of a function, apart from those that hold a parameter.
-
-    Of the latter it is told which: each caller knows better than all together what it has passed.
-    """
-    if frame.self_name is None or frame.context is None or not frame.exits:
-        return {}, {}
-    prefix = f"{frame.self_name}."
-    common = set.intersection(*({name for name in env if name.startswith(prefix)} for env in frame.exits))
-    objects = {id(kind): name for name, kind in frame.context.params.items() if isinstance(kind, (k.Instance, k.Union))}
-    exits, handed = {}, {}
-    for name in sorted(common):
-        parameters = {objects.get(id(env[name])) for env in frame.exits}
-        parameter = parameters.pop() if len(parameters) == 1 else None
-        if parameter is not None and parameter != frame.self_name:
-            handed[name[len(prefix) :]] = parameter
-        else:
-            exits[name[len(prefix) :]] = k.join_all([env[name] for env in frame.exits])
-    return exits, handed

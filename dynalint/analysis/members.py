@@ -8,13 +8,13 @@ from dataclasses import replace
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.dtypes import dtype_constant
-from dynalint.analysis.externals import convert
 from dynalint.analysis.frame import Frame
 from dynalint.analysis.functions import call_function
 from dynalint.analysis.index import ClassInfo, FunctionInfo
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join, join_all
 from dynalint.analysis.named_attributes import HOLE, fits
 from dynalint.analysis.signatures import declared_kind, has_decorator
+from dynalint.analysis.torch_calls import convert
 
 _CONTEXT = k.Object("torch.autograd.Function")
 _PLAIN = {"none": type(None), **{one.__name__: one for one in (bool, int, float, complex, str, tuple, list, set, dict)}}
@@ -56,7 +56,7 @@ def named_member(frame: Frame, owner: Kind, pattern: str) -> Kind:
 
 
 def _stored(frame: Frame, owner: k.Instance, name: str) -> Kind:
-    kind = frame.interpreter.read_attribute(owner.cls, name, frame)
+    kind = frame.interpreter.attributes.read(owner.cls, name, frame)
     if kind is NOTHING:
         return kind
     kind = join(_as_declared(frame, owner, name, kind), _left(frame, owner, name))
@@ -107,7 +107,7 @@ def _never_had(frame: Frame, owner: k.Instance, name: str) -> bool:
     project = frame.interpreter.project
     if project.find_method(owner.cls, "__getattr__") is not None or any(name in cls.body for cls in owner.cls.above):
         return False
-    return frame.interpreter.read_attribute(owner.cls, name, frame) is NOTHING
+    return frame.interpreter.attributes.read(owner.cls, name, frame) is NOTHING
 
 
 def _lacks(kind: Kind, name: str) -> bool:

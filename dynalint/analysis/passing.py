@@ -1,11 +1,11 @@
-"""The join of what the callers of a function pass it."""
+"""The join of what the callers of a function pass it, and what it leaves behind."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from dynalint.analysis import kinds as k
-from dynalint.analysis.frame import Context, Environment, is_fact
+from dynalint.analysis.frame import Context, Environment, Frame, is_fact
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, Unknown, join
 
 
@@ -93,3 +93,24 @@ def widen(context: Context, params: Environment) -> bool:
             context.params[name] = new
             grown = True
     return grown
+
+
+def left_behind(frame: Frame) -> tuple[Environment, dict[str, str]]:
+    """The attributes of `self` that are set on every way out of a function, apart from those that hold a parameter.
+
+    Of the latter it is told which: each caller knows better than all together what it has passed.
+    """
+    if frame.self_name is None or frame.context is None or not frame.exits:
+        return {}, {}
+    prefix = f"{frame.self_name}."
+    common = set.intersection(*({name for name in env if name.startswith(prefix)} for env in frame.exits))
+    objects = {id(kind): name for name, kind in frame.context.params.items() if isinstance(kind, (k.Instance, k.Union))}
+    exits, handed = {}, {}
+    for name in sorted(common):
+        parameters = {objects.get(id(env[name])) for env in frame.exits}
+        parameter = parameters.pop() if len(parameters) == 1 else None
+        if parameter is not None and parameter != frame.self_name:
+            handed[name[len(prefix) :]] = parameter
+        else:
+            exits[name[len(prefix) :]] = k.join_all([env[name] for env in frame.exits])
+    return exits, handed

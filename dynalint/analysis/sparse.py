@@ -97,7 +97,7 @@ def note_parameter(frame: Frame, node: ast.expr) -> None:
     if frame.function is None or frame.condition is not None or not isinstance(node, ast.Name):
         return
     if _is_as_given(frame, node.id) and frame.statement in _on_every_way(frame.function):
-        frame.interpreter.note_sparse(frame.function, node.id)
+        frame.interpreter.evidence.note_sparse(frame.function, node.id)
 
 
 def _is_as_given(frame: Frame, name: str) -> bool:
@@ -108,7 +108,7 @@ def _is_as_given(frame: Frame, name: str) -> bool:
     tensor = k.only_tensor(as_sparse(given))
     if tensor is None or tensor.array:
         return False
-    told = isinstance(given, Unknown) and kind == frame.interpreter.evidence_kind(frame.function, name)
+    told = isinstance(given, Unknown) and kind == frame.interpreter.evidence.kind(frame.function, name)
     return told or kind is given or kind == as_sparse(given)
 
 

@@ -82,7 +82,7 @@ def rebind(frame: Frame, node: ast.expr, kind: Kind) -> None:
         if key in frame.env:
             frame.env[key] = kind
         if isinstance(frame.receiver, k.Instance):
-            frame.interpreter.store_attribute(frame.receiver.cls, name, _homeless(kind), frame)
+            frame.interpreter.attributes.store(frame.receiver.cls, name, _homeless(kind), frame)
 
 
 def _homeless(kind: Kind) -> Kind:
@@ -149,10 +149,10 @@ def _write_attribute(frame: Frame, target: ast.Attribute, kind: Kind, *, augment
             fresh = key in frame.env
             old = frame.env.get(key)
             if old is None:
-                old = frame.interpreter.read_attribute(frame.receiver.cls, name, frame)
+                old = frame.interpreter.attributes.read(frame.receiver.cls, name, frame)
             home = Home("attribute", name)
             _emit_state(frame, home, old, kind, augmented=augmented, reads_old=reads_old, fresh=fresh)
-        frame.interpreter.store_attribute(frame.receiver.cls, name, _homeless(kind), frame)
+        frame.interpreter.attributes.store(frame.receiver.cls, name, _homeless(kind), frame)
         frame.env[key] = kind
         forget_attribute(frame, name)
         return
@@ -170,11 +170,11 @@ def _write_attribute(frame: Frame, target: ast.Attribute, kind: Kind, *, augment
     instances = [one for one in owner.members if isinstance(one, k.Instance)]
     held = held_by(frame, target.value) if instances else None
     if held is not None:
-        old = k.join_all([frame.interpreter.read_attribute(one.cls, target.attr, frame) for one in instances])
+        old = k.join_all([frame.interpreter.attributes.read(one.cls, target.attr, frame) for one in instances])
         home = Home(held.type, f"{held.name}.{target.attr}")
         _emit_state(frame, home, old, kind, augmented=augmented, reads_old=reads_old, fresh=False)
     if isinstance(owner, k.Instance):
-        frame.interpreter.store_attribute(owner.cls, target.attr, _homeless(kind), frame)
+        frame.interpreter.attributes.store(owner.cls, target.attr, _homeless(kind), frame)
 
 
 def _is_own_module(frame: Frame, node: ast.expr) -> bool:

@@ -11,7 +11,8 @@ import pytest
 import dynalint.analysis
 from tests.analysis.test_many_classes import BASE, HEIR, analysed, branches
 
-SOURCES = sorted(Path(dynalint.analysis.__file__).parent.glob("*.py"))
+FOLDER = Path(dynalint.analysis.__file__).parent
+SOURCES = sorted(FOLDER.rglob("*.py"))
 
 # Each limit with a value so small that the program below goes beyond it.
 LIMITS = {
@@ -20,12 +21,12 @@ LIMITS = {
     "interpreter._MOST_RUNS": 1,
     "interpreter._RUNS_AFRESH": 0,
     "interpreter._RUNS_AT_ONCE": 0,
-    "kinds.MOST_PARTS": 5,
-    "kinds._DEEPEST": 1,
-    "kinds._LARGE": 1,
-    "kinds._MANY": 0,
-    "kinds._MANY_CLASSES": 3,
-    "kinds._MOST_ITEMS": 1,
+    "kinds.values.MOST_PARTS": 5,
+    "kinds.lattice._DEEPEST": 1,
+    "kinds.lattice._LARGE": 1,
+    "kinds.lattice._MANY": 0,
+    "kinds.lattice._MANY_CLASSES": 3,
+    "kinds.lattice._MOST_ITEMS": 1,
     "operators._MOST_REPEATED": 0,
     "signatures._SMALL": 0,
     "statements._MANY": 1,
@@ -123,7 +124,7 @@ def program() -> dict[str, str]:
 def limits() -> set[str]:
     """The numbers that modules of the analysis name, but for those in tables."""
     return {
-        f"{path.stem}.{target.id}"
+        f"{'.'.join(path.relative_to(FOLDER).with_suffix('').parts)}.{target.id}"
         for path in SOURCES
         for node in ast.parse(path.read_text(encoding="utf-8")).body
         if isinstance(node, ast.Assign) and _is_number(node.value)
@@ -166,7 +167,7 @@ def test_what_is_cut_is_found_or_told(tmp_path: Path, monkeypatch: pytest.Monkey
     whole = analysed(tmp_path, program())
     assert not _told(whole)
     everything = branches(whole)
-    module, _, name = limit.partition(".")
+    module, _, name = limit.rpartition(".")
     monkeypatch.setattr(import_module(f"dynalint.analysis.{module}"), name, LIMITS[limit])
     cut = analysed(tmp_path, program())
     assert _told(cut) or branches(cut) == everything

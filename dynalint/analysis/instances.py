@@ -1,0 +1,102 @@
+"""Calls of classes of the project, and of their instances."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.annotations import named_tuple
+from dynalint.analysis.externals import SEQUENTIAL
+from dynalint.analysis.frame import Frame
+from dynalint.analysis.functions import call_function, new_instance
+from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join
+from dynalint.analysis.noting import note_call
+from dynalint.analysis.signatures import declared_kind
+from dynalint.analysis.torch_calls import torch_call
+
+
+def instance_call(
+    frame: Frame,
+    callee: k.Instance,
+    args: list[Kind],
+    keywords: dict[str, Kind],
+    node: ast.Call | None,
+    *,
+    starred: bool,
+) -> Kind:
+    """An instance of a project class: a module's `forward`, or `__call__`."""
+    project, methods = frame.interpreter.project, frame.interpreter.heirs.methods
+    name = "forward" if project.is_module_class(callee.cls) else "__call__"
+    own = methods(frame, callee, "__call__")
+    reached = own if own and not callee.below else dict.fromkeys([*own, *methods(frame, callee, name)])
+    if reached:
+        result: Kind = NOTHING
+        for method, receiver in reached:
+            function = k.Function(method, receiver)
+            result = join(result, call_function(frame, function, args, keywords, starred=starred, node=node))
+        for base in project.lineage(callee.cls)[1]:
+            note_call(frame, node, f"{base}.__call__", callee, args, keywords, result, starred=starred)
+        return result
+    for base in project.lineage(callee.cls)[1]:
+        cls = project.api.torch_class(base)
+        if cls is not None and cls.name != "torch.nn.Module" and cls.call is not None:
+            result = torch_call(cls.call, callee, args, keywords, starred=starred)
+            note_call(frame, node, f"{cls.name}.__call__", callee, args, keywords, result, starred=starred)
+            return result
+        if base == SEQUENTIAL:
+            return k.Tensor() if args and k.may_be_tensor(args[0]) else UNKNOWN
+    return UNKNOWN
+
+
+def instantiate(frame: Frame, callee: k.Class, args: list[Kind], keywords: dict[str, Kind], *, starred: bool) -> Kind:
+    """Build an instance; its constructor sees these arguments."""
+    project = frame.interpreter.project
+    instance = new_instance(frame, callee.cls)
+    project.note_built(callee.cls)
+    constructor = None if _is_dataclass(callee) else project.find_method(callee.cls, "__init__")
+    if constructor is not None:
+        call_function(frame, k.Function(constructor, instance), args, keywords, starred=starred)
+    bases = project.lineage(callee.cls)[1]
+    if constructor is None and any(base in ("typing.NamedTuple", "builtins.tuple") for base in bases):
+        declared = named_tuple(frame.interpreter, callee.cls)
+        if declared is not None and len(args) <= len(declared.fields):
+            given = {**dict(zip(declared.fields, args, strict=False)), **keywords}
+            return _made_tuple(frame, callee, declared, given, starred=starred)
+    elif constructor is None and _is_record(callee):
+        given = {**dict(zip(callee.cls.annotated, args, strict=False)), **keywords}
+        left_out = {} if starred else {name: value for name, value in callee.cls.body.items() if name not in given}
+        for name in callee.cls.annotated:
+            if name in left_out:
+                given[name] = frame.interpreter.scopes.in_scope(left_out[name], callee.cls.module, callee.cls.parent)
+        for name, kind in given.items():
+            field = callee.cls.annotated.get(name) if isinstance(kind, k.Unknown) else None
+            held = kind if field is None else declared_kind(frame.interpreter, field, callee.cls.module)
+            frame.interpreter.attributes.store(callee.cls, name, held, frame)
+    return instance
+
+
+def _made_tuple(
+    frame: Frame, callee: k.Class, declared: k.Sequence, given: dict[str, Kind], *, starred: bool
+) -> k.Sequence:
+    """A named tuple of what it is given; what is left out has its default, what is unknown its annotation."""
+    items: list[Kind] = []
+    for name, kind in zip(declared.fields, declared.items or (), strict=True):
+        default = None if starred else callee.cls.body.get(name)
+        if name not in given and default is not None:
+            given[name] = frame.interpreter.scopes.in_scope(default, callee.cls.module, callee.cls.parent)
+        item = given.get(name, UNKNOWN)
+        items.append(kind if isinstance(item, k.Unknown) else item)
+    return replace(declared, element=k.join_all(items), items=tuple(items))
+
+
+def _is_dataclass(callee: k.Class) -> bool:
+    """Whether a decorator writes the constructor, which stands for one that a base class has."""
+    names = [ast.unparse(decorator) for decorator in callee.cls.node.decorator_list]
+    return "__init__" not in callee.cls.methods and any("dataclass" in name for name in names)
+
+
+def _is_record(callee: k.Class) -> bool:
+    """Whether a class gets its constructor from its annotated fields."""
+    decorators = callee.cls.node.decorator_list
+    return bool(callee.cls.annotated) and (bool(decorators) or "__init__" not in callee.cls.methods)

@@ -1,0 +1,236 @@
+"""The order of kinds: what covers two of them, and what is forgotten so that it has an end."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from dataclasses import replace
+
+from dynalint.analysis.bases import common_bases
+from dynalint.analysis.kinds.values import (
+    MISSING,
+    MOST_PARTS,
+    NOTHING,
+    SOURCE_RANK,
+    UNKNOWN,
+    Class,
+    Dictionary,
+    External,
+    Function,
+    Home,
+    Instance,
+    Kind,
+    Method,
+    Partial,
+    Sequence,
+    Tensor,
+    Union,
+    Unknown,
+    Value,
+    holds_code,
+    is_same_constant,
+    note_parts,
+)
+from dynalint.analysis.steps import note_cut, step
+
+# Of instances of so many classes, those that have a base in common become one of it or any below it.
+_MANY_CLASSES = 32
+_MOST_ITEMS = 24
+_DEEPEST = 5
+# A kind of more parts than these costs steps of its own to be compared and joined.
+_LARGE = 16
+# So many kinds are joined at once, fewer one by one.
+_MANY = 8
+
+
+def join(left: Kind, right: Kind) -> Kind:
+    """Return the least kind that covers both: what a variable is after two paths meet."""
+    if left is right or left is NOTHING:
+        return right
+    if right is NOTHING:
+        return left
+    if isinstance(left, Unknown) or isinstance(right, Unknown):
+        return left if left == right else UNKNOWN
+    if not isinstance(left, Union) and not isinstance(right, Union):
+        merged = _merge(left, right)
+        return _union([left, right]) if merged is None else merged
+    if any(one is right for one in left.members):
+        return left
+    members = _joined([*left.members], right.members)
+    if len(members) == len(left.members) and all(map(operator.is_, members, left.members)):
+        return left
+    return _union(members)
+
+
+def join_all(kinds: list[Kind] | tuple[Kind, ...]) -> Kind:
+    """Return the join of any number of kinds; `NOTHING` for none."""
+    if len(kinds) > _MANY and not any(isinstance(kind, Unknown) for kind in kinds):
+        members = _joined([], [one for kind in kinds if kind is not NOTHING for one in kind.members])
+        return _union(members) if members else NOTHING
+    result: Kind = NOTHING
+    for kind in kinds:
+        result = join(result, kind)
+    return result
+
+
+def rejoined(kind: Kind, members: list[Kind]) -> Kind:
+    """Return the join of what has become of the alternatives of a kind; the same object if nothing has."""
+    before = kind.members
+    return kind if len(members) == len(before) and all(map(operator.is_, members, before)) else join_all(members)
+
+
+def _joined(members: list[Kind], further: Iterable[Kind]) -> list[Kind]:
+    """Join further alternatives into a list of some, in place, and return it."""
+    places: dict[object, list[int]] = {}
+    for place, kind in enumerate(members):
+        places.setdefault(_identity(kind), []).append(place)
+    bases = [kind for kind in members if isinstance(kind, Instance) and kind.below]
+    for kind in further:
+        same = places.setdefault(_identity(kind), [])
+        for place in same:
+            merged = _merge(members[place], kind)
+            if merged is not None:
+                members[place] = merged
+                break
+        else:
+            if bases and any(_covers(base, kind) for base in bases):
+                continue
+            same.append(len(members))
+            members.append(kind)
+        if isinstance(kind, Instance) and kind.below:
+            bases.append(kind)
+    return (
+        [one for one in members if not any(_covers(base, one) and base != one for base in bases)] if bases else members
+    )
+
+
+def _identity(kind: Kind) -> object:
+    """What kinds have in common that may merge: of instances, classes and functions there may be thousands."""
+    if isinstance(kind, Instance):
+        return kind.cls
+    if isinstance(kind, Function) and not kind.args and not kind.keywords:
+        return kind.function, kind.receiver is None
+    return kind if isinstance(kind, (Class, External)) else type(kind)
+
+
+def _union(members: list[Kind]) -> Kind:
+    if len(members) > _MANY_CLASSES:
+        classes = {one.cls: one.below for one in members if isinstance(one, Instance)}
+        if len(classes) > _MANY_CLASSES:
+            widened = common_bases(classes, _MANY_CLASSES // 2)
+            members = [one for one in members if not isinstance(one, Instance)]
+            members += [Instance(cls, below=below) for cls, below in widened.items()]
+    if len(members) == 1:
+        return members[0]
+    if sum(member.size for member in members) >= MOST_PARTS:
+        if any(holds_code(member) for member in members):
+            note_parts()
+        return UNKNOWN
+    return Union(tuple(members))
+
+
+def _covers(one: Kind, other: Kind) -> bool:
+    """Whether what is said of instances holds all that is said of others."""
+    if not isinstance(one, Instance) or not isinstance(other, Instance):
+        return False
+    if one.below:
+        return one.cls in other.cls.above
+    return one.cls is other.cls and not other.below and (other.made or not one.made)
+
+
+def _merge(left: Kind, right: Kind) -> Kind | None:
+    """Return one kind for two alternatives of the same shape, or None where they must stay apart."""
+    if left is right:
+        return left
+    if type(left) is not type(right):
+        return None
+    if left.size > _LARGE:
+        step(left.size // _LARGE)  # comparing and joining go through all that it holds
+    if left == right:
+        return left
+    if isinstance(left, Instance) and isinstance(right, Instance):
+        return left if _covers(left, right) else right if _covers(right, left) else None
+    if isinstance(left, Tensor) and isinstance(right, Tensor):
+        return merge_tensors(left, right)
+    if isinstance(left, Value) and isinstance(right, Value):
+        if left.type != right.type:
+            return None
+        source = left.source if SOURCE_RANK[left.source] >= SOURCE_RANK[right.source] else right.source
+        constant = left.constant if is_same_constant(left.constant, right.constant) else MISSING
+        return left if constant is left.constant and source is left.source else Value(left.type, constant, source)
+    if isinstance(left, Function) and isinstance(right, Function):
+        return _merge_functions(left, right)
+    if isinstance(left, Sequence) and isinstance(right, Sequence) and left.type == right.type:
+        return _merge_sequences(left, right) if left.fields == right.fields else None
+    if isinstance(left, Dictionary) and isinstance(right, Dictionary) and left.type == right.type:
+        return _merge_dictionaries(left, right)
+    return None
+
+
+def _merge_functions(left: Function, right: Function) -> Function | None:
+    """One method of several objects is called once, on all of them."""
+    if left.function is not right.function or left.receiver is None or right.receiver is None:
+        return None
+    if left.args != right.args or left.keywords != right.keywords:
+        return None
+    return replace(left, receiver=join(left.receiver, right.receiver))
+
+
+def merge_tensors(left: Tensor, right: Tensor) -> Tensor:
+    """Return what two tensors have in common."""
+    return Tensor(
+        dtype=left.dtype if left.dtype == right.dtype else None,
+        rank=left.rank if left.rank == right.rank else None,
+        origin=left.origin if left.origin == right.origin else None,
+        name=left.name if left.name == right.name else None,
+        array=left.array and right.array,
+        foreseen=left.foreseen and right.foreseen,
+        sparse=left.sparse and right.sparse,
+    )
+
+
+def _merge_sequences(left: Sequence, right: Sequence) -> Sequence:
+    items = None
+    if left.items is not None and right.items is not None and len(left.items) == len(right.items):
+        items = tuple(join(one, other) for one, other in zip(left.items, right.items, strict=True))
+    element = join(left.element, right.element)
+    return Sequence(left.type, element, items, _either_home(left.home, right.home), left.fields)
+
+
+def _merge_dictionaries(left: Dictionary, right: Dictionary) -> Dictionary:
+    known = right.by_key()
+    items = [(key, join(kind, known[type(key), key])) for key, kind in left.items if (type(key), key) in known]
+    return Dictionary(left.type, join(left.value, right.value), tuple(items), _either_home(left.home, right.home))
+
+
+def _either_home(left: Home | None, right: Home | None) -> Home | None:
+    """One of two places, the same one whichever of them comes first: findings name it."""
+    if left is None or right is None or left == right:
+        return left or right
+    return min(left, right, key=lambda home: (home.type, home.name))
+
+
+def sequence(type_: str, items: list[Kind]) -> Sequence:
+    """Return the kind of a fresh container with these items."""
+    known = tuple(items) if len(items) <= _MOST_ITEMS else None
+    return Sequence(type_, shallow(join_all(items)), known)
+
+
+def shallow(kind: Kind, depth: int = _DEEPEST) -> Kind:
+    """Return `kind` with nesting below `depth` forgotten, so that loops that wrap a value in itself come to an end."""
+    if depth == 0 and isinstance(kind, (Sequence, Dictionary, Function, Partial, Method)):
+        if holds_code(kind):
+            note_cut(f"what is called in containers nested more than {_DEEPEST} deep is not followed; keep it flat")
+        return UNKNOWN
+    if isinstance(kind, Sequence):
+        element = shallow(kind.element, depth - 1)
+        items = None if kind.items is None else tuple(shallow(item, depth - 1) for item in kind.items)
+        if element is kind.element and all(map(operator.is_, items or (), kind.items or ())):
+            return kind
+        return replace(kind, element=element, items=items)
+    if isinstance(kind, Dictionary):
+        pairs = tuple((key, shallow(item, depth - 1)) for key, item in kind.items)
+        return replace(kind, value=shallow(kind.value, depth - 1), items=pairs)
+    if isinstance(kind, Union):
+        return rejoined(kind, [shallow(member, depth) for member in kind.alternatives])
+    return kind

@@ -1,0 +1,368 @@
+"""The kinds themselves, and those that have names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from dynalint.analysis.steps import note_cut
+
+if TYPE_CHECKING:
+    from dynalint.analysis.index import ClassInfo, FunctionInfo, ModuleInfo
+
+DType = Literal["bool", "int", "float", "complex"]
+Source = Literal["python", "shape", "data"]
+HomeType = Literal["attribute", "class", "global", "closure", "default", "argument"]
+MOST_PARTS = 20_000
+"""How many kinds one may consist of; the largest in code that people write have some three thousand."""
+
+
+class _Missing:
+    """The mark for a constant whose value is not known (None is a value)."""
+
+    def __repr__(self) -> str:
+        return "MISSING"
+
+
+MISSING: Final = _Missing()
+
+
+class Kind:
+    """Base of all kinds."""
+
+    __slots__ = ()
+
+    @property
+    def members(self) -> tuple[Kind, ...]:
+        """The alternatives that this kind stands for; itself, except for a union."""
+        return (self,)
+
+    @property
+    def size(self) -> int:
+        """How many kinds it consists of."""
+        return 1
+
+    @property
+    def made(self) -> bool:
+        """Whether it is, or holds, an instance that the call at hand has made."""
+        return False
+
+
+class Composite(Kind):
+    """A kind that holds others, `MOST_PARTS` at most: of one that would have more, what it holds is unknown.
+
+    A value that is put into itself, twice in each round of a loop, has a kind of twice the size after each.
+    """
+
+    __slots__ = ("made", "size")
+
+    size: int
+    made: bool
+
+    def _holds(self, *parts: Kind) -> bool:
+        """Note the size that these parts make, and whether one is made; return whether there may be so many."""
+        size, made = 1, False
+        for part in parts:
+            size += part.size
+            made = made or part.made
+        object.__setattr__(self, "made", made)
+        fits = size <= MOST_PARTS
+        object.__setattr__(self, "size", size if fits else 1)
+        if not fits and any(holds_code(part) for part in parts):
+            note_parts()
+        return fits
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown(Kind):
+    """Anything. `parameter` names the parameter of the current function whose value this still is, if any.
+
+    `compared` tells the outcome of comparing that value: a mask if it is a tensor.
+    """
+
+    parameter: str | None = None
+    compared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing(Kind):
+    """No value: unreachable, or not computed yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor(Kind):
+    """A torch tensor. `dtype` is its class of dtypes, `rank` its number of dimensions, None where not known.
+
+    `origin` tells a registered buffer or parameter of a module from other tensors; `name` is its attribute name.
+    `array` marks a NumPy array, which Dynamo traces like a tensor. `foreseen` marks one element that comes from Python
+    numbers alone: tracing knows its value, and torch's own functions take it as a size. `sparse` marks one that is
+    certainly sparse.
+    """
+
+    dtype: DType | None = None
+    rank: int | None = None
+    origin: Literal["buffer", "parameter", "attribute"] | None = None
+    name: str | None = None
+    array: bool = False
+    foreseen: bool = False
+    sparse: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Value(Kind):
+    """A plain Python value of builtin type `type` ("int", "float", "bool", "str", "none", "dtype", "device", ...).
+
+    `constant` is the value itself where it is known. `source` tells where a number came from: written in the code or
+    passed in ("python"), read off a shape ("shape"), or read out of a tensor's elements ("data").
+    """
+
+    type: str
+    constant: Any = MISSING
+    source: Source = "python"
+
+    def __hash__(self) -> int:
+        return hash((self.type, self.source))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Value) or self.type != other.type or self.source != other.source:
+            return False
+        return is_same_constant(self.constant, other.constant)
+
+
+def is_same_constant(one: Any, other: Any) -> bool:
+    """Whether two constants are one: 1 == True == 1.0, and nan != nan, and neither may decide it."""
+    return one is other or (type(one) is type(other) and bool(one == other))
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Where a container or a piece of state lives that outlives the call: an attribute, a global, a default, ..."""
+
+    type: HomeType
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence(Composite):
+    """A list, tuple, set, deque, generator, `nn.ModuleList`, `nn.Sequential` and the like, named by `type`.
+
+    `items` are the kinds by position where the length is known; `element` is the join of all elements. `home` is set
+    for a container that existed before the call.
+    """
+
+    type: str
+    element: Kind
+    items: tuple[Kind, ...] | None = None
+    home: Home | None = None
+    fields: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self._holds(self.element, *(self.items or ())):
+            object.__setattr__(self, "element", UNKNOWN)
+            object.__setattr__(self, "items", None)
+
+
+@dataclass(frozen=True, slots=True)
+class Dictionary(Composite):
+    """A dict, `nn.ModuleDict` or the like. `items` holds the kinds by constant key, `value` the join of all values."""
+
+    type: str
+    value: Kind
+    items: tuple[tuple[Any, Kind], ...] = ()
+    home: Home | None = None
+
+    def __post_init__(self) -> None:
+        if not self._holds(self.value, *(kind for _, kind in self.items)):
+            object.__setattr__(self, "value", UNKNOWN)
+            object.__setattr__(self, "items", ())
+
+    def __hash__(self) -> int:
+        return hash((self.type, self.value, len(self.items), self.home))
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the same is known, in whatever order of the keys."""
+        if not isinstance(other, Dictionary) or self.type != other.type or self.home != other.home:
+            return False
+        return self.value == other.value and (self.items == other.items or self.by_key() == other.by_key())
+
+    def by_key(self) -> dict[object, Kind]:
+        """Return the kinds by key and its type: 1 and True are different keys."""
+        return {(key.__class__, key): kind for key, kind in self.items}
+
+    def get(self, key: Any) -> Kind | None:
+        """Return the kind under a constant key, or None."""
+        for name, kind in self.items:
+            if name == key and type(name) is type(key):
+                return kind
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Instance(Kind):
+    """An instance of a class of the project; with `below`, of that class or of any that inherits from it.
+
+    `made` tells that the call at hand has made it.
+    """
+
+    cls: ClassInfo
+    made: bool = False
+    below: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Object(Kind):
+    """An instance of a class outside the project, by its dotted name: `logging.Logger`, `torch.nn.Linear`, ..."""
+
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Function(Composite):
+    """A function of the project, bound to `receiver` where it is a method, with `args`/`keywords` already given."""
+
+    function: FunctionInfo
+    receiver: Kind | None = None
+    args: tuple[Kind, ...] = ()
+    keywords: tuple[tuple[str, Kind], ...] = ()
+
+    def __post_init__(self) -> None:
+        given = (*self.args, *(kind for _, kind in self.keywords))
+        if not self._holds(*given, *(() if self.receiver is None else (self.receiver,))):
+            object.__setattr__(self, "receiver", None if self.receiver is None else UNKNOWN)
+            object.__setattr__(self, "args", (UNKNOWN,) * len(self.args))
+            object.__setattr__(self, "keywords", tuple((name, UNKNOWN) for name, _ in self.keywords))
+
+
+@dataclass(frozen=True, slots=True)
+class Class(Kind):
+    """A class of the project."""
+
+    cls: ClassInfo
+
+
+@dataclass(frozen=True, slots=True)
+class External(Kind):
+    """A function, class or module outside the project, by its dotted name: `torch.relu`, `time`, `builtins.print`."""
+
+    name: str
+
+
+@lru_cache(maxsize=4096)
+def external(name: str) -> External:
+    """Return the kind of that name; what names the same is the same object."""
+    return External(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Method(Composite):
+    """A method of a value that is no project instance: `t.item`, `names.append`, `logger.info`."""
+
+    receiver: Kind
+    name: str
+
+    def __post_init__(self) -> None:
+        if not self._holds(self.receiver):
+            object.__setattr__(self, "receiver", UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class Module(Kind):
+    """A Python module of the project."""
+
+    module: ModuleInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Super(Kind):
+    """What `super()` returns in a method of `cls` for an instance `receiver`."""
+
+    cls: ClassInfo
+    receiver: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Partial(Composite):
+    """`functools.partial` of something outside the project, or any callable wrapped with given arguments."""
+
+    callee: Kind
+    args: tuple[Kind, ...] = ()
+    keywords: tuple[tuple[str, Kind], ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self._holds(self.callee, *self.args, *(kind for _, kind in self.keywords)):
+            object.__setattr__(self, "callee", UNKNOWN)
+            object.__setattr__(self, "args", (UNKNOWN,) * len(self.args))
+            object.__setattr__(self, "keywords", tuple((name, UNKNOWN) for name, _ in self.keywords))
+
+
+@dataclass(frozen=True, slots=True)
+class Union(Composite):
+    """One of several kinds, none of them unknown, nothing, or a union."""
+
+    alternatives: tuple[Kind, ...]
+
+    def __post_init__(self) -> None:
+        if not self._holds(*self.alternatives):
+            object.__setattr__(self, "alternatives", tuple(one for one in self.alternatives if one.size == 1))
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self.alternatives))
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the alternatives are the same, in whatever order paths have met."""
+        if not isinstance(other, Union) or len(self.alternatives) != len(other.alternatives):
+            return False
+        return self.alternatives == other.alternatives or set(self.alternatives) == set(other.alternatives)
+
+    @property
+    def members(self) -> tuple[Kind, ...]:
+        """The alternatives."""
+        return self.alternatives
+
+
+UNKNOWN: Final = Unknown()
+NOTHING: Final = Nothing()
+TENSOR: Final = Tensor()
+BOOL_TENSOR: Final = Tensor(dtype="bool")
+NONE: Final = Value("none", None)
+INT: Final = Value("int")
+FLOAT: Final = Value("float")
+BOOL: Final = Value("bool")
+STR: Final = Value("str")
+SIZE: Final = Value("int", source="shape")
+SHAPE: Final = Sequence("torch.Size", SIZE)
+# What `shape_as_tensor(x)` gives in compiled code: the shape, and no tensor as in eager code.
+SHAPE_AS_TENSOR: Final = Sequence("shape_as_tensor", SIZE)
+SOURCE_RANK: Mapping[Source, int] = {"python": 0, "shape": 1, "data": 2}
+
+
+@lru_cache(maxsize=4096, typed=True)
+def constant(value: object) -> Kind:
+    """Return the kind of a literal."""
+    if value is None:
+        return NONE
+    if isinstance(value, (bool, int, float, str, bytes, complex)):
+        return Value(type(value).__name__, value)
+    return Value("ellipsis") if value is ... else UNKNOWN
+
+
+def holds_code(kind: Kind) -> bool:
+    """Whether a kind is something of the project that may be called, or holds it."""
+    if isinstance(kind, (Sequence, Dictionary)):
+        held = kind.element if isinstance(kind, Sequence) else kind.value
+        return any(holds_code(one) for one in held.members)
+    if isinstance(kind, Partial):
+        return any(holds_code(one) for one in kind.callee.members)
+    return isinstance(kind, (Function, Instance, Class))
+
+
+def note_parts() -> None:
+    """Take note that a value has too many parts."""
+    note_cut(f"a value that consists of more than {MOST_PARTS} others is not followed; build it in parts")
+
+
+def is_record(kind: Kind) -> bool:
+    """Whether a kind is a named tuple, which has its items under names of its own as a class has its attributes."""
+    return isinstance(kind, Sequence) and bool(kind.fields)

@@ -1,0 +1,159 @@
+"""What may be asked of a kind, and a kind less some of what it says."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import fields, replace
+from typing import Any
+
+from dynalint.analysis.kinds.lattice import merge_tensors, rejoined
+from dynalint.analysis.kinds.values import (
+    MISSING,
+    NONE,
+    NOTHING,
+    Composite,
+    Dictionary,
+    Home,
+    Instance,
+    Kind,
+    Sequence,
+    Tensor,
+    Union,
+    Unknown,
+    Value,
+)
+
+_ITERATORS = frozenset({"generator", "count", "range_iterator"})
+_MUTABLE = frozenset({"list", "dict", "set", "deque", "defaultdict", "OrderedDict", "Counter"}) | _ITERATORS
+
+
+def without(kind: Kind, type_: str) -> Kind:
+    """Return `kind` less the alternatives that are Python values of `type_`, as after `is not None`."""
+    return rejoined(kind, [one for one in kind.members if not (isinstance(one, Value) and one.type == type_)])
+
+
+def present(kind: Kind) -> Kind:
+    """Return `kind` less None, unless it is nothing else: most operations on None raise, so nothing comes of them."""
+    return without(kind, "none") if isinstance(kind, Union) else kind
+
+
+def widened(kind: Kind) -> Kind:
+    """Forget the values of constants other than None: what one caller passes says little about the others."""
+    if isinstance(kind, Value) and kind.type != "none" and kind.constant is not MISSING:
+        return Value(kind.type, MISSING, kind.source)
+    if isinstance(kind, Union):
+        return rejoined(kind, [widened(member) for member in kind.alternatives])
+    return kind
+
+
+def as_input(kind: Kind) -> Kind:
+    """Return what compiled code gets of a value that eager code made: tracing knows the elements of no tensor in it.
+
+    Another caller may well pass other floats, or a batch more: of a tensor it is kept only whether it is a mask.
+    """
+    if isinstance(kind, Tensor):
+        return replace(kind, foreseen=False, dtype="bool" if kind.dtype == "bool" else None, rank=None)
+    if isinstance(kind, Union):
+        return rejoined(kind, [as_input(member) for member in kind.alternatives])
+    if isinstance(kind, Instance):
+        return lasting(kind)
+    if isinstance(kind, Sequence):
+        items = None if kind.items is None else tuple(as_input(item) for item in kind.items)
+        return replace(kind, element=as_input(kind.element), items=items)
+    if isinstance(kind, Dictionary):
+        pairs = tuple((key, as_input(item)) for key, item in kind.items)
+        return replace(kind, value=as_input(kind.value), items=pairs)
+    return kind
+
+
+def only_tensor(kind: Kind) -> Tensor | None:
+    """Return the tensor that `kind` certainly is (None in an alternative apart), or None.
+
+    `mask: Tensor | None` counts as a tensor: an operation on it that a tensor breaks breaks whenever it is one.
+    """
+    if not isinstance(kind, Union):
+        return kind if isinstance(kind, Tensor) else None
+    tensor: Tensor | None = None
+    for member in kind.alternatives:
+        if isinstance(member, Tensor):
+            tensor = member if tensor is None else merge_tensors(tensor, member)
+        elif member != NONE:
+            return None
+    return tensor
+
+
+def may_be_tensor(kind: Kind) -> bool:
+    """Whether one of the known alternatives is a tensor."""
+    if isinstance(kind, Union):
+        return any(isinstance(member, Tensor) for member in kind.alternatives)
+    return isinstance(kind, Tensor)
+
+
+def is_number(kind: Kind) -> bool:
+    """Whether `kind` is certainly a plain Python number (bool, int, float, complex)."""
+    members = kind.members
+    return all(isinstance(member, Value) and member.type in ("bool", "int", "float", "complex") for member in members)
+
+
+def tensor_and_number(one: Kind, other: Kind) -> bool:
+    """Whether one of two kinds is certainly a tensor, the other a number or several: what is done with them differs."""
+    if one is other or isinstance(one, Unknown) or isinstance(other, Unknown):
+        return False
+    if only_tensor(one) is not None and _is_given_number(other):
+        return True
+    return only_tensor(other) is not None and _is_given_number(one)
+
+
+def _is_given_number(kind: Kind) -> bool:
+    """Whether `kind` is a number or a container of numbers, None in an alternative apart."""
+    given = without(kind, "none")
+    if isinstance(given, Sequence):
+        given = given.element
+    return given is not NOTHING and is_number(given)
+
+
+def held_in(outer: Sequence | Dictionary, kind: Kind) -> Kind:
+    """Return what comes out of a container: containers in one that outlives the call outlive it, too."""
+    if isinstance(kind, Union):
+        return Union(tuple(held_in(outer, member) for member in kind.alternatives))
+    if outer.home is None or not is_mutable(kind):
+        return kind
+    place = outer.home.name if outer.home.name.endswith("]") else f"{outer.home.name}[...]"
+    return with_home(kind, Home(outer.home.type, place))
+
+
+def is_made(kind: Kind | None) -> bool:
+    """Whether `kind` is an instance, or one of several, that the call at hand has made: nobody else knows of it."""
+    return kind is not None and all(isinstance(one, Instance) and one.made for one in kind.members)
+
+
+def lasting(kind: Kind) -> Kind:
+    """Return `kind` as later calls find it: what this one has made is there before those."""
+    if isinstance(kind, Instance):
+        return Instance(kind.cls) if kind.made else kind
+    if not (kind.made and isinstance(kind, Composite)):
+        return kind
+    composite: Any = kind  # each of them is a dataclass, though their base is none
+    result: Kind = replace(composite, **{one.name: _lasting_part(getattr(kind, one.name)) for one in fields(composite)})
+    return result
+
+
+def _lasting_part(part: Any) -> Any:
+    if isinstance(part, tuple):
+        return tuple([_lasting_part(one) for one in part])
+    return lasting(part) if isinstance(part, Kind) else part
+
+
+def is_mutable(kind: Kind) -> bool:
+    """Whether a kind is a container that can be changed in place."""
+    return isinstance(kind, (Sequence, Dictionary)) and kind.type in _MUTABLE
+
+
+def with_home(kind: Kind, home: Home) -> Kind:
+    """Return `kind` with every container in it marked as living at `home`."""
+    if isinstance(kind, (Sequence, Dictionary)):
+        return kind if kind.home == home else replace(kind, home=home)
+    if isinstance(kind, Union):
+        members = tuple([with_home(member, home) for member in kind.alternatives])
+        return kind if all(map(operator.is_, members, kind.alternatives)) else Union(members)
+    return lasting(kind) if isinstance(kind, Instance) else kind

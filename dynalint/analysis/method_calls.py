@@ -1,0 +1,113 @@
+"""Methods from outside the project: of tensors, of layers and other objects, of what inherits from them."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis import torch_api
+from dynalint.analysis.events import InplaceChange
+from dynalint.analysis.externals import external_call
+from dynalint.analysis.frame import Frame
+from dynalint.analysis.kinds import UNKNOWN, Kind, join
+from dynalint.analysis.named_attributes import name_of
+from dynalint.analysis.noting import note_call
+from dynalint.analysis.sparse import made_sparse
+from dynalint.analysis.torch_calls import torch_call
+
+# Their methods draw as the functions do that their module has by the same names.
+_DRAWING = ("random.Random", "numpy.random.Generator", "numpy.random.RandomState")
+
+
+def object_method(
+    frame: Frame,
+    receiver: k.Object | k.Instance,
+    name: str,
+    args: list[Kind],
+    keywords: dict[str, Kind],
+    node: ast.Call | None,
+    *,
+    starred: bool,
+) -> Kind:
+    """A method that an object, or a project instance by its base class, has from outside the project."""
+    api, project = frame.interpreter.project.api, frame.interpreter.project
+    if isinstance(receiver, k.Object):
+        type_ = receiver.type
+    else:
+        bases = [base for base in project.lineage(receiver.cls)[1] if api.torch_class(base) is not None]
+        type_ = torch_api.canonical(bases[0]) if bases else "torch.nn.Module"
+    cls = api.torch_class(type_)
+    entry = cls.method(name) if cls is not None else None
+    result = UNKNOWN if entry is None else torch_call(entry, receiver, args, keywords, starred=starred)
+    if type_ in _DRAWING:
+        result = external_call(f"{type_.rpartition('.')[0]}.{name}", args, keywords, starred=starred)
+    dotted = f"{type_}.{name}"
+    if entry is not None and frame.interpreter.watched(dotted) is None:
+        dotted = entry.name  # by the class that it is inherited from
+    note_call(frame, node, dotted, receiver, args, keywords, result, starred=starred)
+    if cls is None or not cls.is_module:
+        return result
+    if name == "compile":
+        frame.interpreter.compiled[receiver] = None
+    elif name in ("add_module", "register_module") and node is not None and len(node.args) == len(args) == 2:
+        store_by_name(frame, receiver, name_of(node.args[0], args[0]), args[1])
+    elif name == "register_buffer" and isinstance(receiver, k.Instance):
+        _register_buffer(frame, receiver, args, keywords)
+    return receiver if name in ("to", "cuda", "cpu", "train", "eval", "half") else result
+
+
+def tensor_method(
+    frame: Frame,
+    receiver: k.Tensor,
+    name: str,
+    args: list[Kind],
+    keywords: dict[str, Kind],
+    node: ast.Call | None,
+    *,
+    starred: bool,
+) -> Kind:
+    """A method of a tensor."""
+    entry = frame.interpreter.project.api.method(name)
+    if name == "tolist":
+        result: Kind = _as_list(receiver)
+    elif name == "astype":
+        result = k.Tensor(rank=receiver.rank, array=True)
+    else:
+        result = UNKNOWN if entry is None else torch_call(entry, receiver, args, keywords, starred=starred)
+    if receiver.array and isinstance(result, k.Tensor):
+        result = replace(result, array=True)
+    result = made_sparse(f"Tensor.{name}", receiver, result)
+    note_call(frame, node, f"Tensor.{name}", receiver, args, keywords, result, starred=starred)
+    changes = name.endswith("_") and name != "requires_grad_" and entry is not None and "mutating" in entry.flags
+    if changes and node is not None and receiver.name is not None:
+        home = k.Home("attribute", receiver.name)
+        frame.emit(InplaceChange, node, home=home, tensor=receiver, method=name)
+    return result
+
+
+def _as_list(receiver: k.Tensor) -> Kind:
+    """`tolist()` nests as deep as the tensor has dimensions; most have one."""
+    number = k.Value(receiver.dtype or "float", k.MISSING, "data")
+    return number if receiver.rank == 0 else k.Sequence("list", number if receiver.rank in (None, 1) else UNKNOWN)
+
+
+def _register_buffer(frame: Frame, receiver: k.Instance, args: list[Kind], keywords: dict[str, Kind]) -> None:
+    """`self.register_buffer("name", tensor)` is how a module gets a buffer."""
+    named = args[0] if args else keywords.get("name", UNKNOWN)
+    given = args[1] if len(args) > 1 else keywords.get("tensor", k.NONE)
+    if isinstance(named, k.Value) and isinstance(named.constant, str):
+        tensor = k.only_tensor(given)
+        kind: Kind = k.Tensor(origin="buffer")
+        if tensor is not None:
+            kind = k.Tensor(tensor.dtype, tensor.rank, "buffer", sparse=tensor.sparse)
+        if given == k.NONE:
+            kind = join(kind, k.NONE)
+        store_by_name(frame, receiver, named.constant, kind)
+
+
+def store_by_name(frame: Frame, owner: Kind, name: str | None, value: Kind) -> None:
+    """Store as an assignment does: what a method stores on its own `self` is held by the class of the method."""
+    if name is not None and isinstance(owner, k.Instance):
+        own = frame.receiver.cls if isinstance(frame.receiver, k.Instance) else owner.cls
+        frame.interpreter.attributes.store(own if own in owner.cls.above else owner.cls, name, value, frame)

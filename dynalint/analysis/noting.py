@@ -1,0 +1,56 @@
+"""The calls that rules watch for, as events."""
+
+from __future__ import annotations
+
+import ast
+
+from dynalint.analysis import torch_api
+from dynalint.analysis.events import Call
+from dynalint.analysis.frame import Frame
+from dynalint.analysis.kinds import Kind
+from dynalint.analysis.torch_calls import certain_flags
+
+
+def note_call(
+    frame: Frame,
+    node: ast.Call | None,
+    name: str,
+    receiver: Kind | None,
+    args: list[Kind],
+    keywords: dict[str, Kind],
+    result: Kind,
+    *,
+    starred: bool,
+) -> None:
+    """Emit a call that a rule watches for."""
+    if node is None:
+        return
+    watched = frame.interpreter.watched(name) or frame.interpreter.watched(torch_api.canonical(name))
+    if watched is not None:
+        frame.emit(
+            Call,
+            node,
+            extra=name,
+            callee=watched,
+            receiver=receiver,
+            args=tuple(args),
+            keywords=keywords,
+            result=result,
+            flags=_flags(frame, name, args, keywords, starred=starred),
+        )
+
+
+def _flags(
+    frame: Frame, name: str, args: list[Kind], keywords: dict[str, Kind], *, starred: bool
+) -> frozenset[torch_api.Flag]:
+    """What the torch data says of a call; nothing for what is no call of torch."""
+    api = frame.interpreter.project.api
+    owner, _, last = name.rpartition(".")
+    if owner == "Tensor":
+        entry = api.method(last)
+    elif last == "__call__":
+        cls = api.torch_class(owner)
+        entry = cls.call if cls is not None else None
+    else:
+        entry = api.function(name) if name.startswith("torch.") else None
+    return frozenset() if entry is None else certain_flags(entry, args, keywords, starred=starred)

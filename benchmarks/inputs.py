@@ -31,7 +31,7 @@ from dynalint import engine
 from dynalint.catalogue import known_codes
 from dynalint.config import Configuration, Overrides, parse_layer
 from dynalint.confirm import Target, WorkerError, examine
-from dynalint.confirm.testimony import Testimony
+from dynalint.confirm.results import TargetResult
 from dynalint.confirming import confirm_options, parts, targets
 from dynalint.findings import Finding
 from dynalint.lint import Linter
@@ -66,7 +66,7 @@ class Measured:
     """What a run over the corpus gave: findings with verdicts, what each class showed, what each file took."""
 
     findings: list[Finding]
-    heard: dict[Class, Testimony]
+    heard: dict[Class, TargetResult]
     seconds: dict[str, float]
 
 
@@ -154,12 +154,12 @@ def measure(corpus: Path, wanted: Sequence[Class], jobs: int, *, only: bool) -> 
     def leading_to(finding: Finding) -> Sequence[Target]:
         return next((found for one in leading if (found := one(finding))), ())
 
-    judged, testimonies = examine(findings, chosen, options, clock, parts=leading_to)
+    judged, results = examine(findings, chosen, options, clock, parts=leading_to)
     names = {target.name: _file(target, corpus) for target in chosen}
     for name, taken in clock.seconds.items():
         if name in names:
             seconds[names[name]] += taken / jobs
-    heard = {(_file(one.target, corpus), one.target.qualname): one for one in testimonies}
+    heard = {(_file(one.target, corpus), one.target.qualname): one for one in results}
     return Measured([one for one in judged if one.code != "DYN001"], heard, seconds)
 
 
@@ -168,19 +168,19 @@ def _file(target: Target, corpus: Path) -> str:
     return path.relative_to(corpus).as_posix() if path.is_relative_to(corpus) else str(path)
 
 
-def built(testimony: Testimony | None) -> bool:
+def built(result: TargetResult | None) -> bool:
     """Whether an instance was made."""
-    if testimony is None:
+    if result is None:
         return False
-    problem = testimony.problem
+    problem = result.problem
     if problem is None or problem.phase in ("inputs", "run"):
         return True
     return problem.phase == "process" and any(words in problem.stage for words in BUILT)
 
 
-def ran(testimony: Testimony | None) -> bool:
+def ran(result: TargetResult | None) -> bool:
     """Whether it ran to the end without a compiler."""
-    return testimony is not None and testimony.eager is not None and testimony.eager.error is None
+    return result is not None and result.eager is not None and result.eager.error is None
 
 
 def report(measured: Measured, wanted: Sequence[Class], *, timed: bool) -> None:
@@ -189,9 +189,9 @@ def report(measured: Measured, wanted: Sequence[Class], *, timed: bool) -> None:
     _share("classes built", sum(map(built, heard)), len(wanted))
     _share("classes run in eager", sum(map(ran, heard)), len(wanted))
     reached: dict[str, set[int]] = defaultdict(set)
-    for testimony in measured.heard.values():
-        if ran(testimony) and testimony.eager is not None:
-            for path, lines in testimony.eager.lines.items():
+    for result in measured.heard.values():
+        if ran(result) and result.eager is not None:
+            for path, lines in result.eager.lines.items():
                 reached[path].update(lines)
     corpus_findings = [one for one in measured.findings if one.category == "graph-break"]
     on_lines = [one for one in corpus_findings if _reached(one, reached)]
@@ -220,10 +220,10 @@ def _share(what: str, part: int, whole: int) -> None:
 def list_failures(measured: Measured, wanted: Sequence[Class]) -> None:
     """Print each class that did not run, with the reason."""
     for file, name in wanted:
-        testimony = measured.heard.get((file, name))
-        if ran(testimony):
+        result = measured.heard.get((file, name))
+        if ran(result):
             continue
-        problem = testimony.problem if testimony is not None else None
+        problem = result.problem if result is not None else None
         if problem is None:
             reason = "no target"
         elif problem.failure is not None:

@@ -21,8 +21,8 @@ from typing import Any
 from dynalint import engine
 from dynalint.catalogue import known_codes
 from dynalint.config import Configuration, Overrides, environment_layer, parse_layer
-from dynalint.confirm import WorkerError, hear
-from dynalint.confirm.testimony import Testimony
+from dynalint.confirm import WorkerError, run_targets
+from dynalint.confirm.results import TargetResult
 from dynalint.confirming import confirm_options, targets
 from dynalint.lint import Linter
 from dynalint.rules import all_rules
@@ -40,19 +40,19 @@ def main(arguments: Sequence[str]) -> int:
     if not corpus.is_dir():
         parser.error(f"{options.corpus} is no folder")
     try:
-        testimonies = measure(corpus, python=options.python, always=options.confirm)
+        results = measure(corpus, python=options.python, always=options.confirm)
     except WorkerError as fault:
         print(f"measure: {fault}", file=sys.stderr)
         return 2
-    records = [record for testimony in testimonies for record in records_of(testimony, corpus)]
+    records = [record for result in results for record in records_of(result, corpus)]
     options.truth.write_text("".join(json.dumps(record) + "\n" for record in records))
     ran = sum(record["status"] != "not-run" for record in records)
     breaks = sum(len(record["breaks"]) for record in records)
-    print(f"{len(testimonies)} targets, {ran} records of what ran, {breaks} graph breaks -> {options.truth}")
+    print(f"{len(results)} targets, {ran} records of what ran, {breaks} graph breaks -> {options.truth}")
     return 0
 
 
-def measure(corpus: Path, *, python: str | None, always: bool) -> list[Testimony]:
+def measure(corpus: Path, *, python: str | None, always: bool) -> list[TargetResult]:
     """Run all that can be run in a corpus.
 
     Raises:
@@ -63,7 +63,7 @@ def measure(corpus: Path, *, python: str | None, always: bool) -> list[Testimony
     configuration = Configuration(Overrides(layers), known_codes(), corpus)
     workspace, _ = engine.open_workspace([corpus], configuration, corpus)
     result = Linter(workspace, all_rules()).lint()
-    return hear(
+    return run_targets(
         targets(workspace, result),
         workspace.files,
         confirm_options(workspace, result.analysis.project.roots),
@@ -71,36 +71,36 @@ def measure(corpus: Path, *, python: str | None, always: bool) -> list[Testimony
     )
 
 
-def records_of(testimony: Testimony, corpus: Path) -> Iterator[dict[str, Any]]:
+def records_of(result: TargetResult, corpus: Path) -> Iterator[dict[str, Any]]:
     """Yield a record for each file of the corpus that a target ran."""
-    own = testimony.target.path
-    if testimony.eager is None or testimony.default is None:
-        reason = testimony.problem.failure.message if testimony.problem and testimony.problem.failure else "did not end"
-        yield _record(own, corpus, testimony, status="not-run", reason=" ".join(reason.split()))
+    own = result.target.path
+    if result.eager is None or result.default is None:
+        reason = result.problem.failure.message if result.problem and result.problem.failure else "did not end"
+        yield _record(own, corpus, result, status="not-run", reason=" ".join(reason.split()))
         return
-    failed = testimony.default.error is not None
-    for name, lines in testimony.eager.lines.items():
+    failed = result.default.error is not None
+    for name, lines in result.eager.lines.items():
         path = Path(name)
         if lines and path.is_relative_to(corpus):
-            record = _record(path, corpus, testimony, status="compile-fail" if failed else "ok", lines=list(lines))
-            record["breaks"] = list(_breaks(testimony, name))
+            record = _record(path, corpus, result, status="compile-fail" if failed else "ok", lines=list(lines))
+            record["breaks"] = list(_breaks(result, name))
             if path == own:
-                record["graphs"] = list(testimony.default.graphs[: testimony.same])
+                record["graphs"] = list(result.default.graphs[: result.same])
             yield record
 
 
-def _record(path: Path, corpus: Path, testimony: Testimony, **values: Any) -> dict[str, Any]:
+def _record(path: Path, corpus: Path, result: TargetResult, **values: Any) -> dict[str, Any]:
     file = path.relative_to(corpus).as_posix() if path.is_relative_to(corpus) else str(path)
-    name = testimony.target.qualname if path == testimony.target.path else "*"
+    name = result.target.qualname if path == result.target.path else "*"
     return {"file": file, "cls": name, "breaks": [], **values}
 
 
-def _breaks(testimony: Testimony, file: str) -> Iterator[dict[str, Any]]:
+def _breaks(result: TargetResult, file: str) -> Iterator[dict[str, Any]]:
     """Yield the breaks whose innermost frame of the corpus lies in a file."""
-    assert testimony.default is not None
+    assert result.default is not None
     seen = set()
-    for one in testimony.default.breaks:
-        measured = [frame for frame in one.stack if frame.file in testimony.eager.lines] if testimony.eager else []
+    for one in result.default.breaks:
+        measured = [frame for frame in one.stack if frame.file in result.eager.lines] if result.eager else []
         if not measured or measured[-1].file != file:
             continue
         frames = tuple((frame.line, frame.function) for frame in measured if frame.file == file)

@@ -43,8 +43,8 @@ from dynalint.config import Configuration, Overrides, parse_layer
 from dynalint.confirm import Target
 from dynalint.confirm.client import Worker
 from dynalint.confirm.driver import request_for, worker_options
-from dynalint.confirm.worker.graph_records import Outcome, Remedy, Tried
-from dynalint.confirm.worker.records import decode
+from dynalint.confirm.worker.dynamo.graph_records import Outcome, Remedy, Tried
+from dynalint.confirm.worker.dynamo.records import decode
 from dynalint.confirming import confirm_options, targets
 from dynalint.lint import Linter
 from dynalint.rules import all_rules
@@ -115,7 +115,7 @@ def measure(corpus: Path, sites: set[Place], options: argparse.Namespace) -> Mea
             for target in chosen[: options.most]:
                 if wanted <= seen.reached:
                     break
-                answer = worker.ask("prescribing:prescribe", request_for(target, confirming) | _ASKED)
+                answer = worker.ask("operations.advising:advise", request_for(target, confirming) | _ASKED)
                 _take(seen, target, answer.parts, sites, corpus)
         if sys.stderr.isatty() or options.list:
             print(f"{file}: {len(wanted & seen.proven)} of {len(wanted)}", file=sys.stderr, flush=True)
@@ -133,7 +133,9 @@ def measure_examples(corpus: Path, sites: set[Place], examples: Mapping[str, set
         one = Measured(moved=seen.moved)
         target = Target(Path(name.partition(":")[0]), "", name.partition(":")[2])
         with Worker(worker_options(confirming)) as worker:
-            answer = worker.ask("prescribing:prescribe", request_for(target, confirming) | _ASKED | {"example": name})
+            answer = worker.ask(
+                "operations.advising:advise", request_for(target, confirming) | _ASKED | {"example": name}
+            )
         _take(one, target, answer.parts, sites, corpus)
         return one
 

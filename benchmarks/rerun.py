@@ -29,9 +29,9 @@ from typing import Any
 
 import torch
 
-from dynalint.confirm.worker.differ import Equality, difference
-from dynalint.confirm.worker.observe import observe
-from dynalint.confirm.worker.witness import Call, clone_inputs, default_run, force_eager, fresh_callable
+from dynalint.confirm.worker.comparing.differences import Equality, difference
+from dynalint.confirm.worker.comparing.observing import observe
+from dynalint.confirm.worker.dynamo.runs import Call, clone_inputs, default_run, force_eager, fresh_callable
 
 CALLS = 3
 SECONDS = 300

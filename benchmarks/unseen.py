@@ -106,7 +106,7 @@ class Watch:
         self.busy = False
         # Under the name that interpreters without dynalint know the worker by.
         sys.path.insert(0, str(_HERE.parent / "dynalint" / "confirm"))
-        self.witness = importlib.import_module("worker.witness")
+        self.runs = importlib.import_module("worker.dynamo.runs")
         sys.path.pop(0)
         import torch
 
@@ -117,7 +117,7 @@ class Watch:
         """Put the watch into torch, and load the compiler once for all forks."""
         torch, watch = self.torch, self
         torch.set_num_threads(1)
-        self.witness.default_run(lambda: torch.sin, [((torch.ones(2),), {})])
+        self.runs.default_run(lambda: torch.sin, [((torch.ones(2),), {})])
 
         def called(module: Any, *args: Any, **kwargs: Any) -> Any:
             return watch.through(module, lambda: watch.call(module, *args, **kwargs), args, kwargs)
@@ -208,15 +208,15 @@ class Watch:
 
     def testify(self, name: str, subject: Any, call: Any, training: bool | None) -> None:
         """Make the call in each mode, and write what was seen."""
-        self.witness.hear_own_compiles()
+        self.runs.trace_own_compiles()
         for mode in (training, False) if training else (training,):
             make = self.maker(subject, mode)
-            calls = [_copied(self.witness.clone_inputs(call)) for _ in range(_CALLS)]
-            eager = self.witness.eager_run(make, calls, self.files)
+            calls = [_copied(self.runs.clone_inputs(call)) for _ in range(_CALLS)]
+            eager = self.runs.eager_run(make, calls, self.files)
             if eager.error is not None:
                 self.write("", name, mode, status="eager-fail", reason=eager.error.message[:300])
                 continue
-            run = self.witness.default_run(make, calls, self.files)
+            run = self.runs.default_run(make, calls, self.files)
             self.tell(name, mode, _file_of(type(subject)), eager.lines, run)
 
     def maker(self, subject: Any, mode: bool | None) -> Callable[[], Any]:

@@ -15,7 +15,7 @@ from dynalint.catalogue import catalogue
 from dynalint.config import Settings
 from dynalint.confirm import ConfirmOptions, Interrupted, Target, WorkerError, confirm
 from dynalint.confirm.interpreter import chosen_interpreter
-from dynalint.confirm.verdicts import JUDGED
+from dynalint.confirm.verdicts import CONFIRMABLE
 from dynalint.findings import Evidence, Finding
 from dynalint.fix import Linted
 from dynalint.fix.verify import WorkerVerifier
@@ -69,7 +69,7 @@ def confirmed(workspace: Workspace, result: LintResult, progress: Progress | Non
 
 
 def _not_run(linted: Linted) -> Linted:
-    if linted.finding.category not in JUDGED:
+    if linted.finding.category not in CONFIRMABLE:
         return linted
     return replace(linted, finding=replace(linted.finding, evidence=Evidence("unconfirmed", "Notebooks are not run.")))
 

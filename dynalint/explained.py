@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dynalint.confirm.worker.records import Break, Compile, Failure
+    from dynalint.confirm.worker.dynamo.records import Break, Compile, Failure
 
 _CALLS = 3
 _LONGEST = 400
@@ -78,15 +78,15 @@ def explain(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
     """
     import torch
 
-    from dynalint.confirm.worker import witness
+    from dynalint.confirm.worker.dynamo import runs
 
     def make() -> Any:
         return copy.deepcopy(model) if isinstance(model, torch.nn.Module) else model
 
     calls = [(args, kwargs)] * _CALLS
     with torch.random.fork_rng():
-        run = witness.default_run(make, calls)
-        whole = witness.fullgraph_run(make, calls).error
+        run = runs.default_run(make, calls)
+        whole = runs.fullgraph_run(make, calls).error
     return Report(
         graphs=run.graphs[0] if run.graphs else 0,
         operations=run.operations[0] if run.operations else 0,

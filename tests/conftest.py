@@ -61,7 +61,7 @@ def torch_is_no_burden() -> None:
     internals: Any = importlib.import_module("torch._logging._internal")
     internals.trace_log = logging.getLogger("dynalint.unheard")
     importlib.import_module("dynalint.testing.running")
-    warm = importlib.import_module("dynalint.confirm.worker.warm")
+    warm = importlib.import_module("dynalint.confirm.worker.process.warmup")
     warm.leave_out_measures()
     warm.seed_what_is_there()
     gc.collect()

@@ -6,7 +6,7 @@ confirm(findings, roots, ConfirmOptions(...), progress) -> list[Finding]
 from __future__ import annotations
 
 from dynalint.confirm.client import WorkerError
-from dynalint.confirm.driver import Interrupted, confirm, examine, hear
+from dynalint.confirm.driver import Interrupted, confirm, examine, run_targets
 from dynalint.confirm.options import ConfirmOptions, Target
 
-__all__ = ["ConfirmOptions", "Interrupted", "Target", "WorkerError", "confirm", "examine", "hear"]
+__all__ = ["ConfirmOptions", "Interrupted", "Target", "WorkerError", "confirm", "examine", "run_targets"]

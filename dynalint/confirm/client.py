@@ -2,16 +2,16 @@
 
     with Worker(WorkerOptions(python=..., search=(...,))) as worker:
         worker.hello.torch                                     # "2.13.0+cpu", None where there is no torch
-        answer = worker.ask("hearing:hear", request)           # an `Answer`, whatever the code under check does
+        answer = worker.ask("operations.confirming:confirm", request)  # an `Answer`, whatever the code under check does
 
-An operation is `module:function` in `dynalint/confirm/worker` or in one of `WorkerOptions.folders`, whose modules may
-import the worker's by `from .witness import ...`. The function is called as `function(request, reply)` in a process of
-its own behind the sandbox's walls, with what JSON can hold of `request`; it says what it is doing by
+An operation is `module:function` in `dynalint/confirm/worker` or in one of `WorkerOptions.folders`, whose modules
+import the worker's by `from .dynamo.runs import ...`. The function is called as `function(request, reply)` in a process
+of its own behind the sandbox's walls, with what JSON can hold of `request`; it says what it is doing by
 `reply.stage("...")` and hands over pieces of its answer by `reply.part(name, value)`. Before it imports the code under
 check it calls `loading.load_target`, which takes `request["overrides"]` (`{absolute path: text}`), so that rewritten
 modules run without being written anywhere.
 
-    for answer in worker.ask_each("hearing:hear", requests, prepare="hearing:prepare"):
+    for answer in worker.ask_each("operations.confirming:confirm", requests, prepare="operations.confirming:prepare"):
 
 asks for several: where the system can fork, each runs in a process forked from one that has done what `prepare` does.
 """
@@ -37,7 +37,7 @@ __all__ = ["Answer", "Hello", "Worker", "WorkerError", "WorkerOptions", "python_
 _IMPORT_SECONDS = 180.0
 _GRACE_SECONDS = 15.0
 # What is said of a fix stands in a report as it is; Dynamo's own words on a break are taken apart first.
-_MOST_TEXT = {"verify:verify": MOST_SENTENCE, "hearing:hear": 1 << 12}
+_MOST_TEXT = {"operations.verifying:verify": MOST_SENTENCE, "operations.confirming:confirm": 1 << 12}
 
 
 @dataclass(frozen=True)

@@ -7,21 +7,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dynalint.confirm.recompiles import guard, hint, is_about, places
-from dynalint.confirm.testimony import Testimony
-from dynalint.confirm.verdicts import Court, coverage_of
+from dynalint.confirm.results import TargetResult
+from dynalint.confirm.verdicts import Confirmation, coverage_of
 from dynalint.confirm.wording import break_text, comparison_text, effect_text
-from dynalint.confirm.worker.records import Break, Comparison, Compile, Frame
+from dynalint.confirm.worker.dynamo.records import Break, Comparison, Compile, Frame
 from dynalint.findings import Evidence, Finding, Severity, Step
 
 # Loops, context managers, inlined calls and exceptions that Dynamo runs into because of a break before.
 CONSEQUENCES = frozenset(("GB7000", "GB0066", "GB0065", "GB0088"))
 
 
-def discoveries(court: Court, directory: Path) -> list[Finding]:
+def discoveries(confirmation: Confirmation, directory: Path) -> list[Finding]:
     """Return findings for what no finding covers, one for each place and kind, paths relative to `directory`."""
     found: dict[tuple[str, int, str], Finding] = {}
-    for testimony in (one for one in court.testimonies if not one.part):
-        scribe = _Scribe(court, testimony, directory)
+    for result in (one for one in confirmation.results if not one.part):
+        scribe = _Scribe(confirmation, result, directory)
         for finding in (*_breaks(scribe), *_recompiles(scribe), *_differences(scribe)):
             found.setdefault((finding.path, finding.line, finding.message), finding)
     return list(found.values())
@@ -29,10 +29,10 @@ def discoveries(court: Court, directory: Path) -> list[Finding]:
 
 @dataclass(frozen=True)
 class _Scribe:
-    """Writes findings for one testimony."""
+    """Writes findings for one result."""
 
-    court: Court
-    testimony: Testimony
+    confirmation: Confirmation
+    result: TargetResult
     directory: Path
 
     def path(self, file: str) -> str:
@@ -43,7 +43,7 @@ class _Scribe:
 
     def columns(self, frame: Frame) -> tuple[int, int]:
         """Return the columns of what broke, or of the whole statement line where Dynamo does not tell."""
-        sources = self.court.sources
+        sources = self.confirmation.sources
         if frame.column is not None and frame.end_column is not None:
             return sources.character_columns(frame.file, frame.line, frame.column, frame.end_column)
         line = sources.line(frame.file, frame.line)
@@ -52,24 +52,24 @@ class _Scribe:
 
     def steps(self, stack: tuple[Frame, ...]) -> tuple[Step, ...]:
         """Return the chain of the user's own functions, outermost first."""
-        own = [frame for frame in stack if self.court.is_place(frame.file, frame.line)]
-        names = [self.court.sources.function_at(frame.file, frame.line) or frame.function for frame in own]
+        own = [frame for frame in stack if self.confirmation.is_place(frame.file, frame.line)]
+        names = [self.confirmation.sources.function_at(frame.file, frame.line) or frame.function for frame in own]
         found = {name: Step(name, self.path(frame.file), frame.line) for name, frame in zip(names, own, strict=True)}
         return tuple(found.values())
 
 
 def _breaks(scribe: _Scribe) -> list[Finding]:
-    court, testimony = scribe.court, scribe.testimony
-    breaks = testimony.default.breaks if testimony.default is not None else ()
+    confirmation, result = scribe.confirmation, scribe.result
+    breaks = result.default.breaks if result.default is not None else ()
     causes = {
         (frame.file, frame.function)
         for seen in breaks
-        if seen.gb not in CONSEQUENCES and (frame := court.own_frame(seen.stack)) is not None
+        if seen.gb not in CONSEQUENCES and (frame := confirmation.own_frame(seen.stack)) is not None
     }
     found = []
     for seen in breaks:
-        frame = court.own_frame(seen.stack)
-        if frame is None or court.attributed(seen.stack, seen.gb):
+        frame = confirmation.own_frame(seen.stack)
+        if frame is None or confirmation.attributed(seen.stack, seen.gb):
             continue
         if seen.gb in CONSEQUENCES and (frame.file, frame.function) in causes:
             continue
@@ -78,14 +78,14 @@ def _breaks(scribe: _Scribe) -> list[Finding]:
 
 
 def _break_finding(scribe: _Scribe, seen: Break, frame: Frame) -> Finding:
-    testimony = scribe.testimony
+    result = scribe.result
     start, end = scribe.columns(frame)
     steps = scribe.steps(seen.stack)
     region = tuple(step.function for step in steps)
-    error = testimony.fullgraph.error if testimony.fullgraph is not None else None
-    place = scribe.court.own_frame(error.stack) if error is not None else None
+    error = result.fullgraph.error if result.fullgraph is not None else None
+    place = scribe.confirmation.own_frame(error.stack) if error is not None else None
     breaks_whole = place is not None and (place.file, place.line) == (frame.file, frame.line)
-    passes = testimony.fullgraph is not None and error is None
+    passes = result.fullgraph is not None and error is None
     innermost = seen.stack[-1]
     where = "" if innermost == frame else f" in {innermost.function}, which this calls"
     severity: Severity = "warning" if passes and seen.effect == "split" else "error"
@@ -107,9 +107,9 @@ def _break_finding(scribe: _Scribe, seen: Break, frame: Frame) -> Finding:
         gb=(seen.gb,) if seen.gb else (),
         evidence=Evidence(
             "confirmed",
-            f"{testimony.inputs} showed it.",
+            f"{result.inputs} showed it.",
             seen.gb,
-            testimony.torch,
+            result.torch,
             "passes" if passes else "breaks" if breaks_whole else None,
             0,
         ),
@@ -123,12 +123,12 @@ def _kind(seen: Break) -> str:
 
 def _recompiles(scribe: _Scribe) -> list[Finding]:
     """Report code that is still compiled again at the last of the calls alike; what settles after one is no finding."""
-    testimony = scribe.testimony
+    result = scribe.result
     found = []
-    for again in testimony.recompiles:
-        if again.call != testimony.same - 1:
+    for again in result.recompiles:
+        if again.call != result.same - 1:
             continue
-        if any(is_about(again, placed, scribe.court.sources) for placed in scribe.court.placed):
+        if any(is_about(again, placed, scribe.confirmation.sources) for placed in scribe.confirmation.placed):
             continue
         found += _recompile_findings(scribe, again)
     return found
@@ -136,16 +136,16 @@ def _recompiles(scribe: _Scribe) -> list[Finding]:
 
 def _differences(scribe: _Scribe) -> list[Finding]:
     """Report that compiled code differs, unless a finding that was compared as well may stand for it."""
-    testimony, found = scribe.testimony, scribe.testimony.comparison
+    result, found = scribe.result, scribe.result.comparison
     if found is None or found.same or found.place is None:
         return []
-    if not scribe.court.is_place(found.place.file, found.place.line):
+    if not scribe.confirmation.is_place(found.place.file, found.place.line):
         return []
-    for placed in scribe.court.placed:
-        if placed.finding.category == "miscompile" and coverage_of(placed, testimony).traced:
+    for placed in scribe.confirmation.placed:
+        if placed.finding.category == "miscompile" and coverage_of(placed, result).traced:
             return []
     start, end = scribe.columns(found.place)
-    function = scribe.court.sources.function_at(found.place.file, found.place.line) or found.place.function
+    function = scribe.confirmation.sources.function_at(found.place.file, found.place.line) or found.place.function
     text = comparison_text(found)
     return [
         Finding(
@@ -162,7 +162,7 @@ def _differences(scribe: _Scribe) -> list[Finding]:
             help=f"{text[0].upper()}{text[1:]}.",
             function=function,
             region=(function,),
-            evidence=Evidence("confirmed", f"{testimony.inputs} showed it.", None, testimony.torch, None, 0),
+            evidence=Evidence("confirmed", f"{result.inputs} showed it.", None, result.torch, None, 0),
         )
     ]
 
@@ -175,19 +175,19 @@ def _does(found: Comparison) -> str:
 
 def _recompile_findings(scribe: _Scribe, again: Compile) -> list[Finding]:
     """Return the finding on a compile, none where what it names is no place in the user's own code."""
-    testimony = scribe.testimony
+    result = scribe.result
     own = [
         (file, line)
         for file, line in places(again)
-        if Path(file).is_absolute() and scribe.court.is_place(os.path.realpath(file), line)
+        if Path(file).is_absolute() and scribe.confirmation.is_place(os.path.realpath(file), line)
     ]
     file, line = own[-1] if own else (again.file, again.line)
-    if not scribe.court.is_place(os.path.realpath(file), line):
+    if not scribe.confirmation.is_place(os.path.realpath(file), line):
         return []
     frame = Frame(os.path.realpath(file), line, again.function)
     start, end = scribe.columns(frame)
-    count = sum(other.file == again.file and other.line == again.line for other in testimony.recompiles)
-    function = scribe.court.sources.function_at(frame.file, line) or again.function
+    count = sum(other.file == again.file and other.line == again.line for other in result.recompiles)
+    function = scribe.confirmation.sources.function_at(frame.file, line) or again.function
     finding = Finding(
         path=scribe.path(frame.file),
         line=line,
@@ -204,9 +204,9 @@ def _recompile_findings(scribe: _Scribe, again: Compile) -> list[Finding]:
         region=(function,),
         evidence=Evidence(
             "confirmed",
-            f"{testimony.inputs} showed it in {testimony.same} calls alike.",
+            f"{result.inputs} showed it in {result.same} calls alike.",
             None,
-            testimony.torch,
+            result.torch,
             None,
             count,
         ),

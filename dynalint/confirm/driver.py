@@ -20,11 +20,11 @@ from dynalint.confirm.client import Answer, Worker, WorkerError, WorkerOptions, 
 from dynalint.confirm.discoveries import discoveries
 from dynalint.confirm.evidence import Stock
 from dynalint.confirm.options import ConfirmOptions, Target
+from dynalint.confirm.results import TargetResult, record_of, result_of
 from dynalint.confirm.sources import Sources
-from dynalint.confirm.testimony import Testimony, record_of, testify
 from dynalint.confirm.untrusted import sober, worded
-from dynalint.confirm.verdicts import JUDGED, Court, Placed, judge, unheard
-from dynalint.confirm.worker.near import mentions, near_texts
+from dynalint.confirm.verdicts import CONFIRMABLE, Confirmation, Placed, not_run, with_verdicts
+from dynalint.confirm.worker.source.nearby_files import mentions, near_texts
 from dynalint.findings import Evidence, Finding
 
 # To import torch takes a worker as long as to run this many.
@@ -70,8 +70,8 @@ def examine(
     progress: Progress | None = None,
     silenced: Sequence[Finding] = (),
     parts: Parts | None = None,
-) -> tuple[list[Finding], list[Testimony]]:
-    """Do what `confirm` does, and return the testimonies too."""
+) -> tuple[list[Finding], list[TargetResult]]:
+    """Do what `confirm` does, and return the results too."""
     sources = Sources({os.path.realpath(path): text for path, text in options.overrides.items()})
     placed = [_placed(finding, options, sources) for finding in (*findings, *silenced)]
     targets = sorted(_resolved(roots))
@@ -79,48 +79,48 @@ def examine(
         return list(findings), []
     compare = sorted({one.path for one in placed if one.finding.category == "miscompile"})
     files = {str(target.path) for target in targets} | {one.path for one in placed}
-    hearing = _Hearing(options, targets, _spots(placed), compare, progress, traced_in=files)
+    target_runs = _TargetRuns(options, targets, _spots(placed), compare, progress, traced_in=files)
     is_own = lru_cache(maxsize=None)(options.is_own)
 
-    def court_of(testimonies: Iterable[Testimony]) -> Court:
-        heard = [part for one in testimonies for part in (one, one.evaluation) if part is not None]
-        return Court(placed, heard, sources, is_own)
+    def confirmation_of(results: Iterable[TargetResult]) -> Confirmation:
+        shown = [part for one in results for part in (one, one.evaluation) if part is not None]
+        return Confirmation(placed, shown, sources, is_own)
 
-    def more(testimonies: Iterable[Testimony]) -> set[Target]:
-        stuck = unheard(court_of(testimonies)) if parts is not None else ()
-        known = {one.target for one in testimonies}
+    def more(results: Iterable[TargetResult]) -> set[Target]:
+        stuck = not_run(confirmation_of(results)) if parts is not None else ()
+        known = {one.target for one in results}
         nearest = (next((t for t in _resolved(parts(one.finding)) if t not in known), None) for one in stuck if parts)
         return {target for target in nearest if target is not None}
 
-    testimonies, obstacle = hearing.hear(more)
-    court = court_of(testimonies)
-    judged = judge(court)[: len(findings)]
+    results, obstacle = target_runs.run(more)
+    confirmation = confirmation_of(results)
+    judged = with_verdicts(confirmation)[: len(findings)]
     if obstacle is not None:
         judged = [_unconfirmed(one, obstacle) if one.evidence.status == "static" else one for one in judged]
-    told = [worded(one) for one in discoveries(court, options.directory)]
+    told = [worded(one) for one in discoveries(confirmation, options.directory)]
     judged = [replace(one, evidence=sober(one.evidence)) for one in judged]
     found = sorted([*judged, *told], key=lambda finding: finding.sort_key)
-    if hearing.interrupted:
+    if target_runs.interrupted:
         raise Interrupted(found)
-    return found, testimonies
+    return found, results
 
 
-def hear(
+def run_targets(
     targets: Sequence[Target], files: Sequence[Path], options: ConfirmOptions, progress: Progress | None = None
-) -> list[Testimony]:
+) -> list[TargetResult]:
     """Run the targets and return what each showed, without judging anything; lines are told of these files.
 
     Raises:
         WorkerError: the interpreter cannot be run, has no torch, or no sandbox holds.
     """
     spots: Spots = {os.path.realpath(file): [] for file in files}
-    hearing = _Hearing(options, sorted(_resolved(targets)), spots, [], progress)
-    testimonies, obstacle = hearing.hear(lambda _: ())
-    if hearing.interrupted:
+    target_runs = _TargetRuns(options, sorted(_resolved(targets)), spots, [], progress)
+    results, obstacle = target_runs.run(lambda _: ())
+    if target_runs.interrupted:
         raise KeyboardInterrupt
     if obstacle is not None:
         raise WorkerError(obstacle)
-    return testimonies
+    return results
 
 
 def _resolved(targets: Iterable[Target]) -> dict[Target, None]:
@@ -128,9 +128,9 @@ def _resolved(targets: Iterable[Target]) -> dict[Target, None]:
     return dict.fromkeys(replace(target, path=Path(os.path.realpath(target.path))) for target in targets)
 
 
-def _as_part(heard: Testimony) -> Testimony:
-    evaluation = None if heard.evaluation is None else replace(heard.evaluation, part=True)
-    return replace(heard, evaluation=evaluation, part=True)
+def _as_part(result: TargetResult) -> TargetResult:
+    evaluation = None if result.evaluation is None else replace(result.evaluation, part=True)
+    return replace(result, evaluation=evaluation, part=True)
 
 
 def _placed(finding: Finding, options: ConfirmOptions, sources: Sources) -> Placed:
@@ -140,20 +140,20 @@ def _placed(finding: Finding, options: ConfirmOptions, sources: Sources) -> Plac
 
 
 def _unconfirmed(finding: Finding, detail: str) -> Finding:
-    if finding.category not in JUDGED:
+    if finding.category not in CONFIRMABLE:
         return finding
     return replace(finding, evidence=Evidence("unconfirmed", detail))
 
 
 class Interrupted(KeyboardInterrupt):
-    """Somebody pressed Ctrl-C. `findings` are judged by what was heard until then, the others are unconfirmed."""
+    """Somebody pressed Ctrl-C. `findings` are judged by what was shown until then, the others are unconfirmed."""
 
     def __init__(self, findings: Sequence[Finding]) -> None:
         super().__init__()
         self.findings = tuple(findings)
 
 
-class _Hearing:
+class _TargetRuns:
     """One run over all targets: the workers, the cache and the count of what is done."""
 
     def __init__(
@@ -177,14 +177,14 @@ class _Hearing:
         self._lock = threading.Lock()
         self._done = 0
         self._obstacle: str | None = None
-        self._heard: dict[Target, Testimony] = {}
+        self._results: dict[Target, TargetResult] = {}
         self.interrupted = False
 
-    def hear(self, more: Callable[[Sequence[Testimony]], Iterable[Target]]) -> tuple[list[Testimony], str | None]:
-        """Return what was heard, in the order of the targets, and why nothing can be run at all where that is so.
+    def run(self, more: Callable[[Sequence[TargetResult]], Iterable[Target]]) -> tuple[list[TargetResult], str | None]:
+        """Return what was shown, in the order of the targets, and why nothing can be run at all where that is so.
 
-        A target that a traced command has called is heard by what that showed, unless the user declares an example.
-        `more` is asked, a few times, which parts of what could not be run are to be heard.
+        A target that a traced command has called is judged by what that showed, unless the user declares an example.
+        `more` is asked, a few times, which parts of what could not be run are to be run.
         """
         workers: SimpleQueue[Worker] = SimpleQueue()
         count = max(1, min(self._options.jobs, len(self._targets) // _TARGETS_WORTH_A_WORKER))
@@ -196,7 +196,7 @@ class _Hearing:
                 workers.put(worker)
             torch = started[0].hello.torch
             traced = self._traced(torch)
-            known = {testimony.target for testimony in traced}
+            known = {result.target for result in traced}
             self._targets = [one for one in self._targets if one not in known or self._options.example_for(one)]
             if torch is None:
                 return traced, (
@@ -206,8 +206,8 @@ class _Hearing:
             with ThreadPoolExecutor(count) as pool:
                 try:
                     batches = _batches(self._targets, count, self._options)
-                    list(pool.map(lambda batch: self._hear_batch(batch, workers), batches))
-                    self._hear_parts(pool, workers, count, traced, more)
+                    list(pool.map(lambda batch: self._run_batch(batch, workers), batches))
+                    self._run_parts(pool, workers, count, traced, more)
                 except BaseException as fault:
                     # The pool would go through all that is left before it lets an interrupt out.
                     self._obstacle = "not run: interrupted."
@@ -222,49 +222,49 @@ class _Hearing:
         if self._obstacle is not None and not self.interrupted:
             return traced, self._obstacle
         outdated = self._outdated()
-        heard = (self._heard[one] for one in self._targets if one in self._heard)
-        return [*(replace(one, outdated=one.target in outdated) for one in heard), *traced], self._obstacle
+        found = (self._results[one] for one in self._targets if one in self._results)
+        return [*(replace(one, outdated=one.target in outdated) for one in found), *traced], self._obstacle
 
-    def _hear_parts(
+    def _run_parts(
         self,
         pool: ThreadPoolExecutor,
         workers: SimpleQueue[Worker],
         count: int,
-        traced: Sequence[Testimony],
-        more: Callable[[Sequence[Testimony]], Iterable[Target]],
+        traced: Sequence[TargetResult],
+        more: Callable[[Sequence[TargetResult]], Iterable[Target]],
     ) -> None:
-        """Hear parts in place of roots that could not be run; those that fail too are forgotten."""
-        failed: list[Testimony] = []
+        """Run parts in place of roots that could not be run; those that fail too are forgotten."""
+        failed: list[TargetResult] = []
         for _ in range(_PARTS):
-            wanted = sorted(more([*self._heard.values(), *failed, *traced])) if self._obstacle is None else []
+            wanted = sorted(more([*self._results.values(), *failed, *traced])) if self._obstacle is None else []
             if not wanted:
                 return
             self._targets = [*self._targets, *wanted]
-            list(pool.map(lambda batch: self._hear_batch(batch, workers), _batches(wanted, count, self._options)))
+            list(pool.map(lambda batch: self._run_batch(batch, workers), _batches(wanted, count, self._options)))
             for target in wanted:
-                if target in self._heard:
-                    heard = _as_part(self._heard.pop(target))
-                    if heard.problem is None:
-                        self._heard[target] = heard
+                if target in self._results:
+                    result = _as_part(self._results.pop(target))
+                    if result.problem is None:
+                        self._results[target] = result
                     else:
-                        failed.append(heard)
+                        failed.append(result)
 
     def _outdated(self) -> set[Target]:
         """Return the targets that a traced command has called before files of theirs were changed."""
         cache = self._options.cache
         return set() if cache is None or not self._traced_in else Stock(cache, self._texts).outdated()
 
-    def _traced(self, torch: str | None) -> list[Testimony]:
+    def _traced(self, torch: str | None) -> list[TargetResult]:
         """Return what traced commands showed of the files that this is about."""
         cache = self._options.cache
         if cache is None or not self._traced_in:
             return []
-        found = Stock(cache, self._texts).testimonies(torch, self._spots)
+        found = Stock(cache, self._texts).results(torch, self._spots)
         wanted = set(self._traced_in)
         return [one for one in found if str(one.target.path) in wanted or not wanted.isdisjoint(one.files)]
 
-    def _hear_batch(self, batch: Sequence[Target], workers: SimpleQueue[Worker]) -> None:
-        """Hear targets of one module, those that the cache does not know."""
+    def _run_batch(self, batch: Sequence[Target], workers: SimpleQueue[Worker]) -> None:
+        """Run targets of one module, those that the cache does not know."""
         if self._is_stopped():
             return
         worker = workers.get()
@@ -275,7 +275,7 @@ class _Hearing:
                 if known is None:
                     asked.append(target)
                 else:
-                    self._heard[target] = known
+                    self._results[target] = known
                     self._tell(target.name, done=1)
             self._ask(asked, worker)
         finally:
@@ -284,13 +284,15 @@ class _Hearing:
     def _ask(self, targets: Sequence[Target], worker: Worker) -> None:
         every = {"spots": self._spots, "compare": self._compare}
         requests = [{**request_for(target, self._options), **every} for target in targets]
-        with contextlib.closing(worker.ask_each("hearing:hear", requests, prepare="hearing:prepare")) as answers:
+        with contextlib.closing(
+            worker.ask_each("operations.confirming:confirm", requests, prepare="operations.confirming:prepare")
+        ) as answers:
             for target in targets:
                 self._tell(target.name)
-                testimony = self._testimony(target, worker, next(answers))
+                result = self._result(target, worker, next(answers))
                 if self._is_stopped():  # the worker may have been closed under it
                     return
-                self._heard[target] = testimony
+                self._results[target] = result
                 self._tell(target.name, done=1)
 
     def _is_stopped(self) -> bool:
@@ -302,32 +304,32 @@ class _Hearing:
             if self._progress is not None:
                 self._progress(self._done, len(self._targets), what)
 
-    def _remembered(self, target: Target, worker: Worker) -> Testimony | None:
+    def _remembered(self, target: Target, worker: Worker) -> TargetResult | None:
         """Return what the cache knows of a target, if it still holds."""
         known = self._cache.get(self._question(target, worker), self._spots)
         if known is None:
             return None
         try:
-            return testify(target, worker.hello.torch or "", known["answer"], known["spots"])
+            return result_of(target, worker.hello.torch or "", known["answer"], known["spots"])
         except (KeyError, ValueError):
             return None
 
-    def _testimony(self, target: Target, worker: Worker, answer: Answer) -> Testimony:
-        """Return what the worker heard of a target, and have the cache remember it."""
+    def _result(self, target: Target, worker: Worker, answer: Answer) -> TargetResult:
+        """Return what the worker said of a target, and have the cache remember it."""
         if answer.outcome == "refused":
             reason = answer.ending["reason"]
             self._obstacle = f"not run: no sandbox holds on this system ({reason}); --confirm runs code all the same."
         record, torch = record_of(answer), worker.hello.torch or ""
         try:
-            testimony = testify(target, torch, record, self._spots)
+            result = result_of(target, torch, record, self._spots)
         except ValueError:
-            return testify(target, torch, {**record, "outcome": "garbled", "parts": {}}, self._spots)
-        if answer.done and (testimony.problem is None or testimony.problem.phase != "import"):
+            return result_of(target, torch, {**record, "outcome": "garbled", "parts": {}}, self._spots)
+        if answer.done and (result.problem is None or result.problem.phase != "import"):
             # What ended otherwise, by time or memory, may end well on a quieter machine. What could not be imported may
             # miss a package, which the next run has.
-            files = {str(target.path), *filter(self._is_own_file, testimony.files)}
+            files = {str(target.path), *filter(self._is_own_file, result.files)}
             self._cache.put(self._question(target, worker), self._spots, files, record)
-        return testimony
+        return result
 
     def _is_own_file(self, path: str) -> bool:
         """Whether a path that a worker has told of is one of the user's own files, with nothing of links in it."""
@@ -406,16 +408,16 @@ def _spots(placed: Iterable[Placed]) -> Spots:
     """Return the ranges to be judged, by file, each once and in order."""
     ranges: dict[str, set[tuple[int, int, int, int]]] = {}
     for one in placed:
-        if one.finding.category in JUDGED:
+        if one.finding.category in CONFIRMABLE:
             ranges.setdefault(one.path, set()).add(one.spot)
     return {path: [list(spot) for spot in sorted(found)] for path, found in sorted(ranges.items())}
 
 
 @lru_cache(maxsize=1)
 def _own_hash() -> str:
-    """Return a hash of the worker's code: another version of it may hear other things."""
+    """Return a hash of the worker's code: another version of it may see other things."""
     folder = Path(__file__).with_name("worker")
     digest = hashlib.sha256()
-    for file in sorted(folder.glob("*.py")):
+    for file in sorted(folder.rglob("*.py")):
         digest.update(file.read_bytes())
     return digest.hexdigest()

@@ -12,8 +12,8 @@ from typing import Any
 
 from dynalint.confirm.cache import FileHashes
 from dynalint.confirm.options import Target
-from dynalint.confirm.testimony import Testimony, testify
-from dynalint.confirm.worker.spans import count
+from dynalint.confirm.results import TargetResult, result_of
+from dynalint.confirm.worker.source.spans import count
 from dynalint.reading import read_json
 
 FORMAT = 1
@@ -29,13 +29,13 @@ class Stock:
         self.folder = cache / _FOLDER
         self._hashes = FileHashes(texts or {})
 
-    def testimonies(self, torch: str | None, spots: Mapping[str, list[list[int]]]) -> Iterator[Testimony]:
+    def results(self, torch: str | None, spots: Mapping[str, list[list[int]]]) -> Iterator[TargetResult]:
         """Yield what traced calls showed with files as they are now, under this release of torch if one is known."""
         for key, entry in self._entries():
             if self._holds(entry) and (torch is None or _release(entry["torch"]) == _release(torch)):
-                testimony = self.testimony(key, spots)
-                if testimony is not None:
-                    yield testimony
+                result = self.result(key, spots)
+                if result is not None:
+                    yield result
 
     def outdated(self) -> set[Target]:
         """Return the targets of which there is evidence that holds no longer, and none that does."""
@@ -46,7 +46,7 @@ class Stock:
                 holds[target] = holds.get(target, False) or self._holds(entry)
         return {target for target, good in holds.items() if not good}
 
-    def testimony(self, key: str, spots: Mapping[str, list[list[int]]]) -> Testimony | None:
+    def result(self, key: str, spots: Mapping[str, list[list[int]]]) -> TargetResult | None:
         """Return what one call showed, None if there is nothing by this key."""
         entry = _read(self.folder / f"{key}.json")
         if entry is None:
@@ -60,7 +60,7 @@ class Stock:
             if parts.get("latent") is not None:
                 covered = {path: _coverage(tables[path], found, _LATENT) for path, found in wanted.items()}
                 parts["latent"] = {**parts["latent"], "coverage": covered}
-            return testify(target, entry["torch"], {**record, "parts": parts}, wanted)
+            return result_of(target, entry["torch"], {**record, "parts": parts}, wanted)
         except (KeyError, TypeError, ValueError, AttributeError):
             return None
 

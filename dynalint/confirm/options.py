@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
-from dynalint.confirm.worker.loading import is_below
+from dynalint.confirm.worker.source.loading import is_below
 
 
 @dataclass(frozen=True, order=True)

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dynalint.confirm.results import TargetResult
 from dynalint.confirm.sources import Sources
-from dynalint.confirm.testimony import Testimony
 from dynalint.confirm.untrusted import cut
-from dynalint.confirm.worker.records import Compile
+from dynalint.confirm.worker.dynamo.records import Compile
 
 if TYPE_CHECKING:
     from dynalint.confirm.verdicts import Placed
@@ -32,19 +32,19 @@ class Blame:
     text: str
 
 
-def blamed(placed: Placed, testimony: Testimony, sources: Sources) -> Blame | None:
+def blamed(placed: Placed, result: TargetResult, sources: Sources) -> Blame | None:
     """Return how often this finding's code made Dynamo compile again, None if it never did.
 
     Calls alike count first; a call with another batch size counts where its guard is about this code.
     """
-    default = testimony.default
+    default = result.default
     if default is None:
         return None
     ours = [again for again in default.recompiles if is_about(again, placed, sources)]
-    alike = [again for again in ours if again.call < testimony.same]
-    other = [again for again in ours if testimony.same <= again.call < testimony.same + testimony.batch]
+    alike = [again for again in ours if again.call < result.same]
+    other = [again for again in ours if result.same <= again.call < result.same + result.batch]
     if alike:
-        text = f"compiled again {_times(len(alike))} in {testimony.same} calls alike, for the guard {guard(alike[-1])}."
+        text = f"compiled again {_times(len(alike))} in {result.same} calls alike, for the guard {guard(alike[-1])}."
         return Blame(len(alike), text)
     if other and placed.finding.category == "recompile":
         return Blame(len(other), f"compiled again for another batch size, for the guard {guard(other[-1])}.")

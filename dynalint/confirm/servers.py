@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from dynalint.confirm.temporary import TemporaryFolder, remove_abandoned
-from dynalint.confirm.worker.wire import LONGEST_LINE, MOST_BYTES, parse
+from dynalint.confirm.worker.process.wire import LONGEST_LINE, MOST_BYTES, parse
 from dynalint.errors import DynalintError
 
 _PACKAGE = Path(__file__).with_name("worker")
@@ -82,7 +82,7 @@ class Server:
         remove_abandoned()
         self._folder = TemporaryFolder()
         self._lines = _Lines()
-        self._heard = 0
+        self._results = 0
         self._process: subprocess.Popen[bytes] | None = None
         try:
             self.hello = self._start(options)
@@ -119,8 +119,8 @@ class Server:
         message = parse(line)
         if not isinstance(message, dict):
             raise ValueError("the worker sent something else than a message")  # noqa: TRY004 - as a broken line
-        self._heard = 0 if "end" in message else self._heard + len(line)
-        if self._heard > 2 * MOST_BYTES:
+        self._results = 0 if "end" in message else self._results + len(line)
+        if self._results > 2 * MOST_BYTES:
             raise ValueError("the worker sent too much")
         return message
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dynalint.confirm.worker.records import decode
+from dynalint.confirm.worker.dynamo.records import decode
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ _VERIFIED: Mapping[str, Any] = {
 
 def fits(operation: str, parts: Mapping[str, Any], *, done: bool) -> bool:
     """Whether the parts of an answer to an operation are of their kinds, and all there if it ran to its end."""
-    return operation != "verify:verify" or _verified(parts, done=done)
+    return operation != "operations.verifying:verify" or _verified(parts, done=done)
 
 
 def _verified(parts: Mapping[str, Any], *, done: bool) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from dynalint.confirm.testimony import Spot
+from dynalint.confirm.results import Spot
 from dynalint.findings import Finding
 from dynalint.reading import read_bounded
 

@@ -12,7 +12,7 @@ import stat
 import tempfile
 from pathlib import Path
 
-from dynalint.confirm.worker.leftovers import remove
+from dynalint.confirm.worker.process.leftovers import remove
 from dynalint.locks import lock
 
 _PREFIX = "dynalint-"

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from dynalint.confirm.client import homes
 from dynalint.confirm.evidence import Stock
 from dynalint.confirm.options import ConfirmOptions, Target
+from dynalint.confirm.results import TargetResult, result_of
 from dynalint.confirm.temporary import TemporaryFolder, remove_abandoned
-from dynalint.confirm.testimony import Testimony, testify
 from dynalint.confirm.wording import problem_text
 from dynalint.errors import DynalintError
 
@@ -44,7 +44,7 @@ class Traced:
     """
 
     code: int
-    confirmed: tuple[Testimony, ...]
+    confirmed: tuple[TargetResult, ...]
     problems: tuple[tuple[str, str], ...]
     raising: tuple[str, ...]
     left: tuple[str, ...]
@@ -65,7 +65,7 @@ def trace(
     """
     if not hasattr(os, "fork"):
         raise DynalintError("dynalint trace needs a system that can fork processes, which this one cannot.")
-    from dynalint.confirm.worker.sandbox import usable_namespaces
+    from dynalint.confirm.worker.sandbox.walls import usable_namespaces
     from dynalint.confirm.worker.tracing.session import VARIABLE, Session
 
     assert options.cache is not None
@@ -177,7 +177,7 @@ def problems_of(notes: Iterable[Mapping[str, Any]]) -> tuple[tuple[str, str], ..
             found[note["declined"], note["reason"]] = None
         elif "confirmed" in note and note["key"] is None:
             target = Target(Path(), "", note["confirmed"])
-            problem = testify(target, "?", note["record"], {}).problem
+            problem = result_of(target, "?", note["record"], {}).problem
             assert problem is not None
             found[note["confirmed"], problem_text(problem, target, "?")] = None
     return tuple(found)
@@ -187,7 +187,7 @@ def _traced(code: int, notes: list[dict[str, Any]], stock: Stock, known: int, se
     keys = [note["key"] for note in notes if note.get("key") is not None]
     return Traced(
         code=code,
-        confirmed=tuple(found for key in keys if (found := stock.testimony(key, {})) is not None),
+        confirmed=tuple(found for key in keys if (found := stock.result(key, {})) is not None),
         problems=problems_of(notes),
         raising=tuple(f"{note['raises']} ({note['error']})" for note in notes if "raises" in note),
         left=tuple(note["left"] for note in notes if "left" in note),

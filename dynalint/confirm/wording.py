@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from dynalint.confirm.options import Target
-from dynalint.confirm.testimony import Problem
+from dynalint.confirm.results import Problem
 from dynalint.confirm.untrusted import MOST_NAME, cut
-from dynalint.confirm.worker.records import Break, Comparison, Failure
+from dynalint.confirm.worker.dynamo.records import Break, Comparison, Failure
 
 # Hints that Dynamo gives with nearly every break and that help nobody who reads about one line.
 _EMPTY_HINTS = (

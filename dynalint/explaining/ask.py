@@ -11,11 +11,11 @@ from pathlib import Path
 from dynalint.confirm import ConfirmOptions, Target, WorkerError
 from dynalint.confirm.client import Answer, Worker
 from dynalint.confirm.driver import request_for, worker_options
-from dynalint.confirm.testimony import Problem
+from dynalint.confirm.results import Problem
 from dynalint.confirm.wording import problem_text
-from dynalint.confirm.worker import graph_records as told
-from dynalint.confirm.worker import records
-from dynalint.confirm.worker.records import decode
+from dynalint.confirm.worker.dynamo import graph_records as told
+from dynalint.confirm.worker.dynamo import records
+from dynalint.confirm.worker.dynamo.records import decode
 from dynalint.explaining.model import Advice, Explanation
 from dynalint.explaining.scribe import Scribe
 from dynalint.explaining.target import own_folder
@@ -60,10 +60,10 @@ def explain(
                 " has it."
             )
         request = {**request_for(target, options), "backend": backend, "export": export}
-        answer = worker.ask("explaining:explain", request, on_stage)
+        answer = worker.ask("operations.explaining:explain", request, on_stage)
         with _making_sense(target):
             broken = "run" in answer.parts and _may_be_helped(decode(records.Run, answer.parts["run"]))
-            advice = _advice(worker.ask("prescribing:prescribe", request, on_stage)) if advise and broken else None
+            advice = _advice(worker.ask("operations.advising:advise", request, on_stage)) if advise and broken else None
         python = worker.hello.python
     with _making_sense(target):
         problem = _problem(answer)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from dynalint.confirm.worker.graph_records import Guards, Outcome, Remedy, Size, Tried
+from dynalint.confirm.worker.dynamo.graph_records import Guards, Outcome, Remedy, Size, Tried
 
 
 @dataclass(frozen=True)

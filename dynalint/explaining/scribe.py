@@ -14,11 +14,11 @@ from dynalint.confirm import ConfirmOptions, Target
 from dynalint.confirm.discoveries import CONSEQUENCES
 from dynalint.confirm.sources import Sources, functions_of
 from dynalint.confirm.untrusted import sentence
-from dynalint.confirm.verdicts import Court, Placed
+from dynalint.confirm.verdicts import Confirmation, Placed
 from dynalint.confirm.wording import break_text
-from dynalint.confirm.worker import graph_records as told
-from dynalint.confirm.worker import records
-from dynalint.confirm.worker.records import decode
+from dynalint.confirm.worker.dynamo import graph_records as told
+from dynalint.confirm.worker.dynamo import records
+from dynalint.confirm.worker.dynamo.records import decode
 from dynalint.engine import open_workspace
 from dynalint.explaining.model import (
     Break,
@@ -140,7 +140,7 @@ class Scribe:
 
     def _breaks(self) -> tuple[tuple[Break, ...], dict[str, int]]:
         """Return the places that break, each once, and for each compile that one ended its index."""
-        court = self._court()
+        confirmation = self._confirmation()
         numbers = {graph.compile_id: number for number, graph in enumerate(self._flow.graphs, 1)}
         found: dict[tuple[str, int, str], Break] = {}
         ended: dict[str, tuple[str, int, str]] = {}
@@ -148,17 +148,17 @@ class Scribe:
         causes = {
             (frame.file, frame.function)
             for one in heard
-            if one.gb not in CONSEQUENCES and (frame := _frame(court, one))
+            if one.gb not in CONSEQUENCES and (frame := _frame(confirmation, one))
         }
         for one, compile_id in zip(heard, self._flow.breaks, strict=True):
-            frame = _frame(court, one)
+            frame = _frame(confirmation, one)
             if frame is None:
                 continue
             key = (frame.file, frame.line, one.gb_type or one.reason)
             if key not in found:
                 consequence = one.gb in CONSEQUENCES and (frame.file, frame.function) in causes
                 found[key] = self._break(
-                    one, frame, _rule(court.attributed(one.stack, one.gb)), consequence=consequence
+                    one, frame, _rule(confirmation.attributed(one.stack, one.gb)), consequence=consequence
                 )
             if compile_id in numbers:
                 ended[compile_id] = key
@@ -197,7 +197,7 @@ class Scribe:
         number = numbers.get(compile_id)
         return known if number is None else replace(known, ends=tuple(sorted({*known.ends, number})))
 
-    def _court(self) -> Court:
+    def _confirmation(self) -> Confirmation:
         """Return dynalint's own findings on the files in which something breaks."""
         files = {
             frame.file
@@ -214,7 +214,7 @@ class Scribe:
             # Advice may be a break that depends on a condition, and it has broken here.
             broken = replace(finding, category="graph-break") if finding.category == "advice" else finding
             placed.append(Placed(broken, path, self._sources.spot(path, finding)))
-        return Court(placed, (), self._sources, self._is_own)
+        return Confirmation(placed, (), self._sources, self._is_own)
 
     def _recompiles(self) -> list[Recompile]:
         return [
@@ -277,9 +277,9 @@ def _real(stack: Sequence[records.Frame]) -> tuple[records.Frame, ...]:
     return tuple(replace(frame, file=os.path.realpath(frame.file)) for frame in stack)
 
 
-def _frame(court: Court, found: records.Break) -> records.Frame | None:
+def _frame(confirmation: Confirmation, found: records.Break) -> records.Frame | None:
     """Return where a break belongs: the user's own innermost line, else the innermost of all."""
-    return court.own_frame(found.stack) or (found.stack[-1] if found.stack else None)
+    return confirmation.own_frame(found.stack) or (found.stack[-1] if found.stack else None)
 
 
 def _findings(files: list[Path], configuration: Configuration, directory: Path) -> list[Finding]:

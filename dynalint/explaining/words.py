@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dynalint.confirm.wording import helpful_hints
-from dynalint.confirm.worker.graph_records import Outcome, Remedy, Size
+from dynalint.confirm.worker.dynamo.graph_records import Outcome, Remedy, Size
 from dynalint.explaining.model import Advice, Break, Explanation, Rule, Step
 
 _UNITS = (("s", 1.0), ("ms", 1e3), ("µs", 1e6))

@@ -414,12 +414,12 @@ def _asked(worker: Worker, request: Mapping[str, Any]) -> Answer:
     Inputs that the original does not survive show nothing about a fix. Which were left out is a part of the answer.
     """
     left_out: list[str] = []
-    answer = worker.ask("verify:verify", {**request, "left_out": left_out})
+    answer = worker.ask("operations.verifying:verify", {**request, "left_out": left_out})
     if answer.outcome in _WORKER_FAULTS and "compiled" not in answer.parts:
-        answer = worker.ask("verify:verify", {**request, "left_out": left_out})
+        answer = worker.ask("operations.verifying:verify", {**request, "left_out": left_out})
     while answer.outcome == "signal" and answer.parts.get("trying") and len(left_out) < _MOST_CRASHES:
         left_out.append(answer.parts["trying"])
-        answer = worker.ask("verify:verify", {**request, "left_out": left_out})
+        answer = worker.ask("operations.verifying:verify", {**request, "left_out": left_out})
     return replace(answer, parts={**answer.parts, "left_out": left_out})
 
 

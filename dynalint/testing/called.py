@@ -32,7 +32,7 @@ class Called:
         from dynalint.confirm.client import homes
         from dynalint.confirm.evidence import Stock
         from dynalint.confirm.temporary import TemporaryFolder
-        from dynalint.confirm.worker.sandbox import usable_namespaces
+        from dynalint.confirm.worker.sandbox.walls import usable_namespaces
         from dynalint.confirm.worker.tracing import agent
         from dynalint.confirm.worker.tracing.session import Session
 
@@ -69,13 +69,13 @@ class Called:
             time.sleep(_POLL)
         faults = []
         for key in sorted(calls):
-            testimony = self._stock.testimony(key, {})
-            if testimony is None or testimony.default is None:
+            result = self._stock.result(key, {})
+            if result is None or result.default is None:
                 continue
             self.confirmed.add(key)
-            fault = fault_of(testimony, demands)
+            fault = fault_of(result, demands)
             if fault is not None:
-                faults.append(f"{testimony.inputs}: {fault}")
+                faults.append(f"{result.inputs}: {fault}")
         return faults
 
     def problems(self) -> tuple[tuple[str, str], ...]:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dynalint.confirm.testimony import Testimony
-    from dynalint.confirm.worker.records import Break
+    from dynalint.confirm.results import TargetResult
+    from dynalint.confirm.worker.dynamo.records import Break
 
 _ROUNDS = 3
 
@@ -61,52 +61,52 @@ def assert_compiles(
     """
     import torch
 
-    from dynalint.confirm.worker import witness
+    from dynalint.confirm.worker.dynamo import runs
 
     call = (args, kwargs)
     batches = [_with_rows(call, size) for size in batch_sizes]
     with torch.random.fork_rng():
-        run = witness.default_run(lambda: model, [*[call] * _ROUNDS, *batches], backend=backend)
+        run = runs.default_run(lambda: model, [*[call] * _ROUNDS, *batches], backend=backend)
     if run.error is not None:
         raise AssertionError(f"the compiled model raises {run.error.type}: {run.error.message}")
-    fault = fault_of(_testimony(run, len(batches)), Demands.of(max_graphs, max_recompiles, first_party))
+    fault = fault_of(_result(run, len(batches)), Demands.of(max_graphs, max_recompiles, first_party))
     if fault is not None:
         raise AssertionError(fault)
 
 
-def fault_of(testimony: Testimony, demands: Demands) -> str | None:
+def fault_of(result: TargetResult, demands: Demands) -> str | None:
     """Return what a run has against the demands, with places and reasons, None if nothing."""
-    run = testimony.default
+    run = result.default
     assert run is not None
-    real = testimony.same + testimony.batch
+    real = result.same + result.batch
     breaks = {found.stack: found for found in run.breaks if found.call < real and demands.counts(found)}
-    first, alike = run.graphs[0], run.graphs[testimony.same - 1]
+    first, alike = run.graphs[0], run.graphs[result.same - 1]
     counted = demands.first_party is None
     if len(breaks) >= demands.max_graphs or (counted and first > demands.max_graphs):
         what = f"{_number(first, 'graph')} and {_number(len(breaks), 'graph break')}"
-        return f"{what}, where {_allowed(demands.max_graphs, 'graph')}:{_told(testimony, list(breaks.values()))}"
+        return f"{what}, where {_allowed(demands.max_graphs, 'graph')}:{_told(result, list(breaks.values()))}"
     if first == 0:
         return "no graph at all: the model runs no tensor operation, or Dynamo skipped it whole"
     if alike - first > demands.max_recompiles:
-        calls = f"{testimony.same - 1} more calls with the same arguments"
-        return _grown(testimony, calls, alike - first, demands.max_recompiles)
+        calls = f"{result.same - 1} more calls with the same arguments"
+        return _grown(result, calls, alike - first, demands.max_recompiles)
     grown = run.graphs[real - 1] - alike
     if grown > first + demands.max_recompiles:
-        return _grown(testimony, "calls with other batch sizes", grown, first + demands.max_recompiles)
+        return _grown(result, "calls with other batch sizes", grown, first + demands.max_recompiles)
     return None
 
 
-def _grown(testimony: Testimony, calls: str, grown: int, allowed: int) -> str:
+def _grown(result: TargetResult, calls: str, grown: int, allowed: int) -> str:
     from dynalint.confirm.recompiles import guard
 
-    assert testimony.default is not None
-    again = [attempt for attempt in testimony.default.recompiles if attempt.call < testimony.same + testimony.batch]
+    assert result.default is not None
+    again = [attempt for attempt in result.default.recompiles if attempt.call < result.same + result.batch]
     reasons = "".join(f"\n  {attempt.function}: {guard(attempt)}" for attempt in again)
     what = f"{calls} compile {_number(grown, 'more graph')}, where {_allowed(allowed, '')}:{reasons}"
-    return what + _told(testimony, [])
+    return what + _told(result, [])
 
 
-def _told(testimony: Testimony, breaks: Sequence[Break]) -> str:
+def _told(result: TargetResult, breaks: Sequence[Break]) -> str:
     """Return breaks as findings; those that happen in no code of the user's by their own place."""
     from dynalint.testing.failures import is_users, told
 
@@ -116,7 +116,7 @@ def _told(testimony: Testimony, breaks: Sequence[Break]) -> str:
         for found in foreign
         if found.stack
     ]
-    return "".join(lines) + told([testimony], is_users)
+    return "".join(lines) + told([result], is_users)
 
 
 def _number(count: int, noun: str) -> str:
@@ -127,13 +127,13 @@ def _allowed(count: int, noun: str) -> str:
     return f"{_number(count, noun) if noun else count} {'is' if count == 1 else 'are'} allowed"
 
 
-def _testimony(run: Any, batches: int) -> Testimony:
+def _result(run: Any, batches: int) -> TargetResult:
     """Return a run in this process as a worker would have told it."""
     import torch
 
     from dynalint.confirm.options import Target
-    from dynalint.confirm.testimony import testify
-    from dynalint.confirm.worker.records import EagerRun, encode
+    from dynalint.confirm.results import result_of
+    from dynalint.confirm.worker.dynamo.records import EagerRun, encode
 
     files = {frame.file for found in run.breaks for frame in found.stack} | {again.file for again in run.recompiles}
     parts = {
@@ -144,7 +144,7 @@ def _testimony(run: Any, batches: int) -> Testimony:
         "files": [str(Path(file).resolve()) for file in files],
     }
     record = {"outcome": "done", "ending": {}, "stage": "", "parts": parts}
-    return testify(Target(Path(), "", ""), str(torch.__version__), record, {})
+    return result_of(Target(Path(), "", ""), str(torch.__version__), record, {})
 
 
 def _with_rows(call: Any, size: int) -> Any:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from dynalint.analysis.source import SourceFile
 from dynalint.confirm.discoveries import discoveries
+from dynalint.confirm.results import TargetResult
 from dynalint.confirm.sources import Sources
-from dynalint.confirm.testimony import Testimony
-from dynalint.confirm.verdicts import Court, Placed, judge
+from dynalint.confirm.verdicts import Confirmation, Placed, with_verdicts
 from dynalint.findings import Finding
 from dynalint.fix import Linted
 from dynalint.fix.edits import merged, plan_of, replaced
@@ -30,29 +30,29 @@ def is_users(path: str) -> bool:
     return not (set(file.parts) & set(_INSTALLED) or file.is_relative_to(_STDLIB))
 
 
-def told(testimonies: Sequence[Testimony], is_own: Callable[[str], bool]) -> str:
-    """Return the breaks and recompiles that testimonies show, as `dynalint check` reports them, with rewrites."""
-    linted = _linted(_files(testimonies, is_own))
+def told(results: Sequence[TargetResult], is_own: Callable[[str], bool]) -> str:
+    """Return the breaks and recompiles that results show, as `dynalint check` reports them, with rewrites."""
+    linted = _linted(_files(results, is_own))
     directory = Path.cwd()
     sources = Sources()
     asked = [replace(one.finding, category="graph-break") if one.conditional else one.finding for one in linted]
     paths = [os.path.realpath(directory / finding.path) for finding in asked]
     placed = [Placed(one, path, sources.spot(path, one)) for one, path in zip(asked, paths, strict=True)]
-    court = Court(placed, testimonies, sources, is_own)
-    known = [replace(one, finding=finding) for one, finding in zip(linted, judge(court), strict=True)]
+    confirmation = Confirmation(placed, results, sources, is_own)
+    known = [replace(one, finding=finding) for one, finding in zip(linted, with_verdicts(confirmation), strict=True)]
     shown = {one.finding: one for one in known if one.finding.evidence.status == "confirmed"}
-    findings = sorted([*shown, *discoveries(court, directory)], key=lambda finding: finding.sort_key)
+    findings = sorted([*shown, *discoveries(confirmation, directory)], key=lambda finding: finding.sort_key)
     return "".join(f"\n\n{_block(finding, shown.get(finding), sources, directory)}" for finding in findings)
 
 
-def _files(testimonies: Iterable[Testimony], is_own: Callable[[str], bool]) -> list[Path]:
+def _files(results: Iterable[TargetResult], is_own: Callable[[str], bool]) -> list[Path]:
     """Return the files that a rule may have something to say of: those in which Dynamo broke or compiled again."""
     files: dict[str, None] = {}
-    for testimony in testimonies:
-        if testimony.default is not None:
-            for found in testimony.default.breaks:
+    for result in results:
+        if result.default is not None:
+            for found in result.default.breaks:
                 files.update(dict.fromkeys(frame.file for frame in found.stack))
-            files.update(dict.fromkeys(again.file for again in testimony.default.recompiles))
+            files.update(dict.fromkeys(again.file for again in result.default.recompiles))
     return [Path(file) for file in files if is_own(file) and Path(file).is_file()]
 
 

@@ -19,11 +19,11 @@ from unittest import mock
 import torch
 from torch.utils import _pytree as pytree
 
-from dynalint.confirm.worker import witness
-from dynalint.confirm.worker.compare import compare
-from dynalint.confirm.worker.differ import Equality, difference
-from dynalint.confirm.worker.observe import Observation, globals_of, hearing_all_logs, observe
-from dynalint.confirm.worker.records import Break, Run
+from dynalint.confirm.worker.comparing.compiled import compare
+from dynalint.confirm.worker.comparing.differences import Equality, difference
+from dynalint.confirm.worker.comparing.observing import Observation, globals_of, hearing_all_logs, observe
+from dynalint.confirm.worker.dynamo import runs
+from dynalint.confirm.worker.dynamo.records import Break, Run
 
 _FEWEST_CALLS = 10
 """More than the eight graphs after which Dynamo gives up: what still grows then never settles."""
@@ -63,7 +63,7 @@ class Program:
 
     def make(self) -> Callable[..., Any]:
         """Execute the module anew, from the same seeds, and return its callable without its `torch.compile`."""
-        return witness.fresh_callable(self._made)
+        return runs.fresh_callable(self._made)
 
     def _made(self) -> Callable[..., Any]:
         sys.modules.pop(self._module, None)
@@ -78,7 +78,7 @@ class Program:
         return made
 
     @cached_property
-    def calls(self) -> list[witness.Call]:
+    def calls(self) -> list[runs.Call]:
         """The calls of the example, arguments and no keywords."""
         torch.manual_seed(0)
         module = types.ModuleType("dynalint_example_inputs")
@@ -87,12 +87,12 @@ class Program:
         return [(call if isinstance(call, tuple) else (call,), {}) for call in given]
 
     @property
-    def fine(self) -> list[witness.Call]:
+    def fine(self) -> list[runs.Call]:
         """The calls that return in eager code."""
         return [call for call, raises in zip(self.calls, self._raises, strict=True) if not raises]
 
     @property
-    def raising(self) -> list[witness.Call]:
+    def raising(self) -> list[runs.Call]:
         """The calls on which eager code raises."""
         return [call for call, raises in zip(self.calls, self._raises, strict=True) if raises]
 
@@ -101,10 +101,10 @@ class Program:
         """What Dynamo does with the calls in default mode: enough rounds of them to tell growth from settling."""
         size = len(self.fine)
         rounds = max(3, math.ceil(_FEWEST_CALLS / size)) if size else 0
-        run = witness.default_run(self.make, self.fine * rounds)
+        run = runs.default_run(self.make, self.fine * rounds)
         breaks = list(run.breaks)
         for call in self.raising:
-            breaks += witness.default_run(self.make, [call]).breaks
+            breaks += runs.default_run(self.make, [call]).breaks
         return Heard(run, tuple(breaks), run.graphs[size - 1 :: size] if size else ())
 
     @property
@@ -118,7 +118,7 @@ class Program:
 
     @cached_property
     def _raises(self) -> list[bool]:
-        return [witness.eager_run(self.make, [call]).error is not None for call in self.calls]
+        return [runs.eager_run(self.make, [call]).error is not None for call in self.calls]
 
     def _execute(self, module: types.ModuleType) -> None:
         exec(compile(self.code, self.file, "exec"), vars(module))  # noqa: S102
@@ -146,7 +146,7 @@ def refused(program: Program) -> str | None:
     heard = program.heard
     if heard.breaks or heard.run.compiles or heard.run.error is not None:
         return None
-    error = witness.fullgraph_run(program.make, program.fine).error
+    error = runs.fullgraph_run(program.make, program.fine).error
     return None if error is None else error.gb
 
 
@@ -178,7 +178,7 @@ def rewritten_differently(original: Program, fixed: Program, *, exact: bool, by_
     """
     calls = original.calls * math.ceil(3 / len(original.calls))
     equality = Equality(exact=exact, numbers=_new_state(original.code, fixed.code))
-    compiler = partial(witness.user_compile, backend="aot_eager", fullgraph=not fixed.raising)
+    compiler = partial(runs.user_compile, backend="aot_eager", fullgraph=not fixed.raising)
     with hearing_all_logs():
         for training in (True, False):
             mode = "training" if training else "inference"
@@ -218,7 +218,7 @@ def told(program: Program, found: Break) -> str:
 def _side_by_side(
     left: Program,
     right: Program,
-    calls: Sequence[witness.Call],
+    calls: Sequence[runs.Call],
     compiler: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None,
     *,
     training: bool,
@@ -233,9 +233,9 @@ def _side_by_side(
     run = other if compiler is None else compiler(other)
     try:
         for seed, call in enumerate(calls):
-            with witness.force_eager(), _told_to_compile() if told else nullcontext():
+            with runs.force_eager(), _told_to_compile() if told else nullcontext():
                 before = observe(one, one, call, seed, training=training)
-            with witness.force_eager() if compiler is None else nullcontext():
+            with runs.force_eager() if compiler is None else nullcontext():
                 after = observe(run, other, call, seed, training=training)
             before.state.update(left.globals)
             after.state.update(right.globals)
@@ -314,11 +314,11 @@ def _reason(run: Run) -> str:
 
 
 def _unclean_fullgraph(program: Program) -> str | None:
-    run = witness.fullgraph_run(program.make, program.fine * 2)
+    run = runs.fullgraph_run(program.make, program.fine * 2)
     if run.error is not None:
         return f"fullgraph=True raises {run.error.type}: {run.error.gb_type or run.error.message}"
     for call in program.raising:
-        error = witness.fullgraph_run(program.make, [call]).error
+        error = runs.fullgraph_run(program.make, [call]).error
         if error is None:
             return "with fullgraph=True nothing is raised where eager code raises"
         if error.gb_type:

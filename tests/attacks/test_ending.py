@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dynalint.confirm.temporary import TemporaryFolder, remove_abandoned
-from dynalint.confirm.worker.leftovers import remove
-from dynalint.confirm.worker.readable import Reading
-from dynalint.confirm.worker.sandbox import Limits
-from dynalint.confirm.worker.supervisor import Rules, guarded
-from dynalint.confirm.worker.wire import Reply
+from dynalint.confirm.worker.process.leftovers import remove
+from dynalint.confirm.worker.process.supervisor import Rules, guarded
+from dynalint.confirm.worker.process.wire import Reply
+from dynalint.confirm.worker.sandbox.readable import Reading
+from dynalint.confirm.worker.sandbox.walls import Limits
 
 if TYPE_CHECKING:
     from conftest import Victim

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dynalint.confirm import testimony
+from dynalint.confirm import results
 from dynalint.confirm.cache import FileHashes
 from dynalint.confirm.options import Target
 from dynalint.confirm.shapes import fits
 from dynalint.confirm.sources import Sources
 from dynalint.confirm.untrusted import MOST_SENTENCE, sentence, tamed
-from dynalint.confirm.verdicts import Court, Placed, judge
-from dynalint.confirm.worker.wire import MOST_VALUES, parse, unpack
+from dynalint.confirm.verdicts import Confirmation, Placed, with_verdicts
+from dynalint.confirm.worker.process.wire import MOST_VALUES, parse, unpack
 from dynalint.findings import Finding
 
 if TYPE_CHECKING:
@@ -256,23 +256,23 @@ def with_value(value: Any, path: tuple[Any, ...], new: Any) -> Any:
     return copy
 
 
-def judged(found: testimony.Testimony, folder: Path) -> None:
+def judged(found: results.TargetResult, folder: Path) -> None:
     file = folder / "m.py"
     file.write_text("a = 1\n")
     values = {"code": "DYN101", "name": "n", "category": "graph-break", "severity": "error", "message": "m"}
     finding = Finding(path="m.py", line=1, column=1, end_line=1, end_column=5, function="f", region=("M",), **values)  # type: ignore[arg-type]
     placed = [Placed(finding, "/p/m.py", (1, 0, 1, 4))]
-    judge(Court(placed, [found], Sources(), lambda path: path.startswith("/p/")))
+    with_verdicts(Confirmation(placed, [found], Sources(), lambda path: path.startswith("/p/")))
 
 
 def test_every_part_may_be_anything(tmp_path: Path) -> None:
     target = Target(Path("/p/m.py"), "m", "M")
-    testimony.testify(target, "2.13.0", RECORD, SPOTS)
+    results.result_of(target, "2.13.0", RECORD, SPOTS)
     tried = 0
     for path in places(RECORD["parts"], ("parts",)):
         for wrong in WRONG:
             try:
-                found = testimony.testify(target, "2.13.0", with_value(RECORD, path, wrong), SPOTS)
+                found = results.result_of(target, "2.13.0", with_value(RECORD, path, wrong), SPOTS)
             except ValueError:
                 continue
             judged(found, tmp_path)
@@ -300,13 +300,15 @@ VERIFIED: dict[str, Any] = {
 
 
 def test_an_answer_on_a_fix_is_whole_or_none() -> None:
-    assert fits("verify:verify", VERIFIED, done=True)
+    assert fits("operations.verifying:verify", VERIFIED, done=True)
     for name in ("ran", "compiled"):
-        assert not fits("verify:verify", {**VERIFIED, name: None}, done=True)
-        assert not fits("verify:verify", {key: value for key, value in VERIFIED.items() if key != name}, done=True)
+        assert not fits("operations.verifying:verify", {**VERIFIED, name: None}, done=True)
+        assert not fits(
+            "operations.verifying:verify", {key: value for key, value in VERIFIED.items() if key != name}, done=True
+        )
     for path in places(VERIFIED):
         for wrong in (5.5, {"a": 1}, [[[]]]):
-            assert not path or not fits("verify:verify", with_value(VERIFIED, path, wrong), done=True)
+            assert not path or not fits("operations.verifying:verify", with_value(VERIFIED, path, wrong), done=True)
 
 
 def test_what_is_said_is_one_line_that_somebody_reads() -> None:

@@ -15,10 +15,11 @@ from typing import Any
 
 import pytest
 
-from dynalint.confirm.worker import filters, sandbox, supervisor, syscalls
-from dynalint.confirm.worker.readable import Reading
-from dynalint.confirm.worker.sandbox import Limits
-from dynalint.confirm.worker.wire import Reply
+from dynalint.confirm.worker.process import supervisor
+from dynalint.confirm.worker.process.wire import Reply
+from dynalint.confirm.worker.sandbox import filters, syscalls, walls
+from dynalint.confirm.worker.sandbox.readable import Reading
+from dynalint.confirm.worker.sandbox.walls import Limits
 
 pytestmark = [
     pytest.mark.dynamo,
@@ -88,7 +89,7 @@ class Place:
         names = {"home": str(self.home), "project": str(self.project), "precious": str(self.precious), "os": os}
 
         def act() -> Any:
-            flags = sandbox.usable_namespaces(folder) if self.mode != "docker" else 0
+            flags = walls.usable_namespaces(folder) if self.mode != "docker" else 0
             if self.mode == "no_landlock":
                 syscalls.landlock_version = syscalls.landlock = missing
             limits = Limits(seconds, LIMITS.memory, LIMITS.cpu_seconds)
@@ -145,7 +146,7 @@ def in_a_fork(act: Callable[[], Any]) -> Any:
 def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Place:
     mode = request.param
     with tempfile.TemporaryDirectory() as folder:
-        if mode != "docker" and not sandbox.usable_namespaces(Path(folder)):
+        if mode != "docker" and not walls.usable_namespaces(Path(folder)):
             pytest.skip("this system allows no namespaces")
     try:
         version = syscalls.landlock_version()
@@ -379,7 +380,7 @@ class TestHome:
 
     def test_scripts_and_packages_are_open(self, script: Callable[[str], Answer]) -> None:
         code = """
-from dynalint.confirm.worker import loading
+from dynalint.confirm.worker.source import loading
 loading.prepare([home], {})
 import package, script
 assert "a script" in open(home + "/script.py").read()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dynalint.confirm import ConfirmOptions, Target
-from dynalint.confirm.worker import sandbox, syscalls
+from dynalint.confirm.worker.sandbox import syscalls, walls
 from dynalint.findings import Category, Finding
 
 
@@ -25,7 +25,7 @@ def walls_stand() -> bool:
         return syscalls.landlock_version() >= 3
     except OSError:
         with tempfile.TemporaryDirectory() as folder:
-            return bool(sandbox.usable_namespaces(Path(folder)))
+            return bool(walls.usable_namespaces(Path(folder)))
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,8 @@ from dynalint.confirm.servers import keeping_a_server
 
 OPERATIONS = """
 import os, socket, sys
-from . import witness
-from .wire import Reply
+from .dynamo import runs
+from .process.wire import Reply
 
 
 ready = []
@@ -37,7 +37,7 @@ def does(request, reply):
 
 def counts(request, reply):
     import torch
-    run = witness.default_run(lambda: torch.relu, [((torch.ones(2),), {})])
+    run = runs.default_run(lambda: torch.relu, [((torch.ones(2),), {})])
     reply.part("graphs", run.graphs)
 """
 
@@ -83,7 +83,7 @@ def test_nothing_is_found_out_for_logs_alone(worker: Worker) -> None:
 import gc, torch
 from torch._dynamo import funcname_cache, utils
 for _ in range(3):
-    sys.modules[PACKAGE + ".witness"].seed_torch(0)
+    sys.modules[PACKAGE + ".dynamo.runs"].seed_torch(0)
 known = torch.cuda._lazy_seed_tracker.get_calls()
 torch.compile(torch.nn.ReLU(), backend="eager")(torch.ones(2))
 told = utils.get_compilation_metrics()[-1]

@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch import nn
 
-from dynalint.confirm.worker.blame import place_of
-from dynalint.confirm.worker.compare import compare, leaves_traces
-from dynalint.confirm.worker.witness import Call
+from dynalint.confirm.worker.comparing.blame import place_of
+from dynalint.confirm.worker.comparing.compiled import compare, leaves_traces
+from dynalint.confirm.worker.dynamo.runs import Call
 
 pytestmark = [pytest.mark.dynamo, pytest.mark.usefixtures("torch_is_no_burden")]
 

@@ -10,10 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from dynalint.confirm.worker import guesses
-from dynalint.confirm.worker.building import constructions
-from dynalint.confirm.worker.inputs import NoInputsError, find_call
-from dynalint.confirm.worker.variants import other_batch, other_ranks, variants
+from dynalint.confirm.worker.inputs import guessed_values
+from dynalint.confirm.worker.inputs.constructors import constructions
+from dynalint.confirm.worker.inputs.search import NoInputsError, find_call
+from dynalint.confirm.worker.inputs.variants import other_batch, other_ranks, variants
 
 pytestmark = pytest.mark.dynamo
 
@@ -179,7 +179,7 @@ def test_functions_are_called_by_annotation_and_name() -> None:
         return F.cross_entropy(x, labels[:, 0]) * n * scale
 
     found = find_call(step, "cpu", 30)
-    assert found.call[0][1] == guesses.WIDTH
+    assert found.call[0][1] == guessed_values.WIDTH
     assert found.call[0][2].dtype == torch.int64
 
 
@@ -215,7 +215,7 @@ class UsesUnresolved(nn.Module):
 
 
 def test_a_class_is_made_by_its_own_parameters_or_the_one_at_fault_is_named() -> None:
-    with pytest.raises(guesses.NoGuessError, match=r"nothing is known for parameter 'rows' \(complex\)"):
+    with pytest.raises(guessed_values.NoGuessError, match=r"nothing is known for parameter 'rows' \(complex\)"):
         next(constructions(UsesOdd))
 
 
@@ -236,7 +236,7 @@ def test_what_is_annotated_as_a_tensor_stays_one() -> None:
 
 def test_an_annotation_that_does_not_resolve_leaves_the_name() -> None:
     make, _ = next(constructions(UsesUnresolved))
-    assert make().size == guesses.WIDTH
+    assert make().size == guessed_values.WIDTH
 
 
 def test_an_end_that_was_asked_for_is_no_matter_of_inputs() -> None:
@@ -251,8 +251,8 @@ def test_an_end_that_was_asked_for_is_no_matter_of_inputs() -> None:
     ("name", "value"),
     [
         ("num_heads", 4),
-        ("d_model", guesses.WIDTH),
-        ("hidden_size", guesses.WIDTH),
+        ("d_model", guessed_values.WIDTH),
+        ("hidden_size", guessed_values.WIDTH),
         ("num_hidden_layers", 2),
         ("attention_probs_dropout_prob", 0.0),
         ("layer_norm_eps", 0.1),
@@ -260,11 +260,11 @@ def test_an_end_that_was_asked_for_is_no_matter_of_inputs() -> None:
         ("vocab_size", 32),
         ("kernel_size", 3),
         ("num_classes", 8),
-        ("whatever", guesses.WIDTH),
+        ("whatever", guessed_values.WIDTH),
     ],
 )
 def test_usual_names(name: str, value: Any) -> None:
-    assert guesses.by_name(name) == value
+    assert guessed_values.by_name(name) == value
 
 
 def test_another_batch_has_more_rows_everywhere() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dynalint.confirm.worker import loading
+from dynalint.confirm.worker.source import loading
 
 
 @pytest.fixture(autouse=True)

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from dynalint.confirm.worker import filters, sandbox, supervisor, syscalls, uses
-from dynalint.confirm.worker.readable import Reading
-from dynalint.confirm.worker.sandbox import Limits
-from dynalint.confirm.worker.wire import Reply, pack, unpack
+from dynalint.confirm.worker.process import supervisor, usage
+from dynalint.confirm.worker.process.wire import Reply, pack, unpack
+from dynalint.confirm.worker.sandbox import filters, syscalls, walls
+from dynalint.confirm.worker.sandbox.readable import Reading
+from dynalint.confirm.worker.sandbox.walls import Limits
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="no sandbox is known elsewhere"),
@@ -58,10 +59,10 @@ def run(tmp_path: Path, *, namespaces: bool, required: bool = True) -> tuple[dic
     scratch.mkdir()
 
     def act() -> Any:
-        flags = sandbox.usable_namespaces(scratch) if namespaces else 0
+        flags = walls.usable_namespaces(scratch) if namespaces else 0
         if namespaces and not flags:
             return None
-        listener = sandbox.set_out(outside)
+        listener = walls.set_out(outside)
         cell = supervisor.Cell(scratch, outside, supervisor.Rules(LIMITS, Reading(), flags, "cpu", required))
         heard: list[Any] = []
 
@@ -84,7 +85,7 @@ def run(tmp_path: Path, *, namespaces: bool, required: bool = True) -> tuple[dic
     return answer[0], answer[1]
 
 
-def walls(heard: list[dict[str, Any]]) -> dict[str, Any]:
+def walls_of(heard: list[dict[str, Any]]) -> dict[str, Any]:
     return next(dict(message["value"]) for message in heard if message["kind"] == "sandbox")
 
 
@@ -106,8 +107,8 @@ def test_landlock_and_seccomp_hold_without_namespaces(tmp_path: Path) -> None:
     need_landlock()
     ending, heard = run(tmp_path, namespaces=False)
     assert ending == {"outcome": "done"}
-    assert walls(heard)["escape"] is None
-    assert [layer.split()[0] for layer in walls(heard)["layers"]] == ["Landlock", "seccomp"]
+    assert walls_of(heard)["escape"] is None
+    assert [layer.split()[0] for layer in walls_of(heard)["layers"]] == ["Landlock", "seccomp"]
     assert heard[-1]["value"] == ["refused", 13]
     assert not (tmp_path / "written").exists()
 
@@ -116,13 +117,13 @@ def test_namespaces_hold_without_landlock_and_seccomp(tmp_path: Path, monkeypatc
     without(monkeypatch, "landlock_version", "landlock", "seccomp")
     ending, heard = run(tmp_path, namespaces=True)
     assert ending == {"outcome": "done"}
-    assert walls(heard) == {"layers": ["namespaces"], "escape": None}
+    assert walls_of(heard) == {"layers": ["namespaces"], "escape": None}
     assert heard[-1]["value"] == ["refused", 30]
 
 
 def test_namespaces_alone_leave_everything_to_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     without(monkeypatch, "landlock_version", "landlock")
-    monkeypatch.setattr(sandbox, "show_only", missing)
+    monkeypatch.setattr(walls, "show_only", missing)
     ending, _ = run(tmp_path, namespaces=True)
     assert ending == {"outcome": "refused", "reason": "code could read files outside the project"}
 
@@ -131,7 +132,7 @@ def test_without_any_wall_nothing_is_run(tmp_path: Path, monkeypatch: pytest.Mon
     without(monkeypatch, "landlock", "seccomp")
     ending, heard = run(tmp_path, namespaces=False)
     assert ending == {"outcome": "refused", "reason": "code could read files outside the project"}
-    assert walls(heard)["layers"] == []
+    assert walls_of(heard)["layers"] == []
     assert not (tmp_path / "written").exists()
 
 
@@ -153,8 +154,8 @@ def test_no_filter_alone_is_an_escape(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_a_network_that_is_open_is_an_escape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     need_landlock()
-    monkeypatch.setitem(sandbox.__dict__, "_change_mode", missing)
-    monkeypatch.setitem(sandbox.__dict__, "_change_times", missing)
+    monkeypatch.setitem(walls.__dict__, "_change_mode", missing)
+    monkeypatch.setitem(walls.__dict__, "_change_times", missing)
     monkeypatch.setattr(os, "setxattr", missing)
     without(monkeypatch, "seccomp")
     ending, _ = run(tmp_path, namespaces=False)
@@ -243,9 +244,9 @@ def test_a_family_is_one_process_or_all_that_it_started() -> None:
             os.write(sink, str(grandchild).encode())
             os.read(more, 1)
             os._exit(0)
-        alone = uses.family_of(child)
+        alone = usage.family_of(child)
         os.write(end, b"x")
-        both = uses.family_of(child) if (grandchild := int(os.read(source, 32))) else {}
+        both = usage.family_of(child) if (grandchild := int(os.read(source, 32))) else {}
         os.write(end, b"xx")
         os.waitpid(child, 0)
         return [list(alone) == [child], sorted(both) == sorted([child, grandchild]), all(both.values())]

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from dynalint.confirm.worker import spans
-from dynalint.confirm.worker.records import Span
+from dynalint.confirm.worker.dynamo.records import Span
+from dynalint.confirm.worker.source import spans
 
 CODE = """\
 def f(x):

@@ -1,4 +1,4 @@
-"""Verdicts from testimonies made by hand: each rule of judgement by itself, without torch."""
+"""Verdicts from results made by hand: each rule of judgement by itself, without torch."""
 
 from __future__ import annotations
 
@@ -10,11 +10,20 @@ import pytest
 
 from dynalint.confirm.discoveries import discoveries
 from dynalint.confirm.options import ConfirmOptions, Target
+from dynalint.confirm.results import Coverage, Latent, Problem
+from dynalint.confirm.results import TargetResult as Heard
 from dynalint.confirm.sources import Sources
-from dynalint.confirm.testimony import Coverage, Latent, Problem
-from dynalint.confirm.testimony import Testimony as Heard
-from dynalint.confirm.verdicts import Court, Placed, judge
-from dynalint.confirm.worker.records import Break, Comparison, Compile, EagerRun, Explanation, Failure, Frame, Run
+from dynalint.confirm.verdicts import Confirmation, Placed, with_verdicts
+from dynalint.confirm.worker.dynamo.records import (
+    Break,
+    Comparison,
+    Compile,
+    EagerRun,
+    Explanation,
+    Failure,
+    Frame,
+    Run,
+)
 from dynalint.findings import Evidence, Finding
 
 HOME = "/project"
@@ -31,7 +40,7 @@ class Model:
         return helper(x)
 """
 RUN = Run((1, 1, 1), (1, 1, 1), (), (), (), None, {})
-TESTIMONY = Heard(
+RESULT = Heard(
     target=Target(Path(PATH), "model", "Model"),
     torch="2.13.0",
     inputs="Model()",
@@ -67,14 +76,14 @@ def broken(line: int, gb: str = "GB0170", *, columns: tuple[int, int] | None = N
     return replace(made, **changes)
 
 
-def court(findings: list[Finding], *testimonies: Heard) -> Court:
+def confirmation(findings: list[Finding], *results: Heard) -> Confirmation:
     sources = Sources({PATH: TEXT})
     placed = [Placed(one, PATH, sources.spot(PATH, one)) for one in findings]
-    return Court(placed, testimonies, sources, lambda path: path.startswith(HOME))
+    return Confirmation(placed, results, sources, lambda path: path.startswith(HOME))
 
 
 def heard(**changes: Any) -> Heard:
-    return replace(TESTIMONY, **changes)
+    return replace(RESULT, **changes)
 
 
 def covered(*findings: Finding, operations: int = 4, traced: int = 4) -> dict[str, Any]:
@@ -82,13 +91,13 @@ def covered(*findings: Finding, operations: int = 4, traced: int = 4) -> dict[st
     return {PATH: {sources.spot(PATH, one): Coverage(operations, traced) for one in findings}}
 
 
-def evidence(one: Finding, *testimonies: Heard) -> Evidence:
-    (judged,) = judge(court([one], *testimonies))
+def evidence(one: Finding, *results: Heard) -> Evidence:
+    (judged,) = with_verdicts(confirmation([one], *results))
     return judged.evidence
 
 
-def status(one: Finding, *testimonies: Heard) -> str:
-    return evidence(one, *testimonies).status
+def status(one: Finding, *results: Heard) -> str:
+    return evidence(one, *results).status
 
 
 def test_a_break_in_the_range_confirms() -> None:
@@ -105,13 +114,19 @@ def test_a_break_in_the_range_confirms() -> None:
 
 def test_of_two_findings_on_a_line_the_columns_decide() -> None:
     seen = heard(default=replace(RUN, breaks=(broken(5, columns=(27, 38)),)), coverage=covered(BRANCH, SECOND))
-    assert [one.evidence.status for one in judge(court([BRANCH, SECOND], seen))] == ["refuted", "confirmed"]
+    assert [one.evidence.status for one in with_verdicts(confirmation([BRANCH, SECOND], seen))] == [
+        "refuted",
+        "confirmed",
+    ]
 
 
 def test_without_columns_the_kind_decides() -> None:
     item = replace(SECOND, gb=("GB0124",))
     seen = heard(default=replace(RUN, breaks=(broken(5, "GB0124"),)), coverage=covered(BRANCH, item, traced=2))
-    assert [one.evidence.status for one in judge(court([BRANCH, item], seen))] == ["unconfirmed", "confirmed"]
+    assert [one.evidence.status for one in with_verdicts(confirmation([BRANCH, item], seen))] == [
+        "unconfirmed",
+        "confirmed",
+    ]
 
 
 def test_a_break_of_another_kind_still_confirms_where_nothing_else_explains_it() -> None:
@@ -138,7 +153,7 @@ def test_less_than_all_of_them_does_not(operations: int, traced: int) -> None:
 def test_a_line_that_never_ran_is_unreached_for_a_target_that_should_come_there() -> None:
     assert status(BRANCH, heard(eager=EagerRun({PATH: (3,)}, None))) == "unreached"
     assert status(BRANCH, heard(files=frozenset())) == "unreached"
-    other = heard(eager=EagerRun({PATH: (3,)}, None), target=replace(TESTIMONY.target, qualname="Other"))
+    other = heard(eager=EagerRun({PATH: (3,)}, None), target=replace(RESULT.target, qualname="Other"))
     assert status(BRANCH, other) == "static"
 
 
@@ -179,7 +194,7 @@ def test_another_batch_size_is_no_recompile_of_state() -> None:
     again = recompiled(3, "0/0: tensor 'x' size mismatch at index 0. expected 5, actual 8")
     seen = heard(default=replace(RUN, compiles=(again,)), coverage=covered(COUNTER))
     assert status(COUNTER, seen) == "refuted"
-    assert discoveries(court([], seen), Path(HOME)) == []
+    assert discoveries(confirmation([], seen), Path(HOME)) == []
 
 
 def test_a_confirmation_by_one_target_wins_over_all_others() -> None:
@@ -197,7 +212,7 @@ def test_a_target_that_failed_matters_only_to_its_own_findings() -> None:
     problem = Problem("process", "importing model.py", "exit", {"status": 3}, None)
     failed = heard(problem=problem, eager=None, default=None)
     assert evidence(BRANCH, failed).detail == "the code ended the process with status 3 while importing model.py."
-    assert status(BRANCH, replace(failed, target=replace(TESTIMONY.target, qualname="Other"))) == "static"
+    assert status(BRANCH, replace(failed, target=replace(RESULT.target, qualname="Other"))) == "static"
     assert status(BRANCH, failed, heard(coverage=covered(BRANCH))) == "refuted"
 
 
@@ -234,7 +249,7 @@ DIFFERS = Comparison(False, True, True, 2, "result", "2 compiled, 1 without", pl
 
 
 def test_a_difference_without_a_finding_is_a_finding() -> None:
-    (found,) = discoveries(court([BRANCH], heard(comparison=DIFFERS, coverage=covered(BRANCH))), Path(HOME))
+    (found,) = discoveries(confirmation([BRANCH], heard(comparison=DIFFERS, coverage=covered(BRANCH))), Path(HOME))
     assert (found.code, found.category, found.path, found.line, found.column) == (
         "DYN012",
         "miscompile",
@@ -245,15 +260,15 @@ def test_a_difference_without_a_finding_is_a_finding() -> None:
     assert found.message == "Compiled, Model.forward computes something else than uncompiled: result differs"
     assert "call 3 without gradients differs" in found.help
     raises = replace(DIFFERS, what="exception", detail="it raises RuntimeError: twice")
-    (found,) = discoveries(court([], heard(comparison=raises)), Path(HOME))
+    (found,) = discoveries(confirmation([], heard(comparison=raises)), Path(HOME))
     assert found.message == "Compiled, Model.forward raises RuntimeError: twice"
 
 
 def test_a_difference_that_a_finding_may_stand_for_is_no_other_finding() -> None:
     wrong = replace(COUNTER, category="miscompile")
-    assert discoveries(court([wrong], heard(comparison=DIFFERS, coverage=covered(wrong))), Path(HOME)) == []
-    assert discoveries(court([], heard(comparison=replace(DIFFERS, place=None))), Path(HOME)) == []
-    assert discoveries(court([], heard(comparison=Comparison(True, True, True))), Path(HOME)) == []
+    assert discoveries(confirmation([wrong], heard(comparison=DIFFERS, coverage=covered(wrong))), Path(HOME)) == []
+    assert discoveries(confirmation([], heard(comparison=replace(DIFFERS, place=None))), Path(HOME)) == []
+    assert discoveries(confirmation([], heard(comparison=Comparison(True, True, True))), Path(HOME)) == []
 
 
 def test_what_shows_in_evaluation_mode_says_so() -> None:
@@ -268,7 +283,9 @@ def test_advice_is_not_judged() -> None:
 
 def test_a_break_without_a_finding_is_a_finding() -> None:
     stack = (Frame(PATH, 8, "forward", 15, 24), Frame(LIBRARY, 99, "run"))
-    (found,) = discoveries(court([BRANCH], heard(default=replace(RUN, breaks=(broken(8, stack=stack),)))), Path(HOME))
+    (found,) = discoveries(
+        confirmation([BRANCH], heard(default=replace(RUN, breaks=(broken(8, stack=stack),)))), Path(HOME)
+    )
     assert (found.code, found.path, found.line, found.column, found.end_column) == ("DYN001", "model.py", 8, 16, 25)
     assert found.function == "Model.forward"
     assert found.region == ("Model.forward",)
@@ -279,33 +296,33 @@ def test_a_break_without_a_finding_is_a_finding() -> None:
 
 def test_consequences_of_a_break_are_no_findings_of_their_own() -> None:
     breaks = (broken(5), broken(6, "GB0088"))
-    assert discoveries(court([BRANCH], heard(default=replace(RUN, breaks=breaks))), Path(HOME)) == []
-    (alone,) = discoveries(court([], heard(default=replace(RUN, breaks=breaks[1:]))), Path(HOME))
+    assert discoveries(confirmation([BRANCH], heard(default=replace(RUN, breaks=breaks))), Path(HOME)) == []
+    (alone,) = discoveries(confirmation([], heard(default=replace(RUN, breaks=breaks[1:]))), Path(HOME))
     assert alone.gb == ("GB0088",)
 
 
 def test_a_break_seen_by_several_targets_is_one_finding() -> None:
     seen = heard(default=replace(RUN, breaks=(broken(4, "GB0059"), broken(4, "GB0059"))))
-    assert len(discoveries(court([], seen, seen), Path(HOME))) == 1
+    assert len(discoveries(confirmation([], seen, seen), Path(HOME))) == 1
 
 
 def test_breaks_outside_the_users_code_alone_are_nobodys() -> None:
     seen = broken(4, stack=(Frame(LIBRARY, 99, "run"),))
-    assert discoveries(court([], heard(default=replace(RUN, breaks=(seen,)))), Path(HOME)) == []
+    assert discoveries(confirmation([], heard(default=replace(RUN, breaks=(seen,)))), Path(HOME)) == []
 
 
 def test_a_recompile_that_settles_is_no_finding_and_one_that_goes_on_is() -> None:
     settles = (recompiled(1, "0/0: self.ready == False"),)
-    assert discoveries(court([], heard(default=replace(RUN, compiles=settles))), Path(HOME)) == []
+    assert discoveries(confirmation([], heard(default=replace(RUN, compiles=settles))), Path(HOME)) == []
     hint = "(HINT: make it a tensor)"
     reason = f'self.count == %d   # x  # model.py:7 in forward {hint}\nUser stack trace:\n  File "{PATH}", line 7, in forward'
     goes_on = tuple(recompiled(call, f"0/{call}: {reason % call}") for call in (1, 2))
-    (found,) = discoveries(court([], heard(default=replace(RUN, compiles=goes_on))), Path(HOME))
+    (found,) = discoveries(confirmation([], heard(default=replace(RUN, compiles=goes_on))), Path(HOME))
     assert (found.code, found.line, found.column, found.end_column) == ("DYN002", 7, 9, 24)
     assert found.message == "Dynamo compiles Model.forward again on every call, for the guard self.count == 2"
     assert found.help == "make it a tensor"
     assert found.evidence.recompiles == 2
-    assert discoveries(court([COUNTER], heard(default=replace(RUN, compiles=goes_on))), Path(HOME)) == []
+    assert discoveries(confirmation([COUNTER], heard(default=replace(RUN, compiles=goes_on))), Path(HOME)) == []
 
 
 def test_columns_are_counted_in_bytes_and_given_back_in_characters(tmp_path: Path) -> None:
@@ -346,7 +363,7 @@ HIDING = replace(RUN, breaks=(broken(3, "GB0059", effect="frame"),))
 
 def test_what_breaks_once_another_is_gone_is_confirmed_as_advice() -> None:
     latent = Latent(replace(RUN, breaks=(broken(5),)), {})
-    (judged,) = judge(court([BRANCH], heard(default=HIDING, latent=latent)))
+    (judged,) = with_verdicts(confirmation([BRANCH], heard(default=HIDING, latent=latent)))
     assert (judged.category, judged.severity) == ("advice", "info")
     assert (judged.evidence.status, judged.evidence.gb) == ("confirmed", "GB0170")
     assert "For now it is hidden by the graph break in line 3 (GB0059, a kind)" in judged.evidence.detail

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dynalint.config import Configuration, Overrides, parse_layer
-from dynalint.confirm.worker.graph_records import Guards, Size
+from dynalint.confirm.worker.dynamo.graph_records import Guards, Size
 from dynalint.explaining import Explanation, explain, find_targets
 from dynalint.explaining.model import (
     Break,

@@ -12,12 +12,14 @@ import pytest
 import torch
 from torch import nn
 
-from dynalint.confirm.worker import prescribing, regions, witness
-from dynalint.confirm.worker.graph_records import Outcome, Remedy
-from dynalint.confirm.worker.prescribing import Pharmacy, plainly
-from dynalint.confirm.worker.records import decode
-from dynalint.confirm.worker.subjects import Subject
-from dynalint.confirm.worker.wire import Reply
+from dynalint.confirm.worker.dynamo import runs
+from dynalint.confirm.worker.dynamo.graph_records import Outcome, Remedy
+from dynalint.confirm.worker.dynamo.records import decode
+from dynalint.confirm.worker.inputs.targets import Subject
+from dynalint.confirm.worker.operations import advising
+from dynalint.confirm.worker.operations.advising import Advisor, plainly
+from dynalint.confirm.worker.process.wire import Reply
+from dynalint.confirm.worker.remedies import regions
 from dynalint.explaining import Explanation, words
 from dynalint.explaining.html import render as render_page
 from dynalint.explaining.text import render as render_text
@@ -53,11 +55,11 @@ class Collected(Reply):
 
 @pytest.fixture
 def prescribed() -> Callable[..., Collected]:
-    def run(make: Callable[[], Any], call: witness.Call | None = None, seconds: float = 1e6, **asked: Any) -> Collected:
+    def run(make: Callable[[], Any], call: runs.Call | None = None, seconds: float = 1e6, **asked: Any) -> Collected:
         reply = Collected()
         subject = Subject(make, call or ((torch.ones(5, 8),), {}), "")
         request = {"roots": [__file__], "seconds": seconds, **asked}
-        Pharmacy(subject, request, reply, time.monotonic()).serve()
+        Advisor(subject, request, reply, time.monotonic()).serve()
         return reply
 
     return run
@@ -250,7 +252,7 @@ def test_sizes_may_be_handed_over_as_a_list(prescribed: Prescribed) -> None:
 
 
 def test_what_helped_before_the_time_was_up_is_kept(prescribed: Prescribed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prescribing, "_MOST_TRIES", 1)
+    monkeypatch.setattr(advising, "_MOST_TRIES", 1)
     found = prescribed(ReadsNumber, ((torch.ones(()),), {}))
     assert found.remedy("settings").tried.lines == ("torch._dynamo.config.capture_scalar_outputs = True",)
     assert found.parts["cut_short"] is True
@@ -426,10 +428,10 @@ def test_out_of_time_is_said(prescribed: Prescribed) -> None:
 
 def test_a_way_that_changes_results_is_told(monkeypatch: pytest.MonkeyPatch, prescribed: Prescribed) -> None:
     def wrong(function: Callable[..., Any], settings: Any, backend: Any) -> Any:
-        run = witness.user_compile(function, backend=backend)
+        run = runs.user_compile(function, backend=backend)
         return (lambda x: run(x) + 1) if backend == "aot_eager" else run
 
-    monkeypatch.setattr("dynalint.confirm.worker.prescribing.compiled", wrong)
+    monkeypatch.setattr("dynalint.confirm.worker.operations.advising.compiled", wrong)
     remedy = prescribed(ReadsNumber, ((torch.ones(()),), {})).remedy("settings")
     assert remedy.equal is False
     assert remedy.difference.startswith("result in call 1")

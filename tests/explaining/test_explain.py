@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from dynalint.confirm.worker.explaining import exported_run
+from dynalint.confirm.worker.operations.explaining import exported_run
 from dynalint.explaining import Explanation, NotExplainedError, html
 from dynalint.explaining.model import Place
 from dynalint.explaining.text import render

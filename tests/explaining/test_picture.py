@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dynalint.confirm.worker.graph_records import Guards, Size
+from dynalint.confirm.worker.dynamo.graph_records import Guards, Size
 from dynalint.explaining.model import Break, Explanation, Graph, Place, Source, Step
 from dynalint.explaining.picture import Repeat, excerpts, folded
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dynalint.confirm.worker.graph_records import Outcome, Remedy, Size, Tried
+from dynalint.confirm.worker.dynamo.graph_records import Outcome, Remedy, Size, Tried
 from dynalint.explaining import words
 from dynalint.explaining.model import Advice
 

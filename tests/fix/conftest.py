@@ -42,12 +42,12 @@ class HereWorker:
         self.hello = Hello("3", "2")
 
     def ask(self, operation: str, request: Mapping[str, Any]) -> Answer:
-        from dynalint.confirm.worker import verify
+        from dynalint.confirm.worker.operations import verifying
 
-        assert operation == "verify:verify"
+        assert operation == "operations.verifying:verify"
         reply = Parts()
         try:
-            verify.verify(request, reply)  # type: ignore[arg-type]
+            verifying.verify(request, reply)  # type: ignore[arg-type]
         except Exception as fault:  # noqa: BLE001 - as the supervisor does
             return Answer("failed", reply.parts, {"reason": repr(fault)}, reply.at)
         return Answer("done", reply.parts, {}, reply.at)
@@ -59,10 +59,10 @@ class HereWorker:
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch, torch_is_no_burden: None) -> None:
     """Verify in this process."""
-    from dynalint.confirm.worker import witness
+    from dynalint.confirm.worker.dynamo import runs
 
     monkeypatch.setattr(verifying, "Worker", HereWorker)
-    monkeypatch.setattr(witness, "hear_own_compiles", lambda: None)
+    monkeypatch.setattr(runs, "trace_own_compiles", lambda: None)
 
 
 def unit_of(

@@ -34,7 +34,7 @@ def what_no_graph_does(make: Callable[[], Any], call: Any) -> str | None:
 
 def _calls(call: Any) -> Iterator[tuple[Any, int, bool]]:
     """Yield arguments, the seed to draw random numbers with, and whether the state of the model is negated first."""
-    from dynalint.confirm.worker.trials import ALIKE, BASE, NO_NUMBERS, USUAL, random_trials
+    from dynalint.confirm.worker.comparing.trials import ALIKE, BASE, NO_NUMBERS, USUAL, random_trials
 
     for trial in (BASE, *USUAL, ALIKE, *NO_NUMBERS, *islice(random_trials(), _DRAWN)):
         yield trial.of(call), _SEED, False
@@ -50,7 +50,7 @@ def _fixed(
     import torch
     from torch.utils import _pytree as pytree
 
-    from dynalint.confirm.worker.observe import observe
+    from dynalint.confirm.worker.comparing.observing import observe
 
     torch.default_generator.manual_seed(0)  # `torch.manual_seed` writes down where it is called, for a GPU
     model = make().train(training)

@@ -174,8 +174,8 @@ def test_a_side_within_one_that_no_input_reaches(prove: Prove) -> None:
 def test_gradients_go_on_through_what_is_drawn() -> None:
     import torch
 
-    from dynalint.confirm.worker.drawing import Draws
-    from dynalint.confirm.worker.trials import ALIKE, USUAL
+    from dynalint.confirm.worker.comparing.drawn_tensors import Draws
+    from dynalint.confirm.worker.comparing.trials import ALIKE, USUAL
 
     draws = Draws()
     x = torch.ones(3, requires_grad=True)
@@ -300,7 +300,7 @@ def test_masks_that_select_all_or_nothing_are_drawn_with_other_tensors_in_any_wa
 
     import torch
 
-    from dynalint.confirm.worker.trials import mixed_trials
+    from dynalint.confirm.worker.comparing.trials import mixed_trials
 
     calls = [trial.of(((torch.zeros(12, dtype=torch.bool),), {})) for trial in islice(mixed_trials(), 20)]
     assert {(bool(mask.any()), bool(mask.all())) for (mask,), _ in calls} == {

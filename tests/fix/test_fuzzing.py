@@ -44,8 +44,8 @@ def test_a_side_is_come_to_by_inputs_that_are_looked_for(prove: Prove, what: str
 
 
 def test_the_search_is_the_same_every_time_and_ends() -> None:
-    from dynalint.confirm.worker.fuzzing import Way, _Breed
-    from dynalint.confirm.worker.trials import BASE
+    from dynalint.confirm.worker.comparing.fuzzing import Way, _Breed
+    from dynalint.confirm.worker.comparing.trials import BASE
 
     def ways() -> list[Way]:
         breed = _Breed([Way(None, True, BASE)], 2, (42.0,))
@@ -61,7 +61,7 @@ def test_the_search_is_the_same_every_time_and_ends() -> None:
 
 
 def test_numbers_are_those_of_comparisons_in_what_is_marked() -> None:
-    from dynalint.confirm.worker.fuzzing import constants_of
+    from dynalint.confirm.worker.comparing.fuzzing import constants_of
 
     text = "def f(x):\n    if __dynalint_side__(0, (x.sum() > -3.5)):\n        return x * 7\n\ndef g(x):\n    return x < 11\n"
     assert constants_of({"a.py": text, "b.py": "def h(x):\n    return x < 12\n"}) == (-3.5, 3.5)
@@ -70,8 +70,8 @@ def test_numbers_are_those_of_comparisons_in_what_is_marked() -> None:
 def test_integers_stay_within_those_of_the_example() -> None:
     import torch
 
-    from dynalint.confirm.worker.fuzzing import Way, _Breed
-    from dynalint.confirm.worker.trials import BASE
+    from dynalint.confirm.worker.comparing.fuzzing import Way, _Breed
+    from dynalint.confirm.worker.comparing.trials import BASE
 
     call = ((torch.tensor([[3, 9, 1]]), torch.tensor([True, False]), torch.zeros(0), torch.zeros(2, 1)), {})
     breed = _Breed([Way(None, True, BASE)], 4, ())
@@ -96,8 +96,8 @@ def test_sparse_tensors_stay_as_they_are_given() -> None:
     """What cannot be filled element by element is no reason to prove nothing of the other inputs."""
     import torch
 
-    from dynalint.confirm.worker.mutations import Mutation
-    from dynalint.confirm.worker.trials import BASE, USUAL, at_edges
+    from dynalint.confirm.worker.comparing.mutations import Mutation
+    from dynalint.confirm.worker.comparing.trials import BASE, USUAL, at_edges
 
     sparse, dense = torch.eye(4).to_sparse().requires_grad_(), torch.ones(4, 3)
     mutated = replace(BASE, mutations=(Mutation(0, 2, 5.0, 0),), alike=True)

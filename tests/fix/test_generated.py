@@ -58,9 +58,9 @@ def first_difference(path: Path, before: str, after: str) -> str | None:
     """Run both on inputs that the engine has not tried; say what differs first."""
     import torch
 
-    from dynalint.confirm.worker.differ import Equality, difference
-    from dynalint.confirm.worker.observe import observe
-    from dynalint.confirm.worker.versions import Version
+    from dynalint.confirm.worker.comparing.differences import Equality, difference
+    from dynalint.confirm.worker.comparing.observing import observe
+    from dynalint.confirm.worker.source.versions import Version
 
     versions = [Version([str(path.parent)], [], {str(path): text}) for text in (before, after)]
     for training in (True, False):
@@ -101,7 +101,7 @@ def breaks(path: Path, code: str) -> str | None:
     """Say why Dynamo makes more than one graph of a program in one of its modes, or none; None if it makes one in each."""
     import torch
 
-    from dynalint.confirm.worker.versions import Version
+    from dynalint.confirm.worker.source.versions import Version
 
     version = Version([str(path.parent)], [], {str(path): code})
     torch.compiler.reset()
@@ -117,7 +117,7 @@ def breaks(path: Path, code: str) -> str | None:
 
 def never_whole(path: Path, code: str) -> str | None:
     """Say why no graph does what a program does; None if one may."""
-    from dynalint.confirm.worker.versions import Version
+    from dynalint.confirm.worker.source.versions import Version
 
     with Version([str(path.parent)], [], {str(path): code}).active():
         module = __import__("model")
@@ -126,7 +126,7 @@ def never_whole(path: Path, code: str) -> str | None:
 
 def runs(path: Path, code: str) -> bool:
     """Whether a program runs on its example, without the compiler."""
-    from dynalint.confirm.worker.versions import Version
+    from dynalint.confirm.worker.source.versions import Version
 
     with Version([str(path.parent)], [], {str(path): code}).active():
         model, arguments = __import__("model").example()
@@ -169,11 +169,12 @@ def test_generated_programs_stay_what_they_are(
 ) -> None:
     import torch
 
-    from dynalint.confirm.worker import verify, witness
+    from dynalint.confirm.worker.dynamo import runs
+    from dynalint.confirm.worker.operations import verifying
 
-    monkeypatch.setattr(verify, "_compiled", lambda *_: {"problem": "the test compiles it"})
+    monkeypatch.setattr(verifying, "_compiled", lambda *_: {"problem": "the test compiles it"})
     # As in a worker without a GPU, for which torch would note down each seed.
-    monkeypatch.setattr(witness, "seed_torch", torch.default_generator.manual_seed)
+    monkeypatch.setattr(runs, "seed_torch", torch.default_generator.manual_seed)
     counts: Counter[str] = Counter()
     seen: set[str] = set()
 

@@ -696,10 +696,10 @@ def test_a_right_side_that_no_input_reaches_is_not_proven_either(prove: Prove) -
 
 
 def test_the_compiler_is_not_asked_where_nothing_of_the_fix_ran(prove: Prove, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dynalint.confirm.worker import verify
+    from dynalint.confirm.worker.operations import verifying
 
     asked: list[object] = []
-    monkeypatch.setattr(verify, "_compiled", lambda *given: asked.append(given) or {"problem": "asked"})
+    monkeypatch.setattr(verifying, "_compiled", lambda *given: asked.append(given) or {"problem": "asked"})
     code = """
         import torch
         from torch import nn
@@ -732,7 +732,7 @@ def test_a_side_that_only_half_precision_reaches(prove: Prove) -> None:
 def test_an_edge_leaves_the_number_that_led_to_a_side() -> None:
     import torch
 
-    from dynalint.confirm.worker.trials import Spoilt, at_edges, random_trials
+    from dynalint.confirm.worker.comparing.trials import Spoilt, at_edges, random_trials
 
     call = ((torch.zeros(3, 4), torch.zeros(3, 4)), {})
     led = replace(next(random_trials()), spoilt=(Spoilt(float("inf"), (1, None)),))

@@ -29,8 +29,8 @@ from dynalint.rules import Replacement, Rewrite, all_rules
 from .conftest import unit_of
 
 if TYPE_CHECKING:
-    from dynalint.confirm.worker.search import Search
-    from dynalint.confirm.worker.trials import Trial
+    from dynalint.confirm.worker.comparing.reached_code import Search
+    from dynalint.confirm.worker.comparing.trials import Trial
 
 # In one test process: torch is imported once for all of them.
 pytestmark = [pytest.mark.dynamo, pytest.mark.xdist_group("worker")]
@@ -257,7 +257,7 @@ def test_inputs_that_the_original_does_not_survive_are_left_out(tmp_path: Path) 
 
 
 def test_where_steps_take_long_some_of_each_kind_are_taken() -> None:
-    from dynalint.confirm.worker.search import Marks, Search
+    from dynalint.confirm.worker.comparing.reached_code import Marks, Search
 
     for seconds, taken in ((1000.0, list(range(9))), (1e-6, [0])):
         search = Search(Marks(), frozenset(), seconds)
@@ -297,7 +297,7 @@ def test_of_roots_with_one_name_those_on_the_way_are_run(tmp_path: Path, monkeyp
 
 
 def search(**options: Any) -> Search:
-    from dynalint.confirm.worker.search import Marks, Search
+    from dynalint.confirm.worker.comparing.reached_code import Marks, Search
 
     made = Search(**{"marks": Marks(), "wanted": frozenset({(1, True)}), "seconds": 60.0, **options})
     made.begin()
@@ -328,7 +328,7 @@ def test_a_search_compares(reached_at: int, compared: Sequence[int]) -> None:
 
 
 def trials(number: int) -> list[Trial]:
-    from dynalint.confirm.worker.trials import BASE
+    from dynalint.confirm.worker.comparing.trials import BASE
 
     return [replace(BASE, seed=seed) for seed in range(number)]
 
@@ -373,8 +373,8 @@ def test_another_root_is_run_where_the_one_on_the_way_cannot_be(tmp_path: Path) 
 def test_gradients_that_are_sparse_or_of_few_bits() -> None:
     import torch
 
-    from dynalint.confirm.worker.differ import Equality, difference
-    from dynalint.confirm.worker.observe import Observation
+    from dynalint.confirm.worker.comparing.differences import Equality, difference
+    from dynalint.confirm.worker.comparing.observing import Observation
 
     def differ(one: torch.Tensor, other: torch.Tensor) -> str | None:
         return difference(Observation(gradients={"w": one}), Observation(gradients={"w": other}), Equality())
@@ -393,7 +393,7 @@ def test_each_telling_trial_comes_with_numbers_of_which_the_exponential_is_infin
     """Whatever a test asks that scale does not change, as which element is the largest."""
     import torch
 
-    from dynalint.confirm.worker.trials import at_edges, random_trials
+    from dynalint.confirm.worker.comparing.trials import at_edges, random_trials
 
     call = (torch.linspace(-2, 2, 12).reshape(3, 4),), {}
     trials = [trial for trial, _ in zip(random_trials(), range(8), strict=False)]

@@ -13,7 +13,7 @@ from torch import nn
 
 from dynalint.analysis.events import Branch, Event
 from dynalint.analysis.project import Project
-from dynalint.confirm.worker import witness
+from dynalint.confirm.worker.dynamo import runs
 from dynalint.findings import Category
 from dynalint.pages import Page
 from dynalint.rules import Declined, Example, Replacement, Rewrite, Rule, Violation
@@ -140,8 +140,8 @@ def test_a_rewrite_is_compared_as_one_graph(monkeypatch: pytest.MonkeyPatch) -> 
             whole.append(options["fullgraph"])
         return compiles(function, **options)
 
-    compiles = witness.user_compile
-    monkeypatch.setattr(witness, "user_compile", compiled)
+    compiles = runs.user_compile
+    monkeypatch.setattr(runs, "user_compile", compiled)
     _proof(Example("branch", _BRANCH, fixed=_FIXED), _WHERE).prove_run()
     assert whole == [True]
 

@@ -28,7 +28,7 @@ def main() -> None:
     package = importlib.util.module_from_spec(spec)
     sys.modules[NAME] = package
     spec.loader.exec_module(package)
-    importlib.import_module(f"{NAME}.server").serve()
+    importlib.import_module(f"{NAME}.process.server").serve()
 
 
 main()

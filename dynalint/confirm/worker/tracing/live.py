@@ -12,16 +12,19 @@ from typing import Any
 
 from torch import nn
 
-from .. import hearing, loading, spans, subjects, witness
-from ..records import Run, encode
-from ..wire import Reply
-from ..witness import Call
+from ..dynamo import runs
+from ..dynamo.records import Run, encode
+from ..dynamo.runs import Call
+from ..inputs import targets
+from ..operations import confirming
+from ..process.wire import Reply
+from ..source import loading, spans
 
 # Every line is asked about.
 _WHOLE = (1, 0, sys.maxsize, 0)
 
 
-def testify(
+def run_call(
     subject: Any, call: Call, text: str, target: Mapping[str, str], roots: Sequence[str], seconds: float, reply: Reply
 ) -> None:
     """Run `call` of `subject` in all modes and hand over what each showed.
@@ -29,7 +32,7 @@ def testify(
     Two parts come on top of the worker's: `files` are those of the user's own that any of the calls ran or was traced
     in, and `spans` their operations with the runs that traced each, for what to judge by them is not known yet.
     """
-    witness.hear_own_compiles()
+    runs.trace_own_compiles()
     own = loading.imported_files(roots)
     request = {
         "target": target,
@@ -40,18 +43,18 @@ def testify(
         "seconds": seconds,
     }
     seen = _Seen(reply)
-    runs: list[Run] = []
+    made: list[Run] = []
 
     def tell(run: Run) -> None:
-        runs.append(run)
-        tables = _tables(own, runs, seen.lines)
+        made.append(run)
+        tables = _tables(own, made, seen.lines)
         reply.part("spans", tables)
         reply.part("files", sorted({*tables, target["path"]} & set(own)))
 
     try:
         reply.part("inputs", text)
-        hearing.testify(subjects.Subject(_maker(subject), call, text), request, seen, tell)
-    except subjects.ProblemError as problem:
+        confirming.run_modes(targets.Subject(_maker(subject), call, text), request, seen, tell)
+    except targets.ProblemError as problem:
         reply.part("problem", {"phase": problem.phase, "failure": encode(problem.failure)})
 
 

@@ -21,7 +21,7 @@ import torch
 from torch import nn
 from torch._C._dynamo.eval_frame import set_eval_frame as _set_eval_frame
 
-from ..loading import is_below
+from ..source.loading import is_below
 from . import signature
 from .session import Session, content_hash, digest
 from .signature import DeclinedError, Signature

@@ -31,10 +31,10 @@ from typing import Any, NoReturn
 
 import torch
 
-from ..readable import Reading
-from ..sandbox import Limits
-from ..supervisor import Rules, guarded, leave_descriptors
-from ..wire import Reply, pack
+from ..process.supervisor import Rules, guarded, leave_descriptors
+from ..process.wire import Reply, pack
+from ..sandbox.readable import Reading
+from ..sandbox.walls import Limits
 from .session import Session, content_hash
 
 _NICENESS = 5
@@ -249,10 +249,10 @@ def _testify(snapshot: Snapshot, seconds: float, reply: Reply) -> None:
         reply.part("raises", raised)
         return
     reply.stage("importing torch's compiler")
-    from .live import testify
+    from .live import run_call
 
     call = (snapshot.args, snapshot.kwargs)
-    testify(snapshot.subject, call, snapshot.text, snapshot.target, snapshot.session.roots, seconds, reply)
+    run_call(snapshot.subject, call, snapshot.text, snapshot.target, snapshot.session.roots, seconds, reply)
 
 
 def _raised(snapshot: Snapshot) -> str | None:

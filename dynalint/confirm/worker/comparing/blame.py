@@ -1,0 +1,86 @@
+"""Find the innermost module whose compiled code alone computes something else, and the line of it that is meant."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import time
+import types
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from ..dynamo.records import Comparison, Frame
+from ..dynamo.runs import Call, Maker, fresh_callable
+from ..source.loading import is_below
+from .compiled import Compiler, Mode, differs, usual
+
+
+def place_of(
+    make: Maker, calls: Sequence[Call], found: Comparison, roots: Iterable[str], seconds: float
+) -> Frame | None:
+    """Return the place of a difference in the user's own code, None where the callable itself is not that.
+
+    Of the modules that the callable consists of, each class of the user's own is compiled by itself, the innermost
+    first; the first that differs is meant. No further one is tried after `seconds`.
+    """
+    deadline = time.monotonic() + seconds
+    mode = Mode(grad=found.training, evaluation=found.evaluation)
+    function = fresh_callable(make)
+    folders = [Path(root) for root in roots]
+    for name, code in _parts(function, folders):
+        if time.monotonic() > deadline:
+            break
+        if differs(make, calls, _part_compiler(name), mode) is not None:
+            return _frame(code, found.what)
+    whole = _code_of(function)
+    return _frame(whole, found.what) if whole is not None and _is_own(whole, folders) else None
+
+
+def _parts(function: Callable[..., Any], folders: Sequence[Path]) -> Iterator[tuple[str, types.CodeType]]:
+    """Yield one submodule for each `forward` of the user's own, the deepest first."""
+    modules = list(function.named_modules())[1:] if isinstance(function, nn.Module) else []
+    seen: set[types.CodeType] = set()
+    for name, module in sorted(modules, key=lambda item: -item[0].count(".")):
+        code = _code_of(module)
+        if code is not None and code not in seen and _is_own(code, folders):
+            seen.add(code)
+            yield name, code
+
+
+def _code_of(function: Callable[..., Any]) -> types.CodeType | None:
+    called = type(function).forward if isinstance(function, nn.Module) else function
+    code = getattr(inspect.unwrap(called), "__code__", None)
+    return code if isinstance(code, types.CodeType) else None
+
+
+def _is_own(code: types.CodeType, folders: Iterable[Path]) -> bool:
+    path = Path(code.co_filename).resolve()
+    return any(is_below(path, folder) for folder in folders)
+
+
+def _part_compiler(name: str) -> Compiler:
+    """Return what compiles nothing but one submodule of a module."""
+
+    def compile_part(function: Callable[..., Any]) -> Callable[..., Any]:
+        module: Any = function
+        part = module.get_submodule(name)
+        part.forward = usual(part.forward)
+        return function
+
+    return compile_part
+
+
+def _frame(code: types.CodeType, what: str) -> Frame:
+    """Return the line that first names the state that differs, else that of the definition."""
+    file = str(Path(code.co_filename).resolve())
+    try:
+        lines, first = inspect.getsourcelines(code)
+    except (OSError, TypeError):
+        return Frame(file, code.co_firstlineno, code.co_name)
+    state = re.match(r"(?:buffer|attribute) (?:\w+\.)*(\w+)$", what)
+    pattern = rf"\bself\.{state[1]}\b" if state is not None else rf"\s*(?:async )?def {code.co_name}\b"
+    at = next((at for at, line in enumerate(lines) if re.search(pattern, line)), 0)
+    return Frame(file, first + at, code.co_name)

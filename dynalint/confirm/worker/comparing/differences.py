@@ -1,0 +1,321 @@
+"""Say how two observations of the same call differ, in a clause for a report."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from .observing import ADDRESS, PLAIN, SCRIPT, Observation, tensors_in
+
+_MOST_COMPARED = 100_000
+# How many roundings of its largest number a sum in another order may be away.
+_MOST_ROUNDED = 32
+# How torch warns of what a fix takes out: that a tensor becomes a number which no gradient comes back from.
+_CONVERTED = "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior"
+# What a practical equality lets pass on such inputs.
+NOT_FINITE = "results differ where inputs are infinite or NaN"
+
+
+@dataclass(frozen=True)
+class Equality:
+    """What counts as equal.
+
+    `exact` asks for the same numbers, else for numbers as close as their dtype allows. Gradients are sums that autograd
+    adds up in no order that it promises: of these it asks for the same but for the rounding of such a sum. `numbers`
+    are attributes in which a 0-dim tensor may stand for a Python number. `compiled` makes the allowances that a
+    compiler needs: rounding, zeros for no gradient, its own exceptions, views and effects. `practical` makes those
+    that a reviewer would: numbers within the tolerances of `torch.testing.assert_close`, zeros for no gradient, be it
+    that none reaches a parameter or that an output has none, and an output of its own for one that shares memory with
+    something else. `computed_in` is a dtype that numbers of any dtype were computed in: they are as close as that one
+    allows.
+    """
+
+    exact: bool = True
+    numbers: frozenset[str] = frozenset()
+    compiled: bool = False
+    practical: bool = False
+    computed_in: torch.dtype | None = None
+
+
+def difference(one: Observation, other: Observation, equality: Equality) -> str | None:
+    """Return what differs first, as a clause that begins with the aspect; None if nothing does."""
+    if (one.error is None) != (other.error is None) or not (equality.compiled or _is_same_error(one, other)):
+        return f"exception: {_raised(one.error)} became {_raised(other.error)}"
+    checks: list[tuple[str, Any, Any]] = []
+    if one.error is None:
+        checks += [("output", one.output, other.output), ("input", one.inputs, other.inputs)]
+    for where, left, right in checks:
+        found = _differ(where, left, right, equality, set())
+        if found:
+            return found
+    found = _gradients_differ(one, other, equality) if one.error is None else None
+    found = found or _states_differ(one, other, equality)
+    if found or equality.compiled:
+        return found
+    if one.keys != other.keys:
+        return f"state_dict: {_listed(one.keys, other.keys)}"
+    if one.aliases != other.aliases and not (equality.practical and set(other.aliases) <= set(one.aliases)):
+        return f"memory: {_listed(one.aliases, other.aliases)}"
+    for name, left in one.effects.items():
+        right = other.effects.get(name)
+        if name == "warnings":
+            left, right = _without_conversions(left), _without_conversions(right or [])  # noqa: PLW2901
+        found = _differ(name, left, right, equality, set())
+        if found:
+            return found if not name.startswith("the random state") else f"{name} differs afterwards"
+    return None
+
+
+def _without_conversions(warnings: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    return [one for one in warnings if not one[1].startswith(_CONVERTED)]
+
+
+def spills(one: Observation, other: Observation) -> bool:
+    """Whether gradients of the second are NaN where those of the first are not, or are none at all."""
+    for name, right in other.gradients.items():
+        left = one.gradients.get(name)
+        if right is not None and (left is None or left.shape == right.shape):
+            new = torch.isnan(right.to_dense())
+            if (new if left is None else new & ~torch.isnan(left.to_dense())).any():
+                return True
+    return False
+
+
+def let_pass(one: Observation, other: Observation) -> Iterator[str]:
+    """Yield what a practical equality has let pass, as clauses."""
+    gained = [name for name, right in other.gradients.items() if right is not None and one.gradients.get(name) is None]
+    yield from (f"{name} has a gradient of zeros, not None" for name in gained)
+    for (where, left), (_, right) in zip(tensors_in(one.output), tensors_in(other.output), strict=False):
+        if right.requires_grad and not left.requires_grad:
+            yield f"output{where} hands on gradients of zeros, where it had none"
+    yield from (alias.replace(" shares ", " no longer shares ") for alias in one.aliases if alias not in other.aliases)
+
+
+def rounded(one: Observation, other: Observation) -> bool:
+    """Whether some gradient of the second has other numbers than that of the first, which `difference` lets pass."""
+    pairs = ((left, other.gradients.get(name)) for name, left in one.gradients.items())
+    return any(left is not None and right is not None and not _equal_bits(left, right) for left, right in pairs)
+
+
+def _is_same_error(one: Observation, other: Observation) -> bool:
+    """Whether two calls end by the same exception. Each operator has words of its own for what it cannot compute."""
+    return one.error == other.error or (one.refused and other.refused)
+
+
+def _raised(error: tuple[str, str] | None) -> str:
+    return "none" if error is None else f"{error[0]}({(error[1].splitlines() or [''])[0][:160]!r})"
+
+
+def _listed(one: tuple[str, ...], other: tuple[str, ...]) -> str:
+    lost = [item for item in one if item not in other]
+    new = [item for item in other if item not in one]
+    parts = [f"{', '.join(lost)} before and not after"] if lost else []
+    parts += [f"{', '.join(new)} after and not before"] if new else []
+    return "; ".join(parts) or "another order"
+
+
+def _gradients_differ(one: Observation, other: Observation, equality: Equality) -> str | None:
+    for name in dict.fromkeys([*one.gradients, *other.gradients]):
+        left, right = one.gradients.get(name), other.gradients.get(name)
+        if equality.compiled:
+            left = torch.zeros_like(right) if left is None and right is not None else left
+            right = torch.zeros_like(left) if right is None and left is not None else right
+        if left is None or right is None:
+            zeros = right is not None and not right.to_dense().any()
+            if left is not right and not (zeros and equality.practical):
+                became = "some became none" if right is None else f"none became {'zeros' if zeros else 'some'}"
+                return f"gradient of {name}: {became}"
+            continue
+        found = _differ(f"gradient of {name}", left, right, equality, set())
+        if found and not _equal_sums(left, right):
+            return found
+    return None
+
+
+def _equal_sums(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two gradients may be the sums of the same numbers in another order."""
+    if (one.dtype, one.shape, one.layout) != (other.dtype, other.shape, other.layout):
+        return False
+    # Of narrower numbers, rounding leaves so little that nothing could be told apart.
+    wide = one.dtype in (torch.float32, torch.float64)
+    return wide and _within(one, other, _MOST_ROUNDED * torch.finfo(one.dtype).eps)
+
+
+def _states_differ(one: Observation, other: Observation, equality: Equality) -> str | None:
+    scripts = {name.removesuffix(SCRIPT) for state in (one.state, other.state) for name in state if SCRIPT in name}
+    for name in dict.fromkeys([*one.state, *other.state]):
+        number = name.rpartition(".")[2] in equality.numbers
+        if (name in one.state) != (name in other.state):
+            if number or equality.compiled:
+                continue  # the compiler leaves notes of its own on what it compiled
+            if name.rpartition(".")[0] + "." in scripts:
+                continue  # one is a module, the other a script of it
+            return f"{_kept(name)}: {'gone' if name in one.state else 'new'}"
+        left, right = one.state[name], other.state[name]
+        if number and isinstance(right, torch.Tensor) and right.dim() == 0 and not isinstance(left, torch.Tensor):
+            right = right.item()
+        found = _differ(_kept(name), left, right, equality, set())
+        if found:
+            return found
+    return None
+
+
+def _kept(name: str) -> str:
+    return name if name.startswith(("global ", "closure ")) else f"attribute {name}"
+
+
+def _differ(where: str, one: Any, other: Any, equality: Equality, seen: set[tuple[int, int]]) -> str | None:
+    """Compare two values of any kind, by the names of their types where the two versions have classes of their own."""
+    if (id(one), id(other)) in seen or len(seen) > _MOST_COMPARED:
+        return None
+    if _is(one, torch.Tensor) and _is(other, torch.Tensor):
+        return _tensors_differ(where, one, other, equality)
+    if type(one).__qualname__ != type(other).__qualname__:
+        return f"{where}: {_worded(one)} became {_worded(other)}"
+    if _is(one, PLAIN):
+        return None if _equal_plain(one, other, equality) else f"{where}: {_worded(one)} became {_worded(other)}"
+    seen.add((id(one), id(other)))
+    left, right = _children(one), _children(other)
+    if left is None or right is None:
+        return None
+    if [key for key, _ in left] != [key for key, _ in right]:
+        if len(left) != len(right):
+            return f"{where}: {len(left)} items became {len(right)}"
+        return f"{where}: {[key for key, _ in left]} became {[key for key, _ in right]}"
+    for (key, item), (_, counterpart) in zip(left, right, strict=True):
+        found = _differ(f"{where}{key}", item, counterpart, equality, seen)
+        if found:
+            return found
+    return None
+
+
+def _is(value: Any, kinds: type | tuple[type, ...]) -> bool:
+    """The same as `isinstance`, except for mocks, which say that they are what they stand in for."""
+    return issubclass(type(value), kinds)
+
+
+def _children(value: Any) -> list[tuple[str, Any]] | None:
+    """Return what a value holds, with the text that leads to each; None for what is compared by its type alone."""
+    if isinstance(value, Mapping):
+        return [
+            (f"[{'a tensor' if isinstance(key, torch.Tensor) else repr(key)}]", item) for key, item in value.items()
+        ]
+    if isinstance(value, set | frozenset):
+        return [(f"[{text}]", None) for text in sorted(ADDRESS.sub("0x", repr(item)) for item in value)]
+    if isinstance(value, list | tuple) or (hasattr(value, "__iter__") and type(value).__module__ == "collections"):
+        return [(f"[{position}]", item) for position, item in enumerate(value)]
+    if type(value).__module__ == "numpy" and type(value).__name__ == "ndarray":
+        return [("", torch.as_tensor(value))] if value.dtype.kind in "biufc" else [("", value.tolist())]
+    if isinstance(value, type | nn.Module) or callable(value):
+        return None
+    attributes = getattr(value, "__dict__", None)
+    return None if attributes is None else [(f".{name}", item) for name, item in attributes.items()]
+
+
+def _equal_plain(one: Any, other: Any, equality: Equality) -> bool:
+    if isinstance(one, float) and isinstance(other, float):
+        close = (equality.compiled or equality.practical or not equality.exact) and math.isclose(
+            one, other, rel_tol=1e-5, abs_tol=1e-7
+        )
+        return close or one == other or (math.isnan(one) and math.isnan(other))
+    if isinstance(one, str) and isinstance(other, str):
+        return ADDRESS.sub("0x", one) == ADDRESS.sub("0x", other)
+    return bool(one == other)
+
+
+def _tensors_differ(where: str, one: torch.Tensor, other: torch.Tensor, equality: Equality) -> str | None:
+    for name in ("dtype", "shape", "device", "layout"):
+        left, right = getattr(one, name), getattr(other, name)
+        if left != right:
+            return f"{where}: {name} {_short(left)} became {_short(right)}"
+    # Whether they are zeros, the gradients of inputs and parameters tell.
+    zeros = equality.practical and where.startswith("output") and not one.requires_grad
+    if one.requires_grad != other.requires_grad and not (equality.compiled or zeros):
+        return f"{where}: requires_grad {one.requires_grad} became {other.requires_grad}"
+    left, right = one.detach(), other.detach()
+    if equality.computed_in is not None or not equality.exact or equality.compiled:
+        same = close(left, right, equality.computed_in)
+    else:
+        same = _equal_bits(left, right) or (equality.practical and _within_tolerances(left, right))
+    if same:
+        return None
+    before, after = _numbers(one), _numbers(other)
+    return f"{where}: {_first_apart(left, right)}" if before == after else f"{where}: {before} became {after}"
+
+
+def _first_apart(one: torch.Tensor, other: torch.Tensor) -> str:
+    """Tell the first element in which two tensors differ, for those of which the first few look the same."""
+    one, other = one.to_dense().cpu(), other.to_dense().cpu()
+    apart = ~torch.isclose(one, other, rtol=0.0, atol=0.0, equal_nan=True) if one.is_floating_point() else one != other
+    if not apart.any():
+        return f"{_numbers(one)} became another {_numbers(other)}"
+    place = tuple(apart.nonzero()[0].tolist())
+    return f"{one[place].item()} became {other[place].item()} at {list(place)}"
+
+
+def _equal_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether all numbers are the same; NaN is NaN, and zero is zero whatever its sign."""
+    try:
+        # Most are, and saying so at once is many times cheaper; only of a NaN it does not hold.
+        if torch.equal(one, other):
+            return True
+    except (RuntimeError, NotImplementedError):
+        pass
+    try:
+        torch.testing.assert_close(one, other, rtol=0.0, atol=0.0, equal_nan=True)
+    except (AssertionError, RuntimeError, NotImplementedError):
+        return False
+    return True
+
+
+def _within_tolerances(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether numbers are as close as tests of models ask for."""
+    try:
+        torch.testing.assert_close(one, other, equal_nan=True)
+    except (AssertionError, RuntimeError, NotImplementedError):
+        return False
+    return True
+
+
+def close(one: torch.Tensor, other: torch.Tensor, computed_in: torch.dtype | None = None) -> bool:
+    """Whether numbers differ by rounding at most, as sums of numbers as large as the largest here may.
+
+    They are rounded to their own dtype, or to the one that they were computed in.
+    """
+    if not (one.is_floating_point() or one.is_complex()) or not one.numel():
+        return _equal_bits(one, other)
+    return _within(one, other, math.sqrt(torch.finfo(computed_in or one.dtype).eps), 1e-6)
+
+
+def _within(one: torch.Tensor, other: torch.Tensor, share: float, least: float = 0.0) -> bool:
+    """Whether numbers differ by no more than a share of the largest of them; NaN is NaN, and infinity infinity."""
+    one, other = (tensor.detach().to_dense() for tensor in (one, other))
+    finite = torch.nan_to_num(one.abs(), nan=0.0, posinf=0.0)
+    allowed = share * max(float(finite.max()), least)
+    try:
+        torch.testing.assert_close(one, other, rtol=0.0, atol=allowed, equal_nan=True)
+    except (AssertionError, RuntimeError, NotImplementedError):
+        return False
+    return True
+
+
+def _short(value: Any) -> str:
+    return str(tuple(value)) if isinstance(value, torch.Size) else str(value)
+
+
+def _numbers(tensor: torch.Tensor) -> str:
+    numbers = tensor.detach().to_dense().flatten()[:4].tolist()
+    text = ", ".join(f"{number:.6g}" if isinstance(number, float) else str(number) for number in numbers)
+    return f"[{text}{', ...' if tensor.numel() > 4 else ''}]"
+
+
+def _worded(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"a tensor of {str(value.dtype).removeprefix('torch.')}"
+    text = repr(value) if isinstance(value, PLAIN) else f"a {type(value).__qualname__}"
+    return text if len(text) <= 80 else f"{text[:77]}..."

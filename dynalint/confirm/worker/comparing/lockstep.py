@@ -1,0 +1,344 @@
+"""Take two versions of a callable through the same calls, from the same state, until all that was asked for has run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain, islice, product
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from ..dynamo.runs import Call, force_eager
+from .differences import NOT_FINITE, Equality, difference, let_pass, rounded, spills
+from .fuzzing import Way, fuzzed
+from .observing import Observation, attempt, hearing_all_logs
+from .other_builds import builds_of
+from .pairs import Difference, NotMadeError, Pair, Subject, fresh, state_tensors
+from .reached_code import Search, Side
+from .trials import (
+    ALIKE,
+    ALWAYS,
+    BASE,
+    BATCHES,
+    HALF,
+    MORE_STATES,
+    NO_NUMBERS,
+    PRECISIONS,
+    RANKS,
+    STATES,
+    TWICE,
+    USUAL,
+    StateChange,
+    Trial,
+    all_finite,
+    at_edges,
+    broken_trials,
+    built_otherwise,
+    is_left_out,
+    mixed_trials,
+    random_trials,
+    visit,
+)
+
+_REPEATS = 3
+_LEAST_DRAWN = 4
+_FIRST_DRAWN = 8
+_MORE_DRAWN = 25
+_MIXED_DRAWN = 6
+_PASSED, _JOINED = 100, 100
+_BROKEN = 20
+
+
+Told = dict[Side, tuple["StateChange | None", Trial]]
+
+
+@dataclass
+class Findings:
+    """What the calls showed.
+
+    `worked` are trials that ran without an exception, for the compiler to be tried on. `telling` has for each side
+    the last that made it run, which mostly is a drawn one, and the change of state that it ran with. `passed` says in
+    what both differed that a practical equality lets pass. `finite` are the sides that ran, and equally so, on inputs
+    without infinite or NaN numbers.
+    `error` is the exception of the first call that raised one, `rounded` whether gradients were rounded otherwise.
+    Only one in `stride` of the trials was run where they take long.
+    """
+
+    inputs: int = 0
+    returned: int = 0
+    difference: Difference | None = None
+    worked: list[Trial] = field(default_factory=list)
+    telling: Told = field(default_factory=dict)
+    passed: set[str] = field(default_factory=set)
+    finite: set[Side] = field(default_factory=set)
+    error: str = ""
+    rounded: bool = False
+    stride: int = 1
+
+
+def run_side_by_side(one: Subject, other: Subject, equality: Equality, search: Search) -> Findings:
+    """Run both through the usual trials, then through others until the search is complete.
+
+    The first difference ends the run.
+    """
+    found = Findings()
+    _run_scenes(one, other, equality, search, found, _scenes(one, other, equality, search, found.telling))
+    return found
+
+
+def run_fuzzed(
+    one: Subject, other: Subject, equality: Equality, search: Search, known: Told, constants: tuple[float, ...]
+) -> Findings:
+    """Run both through inputs made from those that are `known`, until the search is complete."""
+    found = Findings()
+    search.begin()
+    ways = dict.fromkeys(Way(change, True, trial) for change, trial in known.values())
+
+    def scenes() -> Iterator[_Scene]:
+        for way in fuzzed(one, equality, search, ways, constants):
+            for training in (way.training, not way.training):
+                pair = Pair(one, other, equality, training=training, change=way.change)
+                yield _Scene(pair, [way.trial], training, way.change, returns=True)
+        yield from _told_scenes(one, other, equality, search, found.telling)
+
+    _run_scenes(one, other, equality, search, found, scenes())
+    return found
+
+
+def _run_scenes(
+    one: Subject, other: Subject, equality: Equality, search: Search, found: Findings, scenes: Iterable[_Scene]
+) -> None:
+    """Run scenes up to the first difference, and note in `found` what they show."""
+    with hearing_all_logs():
+        try:
+            _run_each(one, other, equality, search, found, scenes)
+        except NotMadeError as error:
+            found.difference = error.difference
+
+
+def _run_each(
+    one: Subject, other: Subject, equality: Equality, search: Search, found: Findings, scenes: Iterable[_Scene]
+) -> None:
+    for scene in scenes:
+        for trial in scene.trials:
+            if is_left_out(trial, search.left_out):
+                continue
+            before = set(search.marks.seen)
+            search.marks.seen.clear()
+            with search.counted():
+                differs, first, second = scene.pair.step(trial)
+            scene.done.append(trial)
+            if scene.returns and first.error is not None:
+                search.marks.seen.clear()
+            ran = frozenset(search.marks.seen)
+            if trial.method is None and scene.tells:
+                told = (side for side in ran if scene.change is None or side not in before)
+                found.telling.update(dict.fromkeys(told, (scene.change, trial)))
+            search.note(search.marks.seen)
+            search.marks.seen |= before
+            _note(found, scene, trial, first)
+            found.rounded = found.rounded or rounded(first, second)
+            found.passed.update(let_pass(first, second) if equality.practical else ())
+            if differs is None:
+                if ran - found.finite and all_finite(trial.of(one.call)):
+                    found.finite |= ran
+            elif (scene.change in PRECISIONS or trial is TWICE) and first.error is not None:
+                break  # the code is not made for it
+            elif (
+                equality.practical
+                and first.error == second.error
+                and ran <= found.finite
+                and not all_finite(trial.of(one.call))
+            ):
+                found.passed.add(NOT_FINITE)
+                break  # what both keep has parted
+            else:
+                explained = _explained(one, other, scene, differs)
+                raises = first.error is None and second.error is not None
+                passes = difference(first, second, replace(equality, practical=True)) is None
+                spilled = spills(first, second)
+                found.difference = replace(explained, raises=raises, spilled=spilled, passes=passes)
+                return
+    found.stride = search.stride
+
+
+def _note(found: Findings, scene: _Scene, trial: Trial, first: Observation) -> None:
+    """Note that a trial was run, and what the first version made of it."""
+    found.inputs += 1
+    if trial.method is None and first.error is None:
+        found.returned += 1
+        if trial not in found.worked and scene.change is None:
+            found.worked.append(trial)
+    elif first.error is not None and not found.error:
+        found.error = f"{first.error[0]}: {first.error[1]}".splitlines()[0]
+
+
+@dataclass
+class _Scene:
+    """Trials for one pair. `change` says how its state was set, if it was; without `tells` they are varied no more.
+
+    With `returns`, what ran counts only where the first version raises nothing: then there is more to compare.
+    """
+
+    pair: Pair
+    trials: Iterable[Trial]
+    training: bool
+    change: StateChange | None = None
+    tells: bool = True
+    returns: bool = False
+    done: list[Trial] = field(default_factory=list)
+
+
+def _scenes(one: Subject, other: Subject, equality: Equality, search: Search, told: Told) -> Iterator[_Scene]:
+    pairs = {training: Pair(one, other, equality, training=training) for training in (True, False)}
+
+    def both(trials: Callable[[], Iterable[Trial]]) -> Iterator[_Scene]:
+        return (_Scene(pair, trials(), training) for training, pair in pairs.items())
+
+    yield from both(lambda: [BASE] * _REPEATS)
+    yield from both(lambda: search.thinned((*USUAL, *BATCHES, ALIKE)))
+    endless = random_trials()
+    search.begin()
+    for method in search.methods if search.goes_on() else ():
+        yield from both(partial(_visits, method))
+    yield from both(lambda: search.thinned(islice(endless, _LEAST_DRAWN)))
+    yield _Scene(Pair(one, other, equality, training=True), [TWICE], training=True, tells=False)
+    yield from _other_states(one, other, equality, search)
+    for training, pair in pairs.items():
+        yield _Scene(pair, search.telling((*islice(endless, _FIRST_DRAWN), *RANKS), pair.probe), training)
+    for change in _other_builds(one, search):
+        pair = Pair(one, other, equality, training=True, change=change)
+        yield _Scene(pair, search.telling((BASE, *USUAL[:5]), pair.probe), training=True, change=change)
+    for training, change in product((True, False), STATES):
+        if search.goes_on():
+            pair = Pair(one, other, equality, training=training, change=change)
+            trials = (BASE, *USUAL[:5], *RANKS)
+            yield _Scene(pair, search.telling(trials, pair.probe), training=training, change=change)
+    for training, pair in pairs.items():
+        yield _Scene(pair, search.telling(islice(endless, _MORE_DRAWN), pair.probe), training)
+    if search.half and search.goes_on():
+        pair = Pair(one, other, equality, training=True, change=HALF)
+        large = (BASE, *USUAL, *islice(broken_trials(), _BROKEN))
+        yield _Scene(pair, search.telling(large, pair.probe), training=True, change=HALF)
+    for precision in PRECISIONS if equality.practical else ():
+        coarse = replace(equality, computed_in=torch.bfloat16)
+        pair = Pair(one, other, coarse, training=True, change=precision)
+        yield _Scene(pair, search.thinned((BASE, *USUAL[:2])), training=True, change=precision, tells=False)
+    broken = broken_trials()
+    for state in (None, *STATES, *MORE_STATES):
+        if search.goes_on():
+            pair = Pair(one, other, equality, training=True, change=state)
+            mixed = chain(islice(endless, _MIXED_DRAWN), islice(broken, _MIXED_DRAWN))
+            yield _Scene(pair, search.telling(mixed, pair.probe), training=True, change=state)
+    yield from _last_scenes(one, other, equality, search, told)
+
+
+def _last_scenes(one: Subject, other: Subject, equality: Equality, search: Search, told: Told) -> Iterator[_Scene]:
+    """Yield what comes when all is known that inputs reach: what runs together, and what spoils numbers."""
+    for joined in (islice(random_trials(), _PASSED, _PASSED + _JOINED), islice(mixed_trials(), _JOINED)):
+        pair = Pair(one, other, equality, training=True)
+        yield _Scene(pair, search.joining(joined, partial(_probe_apart, one)), training=True, tells=False)
+    for training in (True, False):
+        pair = Pair(one, other, equality, training=training)
+        yield _Scene(pair, search.thinned(NO_NUMBERS), training, tells=False)
+    pair = Pair(one, other, equality, training=True)
+    yield _Scene(pair, search.thinned(islice(broken_trials(), _BROKEN)), training=True, tells=False)
+    # The example itself is no last way to a side mostly, and may come to it where its edges spoil the test of others.
+    yield _Scene(pair, search.thinned(at_edges([BASE])), training=True, tells=False)
+    yield from _told_scenes(one, other, equality, search, told)
+
+
+def _told_scenes(one: Subject, other: Subject, equality: Equality, search: Search, told: Told) -> Iterator[_Scene]:
+    """Yield the ways by which sides were come to, at their edges."""
+    ways = [told[side] for side in sorted(told, key=lambda side: side not in search.wanted)]
+    for state in dict.fromkeys(change for change, _ in ways):
+        pair = Pair(one, other, equality, training=True, change=state)
+        if state is not None:
+            # What a state decides may meet each side of what the inputs decide.
+            every = dict.fromkeys(trial for _, trial in ways)
+            yield _Scene(pair, search.thinned(every), training=True, change=state, tells=False)
+            pair = Pair(one, other, equality, training=True, change=state)
+        trials = list(dict.fromkeys(trial for change, trial in ways if change is state))
+        yield _Scene(pair, search.thinned(at_edges(trials)), training=True, change=state, tells=False)
+
+
+def _probe_apart(subject: Subject) -> Callable[[Trial], None]:
+    """Return what runs trials on a version imported anew: what it keeps in globals, no comparison sees."""
+    again = subject.again()
+    function = fresh(again, training=True)
+
+    def run(trial: Trial) -> None:
+        subject.begin(trial)
+        with again.version.active(), force_eager():
+            call = trial.of(again.call)
+            attempt(function, call, trial.seed, training=True, differentiated=again.differentiated)
+
+    return run
+
+
+def _other_states(one: Subject, other: Subject, equality: Equality, search: Search) -> Iterator[_Scene]:
+    """Yield what is run whatever has run: what a test of the state decides may meet each side of a test of inputs."""
+    if state_tensors(fresh(one, training=True)):
+        for change in ALWAYS:
+            pair = Pair(one, other, equality, training=True, change=change)
+            yield _Scene(pair, search.thinned((BASE, *USUAL[:2])), training=True, change=change)
+
+
+def _other_builds(subject: Subject, search: Search) -> Iterator[StateChange]:
+    """Yield the states of those other builds with which something runs that has not run yet."""
+    if not search.goes_on():
+        return
+    with subject.version.active():
+        builds = list(builds_of(fresh(subject, training=True), subject.version.modules()))
+    for build in builds:
+        if not search.goes_on():
+            return
+        try:
+            function = fresh(subject, build, training=True)
+        except Exception:  # noqa: BLE001, S112 - no such value is meant
+            continue
+        if not search.left().isdisjoint(search.shown_by(partial(_try_out, subject, function))):
+            yield built_otherwise(build)
+
+
+def _try_out(subject: Subject, function: Callable[..., Any]) -> None:
+    with subject.version.active(), force_eager():
+        for trial in (BASE, *USUAL[:5]):
+            call = trial.of(subject.call)
+            attempt(function, call, trial.seed, training=True, differentiated=subject.differentiated)
+
+
+def _visits(method: str) -> tuple[Trial, ...]:
+    return visit(method), BASE, USUAL[0]
+
+
+def _explained(one: Subject, other: Subject, scene: _Scene, differs: str) -> Difference:
+    """Find out whether the last trial alone shows the difference, and whether the first version agrees with itself."""
+    trial = scene.done[-1]
+    alone = _replay(one, other, scene, [trial])
+    trials = [trial] if alone is not None else scene.done
+    stable = _replay(one.again(), one.again(), scene, trials) is None
+    mode = "while training" if scene.training else "in evaluation, without gradients"
+    after = "" if alone is not None or len(trials) == 1 else f" after {len(trials) - 1} other calls"
+    state = f" with {scene.change.name}" if scene.change is not None else ""
+    shapes = "" if trial.method is not None else f" ({_shapes(trial.of(one.call))})"
+    where = f"{trial.name}{shapes}{state}{after}, {mode}"
+    return Difference(alone or differs, where, raises=False, stable=stable)
+
+
+def _replay(one: Subject, other: Subject, scene: _Scene, trials: list[Trial]) -> str | None:
+    pair = Pair(one, other, scene.pair.equality, training=scene.training, change=scene.change)
+    for trial in trials:
+        differs = pair.step(trial)[0]
+        if differs is not None:
+            return differs
+    return None
+
+
+def _shapes(call: Call) -> str:
+    tensors = [leaf for leaf in pytree.tree_leaves(call) if isinstance(leaf, torch.Tensor)]
+    words = [f"{str(leaf.dtype).removeprefix('torch.')}[{', '.join(map(str, leaf.shape))}]" for leaf in tensors[:4]]
+    return ", ".join(words) + (", ..." if len(tensors) > 4 else "") if words else "no tensors"

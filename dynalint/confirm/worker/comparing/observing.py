@@ -1,0 +1,316 @@
+"""Run one call and keep everything that a caller could notice of it.
+
+Observations hold live objects, not copies: compare two of them before either callable runs again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dis
+import io
+import logging
+import marshal
+import random
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from ..dynamo import runs
+from ..dynamo.runs import Call
+
+ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
+OWN_TO_MODULES = frozenset(vars(nn.Module()))
+PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
+DEEPEST = 12
+_RAISING = ("RAISE_VARARGS", "RERAISE")
+
+
+@dataclass
+class Observation:
+    """What one call did, by aspect, each under the words that name it in a report.
+
+    `error` is the type and message of the exception that ended it, None if it returned; `refused` tells that it was an
+    operator that could not compute what it was given. `gradients` are those of the inputs and parameters, `state` is
+    all that the callable keeps, `effects` what went elsewhere.
+    """
+
+    error: tuple[str, str] | None = None
+    refused: bool = False
+    output: Any = None
+    inputs: Any = None
+    gradients: dict[str, torch.Tensor | None] = field(default_factory=dict)
+    state: dict[str, Any] = field(default_factory=dict)
+    keys: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    effects: dict[str, Any] = field(default_factory=dict)
+
+
+def observe(
+    run: Callable[..., Any],
+    owner: Any,
+    call: Call,
+    seed: int,
+    *,
+    training: bool,
+    times: int = 1,
+    differentiated: bool = True,
+) -> Observation:
+    """Run `run` on `call` and look at what it did; `owner` is the callable that keeps the state.
+
+    With `training` floating inputs require gradients, if they are `differentiated`, and a backward pass of a weighted
+    sum of the outputs follows; without, everything runs under `no_grad`. All `times` come before the one backward pass.
+    """
+    seen = Observation()
+    prepared = [_with_gradients(call, training=training and differentiated) for _ in range(times)]
+    leaves = [leaf for own, _ in prepared for leaf in own]
+    args, kwargs = prepared[-1][1]
+    for parameter in parameters_of(owner).values():
+        parameter.grad = None
+    _seed(seed)
+    with _watching(seen.effects), torch.set_grad_enabled(training):
+        try:
+            outputs = [run(*given, **named) for _, (given, named) in prepared]
+            seen.output = outputs[0] if times == 1 else outputs
+            loss = _loss(seen.output) if training else None
+            if loss is not None:
+                loss.backward()
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the code raises is what it does
+            seen.error = (type(error).__name__, ADDRESS.sub("0x", str(error)))
+            seen.refused = type(error) is RuntimeError and not _is_raised(error)
+    seen.effects["the random state of torch"] = torch.get_rng_state()
+    # As bytes: of hundreds of numbers, only whether all are the same is asked.
+    seen.effects["the random state of random"] = marshal.dumps(random.getstate())
+    if "numpy" in sys.modules:
+        seen.effects["the random state of NumPy"] = sys.modules["numpy"].random.get_state(legacy=False)
+    seen.inputs = {**dict(enumerate(args)), **kwargs}
+    seen.gradients = {f"input {position}": leaf.grad for position, leaf in enumerate(leaves)}
+    seen.gradients.update({name: parameter.grad for name, parameter in parameters_of(owner).items()})
+    seen.state = state_of(owner)
+    seen.keys = tuple(owner.state_dict()) if isinstance(owner, nn.Module) else ()
+    seen.aliases = tuple(_aliases(seen.output, seen.inputs, seen.state))
+    return seen
+
+
+def _is_raised(error: BaseException) -> bool:
+    """Whether a statement of Python raised an exception, and no operator of torch."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is None or dis.opname[trace.tb_frame.f_code.co_code[trace.tb_lasti]] in _RAISING
+
+
+def attempt(
+    run: Callable[..., Any], call: Call, seed: int, *, training: bool, differentiated: bool = True
+) -> Exception | SystemExit | None:
+    """Run `run` on `call` as `observe` does, without a look at what comes of it but for what it raises."""
+    _, (args, kwargs) = _with_gradients(call, training=training and differentiated)
+    _seed(seed)
+    with _watching({}), torch.set_grad_enabled(training):
+        try:
+            run(*args, **kwargs)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the code raises is what it does
+            return error
+    return None
+
+
+def modules_of(owner: Any) -> Iterator[tuple[str, nn.Module]]:
+    """Yield the modules that a callable consists of, by name; itself has the empty name."""
+    for root in (owner, getattr(owner, "__self__", None)):
+        if isinstance(root, nn.Module):
+            yield from root.named_modules()
+
+
+def parameters_of(owner: Any) -> dict[str, nn.Parameter]:
+    """Return the parameters of a callable by name."""
+    return {
+        f"{prefix}.{name}".lstrip("."): parameter
+        for prefix, module in modules_of(owner)
+        for name, parameter in module._parameters.items()  # noqa: SLF001 - those of this module alone, shared ones too
+        if parameter is not None
+    }
+
+
+SCRIPT = "<TorchScript>"
+"""Where `state_of` tells that a module is a script, and so does not show its attributes."""
+
+
+def state_of(owner: Any) -> dict[str, Any]:
+    """Return what a callable keeps between calls: parameters, buffers, attributes, class attributes, closures."""
+    state: dict[str, Any] = {}
+    for prefix, module in modules_of(owner):
+        # What TorchScript keeps on a module is its own; the attributes of the Python module are not among it.
+        is_script = isinstance(module, torch.jit.ScriptModule)
+        own = {} if is_script else {name: value for name, value in vars(module).items() if name not in OWN_TO_MODULES}
+        own.update(module._parameters)  # noqa: SLF001
+        own.update(module._buffers)  # noqa: SLF001
+        own.update({"training": module.training})
+        if is_script:
+            own[SCRIPT] = True
+        for cls in type(module).__mro__:
+            if not cls.__module__.startswith(("torch.", "builtins")):
+                own.update(
+                    {f"{cls.__name__}.{name}": value for name, value in vars(cls).items() if _keepable(name, value)}
+                )
+        state.update({f"{prefix}.{name}".lstrip("."): value for name, value in own.items()})
+    holder = getattr(owner, "__self__", owner)
+    if not isinstance(holder, nn.Module) and hasattr(holder, "__dict__") and not isinstance(holder, type):
+        state.update(vars(holder))
+    function = getattr(owner, "__func__", owner)
+    for name, cell in zip(
+        getattr(getattr(function, "__code__", None), "co_freevars", ()),
+        getattr(function, "__closure__", None) or (),
+        strict=False,
+    ):
+        with contextlib.suppress(ValueError):
+            state[f"closure {name}"] = cell.cell_contents
+    return state
+
+
+def globals_of(namespace: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the plain values and containers among the globals of a module."""
+    return {name: value for name, value in namespace.items() if _keepable(name, value)}
+
+
+def _keepable(name: str, value: Any) -> bool:
+    kinds = (bool, int, float, complex, str, type(None), list, dict, set, tuple, torch.Tensor)
+    return not name.startswith("__") and isinstance(value, kinds)
+
+
+def _with_gradients(call: Call, *, training: bool) -> tuple[list[torch.Tensor], Call]:
+    """Have floating inputs collect gradients. The arguments are copies of those leaves: code may write to them."""
+    leaves: list[torch.Tensor] = []
+
+    def prepared(tensor: torch.Tensor) -> torch.Tensor:
+        if not training or not (tensor.is_floating_point() or tensor.is_complex()):
+            return tensor.detach().clone()
+        leaves.append(tensor.detach().clone().requires_grad_())
+        return leaves[-1].clone()
+
+    args, kwargs = pytree.tree_map_only(torch.Tensor, prepared, call)
+    return leaves, (tuple(args), kwargs)
+
+
+def _seed(seed: int) -> None:
+    runs.seed_torch(seed)
+    random.seed(seed)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(seed)
+
+
+@contextlib.contextmanager
+def hearing_all_logs() -> Iterator[None]:
+    """Let records of every level through; put around many calls, it spares each of them the change of all loggers."""
+    root = logging.getLogger()
+    level = root.level
+    _set_level(root, logging.DEBUG)
+    try:
+        yield
+    finally:
+        _set_level(root, level)
+
+
+def _set_level(logger: logging.Logger, level: int) -> None:
+    if logger.level != level:
+        logger.setLevel(level)
+
+
+@contextlib.contextmanager
+def _watching(effects: dict[str, Any]) -> Iterator[None]:
+    """Keep what is printed, logged and warned about, all of it: nothing is shown once only."""
+    out, err = io.StringIO(), io.StringIO()
+    records: list[tuple[str, str, str]] = []
+    root, handler = logging.getLogger(), logging.Handler()
+    # Torch itself logs every step of a compile.
+    handler.addFilter(lambda record: not record.name.startswith("torch."))
+    handler.emit = lambda record: records.append((record.name, record.levelname, _message(record)))  # type: ignore[method-assign]
+    always = torch.is_warn_always_enabled()
+    root.addHandler(handler)
+    torch.set_warn_always(True)
+    try:
+        with (
+            hearing_all_logs(),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+            warnings.catch_warnings(record=True) as warned,
+        ):
+            warnings.simplefilter("always")
+            yield
+    finally:
+        torch.set_warn_always(always)
+        root.removeHandler(handler)
+        effects["printed text"] = out.getvalue()
+        effects["text on standard error"] = err.getvalue()
+        effects["log records"] = records
+        effects["warnings"] = [(item.category.__name__, ADDRESS.sub("0x", str(item.message))) for item in warned]
+
+
+def _message(record: logging.LogRecord) -> str:
+    try:
+        return ADDRESS.sub("0x", record.getMessage())
+    except Exception as error:  # noqa: BLE001 - as `logging` itself, which prints what is wrong and goes on
+        return f"{record.msg} ({type(error).__name__})"
+
+
+def tensors_in(value: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield the tensors in a result with the path to each, those in objects that torch does not know included."""
+    seen: set[int] = set()
+
+    def walk(where: str, item: Any, depth: int) -> Iterator[tuple[str, torch.Tensor]]:
+        if isinstance(item, torch.Tensor):
+            yield where, item
+            return
+        if isinstance(item, PLAIN) or id(item) in seen or depth > DEEPEST:
+            return
+        seen.add(id(item))
+        if isinstance(item, Mapping):
+            children = [(f"{where}[{key!r}]", child) for key, child in item.items()]
+        elif isinstance(item, list | tuple | set | frozenset):
+            children = [(f"{where}[{position}]", child) for position, child in enumerate(item)]
+        elif isinstance(item, nn.Module | type) or callable(item):
+            return
+        else:
+            children = [(f"{where}.{name}", child) for name, child in getattr(item, "__dict__", {}).items()]
+        for path, child in children:
+            yield from walk(path, child, depth + 1)
+
+    return walk("", value, 0)
+
+
+def _loss(output: Any) -> torch.Tensor | None:
+    """A sum in which each element has a weight of its own: a plain sum hides errors that cancel out."""
+    terms = []
+    for _, tensor in tensors_in(output):
+        if tensor.requires_grad:
+            real = torch.view_as_real(tensor) if tensor.is_complex() else tensor
+            weights = torch.cos(torch.arange(real.numel(), dtype=torch.float64) * 1.3 + 0.7)
+            terms.append((real * weights.reshape(real.shape).to(real.device, real.dtype)).sum())
+    return sum(terms[1:], terms[0]) if terms else None
+
+
+def _aliases(output: Any, inputs: Any, state: Mapping[str, Any]) -> Iterator[str]:
+    """Say which tensors of the output share memory with inputs, with state, or with one another."""
+    owners: dict[int, str] = {}
+    for where, tensor in [*tensors_in(inputs), *((f" {name}", item) for name, item in state.items())]:
+        pointer = _memory(tensor) if isinstance(tensor, torch.Tensor) else None
+        if pointer is not None:
+            owners.setdefault(pointer, f"the input{where}" if not where.startswith(" ") else f"the attribute{where}")
+    for where, tensor in tensors_in(output):
+        pointer = _memory(tensor)
+        if pointer in owners:
+            yield f"output{where} shares memory with {owners[pointer]}"
+        elif pointer is not None:
+            owners[pointer] = f"output{where}"
+
+
+def _memory(tensor: torch.Tensor) -> int | None:
+    try:
+        return tensor.untyped_storage().data_ptr() or None
+    except (RuntimeError, NotImplementedError):
+        return None

@@ -1,0 +1,113 @@
+"""Other arguments for the constructors of a callable's own classes, for what no input to a call makes run.
+
+Code compares what a constructor was given with numbers and words: a value on the other side of such a number, one of
+these words, or a flag turned over may lead elsewhere.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from ..inputs.constructors import compared_in, nodes_of
+from .observing import modules_of
+
+_MOST = 12
+_MOST_STEPS = 3
+
+
+@dataclass(frozen=True)
+class Build:
+    """Another value for one argument of a constructor, wherever an instance of that class is made."""
+
+    module: str
+    cls: str
+    argument: str
+    value: Any
+
+    @property
+    def words(self) -> str:
+        """What is different, for a sentence."""
+        return f"{self.cls} made with {self.argument}={self.value!r}"
+
+
+def builds_of(function: Any, modules: Iterable[ModuleType]) -> Iterator[Build]:
+    """Yield other ways to build a callable, of its parts that are classes of these modules: the first few there are."""
+    names = {module.__name__ for module in modules}
+    classes = dict.fromkeys(type(part) for _, part in modules_of(function))
+    own = [cls for cls in classes if cls.__module__ in names and "__init__" in vars(cls)]
+    yield from itertools.islice((build for cls in own for build in _builds(cls)), _MOST)
+
+
+def _builds(cls: type) -> Iterator[Build]:
+    signature = inspect.signature(vars(cls)["__init__"])
+    parameters = [one for one in list(signature.parameters.values())[1:] if one.kind not in _SEVERAL]
+    literals = _literals(cls, [one.name for one in parameters])
+    for parameter in parameters:
+        values: list[Any] = [not parameter.default] if isinstance(parameter.default, bool) else []
+        for literal in literals.get(parameter.name, ()):
+            if isinstance(literal, bool):
+                values += [literal, not literal]
+            elif isinstance(literal, int | float):
+                values += [literal + 0.5, literal + 1, literal, literal - 1]
+            else:
+                values.append(literal)
+        for value in dict.fromkeys(values):
+            if value is not parameter.default:
+                yield Build(cls.__module__, cls.__qualname__, parameter.name, value)
+
+
+_SEVERAL = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def _literals(cls: type, parameters: Iterable[str]) -> Mapping[str, list[Any]]:
+    """Return what the methods of a class compare each parameter with, under whatever name they keep it."""
+    kept: dict[str, str] = {}
+    functions = [one for one in vars(cls).values() if inspect.isfunction(one)]
+    for node in (node for one in functions for node in nodes_of(one)):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name | ast.Attribute):
+            kept.update({_name(target): _name(node.value) for target in node.targets})
+    found: dict[str, list[Any]] = {}
+    for name, values in compared_in(cls).items():
+        for _ in range(_MOST_STEPS):
+            if name in parameters:
+                found.setdefault(name, []).extend(values)
+                break
+            name = kept.get(name, name)  # noqa: PLW2901 - followed to where it comes from
+    return found
+
+
+def _name(node: ast.expr) -> str:
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+
+
+@contextmanager
+def built(build: Build | None, modules: Iterable[ModuleType]) -> Iterator[None]:
+    """Have all instances that are made meanwhile be made so; nothing changes for None."""
+    with ExitStack() as stack:
+        for module in modules if build is not None else ():
+            cls = getattr(module, build.cls, None) if build is not None and module.__name__ == build.module else None
+            if isinstance(cls, type) and "__init__" in vars(cls):
+                assert build is not None
+                stack.callback(setattr, cls, "__init__", vars(cls)["__init__"])
+                cls.__init__ = _other(vars(cls)["__init__"], build)  # type: ignore[misc]
+        yield
+
+
+def _other(constructor: Any, build: Build) -> Any:
+    signature = inspect.signature(constructor)
+
+    @functools.wraps(constructor)
+    def construct(*args: Any, **kwargs: Any) -> None:
+        bound = signature.bind(*args, **kwargs)
+        bound.arguments[build.argument] = build.value
+        constructor(*bound.args, **bound.kwargs)
+
+    return construct

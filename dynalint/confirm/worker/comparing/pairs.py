@@ -1,0 +1,228 @@
+"""Two versions of a callable, made alike: in the same state, and watched through the same calls."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from ..dynamo.runs import Call, Maker, force_eager, fresh_callable
+from ..source.versions import Version
+from .differences import Equality, difference
+from .observing import OWN_TO_MODULES, Observation, attempt, globals_of, modules_of, observe, parameters_of
+from .other_builds import Build, built
+from .trials import BASE, StateChange, Trial
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One version of a callable: a maker of fresh ones, and a call that works or is meant to.
+
+    `again` imports the version anew, so that nothing in its modules remembers earlier calls. `begin` hears of each
+    trial before it runs. Its inputs are `differentiated` unless it raises with gradients of theirs, and not without.
+    """
+
+    version: Version
+    make: Maker
+    call: Call
+    again: Callable[[], Subject]
+    begin: Callable[[Trial], None] = lambda _: None
+    differentiated: bool = True
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What differed and on which input. `raises` tells that the second version failed where the first did not.
+
+    `spilled` tells that it has NaN in gradients where the first has numbers, `passes` that a practical equality lets
+    the difference pass.
+    `stable` is False where the first version differs from itself too when it is run again.
+    """
+
+    what: str
+    where: str
+    raises: bool
+    spilled: bool = False
+    passes: bool = False
+    stable: bool = True
+
+
+class NotMadeError(Exception):
+    """The second version cannot be made in a way in which the first one can."""
+
+    def __init__(self, build: Build, error: Exception) -> None:
+        """Keep what the report says of it as `difference`."""
+        super().__init__(str(error))
+        what = f"exception: none became {type(error).__name__}({(str(error).splitlines() or [''])[0][:160]!r})"
+        self.difference = Difference(what, f"{build.words}, before any call", raises=True)
+
+
+class Pair:
+    """Two fresh callables in the same state. What the first one holds in tensors, the second one starts with."""
+
+    def __init__(
+        self, one: Subject, other: Subject, equality: Equality, *, training: bool, change: StateChange | None = None
+    ) -> None:
+        self._subjects = tuple(_cast(subject, change) for subject in (one, other))
+        self.equality, self._training, self._change = equality, training, change
+        self._build = None if change is None else change.build
+        self._functions = (fresh(one, self._build, training=training), _made(other, self._build, training=training))
+        _level(*self._functions, change)
+
+    def step(self, trial: Trial) -> tuple[str | None, Observation, Observation]:
+        """Run one trial on both; return what differs, if anything, and what was seen of each."""
+        seen = [
+            _observed(subject, function, trial, self._change, training=self._training)
+            for subject, function in zip(self._subjects, self._functions, strict=True)
+        ]
+        return difference(seen[0], seen[1], self.equality), seen[0], seen[1]
+
+    def probe(self) -> Callable[[Trial], None]:
+        """Return what runs trials on one more copy of the first callable, without a look at what they do."""
+        subject = self._subjects[0]
+        function = fresh(subject, self._build, training=self._training)
+        _set_otherwise(function, self._change)
+        _level(self._functions[0], function, None)
+
+        def run(trial: Trial) -> None:
+            subject.begin(trial)
+            with subject.version.active(), force_eager():
+                call, training = trial.of(subject.call), self._training
+                attempt(function, call, trial.seed, training=training, differentiated=subject.differentiated)
+
+        return run
+
+
+def fresh(subject: Subject, build: Build | None = None, *, training: bool) -> Callable[..., Any]:
+    """Make the callable of a version anew, in training mode or not; with `build`, in another way."""
+    with subject.version.active(), built(build, subject.version.modules()):
+        function = fresh_callable(subject.make)
+    owner = getattr(function, "__self__", function)
+    if isinstance(owner, nn.Module):
+        owner.train(training)
+    return function
+
+
+def takes_gradients(subject: Subject) -> bool:
+    """Whether a version runs with inputs that need gradients as well as without, as far as its example shows."""
+    for differentiated in (True, False):
+        function = fresh(subject, training=True)
+        with subject.version.active(), force_eager():
+            error = attempt(function, BASE.of(subject.call), BASE.seed, training=True, differentiated=differentiated)
+        if error is None:
+            return differentiated
+    return True
+
+
+def _made(subject: Subject, build: Build | None, *, training: bool) -> Callable[..., Any]:
+    """Make the second callable of a pair."""
+    try:
+        return fresh(subject, build, training=training)
+    except Exception as error:
+        if build is None:
+            raise
+        raise NotMadeError(build, error) from error
+
+
+def _level(one: Any, other: Any, change: StateChange | None) -> None:
+    """Copy the tensors of one callable's state to the other's, changed if asked for."""
+    _set_otherwise(one, change)
+    _set_otherwise(other, change)
+    generator = torch.Generator().manual_seed(0 if change is None else change.seed)
+    sources, targets = state_tensors(one), state_tensors(other)
+    for name, source in sources.items():
+        target = targets.get(name)
+        with torch.no_grad():
+            if change is not None:
+                source.copy_(change.of(source, generator))
+            if target is not None and (target.shape, target.dtype) == (source.shape, source.dtype):
+                target.copy_(source)
+
+
+def _cast(subject: Subject, change: StateChange | None) -> Subject:
+    """Return a subject that is called with floating numbers of the dtype that a change of state asks for."""
+    if change is None or change.dtype is None:
+        return subject
+
+    def cast(leaf: Any) -> Any:
+        return leaf.to(change.dtype) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() else leaf
+
+    return replace(subject, call=pytree.tree_map(cast, subject.call))
+
+
+def _set_otherwise(function: Any, change: StateChange | None) -> None:
+    """Give a callable the flags and the dtype that a change of state asks for."""
+    owner = getattr(function, "__self__", function)
+    if change is not None and change.flags:
+        _turn_flags(function)
+    if change is not None and change.dtype is not None and isinstance(owner, nn.Module):
+        owner.to(change.dtype)
+
+
+def _turn_flags(function: Any) -> None:
+    """Turn over each public attribute that is True or False, of the parts that are not torch's own."""
+    for _, module in modules_of(function):
+        if not type(module).__module__.startswith("torch."):
+            for name, value in vars(module).items():
+                if isinstance(value, bool) and not name.startswith("_") and name not in OWN_TO_MODULES:
+                    setattr(module, name, not value)
+
+
+def state_tensors(function: Any) -> dict[str, torch.Tensor]:
+    """Return the parameters and buffers of a callable by name."""
+    owner = getattr(function, "__self__", function)
+    buffers = dict(owner.named_buffers()) if isinstance(owner, nn.Module) else {}
+    return {**parameters_of(function), **buffers}
+
+
+def _observed(
+    subject: Subject, function: Callable[..., Any], trial: Trial, change: StateChange | None, *, training: bool
+) -> Observation:
+    run, call = function, subject.call
+    if trial.method is not None:
+        run, call = _method(function, trial.method), ((), {})
+    subject.begin(trial)
+    autocast: Any = nullcontext()
+    if change is not None and change.autocast:
+        device = next((tensor.device.type for tensor in state_tensors(function).values()), "cpu")
+        autocast = torch.autocast(device, torch.bfloat16)
+    with subject.version.active(), force_eager(), autocast:
+        seen = observe(
+            run,
+            function,
+            trial.of(call),
+            trial.seed,
+            training=training,
+            times=trial.times,
+            differentiated=subject.differentiated,
+        )
+        for module in subject.version.modules():
+            kept = globals_of(vars(module))
+            seen.state.update({f"global {module.__name__}.{name}": value for name, value in kept.items()})
+    return seen
+
+
+def _method(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Return the method of the first part of a callable that has the class, or a function that does nothing."""
+    cls, _, method = name.rpartition(".")
+    owner = getattr(function, "__self__", function)
+    for part in [owner, *(module for _, module in modules_of(function))]:
+        if any(base.__qualname__ == cls for base in type(part).__mro__):
+            found = getattr(part, method, None)
+            if callable(found) and _needs_nothing(found):
+                return cast("Callable[..., Any]", found)
+    return lambda: None
+
+
+def _needs_nothing(function: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(function).bind()
+    except (TypeError, ValueError):
+        return False
+    return True

@@ -1,0 +1,458 @@
+"""Other inputs like those of an example: signs, scales, zeros, masks, batch sizes, values that are no numbers.
+
+A trial changes the tensors of a call and leaves everything else. It is the same for the same seed, so that it can be
+made again for another copy of the code.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from ..dynamo.runs import Call
+from .mutations import Mutation
+from .other_builds import Build
+
+Change = Callable[[torch.Tensor, torch.Generator], torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Spoilt:
+    """One element of each float tensor in the range `which` becomes `value`, or every third if it is `widely` so."""
+
+    value: float
+    which: tuple[int, int | None] = (0, None)
+    widely: bool = False
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A change of all tensors of a call, in words and by kind of tensor. `seed` also seeds what the code draws.
+
+    `batch` is another size for the first dimension of the tensors that share it. With `method`, it is no call of the
+    target but one of a method without arguments, "Class.method", on the first part of it that has this class. With
+    `alike`, tensors of one shape and dtype all hold the numbers of the first of them. `which` is the range, among all
+    tensors, that it changes. After that come the `mutations`, one after the other, the `last` change of floats, and
+    what is `spoilt`. The target is called so many `times` before one backward pass.
+    """
+
+    name: str
+    seed: int
+    floats: Change
+    ints: Change
+    bools: Change
+    batch: int | None = None
+    method: str | None = None
+    alike: bool = False
+    which: tuple[int, int | None] = (0, None)
+    spoilt: tuple[Spoilt, ...] = ()
+    mutations: tuple[Mutation, ...] = ()
+    last: Change | None = None
+    times: int = 1
+
+    def of(self, call: Call) -> Call:
+        """Return the call with its tensors changed; no tensor of the given call is in it."""
+        leaves, layout = pytree.tree_flatten(call)
+        generator = torch.Generator().manual_seed(self.seed)
+        size = _batch_size(leaves)
+        places = [place for place, leaf in enumerate(leaves) if is_changeable(leaf)]
+        meant = set(places[slice(*self.which)])
+        changed = [
+            self._leaf(leaf, generator, size, meant=place in meant) if isinstance(leaf, torch.Tensor) else leaf
+            for place, leaf in enumerate(leaves)
+        ]
+        if self.alike:
+            _copy_the_first(changed)
+        for mutation in self.mutations:
+            mutation.apply([changed[place] for place in places], [leaves[place] for place in places])
+        for place in places:
+            _change_floats(changed[place], self.last, generator)
+        for spoilt in self.spoilt:
+            for place in places[slice(*spoilt.which)]:
+                _spoil(changed[place], spoilt, generator)
+        args, kwargs = pytree.tree_unflatten(changed, layout)
+        return tuple(args), kwargs
+
+    def _leaf(self, leaf: torch.Tensor, generator: torch.Generator, size: int | None, *, meant: bool) -> torch.Tensor:
+        tensor = leaf.detach()
+        if not is_changeable(leaf):
+            return tensor.clone().requires_grad_(leaf.requires_grad)
+        if not meant:
+            pass
+        elif tensor.is_floating_point() or tensor.is_complex():
+            tensor = self.floats(tensor, generator)
+        elif tensor.dtype is torch.bool:
+            tensor = self.bools(tensor, generator)
+        else:
+            tensor = self.ints(tensor, generator)
+        if size and self.batch is not None and tensor.dim() and tensor.shape[0] == size:
+            tensor = torch.cat([tensor] * max(1, -(-self.batch // size)))[: self.batch]
+        tensor = tensor.to(leaf.device, leaf.dtype).detach().clone()
+        return tensor.requires_grad_() if leaf.requires_grad else tensor
+
+
+def all_finite(call: Call) -> bool:
+    """Whether a call has no number in it that is infinite or NaN."""
+    floats = (leaf for leaf in pytree.tree_leaves(call) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point())
+    return all(bool(torch.isfinite(leaf.to_dense()).all()) for leaf in floats)
+
+
+def is_changeable(leaf: object) -> bool:
+    """Whether a part of a call is a tensor whose elements can be set: sparse ones stay as they are given."""
+    return isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided
+
+
+def _spoil(tensor: torch.Tensor, spoilt: Spoilt, generator: torch.Generator) -> None:
+    if tensor.is_floating_point() and tensor.numel():
+        size = tensor.numel()
+        chosen = torch.rand(size, generator=generator) < 1 / 3
+        if not spoilt.widely:
+            chosen = torch.arange(size) == torch.randint(size, (), generator=generator)
+        with torch.no_grad():
+            tensor.view(-1)[chosen.to(tensor.device)] = spoilt.value
+
+
+def _change_floats(tensor: torch.Tensor, change: Change | None, generator: torch.Generator) -> None:
+    if change is not None and tensor.is_floating_point():
+        with torch.no_grad():
+            tensor.copy_(change(tensor.detach(), generator))
+
+
+def _copy_the_first(leaves: list[Any]) -> None:
+    first: dict[tuple[torch.Size, torch.dtype], torch.Tensor] = {}
+    for leaf in leaves:
+        if is_changeable(leaf):
+            with torch.no_grad():
+                leaf.copy_(first.setdefault((leaf.shape, leaf.dtype), leaf))
+
+
+def _batch_size(leaves: list[Any]) -> int | None:
+    sizes = [leaf.shape[0] for leaf in leaves if is_changeable(leaf) and leaf.dim()]
+    return sizes[0] if sizes else None
+
+
+def _same(tensor: torch.Tensor, _: torch.Generator) -> torch.Tensor:
+    return tensor
+
+
+def _normal(scale: float, shift: float = 0.0) -> Change:
+    def draw(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        return torch.randn(tensor.shape, generator=generator, dtype=torch.float32) * scale + shift
+
+    return draw
+
+
+def _apart(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Numbers with a scale and a shift that are drawn for this tensor, so that one is negative and another is not."""
+    scale = 10.0 ** (torch.rand((), generator=generator) * 4 - 2)
+    shift = torch.randint(-1, 2, (), generator=generator) * scale * torch.randint(1, 5, (), generator=generator)
+    return torch.randn(tensor.shape, generator=generator, dtype=torch.float32) * scale + shift
+
+
+def _filled(value: float) -> Change:
+    return lambda tensor, _: torch.full_like(tensor, value)
+
+
+def _scaled(factor: float) -> Change:
+    return lambda tensor, _: tensor * factor
+
+
+def _with_one(value: float) -> Change:
+    """The tensor with its middle element replaced."""
+
+    def put(tensor: torch.Tensor, _: torch.Generator) -> torch.Tensor:
+        result = tensor.clone().flatten()
+        result[result.numel() // 2 :][:1] = value
+        return result.reshape(tensor.shape)
+
+    return put
+
+
+def _drawn(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Integers within the range of the example's own, and from zero on: ids must stay valid."""
+    if not tensor.numel():
+        return tensor
+    low, high = min(0, int(tensor.min())), int(tensor.max())
+    return torch.randint(low, high + 1, tensor.shape, generator=generator)
+
+
+def _lowest(tensor: torch.Tensor, _: torch.Generator) -> torch.Tensor:
+    return torch.full_like(tensor, int(tensor.min())) if tensor.numel() else tensor
+
+
+def _highest(tensor: torch.Tensor, _: torch.Generator) -> torch.Tensor:
+    return torch.full_like(tensor, int(tensor.max())) if tensor.numel() else tensor
+
+
+def _coin(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    return torch.randint(0, 2, tensor.shape, generator=generator).bool()
+
+
+def _mask(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Bools of which each is drawn, or all are true, or none."""
+    share = torch.randint(3, (), generator=generator) / 2
+    return torch.rand(tensor.shape, generator=generator) < share
+
+
+def _positive(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    return torch.randn(tensor.shape, generator=generator, dtype=torch.float32).abs() + 0.1
+
+
+def _unit(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    return torch.rand(tensor.shape, generator=generator, dtype=torch.float32)
+
+
+def _negative(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    return -_positive(tensor, generator)
+
+
+BASE = Trial("the example's own inputs", 0, _same, _same, _same)
+
+USUAL: tuple[Trial, ...] = (
+    Trial("inputs negated", 1, _scaled(-1.0), _same, lambda tensor, _: ~tensor),
+    Trial("inputs all zero", 2, _filled(0.0), _filled(0), _filled(0)),
+    Trial("inputs all one", 3, _filled(1.0), _lowest, _filled(1)),
+    Trial("inputs all minus one", 4, _filled(-1.0), _highest, _filled(0)),
+    Trial("inputs drawn anew", 5, _normal(1.0), _drawn, _coin),
+    Trial("inputs positive", 6, _positive, _drawn, _filled(1)),
+    Trial("inputs negative", 7, _negative, _drawn, _filled(0)),
+    Trial("inputs a thousand times larger", 8, _scaled(1e3), _same, _same),
+    Trial("inputs a thousand times smaller", 9, _scaled(1e-3), _same, _same),
+    Trial("inputs between 0 and 1", 20, _unit, _drawn, _coin),
+)
+
+BATCHES: tuple[Trial, ...] = (
+    Trial("a batch of one", 10, _same, _same, _same, batch=1),
+    Trial("a batch of seven, drawn anew", 11, _normal(1.0), _drawn, _coin, batch=7),
+    Trial("an empty batch", 24, _same, _same, _same, batch=0),
+)
+
+
+def _lifted(tensor: torch.Tensor, _: torch.Generator) -> torch.Tensor:
+    return tensor.unsqueeze(0)
+
+
+def _lowered(tensor: torch.Tensor, _: torch.Generator) -> torch.Tensor:
+    return tensor[0] if tensor.dim() > 1 and tensor.shape[0] else tensor
+
+
+# For tests of the number of dimensions.
+RANKS: tuple[Trial, ...] = (
+    Trial("inputs with one dimension more", 22, _lifted, _lifted, _lifted),
+    Trial("inputs with one dimension less", 23, _lowered, _lowered, _lowered),
+)
+
+# For tests of whether two tensors are equal.
+ALIKE = Trial("inputs drawn anew and equal to each other", 15, _normal(1.0), _drawn, _coin, alike=True)
+
+# What the first call keeps for its gradient, the second one must not change.
+TWICE = Trial("two calls before one backward pass", 25, _normal(1.0), _drawn, _coin, times=2)
+
+# On callables of their own: state that has once been NaN may never show anything else. What is infinite on the side of
+# a branch that is not taken must not reach the gradient, and the sign mostly decides which side that is.
+NO_NUMBERS: tuple[Trial, ...] = (
+    Trial("one element infinite", 12, _with_one(float("inf")), _same, _same),
+    Trial("one element infinite and negative", 17, _with_one(float("-inf")), _same, _same),
+    Trial("one element of the first tensor infinite", 18, _with_one(float("inf")), _same, _same, which=(0, 1)),
+    Trial("one element of the others infinite", 19, _with_one(float("-inf")), _same, _same, which=(1, None)),
+    Trial("one element NaN", 13, _with_one(float("nan")), _same, _same),
+    Trial("inputs all NaN", 14, _filled(float("nan")), _same, _same),
+    Trial("inputs drawn, a third NaN", 21, _normal(1.0), _same, _same, spoilt=(Spoilt(float("nan"), widely=True),)),
+)
+
+
+def at_edges(trials: Sequence[Trial]) -> Iterator[Trial]:
+    """Yield some of these trials with one element where slopes are infinite, or itself no finite number.
+
+    What a branch keeps from such a point, a choice between both sides must keep from it too; so with numbers of which
+    the exponential is infinite, and with NaN where another function stops gradients. State that such a number has
+    spoilt shows nothing any more, so these come last.
+    """
+    some = trials[:_MOST_AT_EDGES]
+    for value, words, (where, which) in _EDGES:
+        for trial in some:
+            yield _with(trial, f"one element of {where} {words}", Spoilt(value, which))
+    for trial in trials[:_MOST_LARGER]:
+        yield from (_larger(trial, *way) for way in _LARGER)
+    for trial in some:
+        larger = _larger(trial, *_LARGER[0])
+        yield _with(larger, "one element of each NaN", Spoilt(float("nan")))
+        yield _with(trial, "a third of the elements NaN", Spoilt(float("nan"), widely=True))
+
+
+def _with(trial: Trial, words: str, spoilt: Spoilt) -> Trial:
+    """Return a trial with numbers spoilt beside those that it spoils itself, by which it may come to a side."""
+    return replace(trial, name=f"{trial.name}, {words}", spoilt=(*trial.spoilt, spoilt))
+
+
+def _larger(trial: Trial, change: Change, words: str) -> Trial:
+    name = f"{trial.name}, {words}"
+    if trial.mutations:
+        return replace(trial, name=name, last=change)
+    return replace(trial, name=name, floats=_then(trial.floats, change))
+
+
+def _then(change: Change, after: Change) -> Change:
+    return lambda tensor, generator: after(change(tensor, generator), generator)
+
+
+def _stretched(tensor: torch.Tensor, _: torch.Generator) -> torch.Tensor:
+    """The tensor multiplied so that the largest of its numbers is 1000, whatever its sign."""
+    largest = tensor.abs().amax() if tensor.numel() else tensor.new_ones(())
+    return tensor * (1000 / largest) if largest > 0 else tensor
+
+
+def _shifted(tensor: torch.Tensor, _: torch.Generator) -> torch.Tensor:
+    """The tensor with a number added so that its largest is 100."""
+    return tensor + (100 - tensor.amax()) if tensor.numel() else tensor
+
+
+_FIRST, _OTHERS = ("the first tensor", (0, 1)), ("the others", (1, None))
+_EDGES: tuple[tuple[float, str, tuple[str, tuple[int, int | None]]], ...] = (
+    (0.0, "zero", ("each", (0, None))),
+    *((float("inf"), "infinite", place) for place in (_FIRST, _OTHERS)),
+    *((float("-inf"), "infinite and negative", place) for place in (_FIRST, _OTHERS)),
+    *((float("nan"), "NaN", place) for place in (_FIRST, _OTHERS)),
+)
+_MOST_AT_EDGES = 8
+_MOST_LARGER = 8
+# The exponential is infinite from 89 on, and of the many things that tests ask, each keeps to one of these.
+_LARGER: tuple[tuple[Change, str], ...] = (
+    (_scaled(30), "30 times larger"),
+    (_stretched, "larger, up to 1000"),
+    (_shifted, "with 100 as the largest"),
+)
+
+
+def is_left_out(trial: Trial, names: Collection[str]) -> bool:
+    """Whether a trial is one of those named, or shares with two of them what is no finite number."""
+    return trial.name in names or any(
+        word in trial.name and sum(word in name for name in names) > 1 for word in ("NaN", "infinite")
+    )
+
+
+def answers(seed: int) -> Trial:
+    """Return the trial that draws what a test asks for, so that any answer comes often."""
+    return Trial("what a test asks for", seed, _any_number, _any_count, _coin)
+
+
+def _any_number(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    zero = torch.rand((), generator=generator) < 1 / 3
+    return torch.zeros_like(tensor) if zero else _apart(tensor, generator)
+
+
+def _any_count(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Integers around zero and up to somewhat more than there are."""
+    return torch.randint(-1, max(0, int(tensor.max())) + 3, tensor.shape, generator=generator)
+
+
+def visit(method: str) -> Trial:
+    """Return the trial that calls a method of the target or of a part of it."""
+    return Trial(f"a call of {method}()", 16, _same, _same, _same, method=method)
+
+
+def random_trials() -> Iterator[Trial]:
+    """Yield trials without end, each from another distribution, for the branches that the usual ones miss."""
+    seed = 100
+    while True:
+        choose = random.Random(seed)  # noqa: S311 - inputs for a comparison, no secrets
+        scale = choose.choice([0.01, 0.1, 1.0, 3.0, 10.0, 100.0])
+        shift = choose.choice([0.0, -1.0, 1.0, 0.5, -10.0, 10.0]) * choose.choice([1.0, scale])
+        bools = choose.choice([_coin, _filled(0), _filled(1)])
+        name = f"inputs drawn with mean {shift:g} and deviation {scale:g}"
+        yield Trial(name, seed, _normal(scale, shift), _drawn, bools)
+        yield Trial("inputs drawn, each tensor with a mean and deviation of its own", seed, _apart, _drawn, bools)
+        seed += 1
+
+
+def broken_trials() -> Iterator[Trial]:
+    """Yield trials without end in which one element is no finite number: to be run on callables of their own."""
+    for seed in itertools.count(10_000):
+        choose = random.Random(seed)  # noqa: S311 - as above
+        drawn, how = choose.choice([(_apart, "apart"), (_negative, "negative"), (_positive, "positive")])
+        value, words = choose.choice([("inf", "infinite"), ("-inf", "infinite and negative"), ("nan", "NaN")])
+        where, which = choose.choice([("the first tensor", (0, 1)), ("the others", (1, None)), ("each", (0, None))])
+        name = f"inputs drawn {how}, one element of {where} {words}"
+        yield Trial(name, seed, drawn, _drawn, _coin, spoilt=(Spoilt(float(value), which),))
+
+
+def mixed_trials() -> Iterator[Trial]:
+    """Yield trials without end that change each tensor in its own way, some to numbers that are infinite or none."""
+    for seed in itertools.count(20_000):
+        yield Trial("each tensor changed in its own way, some infinite or NaN", seed, _in_any_way, _drawn, _mask)
+
+
+def _in_any_way(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    way = _WAYS[int(torch.randint(len(_WAYS), (), generator=generator))]
+    return way(tensor, generator)
+
+
+_WAYS: tuple[Change, ...] = (
+    _same, _normal(1.0), _apart, _positive, _negative, _unit, _filled(0.0), _filled(-1.0),
+    _with_one(float("inf")), _with_one(float("-inf")), _with_one(float("nan")),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class StateChange:
+    """A change of all parameters and buffers, in words and by kind of tensor.
+
+    With `flags`, bools are turned over. With `build`, it is the state of what was built otherwise. With `dtype`,
+    floating numbers are cast to it, those of inputs too; with `autocast`, calls run under `torch.autocast`.
+    """
+
+    name: str
+    floats: Callable[[torch.Tensor, torch.Generator], torch.Tensor]
+    ints: Callable[[torch.Tensor], torch.Tensor]
+    bools: Callable[[torch.Tensor], torch.Tensor]
+    seed: int = 0
+    flags: bool = False
+    build: Build | None = None
+    dtype: torch.dtype | None = None
+    autocast: bool = False
+
+    def of(self, tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        """Return the changed tensor, of the same dtype and on the same device."""
+        if tensor.is_floating_point() or tensor.is_complex():
+            changed = self.floats(tensor, generator)
+        else:
+            changed = self.bools(tensor) if tensor.dtype is torch.bool else self.ints(tensor)
+        return changed.to(tensor.device, tensor.dtype)
+
+
+def built_otherwise(build: Build) -> StateChange:
+    """Return the state that another build comes with."""
+    return StateChange(build.words, _same, _as_it_is, _as_it_is, build=build)
+
+
+def _as_it_is(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor
+
+
+def _drawn_state(number: int, *, flags: bool) -> StateChange:
+    name = f"parameters drawn apart ({number}{', flags turned over' if flags else ''})"
+    return StateChange(name, _apart, _as_it_is, _as_it_is, seed=number, flags=flags)
+
+
+# Integers in buffers are mostly indices and counts: rarely worth changing, and then upwards.
+STATES: tuple[StateChange, ...] = (
+    StateChange("flags turned over", _same, _as_it_is, _as_it_is, flags=True),
+    StateChange("parameters negated", _scaled(-1.0), _as_it_is, torch.logical_not),
+    StateChange("parameters drawn anew", _normal(1.0), _as_it_is, torch.ones_like),
+    StateChange("parameters ten times larger", _scaled(10.0), lambda tensor: tensor + 1000, _as_it_is),
+    StateChange("parameters all zero", _filled(0.0), torch.zeros_like, torch.zeros_like),
+)
+ALWAYS = STATES[1:3]
+HALF = StateChange("all in half precision", _same, _as_it_is, _as_it_is, dtype=torch.float16)
+# Code need not run so: where the original raises, nothing is compared.
+PRECISIONS = (
+    StateChange("all in bfloat16", _same, _as_it_is, _as_it_is, dtype=torch.bfloat16),
+    StateChange("autocast to bfloat16", _same, _as_it_is, _as_it_is, autocast=True),
+)
+MORE_STATES = tuple(_drawn_state(number, flags=number % 2 == 0) for number in range(1, 9))

@@ -1,0 +1,68 @@
+"""Turn over the answer of a test that all inputs gave alike, in both versions: another configuration may give it so.
+
+Beside the code that is changed, `x.dim() > 2` or `self.wide` decides what comes to it, and the example knows one answer
+only. What the code does by the other one shows nothing where it fails, and a difference where only one version does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from .differences import Equality, difference, spills
+from .lockstep import Told
+from .pairs import Difference, Pair, Subject
+from .reached_code import Search
+from .trials import BASE, StateChange, Trial
+
+_MOST_TESTS = 12
+_MOST_WAYS = 6
+# Of the time that the search for inputs has.
+_SHARE = 1 / 4
+
+Way = tuple["StateChange | None", Trial]
+
+
+def one_sided(search: Search, words: Mapping[int, str]) -> dict[int, str]:
+    """Return those of the tests, words by mark, that have run with one answer only."""
+    answers = {mark: [truth for other, truth in search.marks.seen if other == mark] for mark in words}
+    alike = [mark for mark, found in answers.items() if found in ([True], [False])]
+    return {mark: words[mark] for mark in alike[:_MOST_TESTS]}
+
+
+def difference_when_turned(
+    one: Subject, other: Subject, equality: Equality, search: Search, told: Told, tests: Mapping[int, str]
+) -> Difference | None:
+    """Return what differs first with the answer of one of the `tests` turned over, which are words by mark."""
+    search = replace(search, seconds=search.seconds * _SHARE)
+    search.begin()
+    wanted = [told[side] for side in sorted(search.wanted, key=str) if side in told]
+    ways = [way for way in dict.fromkeys([(None, BASE), *wanted]) if way[1].method is None]
+    for mark, words in tests.items():
+        found = _first_difference(one, other, equality, search, ways[:_MOST_WAYS], mark)
+        if found is not None:
+            return replace(found, where=f"{found.where} if {words} were answered otherwise")
+    return None
+
+
+def _first_difference(
+    one: Subject, other: Subject, equality: Equality, search: Search, ways: Sequence[Way], mark: int
+) -> Difference | None:
+    for training in (True, False):
+        for change, trial in ways:
+            if not search.has_time():
+                return None
+            pair = Pair(one, other, equality, training=training, change=change)
+            with search.marks.turning(mark):
+                differs, first, second = pair.step(trial)
+            if differs is None or first.error is not None:
+                continue
+            again = Pair(one, one.again(), equality, training=training, change=change)
+            with search.marks.turning(mark):
+                if again.step(trial)[0] is not None:
+                    continue  # it differs from itself too
+            passes = difference(first, second, replace(equality, practical=True)) is None
+            mode = "while training" if training else "in evaluation, without gradients"
+            where = f"{trial.name}, {mode},"
+            return Difference(differs, where, second.error is not None, spills(first, second), passes)
+    return None

@@ -1,0 +1,1 @@
+"""Watching Dynamo: runs of one callable, and records of the breaks, graphs and recompiles they showed."""

@@ -1,0 +1,258 @@
+"""Look at each graph that Dynamo makes of a callable, and watch in which order a call runs them."""
+
+from __future__ import annotations
+
+import re
+import statistics
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import _dynamo as dynamo
+from torch import nn
+from torch._guards import CompileContext
+from torch.utils import _pytree as pytree
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from .graph_records import Flow, Graph, Guards, Operation, Size, Step
+from .records import Run
+from .runs import Call, Listener, Maker, compiled_run
+
+_PLACE = re.compile(r'File "([^"]+)", line (\d+), in ')
+# Guards that every frame has, or that only a change of the program itself fails.
+_VARYING = (
+    "EQUALS_MATCH",
+    "CONSTANT_MATCH",
+    "TENSOR_MATCH",
+    "SHAPE_ENV",
+    "SEQUENCE_LENGTH",
+    "BOOL_MATCH",
+    "NONE_MATCH",
+)
+_MOST_CONDITIONS = 200
+
+
+def trace_flow(
+    make: Maker, calls: Sequence[Call], files: Mapping[str, str], warm: range, backend: str, device: str
+) -> tuple[Run, Flow]:
+    """Compile and run `calls`; the steps are those of the calls numbered `warm`, which must be alike.
+
+    `files` are the user's own: the names that their code objects have, with the paths to report.
+    """
+    listener = GraphListener(frozenset(files), own=files, device=device)
+    run = compiled_run(make, calls, listener, backend)
+    return run, listener.flow(warm)
+
+
+@dataclass
+class _Made:
+    """A tensor that a step made, and the last step that took it."""
+
+    step: int
+    last: int
+    bytes: int
+
+
+@dataclass
+class _Ran:
+    """One run of a graph: when it began and ended, and the bookkeeping for it was done."""
+
+    graph: int
+    began: float
+    ended: float
+    left: float
+
+
+@dataclass
+class _Called:
+    """One call of the callable."""
+
+    began: float
+    ended: float = 0.0
+    ran: list[_Ran] = field(default_factory=list)
+    made: list[_Made] = field(default_factory=list)
+
+
+@dataclass
+class GraphListener(Listener):
+    """Notes the graphs too: what is in them, which guards they have, when they run and what they hand on."""
+
+    own: Mapping[str, str] = field(default_factory=dict)
+    device: str = "cpu"
+    found: list[Graph] = field(default_factory=list)
+    break_ids: list[str] = field(default_factory=list)
+    called: list[_Called] = field(default_factory=list)
+    _origin: Any = field(default_factory=WeakTensorKeyDictionary)
+    _kept: set[int] = field(default_factory=set)
+
+    def compile(self, function: Callable[..., Any], backend: Callable[..., Any], *, fullgraph: bool) -> Any:
+        """Compile as `torch.compile` does, by the older name of it that also tells the guards."""
+        owner = function if isinstance(function, nn.Module) else getattr(function, "__self__", None)
+        if isinstance(owner, nn.Module):
+            self._kept = {id(tensor) for tensor in (*owner.parameters(), *owner.buffers())}
+        # dynalint: ignore[DYN011] -- the public function takes no hook for guards
+        optimize = dynamo.optimize(backend, nopython=fullgraph, guard_export_fn=self._note_guards)
+        return partial(self._call, optimize(function))
+
+    def note_graph(self, module: torch.fx.GraphModule) -> None:
+        """Keep the operators of a graph and the lines that were traced for it."""
+        super().note_graph(module)
+        lines = {self.own[file]: tuple(sorted(_lines(spans))) for file, spans in self.attempt.items()}
+        operations = tuple(_operations(module, self.own))
+        nothing = Size()
+        self.found.append(Graph(_compile_id(), self.call, operations, lines, nothing, nothing, nothing, Guards({}, ())))
+
+    def note_break(self, error: BaseException | None, reason: str, stack: Any, effect: str = "split") -> None:
+        """Remember which frame was being compiled."""
+        super().note_break(error, reason, stack, effect)
+        self.break_ids.append(_compile_id())
+
+    def runner(self, run: Callable[..., Any]) -> Callable[..., Any]:
+        """Return what runs the graph noted last and keeps the time."""
+        return partial(self._run, len(self.found) - 1, run)
+
+    def flow(self, warm: range) -> Flow:
+        """Return all that was seen, with the steps of the last call among `warm`."""
+        called = [self.called[number] for number in warm if number < len(self.called)]
+        alike = [one for one in called if [ran.graph for ran in one.ran] == [ran.graph for ran in called[-1].ran]]
+        steps = tuple(_steps(alike)) if alike else ()
+        rest = statistics.median(_rest(one) for one in alike) if alike else 0.0
+        return Flow(tuple(self.found), tuple(self.break_ids), steps, rest, len(alike))
+
+    def _note_guards(self, guards: Iterable[Any]) -> None:
+        name = _compile_id()
+        for number, graph in enumerate(self.found):
+            if graph.compile_id == name:
+                self.found[number] = replace(graph, guards=_guards(guards))
+
+    def _call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        self._origin.clear()
+        called = _Called(self._now())
+        self.called.append(called)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            called.ended = self._now()
+
+    def _run(self, number: int, run: Callable[..., Any], *args: Any) -> Any:
+        called = self.called[-1]
+        step = len(called.ran)
+        for tensor in _tensors(args):
+            made = self._origin.get(tensor)
+            if made is not None:
+                made.last = step
+        began = self._now()
+        result = run(*args)
+        ended = self._now()
+        for tensor in _tensors(result):
+            made = _Made(step, step, _bytes(tensor))
+            self._origin[tensor] = made
+            called.made.append(made)
+        if self.found[number].outputs == Size():
+            self._measure(number, args, result)
+        called.ran.append(_Ran(number, began, ended, self._now()))
+        return result
+
+    def _measure(self, number: int, args: Any, result: Any) -> None:
+        own = [tensor for tensor in _tensors(args) if self._is_kept(tensor)]
+        given = [tensor for tensor in _tensors(args) if not self._is_kept(tensor)]
+        self.found[number] = replace(
+            self.found[number], parameters=_size(own), inputs=_size(given), outputs=_size(_tensors(result))
+        )
+
+    def _is_kept(self, tensor: torch.Tensor) -> bool:
+        return isinstance(tensor, nn.Parameter) or id(tensor) in self._kept
+
+    def _now(self) -> float:
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+        return time.perf_counter()
+
+
+def _compile_id() -> str:
+    return str(CompileContext.current_compile_id()).strip("[]")
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+def _bytes(tensor: torch.Tensor) -> int:
+    return int(tensor.numel() * tensor.element_size())
+
+
+def _size(tensors: Sequence[torch.Tensor]) -> Size:
+    return Size(len(tensors), sum(map(_bytes, tensors)))
+
+
+def _lines(spans: Iterable[tuple[int, int, int, int]]) -> set[int]:
+    return {line for span in spans for line in range(span[0], span[2] + 1)}
+
+
+def _operations(module: torch.fx.GraphModule, own: Mapping[str, str]) -> Iterator[Operation]:
+    """Yield the operators in order, those alike from one line together at the first one's place."""
+    counts: Counter[tuple[str, str | None, int]] = Counter()
+    for node in module.graph.nodes:
+        if node.op.startswith("call_"):
+            file, line = _place(str(node.meta.get("stack_trace") or ""), own)
+            counts[_name(module, node), file, line] += 1
+    for (name, file, line), count in counts.items():
+        yield Operation(name, count, file, line)
+
+
+def _name(module: torch.fx.GraphModule, node: torch.fx.Node) -> str:
+    if node.op == "call_module":
+        return type(module.get_submodule(str(node.target))).__name__
+    if isinstance(node.target, str):
+        return node.target
+    return str(getattr(node.target, "__name__", node.target))
+
+
+def _place(trace: str, own: Mapping[str, str]) -> tuple[str | None, int]:
+    """Return the innermost line of the user's own code in a stack as Dynamo writes it."""
+    for file, line in reversed(_PLACE.findall(trace)):
+        if file in own:
+            return own[file], int(line)
+    return None, 0
+
+
+def _guards(guards: Iterable[Any]) -> Guards:
+    kinds: Counter[str] = Counter()
+    conditions: dict[str, None] = {}
+    for guard in guards:
+        kind = guard.create_fn_name()
+        kinds[kind] += 1
+        if kind in _VARYING and "_parameters[" not in guard.name and "_buffers[" not in guard.name:
+            conditions.update(dict.fromkeys(_conditions(kind, guard)))
+    return Guards(dict(sorted(kinds.items())), tuple(conditions)[:_MOST_CONDITIONS])
+
+
+def _conditions(kind: str, guard: Any) -> Iterator[str]:
+    if kind == "TENSOR_MATCH":
+        # Its code is all about marks that hardly any tensor has.
+        yield f"{guard.name}: dtype, device, shape, strides and requires_grad"
+    else:
+        yield from (code for code in map(str, guard.code_list or ()) if not code.startswith("___check"))
+
+
+def _steps(called: Sequence[_Called]) -> Iterator[Step]:
+    """Yield the steps of calls that ran the same graphs in the same order."""
+    last = called[-1]
+    for number, ran in enumerate(last.ran):
+        crossing = [made.bytes for made in last.made if made.step <= number < made.last]
+        runs = [one.ran[number] for one in called]
+        starts = [one.ran[number - 1].left if number else one.began for one in called]
+        yield Step(
+            graph=ran.graph,
+            seconds=statistics.median(run.ended - run.began for run in runs),
+            wait=statistics.median(run.began - start for run, start in zip(runs, starts, strict=True)),
+            crossing=Size(len(crossing), sum(crossing)),
+        )
+
+
+def _rest(called: _Called) -> float:
+    return called.ended - (called.ran[-1].left if called.ran else called.began)

@@ -1,0 +1,397 @@
+"""Run one callable under Dynamo and record what it reports: breaks, graphs, recompiles, `fullgraph=True`, `explain`.
+
+With `reports`, this is the only module that knows the private parts of torch that differ between releases (2.6 to
+2.13). It needs torch and the standard library, works in any process (the sandboxed worker, the rule harness, a test)
+and starts each run from a fresh `torch._dynamo.reset()`.
+
+A *maker* is a function without arguments that returns the callable, a new one each time, so that no run sees the
+state that another left. A *call* is `(args, kwargs)`; its tensors are cloned before use, so in-place updates of an
+input do not leak either. The seeds of torch and random are set before the maker runs.
+
+    all_runs(make, calls, files=())      -> AllRuns       all of the following
+    default_run(make, calls, files=())   -> Run           `torch.compile(fn)`: every break with its id and stack
+    fullgraph_run(make, calls)           -> Run           `fullgraph=True`: `error` is what it raised, None if it passed
+    explain_call(make, call)             -> Explanation   `torch._dynamo.explain`
+    eager_run(make, calls, files=())     -> EagerRun      no compiler: which lines of `files` ran
+
+The records are in `records.py` and travel as JSON. No function here raises for what user code does: an exception
+ends the run and is in its `error`.
+"""
+
+# Whatever user code raises is a result here, never an error of ours.
+# ruff: noqa: BLE001
+
+from __future__ import annotations
+
+import platform
+import random
+import sys
+import types
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import _dynamo as dynamo
+from torch._dynamo import eval_frame, symbolic_convert
+from torch._dynamo import exc as dynamo_exc
+from torch._dynamo import utils as dynamo_utils
+from torch._guards import TracingContext
+from torch.utils import _pytree as pytree
+
+from ..source.lines import EagerLines
+from .records import AllRuns, Break, Compile, EagerRun, Explanation, Run, Span
+from .reports import BREAKS, failure, frames_of, is_limit, parts_of, resumed, stack_above_dynamo
+
+Maker = Callable[[], Callable[..., Any]]
+Call = tuple[tuple[Any, ...], dict[str, Any]]
+
+_METRICS_KEPT = 4096
+# Kept here, for `trace_own_compiles` puts another in its place.
+user_compile = torch.compile
+# The worker puts another here where there is no GPU.
+seed_torch: Callable[[int], object] = torch.manual_seed
+
+
+def all_runs(make: Maker, calls: Sequence[Call], files: Iterable[str] = ()) -> AllRuns:
+    """Run `calls` on fresh callables in every mode; `explain` gets the first call."""
+    watched = frozenset(files)
+    return AllRuns(
+        torch=torch.__version__,
+        python=platform.python_version(),
+        eager=eager_run(make, calls, watched),
+        default=default_run(make, calls, watched),
+        fullgraph=fullgraph_run(make, calls),
+        explain=explain_call(make, calls[0]) if calls else None,
+    )
+
+
+def default_run(make: Maker, calls: Sequence[Call], files: Iterable[str] = (), backend: str = "eager") -> Run:
+    """Compile as a user does and run `calls`; `files` are those whose traced bytecode is wanted."""
+    return compiled_run(make, calls, Listener(frozenset(files)), backend)
+
+
+def fullgraph_run(make: Maker, calls: Sequence[Call], backend: str = "eager") -> Run:
+    """Compile with `fullgraph=True` and run `calls` up to the first exception."""
+    return compiled_run(make, calls, Listener(), backend, fullgraph=True)
+
+
+def eager_run(make: Maker, calls: Sequence[Call], files: Iterable[str] = ()) -> EagerRun:
+    """Run `calls` without a compiler and note the lines of `files` that ran."""
+    torch.compiler.reset()
+    lines = EagerLines(files)
+    done = 0
+    try:
+        function = fresh_callable(make)
+        for call in calls:
+            args, kwargs = clone_inputs(call)
+            with force_eager(), lines:
+                function(*args, **kwargs)
+            done += 1
+    except BaseException as error:
+        return EagerRun(lines.seen(), failure(error, done))
+    return EagerRun(lines.seen(), None)
+
+
+def call_once(function: Callable[..., Any], call: Call, files: Iterable[str] = ()) -> EagerRun:
+    """Make one call of a callable at hand without a compiler; what it did to the callable stays."""
+    lines = EagerLines(files)
+    try:
+        args, kwargs = clone_inputs(call)
+        with force_eager(), lines:
+            function(*args, **kwargs)
+    except BaseException as error:
+        return EagerRun(lines.seen(), failure(error, 0))
+    return EagerRun(lines.seen(), None)
+
+
+def explain_call(make: Maker, call: Call) -> Explanation:
+    """Return what `torch._dynamo.explain` reports for one call."""
+    try:
+        args, kwargs = clone_inputs(call)
+        output = dynamo.explain(fresh_callable(make))(*args, **kwargs)
+    except BaseException as error:
+        return Explanation(0, 0, 0, (), failure(error, 0))
+    finally:
+        torch.compiler.reset()
+    reasons = tuple(str(reason.reason) for reason in output.break_reasons)
+    return Explanation(output.graph_count, output.graph_break_count, output.op_count, reasons)
+
+
+def fresh_callable(make: Maker) -> Callable[..., Any]:
+    """Seed torch and random, make the callable and take off a `torch.compile` that the user put on it."""
+    seed_torch(0)
+    random.seed(0)
+    function: Any = make()
+    function = getattr(function, "_orig_mod", function)
+    if isinstance(function, types.MethodType):
+        return types.MethodType(_innermost(function.__func__), function.__self__)
+    return _innermost(function)
+
+
+def _innermost(function: Callable[..., Any]) -> Callable[..., Any]:
+    innermost: Any = getattr(eval_frame, "innermost_fn", None)
+    return innermost(function) if innermost is not None else function
+
+
+def to_device(value: Any, device: str) -> Any:
+    """Move the tensors in nested lists, tuples and dicts to a device."""
+    return pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.to(device), value)
+
+
+@contextmanager
+def force_eager() -> Iterator[None]:
+    """Have whatever the user compiled run as though it was not."""
+    stance = getattr(torch.compiler, "set_stance", None)
+    if stance is None:
+        yield
+        return
+    with stance("force_eager"):
+        yield
+
+
+def trace_own_compiles() -> None:
+    """From now on have the user's own uses of `torch.compile` report here, and never start another backend.
+
+    `fullgraph`, `mode`, `options` and `backend` are dropped: every run chooses for itself. For the worker's processes
+    only, since it stays.
+    """
+
+    def compile_quietly(model: Any = None, **options: Any) -> Any:
+        kept = {name: options[name] for name in ("dynamic", "disable") if name in options}
+        if model is None:
+            return lambda function: compile_quietly(function, **kept)
+        return user_compile(model, backend=_current_backend, **kept)
+
+    torch.compile = compile_quietly
+
+
+_backends: list[Callable[[torch.fx.GraphModule, list[Any]], Any]] = []
+
+
+def _current_backend(module: torch.fx.GraphModule, inputs: list[Any]) -> Any:
+    return _backends[-1](module, inputs) if _backends else module.forward
+
+
+def clone_inputs(value: Any) -> Any:
+    """Copy the tensors in nested lists, tuples and dicts; other leaves are shared."""
+
+    def clone(tensor: torch.Tensor) -> torch.Tensor:
+        copy = tensor.detach().clone()
+        return copy.requires_grad_() if tensor.requires_grad else copy
+
+    return pytree.tree_map_only(torch.Tensor, clone, value)
+
+
+@dataclass
+class Listener:
+    """Collects what Dynamo reports while its hooks are in place. `call` is the call now running."""
+
+    files: frozenset[str] = frozenset()
+    call: int = 0
+    graphs: int = 0
+    operations: int = 0
+    breaks: list[Break] = field(default_factory=list)
+    traced: dict[str, set[Span]] = field(default_factory=dict)
+    attempt: dict[str, set[Span]] = field(default_factory=dict)
+    attempt_breaks: int = 0
+
+    def compile(self, function: Callable[..., Any], backend: Callable[..., Any], *, fullgraph: bool) -> Any:
+        """Compile as a user would."""
+        return user_compile(function, backend=backend, fullgraph=fullgraph)
+
+    def note_graph(self, module: torch.fx.GraphModule) -> None:
+        """Note a new graph, before it is compiled."""
+        self.graphs += 1
+        self.operations += sum(node.op.startswith("call_") for node in module.graph.nodes)
+
+    def runner(self, run: Callable[..., Any]) -> Callable[..., Any]:
+        """Return what is to run the graph noted last, which `run` does."""
+        return run
+
+    def note_break(self, error: BaseException | None, reason: str, stack: Any, effect: str = "split") -> None:
+        """Note a break, before Dynamo logs it."""
+        message = str(getattr(error, "msg", "")) or reason
+        primary, *others = parts_of(error, message)
+        stack = getattr(error, "real_stack", None) or stack or TracingContext.extract_stack()
+        found = Break(
+            gb=primary.gb,
+            gb_type=primary.gb_type,
+            explanation=primary.explanation,
+            hints=primary.hints,
+            reason=reason,
+            stack=frames_of([*stack_above_dynamo(), *stack]),
+            call=self.call,
+            effect=effect,
+            secondary=tuple(part.gb for part in others if part.gb),
+        )
+        self.breaks.append(found)
+        self.attempt_breaks += 1
+
+    def note_lost_frame(self, error: BaseException) -> None:
+        """A frame went back to eager: mark its break, or note the one that older releases do not report."""
+        if self.attempt_breaks:
+            self.breaks[-1] = replace(self.breaks[-1], effect="frame")
+        elif isinstance(error, BREAKS) or isinstance(error.__cause__, BREAKS):
+            cause = error if isinstance(error, BREAKS) else error.__cause__
+            self.note_break(cause, str(cause), None, "frame")
+
+    def note_instruction(self, file: str, instruction: Any) -> None:
+        """Note an instruction that is about to be traced."""
+        positions = getattr(instruction, "positions", None)
+        if positions is None:
+            if instruction.starts_line is not None:
+                line = int(instruction.starts_line)
+                self.attempt.setdefault(file, set()).add((line, 0, line, 0))
+        elif None not in (positions.lineno, positions.end_lineno, positions.col_offset, positions.end_col_offset):
+            span = (positions.lineno, positions.col_offset, positions.end_lineno, positions.end_col_offset)
+            self.attempt.setdefault(file, set()).add(span)
+
+    def keep_attempt(self) -> None:
+        """The frame was captured: what was traced of it counts."""
+        for file, spans in self.attempt.items():
+            self.traced.setdefault(file, set()).update(spans)
+
+
+@contextmanager
+def _listening(listener: Listener) -> Iterator[None]:
+    """Put the hooks into Dynamo's translator and take them out again."""
+    base = symbolic_convert.InstructionTranslatorBase
+    # A method of the translator since 2.8, a function of the module before.
+    owner: Any = base if "log_graph_break" in vars(base) else symbolic_convert
+    log, run, step = owner.log_graph_break, base.run, base.step
+
+    def log_graph_break(*args: Any, **kwargs: Any) -> Any:
+        error = kwargs.get("exc")
+        if error is None and isinstance(sys.exc_info()[1], BREAKS):
+            error = sys.exc_info()[1]
+        reason = str(kwargs.get("reason", ""))
+        if not getattr(error, "logged", False):
+            effect = "rest" if "cannot resume from" in reason else "split"
+            listener.note_break(error, reason, kwargs.get("user_stack"), effect)
+        return log(*args, **kwargs)
+
+    def traced_run(self: Any) -> Any:
+        if not isinstance(self, symbolic_convert.InstructionTranslator):
+            return run(self)
+        listener.attempt, listener.attempt_breaks = {}, 0
+        try:
+            result = run(self)
+        except BREAKS as error:
+            listener.note_lost_frame(error)
+            raise
+        except dynamo_exc.SkipFrame as error:
+            listener.note_lost_frame(error)
+            raise
+        listener.keep_attempt()
+        return result
+
+    def traced_step(self: Any) -> Any:
+        file = self.f_code.co_filename
+        if file in listener.files and self.instruction_pointer is not None:
+            listener.note_instruction(file, self.instructions[self.instruction_pointer])
+        return step(self)
+
+    owner.log_graph_break = log_graph_break
+    base.run = traced_run
+    if listener.files:
+        base.step = traced_step
+    try:
+        yield
+    finally:
+        owner.log_graph_break = log
+        base.run = run
+        base.step = step
+
+
+def compiled_run(
+    make: Maker, calls: Sequence[Call], listener: Listener, backend: str = "eager", *, fullgraph: bool = False
+) -> Run:
+    """Compile and run `calls` up to the first exception, with `listener` noting what Dynamo reports."""
+    torch.compiler.reset()
+    _forget_metrics()
+    inner = dynamo.lookup_backend(backend) if backend != "eager" else None
+
+    def counting(module: torch.fx.GraphModule, inputs: list[Any]) -> Any:
+        listener.note_graph(module)
+        return listener.runner(module.forward if inner is None else inner(module, inputs))
+
+    graphs: list[int] = []
+    operations: list[int] = []
+    compiles: list[Compile] = []
+    error = None
+    _backends.append(counting)
+    try:
+        with _listening(listener):
+            function = listener.compile(fresh_callable(make), counting, fullgraph=fullgraph)
+            for listener.call, call in enumerate(calls):
+                args, kwargs = clone_inputs(call)
+                try:
+                    function(*args, **kwargs)
+                finally:
+                    compiles += _metrics(listener.call)[len(compiles) :]
+                graphs.append(listener.graphs)
+                operations.append(listener.operations)
+    except BaseException as raised:
+        error = failure(raised, listener.call)
+    finally:
+        _backends.pop()
+        torch.compiler.reset()
+    return Run(
+        graphs=tuple(graphs),
+        operations=tuple(operations),
+        breaks=tuple(listener.breaks),
+        compiles=tuple(compiles),
+        limit_hit=tuple(dict.fromkeys(resumed(c.function) for c in compiles if is_limit(c.fail_reason or ""))),
+        error=error,
+        traced={file: tuple(sorted(spans)) for file, spans in listener.traced.items()},
+    )
+
+
+def _forget_metrics() -> None:
+    """Empty Dynamo's list of compilation metrics and make it long enough for a model of many frames."""
+    set_limit = getattr(dynamo_utils, "set_compilation_metrics_limit", None)
+    if set_limit is not None:
+        set_limit(_METRICS_KEPT)
+    dynamo_utils.clear_compilation_metrics()
+
+
+def _metrics(call: int) -> list[Compile]:
+    """Return all attempts since the list was emptied; those not seen before belong to `call`."""
+    attempts = []
+    frames: dict[str, Any] = {}
+    for metric in dynamo_utils.get_compilation_metrics():
+        # An attempt that ended at the recompile limit names no code: its number begins with that of the frame.
+        compile_id = str(getattr(metric, "compile_id", "")).strip("[]")
+        frame = compile_id.partition("/")[0]
+        code = metric if metric.co_filename is not None else frames.get(frame)
+        if code is None or getattr(metric, "is_runtime", False):
+            continue
+        frames[frame] = code
+        attempts.append(
+            Compile(
+                function=str(code.co_name),
+                file=str(code.co_filename),
+                line=int(code.co_firstlineno or 0),
+                call=call,
+                operations=int(getattr(metric, "graph_op_count", None) or 0),
+                guarded=bool(getattr(metric, "has_guarded_code", False)),
+                recompile=_recompile_reason(metric),
+                fail_type=metric.fail_type,
+                fail_reason=metric.fail_reason,
+                fail_file=metric.fail_user_frame_filename,
+                fail_line=metric.fail_user_frame_lineno,
+                compile_id=compile_id,
+                seconds=getattr(metric, "entire_frame_compile_time_s", None),
+            )
+        )
+    return attempts
+
+
+def _recompile_reason(metric: Any) -> str | None:
+    """Return the guard that failed; releases before 2.7 only tell that there was compiled code for the frame."""
+    reason = getattr(metric, "recompile_reason", None)
+    if reason is None and not hasattr(metric, "recompile_reason") and getattr(metric, "cache_size", None):
+        return "a guard that this release of torch does not name"
+    return reason

@@ -1,0 +1,249 @@
+"""Work out a constructor's arguments: a first guess, then other values where the error says what was wrong with one."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import inspect
+import linecache
+import re
+import textwrap
+import traceback
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import suppress
+from functools import cache
+from typing import Any, NamedTuple
+
+from torch import nn
+from torch.nn import functional
+
+from .config_fields import revised_fields
+from .guessed_values import WIDTH, Level, PassThrough, Settings, by_name, constructor_arguments
+from .search import NoInputsError
+from .small_configs import DIVISORS, NO_FIELDS, Fields, heads_fit, is_configuration, nested, value_of
+from .value_text import worded
+
+ATTEMPTS = 20
+_BY_DIVISOR = 8
+_FEW = 4
+
+Arguments = Mapping[str, Any]
+Built = tuple[Callable[[], Any], str]
+Revision = Callable[[Any, "re.Match[str]"], Iterator[Any]]
+
+
+def constructions(cls: type) -> Generator[Built, BaseException | None, None]:
+    """Yield makers of instances, each with the expression it stands for, and be sent what came of it.
+
+    That is what the constructor raised, a NoInputsError where it was built and no call of it was found, or None. Where
+    settings are among the arguments, their widths are first divided by much, then by less. Raises NoGuessError where a
+    parameter cannot be guessed.
+    """
+    first = constructor_arguments(cls, Level(DIVISORS[0]))
+    settled = any(is_configuration(type(value)) for value in first.values())
+    divisors = sorted(DIVISORS, key=lambda one: not _fits(cls, one)) if settled else DIVISORS[:1]
+    tried: set[str] = set()
+    fields: Fields = NO_FIELDS
+    for divisor in divisors:
+        waiting = [_Try(constructor_arguments(cls, Level(divisor, fields=fields)), fields)]
+        most = len(tried) + _BY_DIVISOR if settled else ATTEMPTS
+        while waiting and len(tried) < min(most, ATTEMPTS):
+            attempt = waiting.pop(0)
+            arguments, fields, _ = attempt
+            if (key := repr(arguments)) in tried:
+                continue
+            tried.add(key)
+            error = yield _built(cls, arguments)
+            built = error is None or isinstance(error, NoInputsError)
+            told = error.__cause__ if error is not None and built else error
+            answers = [*_other_settings(cls, attempt, told, divisor)] if settled and told is not None else []
+            if error is not None and not built:
+                answers += [_Try(other, fields) for other in _revised(cls, arguments, error)]
+            waiting[:0] = answers
+            if built:
+                # No call of it was found.
+                waiting += [_Try(other, fields) for other in _alike(arguments)]
+
+
+class _Try(NamedTuple):
+    """Arguments of a constructor, and the fields of settings that earlier errors asked for."""
+
+    arguments: Arguments
+    fields: Fields
+    answered: str | None = None
+    """The error that the last of these answered: where it comes again, another field was meant."""
+
+
+def _other_settings(cls: type, attempt: _Try, error: BaseException, divisor: int) -> Iterator[_Try]:
+    """Yield arguments with other values for the fields that an error tells of."""
+    for fields in revised_fields(error, attempt.arguments.values(), attempt.fields):
+        # Settings may refuse a value.
+        with suppress(Exception):
+            if str(error) != attempt.answered:
+                yield _Try(constructor_arguments(cls, Level(divisor, fields=fields)), fields, str(error))
+
+
+def _fits(cls: type, divisor: int) -> bool:
+    return all(map(heads_fit, constructor_arguments(cls, Level(divisor)).values()))
+
+
+def _built(cls: type, arguments: Arguments) -> Built:
+    text = ", ".join(f"{name}={worded(value)}" for name, value in arguments.items())
+    # The code under check may change what it is given: each instance gets its own.
+    return (lambda: cls(**copy.deepcopy(dict(arguments)))), f"{cls.__name__}({text})"
+
+
+def _revised(cls: type, arguments: Arguments, error: BaseException) -> Iterator[Arguments]:
+    """Yield arguments that answer an error, the likeliest first."""
+    message = f"{type(error).__name__}: {error}"
+    missing = re.search(r"missing \d+ required (?:positional|keyword-only) arguments?: (.*)", message)
+    if missing is not None:
+        # Arguments that a base class takes, handed on as they come.
+        named = re.findall(r"'(\w+)'", missing[1])
+        yield {**arguments, **{name: by_name(name) for name in named}}
+    yield from _parts_with_attribute(arguments, error)
+    blamed = _blamed(arguments, error)
+    for pattern, revise in _REVISIONS:
+        match = pattern.search(message)
+        if match is not None:
+            for name in blamed:
+                yield from ({**arguments, name: value} for value in revise(arguments[name], match))
+    compared = compared_in(cls)
+    for name in blamed:
+        for literal in compared.get(name, ()):
+            if type(literal) is not type(arguments[name]) or literal != arguments[name]:
+                yield {**arguments, name: literal}
+
+
+def _parts_with_attribute(arguments: Arguments, error: BaseException) -> Iterator[Arguments]:
+    """Yield other settings where they lack what is read: those of their parts that have it."""
+    lacking, name = getattr(error, "obj", None), getattr(error, "name", None)
+    if not isinstance(error, AttributeError) or not isinstance(name, str):
+        return
+    for argument, value in arguments.items():
+        if type(value) is type(lacking) and is_configuration(type(value)):
+            for inner in nested(value):
+                if value_of(inner, name) is not None:
+                    yield {**arguments, argument: inner}
+
+
+def _alike(arguments: Arguments) -> Iterator[Arguments]:
+    """Yield arguments with equal numbers: what is added up or compared inside has to have the same size."""
+    numbers = {name: value for name, value in arguments.items() if type(value) is int}
+    if len(numbers) > 1:
+        largest = max(numbers.values())
+        yield {**arguments, **{name: largest for name, value in numbers.items() if 2 * value >= largest}}
+        yield {**arguments, **dict.fromkeys(numbers, _FEW)}
+
+
+def _blamed(arguments: Arguments, error: BaseException) -> list[str]:
+    """Return the arguments in the order in which the lines that the error came through name them, innermost first."""
+    found: dict[str, None] = {}
+    for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
+        text = linecache.getline(frame.f_code.co_filename, line)
+        for word in re.findall(r"\w+", text):
+            if word in arguments and frame.f_locals.get(word, error) is not error:
+                found[word] = None
+    return list(dict.fromkeys([*found, *arguments]))
+
+
+@cache
+def compared_in(cls: type) -> dict[str, list[Any]]:
+    """Return the literals that the methods of a class compare names with."""
+    found: dict[str, list[Any]] = {}
+    # Not the source of the class, for which Python parses all of the file.
+    for node in (node for one in vars(cls).values() if inspect.isfunction(one) for node in nodes_of(one)):
+        if isinstance(node, ast.Compare) and isinstance(node.left, (ast.Name, ast.Attribute)):
+            name = node.left.id if isinstance(node.left, ast.Name) else node.left.attr
+            for other in node.comparators:
+                items = other.elts if isinstance(other, (ast.Tuple, ast.List, ast.Set)) else [other]
+                values = [item.value for item in items if isinstance(item, ast.Constant) and item.value is not None]
+                known = found.setdefault(name, [])
+                known += [value for value in values if value not in known]
+    return found
+
+
+def nodes_of(function: Callable[..., Any]) -> Iterator[ast.AST]:
+    """Yield the nodes of a function's source, none where it cannot be had."""
+    try:
+        yield from ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function))))
+    except (OSError, TypeError, SyntaxError):
+        return
+
+
+def _lists(value: Any, _match: re.Match[str]) -> Iterator[Any]:
+    """Several values are wanted where one number was given: as many as there are stages, mostly."""
+    if type(value) in (int, float):
+        for count in (2, 3, 4, 5):
+            yield [value] * count
+
+
+def _longer(value: Any, _match: re.Match[str]) -> Iterator[Any]:
+    if isinstance(value, (list, tuple)) and 0 < len(value) < 6:
+        yield type(value)([*value, value[-1]])
+
+
+def _unpacked(value: Any, match: re.Match[str]) -> Iterator[Any]:
+    if isinstance(value, (list, tuple)) and value:
+        yield [value[0]] * int(match[1])
+
+
+def _number(value: Any, _match: re.Match[str]) -> Iterator[Any]:
+    if type(value) is not int and not is_configuration(type(value)):
+        yield WIDTH
+        yield 2
+
+
+def _function(value: Any, _match: re.Match[str]) -> Iterator[Any]:
+    """What is called is a class or a function: one that takes anything."""
+    if not isinstance(value, type) and not callable(value):
+        yield nn.Identity
+        yield functional.relu
+
+
+def _called(value: Any, _match: re.Match[str]) -> Iterator[Any]:
+    """A module was called as though it was its class, or a class as though it was a function."""
+    if isinstance(value, nn.Module):
+        yield nn.Identity
+        yield functional.relu
+        yield PassThrough()
+    elif value is nn.Identity:
+        yield functional.relu
+
+
+def _module(value: Any, _match: re.Match[str]) -> Iterator[Any]:
+    """A module is wanted where a number was given, to be called with more than one thing perhaps."""
+    if type(value) in (int, float, str):
+        yield PassThrough()
+
+
+def _object(value: Any, match: re.Match[str]) -> Iterator[Any]:
+    """An attribute of it is read: settings, or a layer that has it."""
+    if type(value) in (int, float, str):
+        yield nn.Linear(WIDTH, WIDTH) if hasattr(nn.Linear(1, 1), match[1]) else Settings()
+
+
+def _divisible(value: Any, match: re.Match[str]) -> Iterator[Any]:
+    if type(value) is int:
+        told = [int(digits) for digits in re.findall(r"\d+", match.string)]
+        yield from (other for other in dict.fromkeys((*told, 1, WIDTH, 4, 2)) if 0 < other != value)
+
+
+_BY_MESSAGE: tuple[tuple[str, Revision], ...] = (
+    (r"'(?:int|float)' object is not (?:subscriptable|iterable|reversible)|'(?:int|float)' has no len", _lists),
+    (r"cannot unpack non-iterable (?:int|float)|argument after \* must be an iterable, not (?:int|float)", _lists),
+    (r"index out of range|zip\(\) argument \d is shorter", _longer),
+    (r"values to unpack \(expected (\d+)", _unpacked),
+    (r"'(?:int|float|str|list)' object is not callable", _function),
+    (r"(?:int|float|str) is not a Module subclass", _module),
+    (r"\.forward\(\) (?:missing|takes|got)|is not a Module subclass|\.__init__\(\) takes", _called),
+    (r"'(?:int|float|str)' object has no attribute '(\w+)'", _object),
+    (
+        r"unsupported operand|not supported between|of type int|as an integer|can't multiply|must be .*\bint|int\(\)",
+        _number,
+    ),
+    (r"divisible|multiple of|divide|modulo", _divisible),
+    (r"AssertionError", _divisible),
+)
+# Compiled before the processes are forked.
+_REVISIONS = tuple((re.compile(pattern), revise) for pattern, revise in _BY_MESSAGE)

@@ -1,0 +1,274 @@
+"""Work out plain argument values from defaults, annotations and usual names. Needs torch for `nn` types only.
+
+Sizes are small and agree with each other: every width is 16, every count of heads divides it, every length is the
+same. A guess may be wrong; the caller runs it and reads the error.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import dataclasses
+import enum
+import inspect
+import re
+import sys
+import types
+import typing
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import torch
+from torch import nn
+
+from .small_configs import NO_FIELDS, Fields, is_configuration, shrunk
+
+WIDTH = 16
+# Unlike each other and unlike usual sizes, so that no two dimensions are equal by chance.
+BATCH = 5
+LENGTH = 7
+
+# The first pattern that matches the whole of a parameter's name, or its end after an underscore, gives the value.
+_BY_NAME: tuple[tuple[str, Any], ...] = (
+    # Classes, called with whatever the code gives them: Identity takes anything.
+    (r"(act|norm)\w*_layer|\w+_(cls|class)", nn.Identity),
+    (r"(num_|n_?)?(attention_)?heads?|nheads?|num_groups", 4),
+    (r"(num_key_value|num_kv|n_kv)_heads", 4),
+    (r"(num_|n_)?((hidden|encoder|decoder)_)?(layers?|blocks?|stages?)|depth|repeats?|(num_|n_)?experts", 2),
+    (r"top_?k|k", 2),
+    (r"head_dim|d_head|d_k|d_v|dim_head", 4),
+    (r"vocab(ulary)?(_size)?|num_embeddings|n?_?tokens|num_tokens|input_vocab\w*|(src|tgt)_vocab\w*|ntoken", 32),
+    (r"(num_|n_)?(classes|labels|outputs|actions)|out(put)?_(features|dim|size|channels)|n_?out", 8),
+    (r"(img|image|input)_(size|resolution)|resolution", 32),
+    (r"patch(_size)?", 8),
+    (r"kernel(_size)?|ks|window(_size)?", 3),
+    (r"stride|dilation|groups|expansion|expand\w*|factor|scale_factor", 1),
+    (r"padding|pad", 1),
+    (r"reduction|ratio|se_ratio|mlp_ratio|r", 4),
+    (r"(max_?)?(seq(uence)?_?)?len(gth)?|max_position\w*|block_size|context\w*|n_ctx|seq_length|max_len|timesteps", 32),
+    (r"\w*drop(out|_path)?(_?(rate|prob|p))?|p|prob", 0.0),
+    (r"\w*eps(ilon)?|tol\w*|temperature|tau|alpha|beta|gamma|momentum|decay|lr|std|scale|slope|threshold|weight", 0.1),
+    (r"(use|is|has|with|return|add|do|apply|no|enable|need|normalize)_\w+|bias|training|verbose|debug|causal", False),
+    (r"d_\w+|\w*(dim|size|channels?|features?|planes|hidden|width|units|ch)", WIDTH),
+    (r"act\w*|activation|nonlinearity", nn.ReLU()),
+    (r"norm", nn.Identity()),
+    (r"\w*(backbone|encoder|decoder|module|model|net|layer|block|head|body|fn|func)", nn.Identity()),
+    (r"name|mode|\w*_type|type|kind", "none"),
+    (r"device", torch.device("cpu")),
+    (r"dtype", torch.float32),
+    (r"\w*(sizes|dims|shape|features_list|channels_list|widths)", [WIDTH, WIDTH]),
+)
+
+
+SETTINGS = ("config", "cfg", "conf", "args", "opt", "opts", "hparams", "params", "settings")
+
+
+class NoGuessError(Exception):
+    """Nothing plausible is known for a parameter; the text names it."""
+
+
+class PassThrough(nn.Module):  # type: ignore[misc]
+    """Stands for a module that is handed in: returns the first of whatever it is given."""
+
+    def forward(self, given: Any, *_args: Any, **_kwargs: Any) -> Any:
+        """Return what came first."""
+        return given
+
+
+class Settings:
+    """Stands for a configuration object of unknown class: every attribute asked for is a guess by its name."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        value = by_name(name)
+        object.__setattr__(self, name, value)
+        return value
+
+    def __getitem__(self, name: str) -> Any:
+        return getattr(self, str(name))
+
+    def get(self, _name: str, default: Any = None) -> Any:
+        """Return the default as a dict would for a key it lacks."""
+        return default
+
+    def __repr__(self) -> str:
+        return "config"
+
+
+@dataclasses.dataclass(frozen=True)
+class Level:
+    """How deep in the arguments of arguments a guess is made, and how settings among them are made small.
+
+    Their widths are divided by `divisor`; `fields` have values of their own.
+    """
+
+    divisor: int = 1
+    depth: int = 0
+    fields: Fields = dataclasses.field(default_factory=lambda: NO_FIELDS)
+
+    def below(self) -> Level:
+        """Return the level of the arguments of an argument."""
+        return dataclasses.replace(self, depth=self.depth + 1)
+
+
+# Compiled once, for every process that is forked later: Python's own cache would be filled anew in each.
+_NAMES = tuple((re.compile(f"({pattern})|\\w+_({pattern})"), value) for pattern, value in _BY_NAME)
+
+
+def by_name(name: str) -> Any:
+    """Return what a parameter of this name usually is; an unknown name is taken for a width."""
+    bare = name.strip("_").lower()
+    for pattern, value in _NAMES:
+        if pattern.fullmatch(bare):
+            return value
+    return WIDTH
+
+
+def for_parameter(name: str, annotation: Any, level: Level | None = None) -> Any:
+    """Guess a value for a parameter; raises NoGuessError where the annotation asks for what cannot be made."""
+    level = level or Level()
+    if name.strip("_").lower() in SETTINGS:
+        made = _instance(annotation, level)
+        return Settings() if made is None else made
+    if isinstance(annotation, str) or annotation in (inspect.Parameter.empty, Any, None, object):
+        return by_name(name)
+    return _by_annotation(name, annotation, level)
+
+
+def _by_annotation(name: str, hint: Any, level: Level) -> Any:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        choices = [choice for choice in arguments if choice is not type(None)]
+        return _by_annotation(name, choices[0], level)
+    if origin is typing.Literal:
+        return arguments[0]
+    if origin is typing.Annotated:
+        return _by_annotation(name, arguments[0], level)
+    if origin in (list, collections.abc.Sequence, collections.abc.Iterable, set):
+        item = _by_annotation(name.rstrip("s"), arguments[0] if arguments else int, level)
+        return [item, item]
+    if origin is tuple:
+        items = arguments if arguments and arguments[-1] is not Ellipsis else (*arguments[:1], *arguments[:1])
+        return tuple(_by_annotation(name.rstrip("s"), item, level) for item in items)
+    if origin in (dict, collections.abc.Mapping):
+        return {}
+    if origin is type:
+        return nn.Identity
+    if origin is collections.abc.Callable or hint in (typing.Callable, collections.abc.Callable):
+        return nn.Identity()
+    guess = _plain(name, hint)
+    if guess is None:
+        guess = _instance(hint, level)
+    if guess is None:
+        raise NoGuessError(f"nothing is known for parameter {name!r} ({getattr(hint, '__name__', hint)})")
+    return guess
+
+
+def _plain(name: str, hint: Any) -> Any:
+    """Return a guess for a builtin type or one of torch's, None for any other."""
+    guess = by_name(name)
+    if hint is bool:
+        return guess if isinstance(guess, bool) else False
+    if hint is int:
+        return guess if type(guess) is int else WIDTH
+    if hint is float:
+        return float(guess) if type(guess) in (int, float) else 0.1
+    if hint is str:
+        return guess if isinstance(guess, str) else "none"
+    if hint in (list, tuple, dict, set):
+        return guess if isinstance(guess, hint) else hint()
+    if hint is torch.Tensor:
+        return torch.randn(WIDTH)
+    if hint is torch.dtype:
+        return torch.float32
+    if hint is torch.device:
+        return torch.device("cpu")
+    if hint is nn.Module:
+        return guess if isinstance(guess, nn.Module) else nn.Identity()
+    return None
+
+
+def _instance(hint: Any, level: Level) -> Any:
+    """Make an instance of a class by guesses for its own parameters, None where the hint is no class to make."""
+    if not isinstance(hint, type) or level.depth > 3 or hint.__module__ in ("builtins", "inspect", "typing", "torch"):
+        return None
+    if issubclass(hint, enum.Enum):
+        return next(iter(hint), None)
+    given = {**constructor_arguments(hint, level.below()), **level.fields.get(hint, {})}
+    made = hint(**given)
+    return shrunk(made, given, level.divisor, level.fields) if level.divisor > 1 and is_configuration(hint) else made
+
+
+def constructor_arguments(cls: type, level: Level | None = None) -> dict[str, Any]:
+    """Guess the arguments that have no default, by name; raises NoGuessError where one is beyond guessing."""
+    if dataclasses.is_dataclass(cls):
+        hints = hints_of(cls)
+        missing = dataclasses.MISSING
+        needed = [
+            f for f in dataclasses.fields(cls) if f.init and f.default is missing and f.default_factory is missing
+        ]
+        return {item.name: for_parameter(item.name, hints.get(item.name, Any), level) for item in needed}
+    return {name: for_parameter(name, _declared(cls, name, hint), level) for name, hint in required_parameters(cls)}
+
+
+def _declared(cls: type, name: str, hint: Any) -> Any:
+    """Return the class of settings that a class declares in its body, where the parameter has no annotation of use.
+
+    Without one it is a class of settings that its module knows, and that has all that the constructor reads of it.
+    """
+    annotated = isinstance(hint, type) and hint is not inspect.Parameter.empty
+    if annotated or name not in SETTINGS:
+        return hint
+    declared = getattr(cls, f"{name}_class", None)
+    if not isinstance(declared, type):
+        declared = hints_of(cls).get(name)
+    return declared if isinstance(declared, type) else _known_settings(cls, name) or hint
+
+
+def _known_settings(cls: type, name: str) -> type | None:
+    known = vars(sys.modules.get(cls.__module__, object)).values()
+    classes = dict.fromkeys(one for one in known if isinstance(one, type) and is_configuration(one))
+    read = set(re.findall(rf"(?<![\w.]){name}\.(\w+)", _source_of(cls))) if classes else set()
+    for one in classes if read else ():
+        with suppress(Exception):
+            if all(hasattr(one(), attribute) for attribute in read):
+                return one
+    return None
+
+
+def _source_of(cls: type) -> str:
+    try:
+        return inspect.getsource(vars(cls)["__init__"])
+    except (OSError, TypeError, KeyError):
+        return ""
+
+
+def required_parameters(function: Any) -> Iterator[tuple[str, Any]]:
+    """Yield name and annotation of each parameter without a default that can be given by name."""
+    hints = hints_of(getattr(function, "__init__", function) if isinstance(function, type) else function)
+    try:
+        signature = inspect.signature(function)
+    except ValueError:
+        return
+    for parameter in signature.parameters.values():
+        if parameter.default is parameter.empty and parameter.kind in (
+            parameter.POSITIONAL_OR_KEYWORD,
+            parameter.KEYWORD_ONLY,
+        ):
+            yield parameter.name, hints.get(parameter.name, parameter.annotation)
+
+
+def hints_of(function: Any) -> dict[str, Any]:
+    """Return resolved annotations of a callable, or of a class with its bases; those that do not resolve left out."""
+    try:
+        return typing.get_type_hints(function)
+    except Exception:  # noqa: BLE001 - annotations are user code
+        found: dict[str, Any] = {}
+        for owner in reversed(getattr(function, "__mro__", (function,))):
+            names = vars(sys.modules.get(getattr(owner, "__module__", ""), object))
+            for name, hint in getattr(owner, "__annotations__", {}).items():
+                resolved = names.get(hint) if isinstance(hint, str) else hint
+                if isinstance(resolved, type):
+                    found[name] = resolved
+        return found

@@ -1,0 +1,337 @@
+"""Find arguments that a callable runs with: its constructor's by guesses, its tensors' by trial and error.
+
+Everything is deterministic: the same code gives the same inputs. Attempts are bounded in number and in seconds.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import linecache
+import math
+import re
+import time
+import traceback
+import types
+import typing
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..dynamo import runs
+from ..dynamo.runs import Call, force_eager
+from .guessed_values import (
+    BATCH,
+    LENGTH,
+    NoGuessError,
+    by_name,
+    for_parameter,
+    hints_of,
+)
+from .sizes_by_config import in_pairs, packed, sized_by
+from .small_configs import is_configuration
+from .stated_shapes import stated_specs
+from .tensor_shapes import (
+    GENERIC,
+    KINDS,
+    Specs,
+    TensorSpec,
+    Trouble,
+    by_parameter_name,
+    revisions,
+    told_sizes,
+    wanted_by,
+)
+from .value_text import first_line, worded
+
+ATTEMPTS = 60
+_KEPT_ERRORS = 3
+# Of one tensor. No model needs more to show where it breaks.
+_MOST_ELEMENTS = 1 << 21
+# What no other arguments would change: the sandbox's walls, a missing package, an end asked for.
+FINAL = (OSError, EOFError, ImportError, MemoryError, RecursionError, SystemExit, KeyboardInterrupt)
+_NO_MEMORY = "can't allocate memory"
+_FLAG = ("return_", "use_", "is_", "need_", "output_", "with_", "do_", "training", "verbose", "inplace")
+
+
+class NoInputsError(Exception):
+    """No arguments were found that the callable runs with; the text says what was tried last and what it raised.
+
+    Its cause is what most of the tries raised.
+    """
+
+
+@dataclass(frozen=True)
+class Found:
+    """Arguments that work: one call, and the constructor's and the call's arguments in words."""
+
+    call: Call
+    text: str
+
+
+def find_call(function: Callable[..., Any], device: str, seconds: float) -> Found:
+    """Try arguments until `function`, a module or a plain callable, runs without an exception.
+
+    Raises NoInputsError after `ATTEMPTS` or `seconds`, and at once what no other arguments would change (`FINAL`).
+    """
+    search = _Search(function, device, time.monotonic() + seconds)
+    plain = _first_guess(function)
+    stated = stated_specs(function, plain)
+    if stated != plain:
+        # What the source says of shapes may be wrong, or of another kind of input: it does not use up all attempts.
+        found = search.run(stated, ATTEMPTS // 2, generic=False)
+        if found is not None:
+            return found
+    found = search.run(plain, ATTEMPTS, generic=True)
+    if found is None:
+        last = first_line(search.last.message)
+        raise NoInputsError(f"no arguments were found that it runs with; the last try raised {last}") from search.usual
+    return found
+
+
+class _Search:
+    """Attempts to call one function, each at most once."""
+
+    def __init__(self, function: Callable[..., Any], device: str, deadline: float) -> None:
+        self._function = function
+        self._device = device
+        self._deadline = deadline
+        self._tried: set[str] = set()
+        target = function.forward if isinstance(function, nn.Module) else function
+        self._tensors = {name for name, hint in hints_of(target).items() if isinstance(hint, type) and hint in KINDS}
+        self._has_settings = any(True for _ in _settings_of(function))
+        self.last = Trouble("nothing")
+        self._counts: Counter[str] = Counter()
+        self._errors: dict[str, Exception | None] = {}
+
+    def _keeps_tensors(self, specs: Specs) -> bool:
+        """Whether all parameters that are annotated as tensors are given tensors."""
+        return all(isinstance(value, TensorSpec) for name, value in specs.items() if name in self._tensors)
+
+    @property
+    def usual(self) -> Exception | None:
+        """What was raised most often, of the first few errors."""
+        return self._errors[max(self._errors, key=lambda message: self._counts[message])] if self._errors else None
+
+    def run(self, start: Specs, most: int, *, generic: bool) -> Found | None:
+        """Go on from `start` until there are `most` attempts in all; `generic` shapes come last."""
+        waiting: list[Specs] = [start]
+        later: list[Specs] = []
+        last: list[Specs] = []
+        usual = _generic(start) if generic else iter(())
+        while len(self._tried) < most and time.monotonic() < self._deadline:
+            queue = waiting or later or last
+            specs = queue.pop(0) if queue else next(usual, None)
+            if specs is None:
+                break
+            if self._has_settings:
+                specs = in_pairs(specs)
+            if repr(specs) in self._tried or _unfit(specs):
+                continue
+            self._tried.add(repr(specs))
+            call = _call(self._function, specs, self._device)
+            trouble = _attempt(self._function, specs, call)
+            if trouble is None:
+                return Found(call, ", ".join(f"{name}={worded(value)}" for name, value in specs.items()))
+            answers = [*_supplied(self._function, specs, trouble), *revisions(specs, trouble)]
+            # An answer to the newest error goes first: each one brings the arguments a step nearer. What is annotated
+            # as a tensor becomes something else only where no other answer is left.
+            new = [answer for answer in answers if repr(answer) not in self._tried]
+            waiting[:0] = [answer for answer in new if self._keeps_tensors(answer)]
+            last += [answer for answer in new if not self._keeps_tensors(answer)]
+            later[:0] = itertools.islice(told_sizes(specs, trouble.message), 4)
+            self.last = trouble
+            self._counts[trouble.message] += 1
+            # A traceback holds all that was computed on its way.
+            if len(self._errors) < _KEPT_ERRORS:
+                self._errors.setdefault(trouble.message, trouble.error)
+        return None
+
+
+def _unfit(specs: Specs) -> bool:
+    """Whether a tensor would be too large, or empty: that runs through most code, and shows nothing of it."""
+    shapes = [spec.shape for spec in specs.values() if isinstance(spec, TensorSpec)]
+    return any(not 0 < math.prod(shape) <= _MOST_ELEMENTS for shape in shapes)
+
+
+def _first_guess(function: Callable[..., Any]) -> Specs:
+    """Start from annotations, names, and what the first layer wants; of parameters with defaults, from the main one."""
+    target = function.forward if isinstance(function, nn.Module) else function
+    parameters = parameters_of(target)
+    needed = [item for item in parameters if item.default is item.empty]
+    if not needed:
+        needed = [item for item in parameters if item.name == getattr(function, "main_input_name", None)]
+    specs: dict[str, Any] = {}
+    for parameter in needed:
+        guess = _guess(function, parameter, first=not specs)
+        if guess is not None:
+            specs[parameter.name] = guess
+    for settings in _settings_of(function):
+        specs.update(packed(settings, specs))
+    return specs
+
+
+def _guess(function: Callable[..., Any], parameter: inspect.Parameter, *, first: bool) -> Any:
+    """Return a guess for one parameter of a call, None where nothing is known of what its annotation asks for."""
+    target = function.forward if isinstance(function, nn.Module) else function
+    name, hint = parameter.name, hints_of(target).get(parameter.name, parameter.annotation)
+    choices = [choice for choice in typing.get_args(hint) if choice is not type(None)]
+    if len(choices) == 1 and typing.get_origin(hint) in (typing.Union, types.UnionType):
+        hint = choices[0]
+    for settings in _settings_of(function):
+        by_settings = sized_by(settings, name)
+        if by_settings is not None:
+            return by_settings
+    # An annotation with dimensions is one of jaxtyping, and `stated` reads them.
+    unknown = isinstance(hint, str) or hint in (parameter.empty, Any) or hasattr(hint, "dim_str")
+    if (unknown or hint in KINDS) and not (unknown and name.startswith(_FLAG)):
+        layers = list(function.modules()) if isinstance(function, nn.Module) else []
+        wanted = next((takes[0] for layer in layers if (takes := wanted_by(layer))), GENERIC[0])
+        guess = _tensor_guess(name, wanted, first=first)
+        kind = KINDS.get(hint) if not unknown else None
+        named = by_parameter_name(name)
+        # `Tensor` says nothing of the kind, which the name may.
+        told_by_name = hint is torch.Tensor and named is not None and guess.kind == named.kind
+        if kind is None or guess.kind == kind or told_by_name:
+            return guess
+        return TensorSpec(guess.shape if guess is not wanted else (BATCH, LENGTH), kind)
+    if unknown:
+        return by_name(name)
+    with suppress(NoGuessError):
+        return _tensor_inside(for_parameter(name, hint))
+    return None
+
+
+def _settings_of(function: Callable[..., Any]) -> Iterator[Any]:
+    """Yield the settings of a module, and those that they are made of: of the part that sees, say."""
+    settings = getattr(function, "config", None)
+    if settings is not None:
+        yield settings
+        yield from (value for value in getattr(settings, "__dict__", {}).values() if is_configuration(type(value)))
+
+
+def _supplied(function: Callable[..., Any], specs: Specs, trouble: Trouble) -> Iterator[Specs]:
+    """Give parameters that were left at their defaults, and that the error shows to be missed."""
+    target = function.forward if isinstance(function, nn.Module) else function
+    missed = [item for item in parameters_of(target) if item.name not in specs and item.name in trouble.missed]
+    for parameter in missed:
+        guess = _guess(function, parameter, first=not specs)
+        if guess is not None:
+            yield {**specs, parameter.name: guess}
+
+
+def _missed(error: Exception, names: Iterable[str]) -> tuple[str, ...]:
+    """Return which of these names the error tells of: by its message, or as None in a line that the error came through.
+
+    The innermost line counts most.
+    """
+    found = dict.fromkeys(word for word in re.findall(r"\w+", str(error)) if word in names)
+    for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
+        text = linecache.getline(frame.f_code.co_filename, line)
+        words = [word for word in re.findall(r"\w+", text) if word in names]
+        found.update(dict.fromkeys(word for word in words if frame.f_locals.get(word, frame) is None))
+    return tuple(found)
+
+
+def _tensor_guess(name: str, wanted: TensorSpec, *, first: bool) -> TensorSpec:
+    named = by_parameter_name(name)
+    if named is not None and len(named.shape) == 4 and len(wanted.shape) != 4:
+        return named
+    if name == "input_features" and wanted.kind == "float" and len(wanted.shape) == 2:
+        # Of sound, over time.
+        return TensorSpec((BATCH, 64, wanted.shape[-1]))
+    # The first argument goes where the first layer says, unless the name speaks of integers and the layer does not.
+    if named is None or (first and named.kind == wanted.kind):
+        return wanted
+    return named
+
+
+def _tensor_inside(value: Any) -> Any:
+    return TensorSpec(tuple(value.shape)) if isinstance(value, torch.Tensor) else value
+
+
+def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Return the parameters that a callable names, none where it has no signature."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    return [item for item in parameters if item.kind not in (item.VAR_POSITIONAL, item.VAR_KEYWORD)]
+
+
+def _names(function: Callable[..., Any]) -> list[str]:
+    return [item.name for item in parameters_of(function.forward if isinstance(function, nn.Module) else function)]
+
+
+def _generic(start: Specs) -> Iterator[Specs]:
+    """Yield the usual shapes for all float tensors at once, and for all, where no error message helps."""
+    tensors = {name: spec for name, spec in start.items() if isinstance(spec, TensorSpec)}
+    floats = [name for name, spec in tensors.items() if spec.kind == "float"]
+    for spec in GENERIC:
+        yield {**start, **dict.fromkeys(floats, spec)}
+    # A name may have spoken of integers where what it names is as the others are.
+    for spec in GENERIC if len(floats) < len(tensors) else ():
+        yield {**start, **dict.fromkeys(tensors, spec)}
+
+
+def _call(function: Callable[..., Any], specs: Specs, device: str) -> Call:
+    """Make the arguments; positional where the signature allows it, as a user would write the call."""
+    runs.seed_torch(0)
+    made = {name: spec.make().to(device) if isinstance(spec, TensorSpec) else spec for name, spec in specs.items()}
+    target = function.forward if isinstance(function, nn.Module) else function
+    args: list[Any] = []
+    for parameter in parameters_of(target):
+        if parameter.name not in made or parameter.kind == parameter.KEYWORD_ONLY:
+            break
+        args.append(made.pop(parameter.name))
+    return tuple(args), made
+
+
+def _attempt(function: Callable[..., Any], specs: Specs, call: Call) -> Trouble | None:
+    """Run once without a compiler; return what went wrong, and in which layer of torch's."""
+    args, kwargs = call
+    entered: list[tuple[nn.Module, Any]] = []
+    with _watched_layers(function, entered):
+        try:
+            with force_eager():
+                function(*args, **kwargs)
+        except FINAL:
+            raise
+        except Exception as error:
+            if _NO_MEMORY in str(error):
+                raise
+            layer, given = entered[-1] if entered else (None, None)
+            received = given if isinstance(given, torch.Tensor) else None
+            # `_call` puts the first of the specs into `args`, in their order.
+            named = {**dict(zip(specs, args, strict=False)), **kwargs}
+            direct = next((name for name, value in named.items() if received is not None and value is received), None)
+            missed = _missed(error, [name for name in _names(function) if name not in specs])
+            return Trouble(f"{type(error).__name__}: {error}", layer, received, direct, missed, error)
+    return None
+
+
+@contextmanager
+def _watched_layers(function: Callable[..., Any], entered: list[tuple[nn.Module, Any]]) -> Iterator[None]:
+    """Keep in `entered` the layers of torch's that are running, each with its first argument."""
+    handles = []
+
+    def enter(layer: nn.Module, args: Any) -> None:
+        entered.append((layer, args[0] if args else None))
+
+    def leave(_layer: nn.Module, _args: Any, _result: Any) -> None:
+        entered.pop()
+
+    if isinstance(function, nn.Module):
+        for layer in function.modules():
+            if wanted_by(layer):
+                handles += [layer.register_forward_pre_hook(enter), layer.register_forward_hook(leave)]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()

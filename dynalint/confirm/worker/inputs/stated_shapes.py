@@ -1,0 +1,311 @@
+"""Shapes that the source itself states for a parameter: by annotation, comment, docstring, assertion, pattern or use.
+
+Read are, in this order: annotations of jaxtyping and `Annotated`, comments (`x,  # (batch, seq, dim)`), docstrings of
+the function and its class, and the body: assertions about dimensions, shapes that are taken apart, patterns of einops.
+A statement may be wrong: what comes of it is a first guess like any other.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import io
+import re
+import textwrap
+import tokenize
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import nn
+
+from .guessed_values import BATCH, LENGTH, WIDTH
+from .tensor_shapes import TensorSpec, of_rank
+
+Dimensions = tuple[str, ...]
+
+_SIDE = 16
+_LARGEST = 1024
+# What follows the name of a parameter: a type perhaps, words about shapes, and the dimensions in brackets.
+_DIMENSION = r"(?:-1|[A-Za-z_]\w*|\d+)(?:\s*[*+/-]+\s*(?:[A-Za-z_]\w*|\d+))*|\.\.\.|\*"
+_BRACKETS = rf"[(\[{{]\s*(?:#\s*)?({_DIMENSION})\s*((?:,\s*(?:{_DIMENSION})\s*)*),?\s*[)\]}}]"
+# What parts `x: (batch, time), mask: (batch,)`.
+_NEXT = r"[,;]\s*(?:and\s+)?(?=\w+\s*:\s*\()"
+_PLAIN_TYPES = frozenset("int float str bool list tuple dict optional tensor default torch none".split())
+_KINDS = (
+    (r"\b(Long|Int|Integer)_?Tensor\b|\b[Ll]ong tensor|\bint(eger|64|32)?\b|\bLong\b", "int"),
+    (r"\bBool_?Tensor\b|\bbool(ean)?\b", "bool"),
+)
+_SIZES: tuple[tuple[str, int], ...] = (
+    (r"b|bs|bsz|bz|nb|b_?s?z?|\w*batch\w*|n_?samples?|num_samples", BATCH),
+    (r"n|t|l|s|seq\w*|\w*_?len(gth)?\w*|len_?\w*|time\w*|\w*steps|\w*tokens|frames|n_?points|num_\w+|max_\w+", LENGTH),
+    (r"h|w|d|height|width|depth|[hw]_?(in|i)|\w*(height|width)", _SIDE),
+    (r"rgb", 3),
+)
+
+
+@dataclass(frozen=True)
+class Stated:
+    """What is known of one parameter: names or sizes of its dimensions, its rank, sizes by position, its kind."""
+
+    dimensions: Dimensions = ()
+    rank: int | None = None
+    sizes: tuple[tuple[int, int], ...] = ()
+    kind: str | None = None
+
+    def over(self, other: Stated | None) -> Stated:
+        """Return what this says, completed by another statement."""
+        if other is None:
+            return self
+        return Stated(
+            self.dimensions or other.dimensions,
+            self.rank if self.rank is not None else other.rank,
+            self.sizes or other.sizes,
+            self.kind or other.kind,
+        )
+
+
+def stated_specs(function: Callable[..., Any], guesses: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the guesses with the shapes that the source states for them; sizes that are left open stay guesses.
+
+    Dimensions of the same name have the same size, over all parameters.
+    """
+    tensors = {name: guess for name, guess in guesses.items() if isinstance(guess, TensorSpec) and not guess.rows}
+    known: dict[str, Stated] = {}
+    for found in _statements(function, tensors):
+        for name, stated in found.items():
+            known[name] = known[name].over(stated) if name in known else stated
+    sizes = _Sizes(function)
+    for name, stated in known.items():
+        sizes.fit(stated, tensors[name])
+    return {**guesses, **{name: _spec(stated, tensors[name], sizes) for name, stated in known.items()}}
+
+
+def _statements(function: Callable[..., Any], names: Iterable[str]) -> Iterator[dict[str, Stated]]:
+    """Yield what each source says, the most exact first."""
+    target = function.forward if isinstance(function, nn.Module) else function
+    names = list(names)
+    yield {name: stated for name in names if (stated := _annotated(target, name)) is not None}
+    try:
+        source = textwrap.dedent(inspect.getsource(target))
+        tree = ast.parse(source)
+    except (OSError, TypeError, SyntaxError, IndentationError):
+        source, tree = "", ast.Module([], [])
+    yield from _texts(_comments(source, tree, names), names)
+    owner = type(function) if isinstance(function, nn.Module) else None
+    for holder in (target, owner):
+        yield from _texts([(None, line) for line in (getattr(holder, "__doc__", None) or "").splitlines()], names)
+    yield _body(tree, names)
+
+
+def _annotated(target: Callable[..., Any], name: str) -> Stated | None:
+    """Read `Float[Tensor, "batch dim"]` of jaxtyping, and the text or tuple in an `Annotated`."""
+    hint: Any = None
+    with suppress(Exception):
+        hint = typing.get_type_hints(target, include_extras=True).get(name)
+    for choice in (hint, *typing.get_args(hint)):
+        text = getattr(choice, "dim_str", None)
+        if isinstance(text, str):
+            dtypes = " ".join(map(str, getattr(choice, "dtypes", ())))
+            kind = "bool" if "bool" in dtypes else "int" if "int" in dtypes and "float" not in dtypes else None
+            return Stated(_of_pattern(text), kind=kind)
+        if typing.get_origin(choice) is typing.Annotated:
+            for extra in typing.get_args(choice)[1:]:
+                if isinstance(extra, str) and re.fullmatch(r"[\w\s,.*()\[\]-]+", extra):
+                    return Stated(_of_pattern(extra))
+                if isinstance(extra, (tuple, list)) and all(isinstance(item, (str, int)) for item in extra):
+                    return Stated(tuple(map(str, extra)))
+    return None
+
+
+def _of_pattern(text: str) -> Dimensions:
+    """Return the dimensions of a pattern of einops or jaxtyping; those in parentheses are one, `...` is none."""
+    found = []
+    for group, word in re.findall(r"\(([^()]*)\)|([^\s(),\[\]]+)", text):
+        # jaxtyping names a size as `dim=4`, and puts signs in front of names.
+        one = word.partition("=")[2] or word.lstrip("*#?")
+        found.append("*".join(group.split()) if group else one)
+    return tuple(item for item in found if item and item != "...")
+
+
+def _comments(source: str, tree: ast.Module, names: list[str]) -> Iterator[tuple[str | None, str]]:
+    """Yield comments, each with the one parameter whose line in the signature it ends, if it does."""
+    function = next((node for node in tree.body if isinstance(node, ast.FunctionDef)), None)
+    if function is None:
+        return
+    on_line: dict[int, list[str]] = {}
+    for one in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs):
+        on_line.setdefault(one.lineno, []).append(one.arg)
+    with suppress(tokenize.TokenError, IndentationError, SyntaxError):
+        for token in tokenize.generate_tokens(io.StringIO(source).readline):
+            if token.type == tokenize.COMMENT:
+                alone = [name for name in on_line.get(token.start[0], ()) if name in names]
+                yield (alone[0] if len(alone) == 1 else None), token.string.lstrip("# ")
+
+
+def _texts(lines: Iterable[tuple[str | None, str]], names: list[str]) -> Iterator[dict[str, Stated]]:
+    """Yield what lines of plain text say: the name of a parameter and, behind it or in the next line, a shape."""
+    about, left = None, 0
+    for owner, line in ((owner, part) for owner, whole in lines for part in re.split(_NEXT, whole)):
+        text = re.sub(r":math:|`|\\text|\\_", lambda match: "_" if match[0] == "\\_" else "", line)
+        named = re.match(r"\W*(?:param\s+)?(?:[\w.]*Tensor\s+)?(\w+)\s*(?:[(:=-]|is\b|shape\b|size\b|\.shape|->)", text)
+        if owner is not None:
+            about, left = owner, 1
+        elif named is not None:
+            name = names[0] if named[1] in ("Input", "input") and "input" not in names else named[1]
+            about, left = (name, 2) if name in names else (None, 0)
+        if about is None or left == 0:
+            continue
+        left -= 1
+        behind = text if owner is not None or named is None else text[named.start(1) + len(named[1]) :]
+        stated = _of_text(behind)
+        if stated is not None:
+            yield {about: stated}
+            about = None if stated.dimensions else about
+
+
+def _of_text(text: str) -> Stated | None:
+    kind = next((kind for pattern, kind in _KINDS if re.search(pattern, text)), None)
+    for match in re.finditer(_BRACKETS, text):
+        parts = [part.strip() for part in match[0][1:-1].lstrip("# ").split(",")]
+        found = tuple(part for part in parts if part and part not in ("...", "*"))
+        # One word in parentheses is a type or a remark more often than a shape.
+        remark = len(parts) == 1 and match[0][0] == "(" and text[match.end() - 2 : match.end()] != ",)"
+        if found and not remark and not _PLAIN_TYPES.intersection(part.lower() for part in found):
+            return Stated(found, kind=kind)
+    return Stated(kind=kind) if kind is not None else None
+
+
+def _body(tree: ast.Module, names: list[str]) -> dict[str, Stated]:
+    """Read assertions, shapes that are taken apart and patterns of einops, until a parameter is bound anew."""
+    found: dict[str, Stated] = {}
+    open_names = set(names)
+    function = next((node for node in tree.body if isinstance(node, ast.FunctionDef)), None)
+    for statement in function.body if function is not None else ():
+        for node in ast.walk(statement):
+            for name, stated in _of_node(node, open_names):
+                found[name] = found[name].over(stated) if name in found else stated
+        stored = (
+            node for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        )
+        open_names -= {node.id for node in stored}
+        if not isinstance(statement, (ast.Assign, ast.Assert, ast.Expr, ast.AnnAssign, ast.Return)):
+            # What stands in a branch may hold on that way only.
+            break
+    return found
+
+
+def _of_node(node: ast.AST, names: set[str]) -> Iterator[tuple[str, Stated]]:
+    if isinstance(node, ast.Assert):
+        for test in node.test.values if isinstance(node.test, ast.BoolOp) else (node.test,):
+            if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], (ast.Eq, ast.In)):
+                yield from _of_comparison(test.left, test.comparators[0], names)
+    elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], (ast.Tuple, ast.List)):
+        name, items = _shape_of(node.value), node.targets[0].elts
+        if name in names and not any(isinstance(item, ast.Starred) for item in items):
+            yield str(name), Stated(tuple(_named(item) for item in items))
+    elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Name) and node.args[0].id in names:
+        called = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+        pattern = node.args[1] if len(node.args) > 1 else None
+        if called in ("rearrange", "reduce", "repeat", "parse_shape") and isinstance(pattern, ast.Constant):
+            left = str(pattern.value).partition("->")[0]
+            sizes = {word.arg: ast.unparse(word.value) for word in node.keywords if word.arg}
+            if "..." not in left:
+                yield node.args[0].id, Stated(tuple(_filled(part, sizes) for part in _of_pattern(left)))
+
+
+def _filled(dimension: str, sizes: Mapping[str, str]) -> str:
+    return re.sub(r"\w+", lambda match: sizes.get(match[0], match[0]), dimension)
+
+
+def _of_comparison(left: ast.expr, right: ast.expr, names: set[str]) -> Iterator[tuple[str, Stated]]:
+    """Read what an assertion compares: a number of dimensions, one size, or all of them."""
+    value = right.elts[0] if isinstance(right, (ast.Tuple, ast.List)) and right.elts else right
+    owner, what = _measured(left)
+    if owner in names and isinstance(value, ast.Constant) and isinstance(value.value, int) and what is not None:
+        yield str(owner), Stated(rank=value.value) if what == "rank" else Stated(sizes=((int(what), value.value),))
+    name = _shape_of(left)
+    if name in names and isinstance(right, (ast.Tuple, ast.List)):
+        yield str(name), Stated(tuple(_named(item) for item in right.elts))
+
+
+def _measured(node: ast.expr) -> tuple[str | None, str | None]:
+    """Return the name in `x.dim()`, `x.ndim`, `len(x.shape)`, `x.shape[1]` or `x.size(1)`, and what it measures."""
+    text = ast.unparse(node)
+    rank = re.fullmatch(r"(\w+)\.(?:dim\(\)|ndim|ndimension\(\))|len\((\w+)\.(?:shape|size\(\))\)", text)
+    if rank is not None:
+        return rank[1] or rank[2], "rank"
+    size = re.fullmatch(r"(\w+)\.(?:shape\[|size\(\)\[|size\()(-?\d)[\])]", text)
+    return (size[1], size[2]) if size is not None else (None, None)
+
+
+def _shape_of(node: ast.expr) -> str | None:
+    match = re.fullmatch(r"(?:list\(|tuple\()?(\w+)\.(?:shape|size\(\))\)?", ast.unparse(node))
+    return match[1] if match is not None else None
+
+
+def _named(node: ast.expr) -> str:
+    return ast.unparse(node).removeprefix("self.")
+
+
+def _spec(stated: Stated, guess: TensorSpec, sizes: _Sizes) -> TensorSpec:
+    shape = tuple(sizes.of(name, at) for at, name in enumerate(stated.dimensions)) or guess.shape
+    if stated.rank is not None and stated.rank != len(shape):
+        shape = of_rank(shape, stated.rank) or shape
+    for at, size in stated.sizes:
+        if -len(shape) <= at < len(shape) and 0 < size <= _LARGEST:
+            place = at % len(shape)
+            shape = (*shape[:place], size, *shape[place + 1 :])
+    return replace(guess, shape=shape, kind=stated.kind or guess.kind)
+
+
+class _Sizes:
+    """A size for each name of a dimension: an attribute of the module, what a layer's guess says, or a usual one."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        owner = function if isinstance(function, nn.Module) else getattr(function, "__self__", None)
+        self._owners = [owner, getattr(owner, "config", None)]
+        self._known: dict[str, int] = {}
+
+    def fit(self, stated: Stated, guess: TensorSpec) -> None:
+        """Take sizes from a guess that a layer gave: all where the rank is the same, else those that layers ask for."""
+        names, shape = stated.dimensions, guess.shape
+        if names[:1] in (("N",), ("n",)):
+            self._known.setdefault(names[0], BATCH)
+        if len(names) == len(shape):
+            pairs = list(zip(names, shape, strict=True))
+        elif len(names) > 1 and len(shape) in (2, 3) and guess.kind == "float":
+            pairs = [(names[-1], shape[-1])]
+        else:
+            pairs = []
+        for name, size in pairs:
+            if name.isidentifier() and name != "_":
+                self._known.setdefault(name, size)
+
+    def of(self, dimension: str, at: int) -> int:
+        """Return the size of the dimension `at` this place: a number, a name, or an expression of these."""
+        unknown = WIDTH if at else BATCH
+        if dimension.lstrip("-").isdigit():
+            size = int(dimension)
+            return size if 0 < size <= _LARGEST else LENGTH
+        if dimension.isidentifier():
+            return self._named(dimension)
+        names = {name: self._named(name) for name in re.findall(r"[A-Za-z_]\w*", dimension)}
+        text = re.sub(r"[A-Za-z_]\w*", lambda match: str(names[match[0]]), dimension)
+        if re.fullmatch(r"[\d\s*+/-]+", text):
+            with suppress(SyntaxError, ArithmeticError, TypeError, ValueError):
+                size = int(eval(text, {"__builtins__": {}}))  # noqa: S307 - digits and signs only
+                return size if 0 < size <= _LARGEST else unknown
+        return unknown
+
+    def _named(self, name: str) -> int:
+        for owner in self._owners:
+            value = getattr(owner, name, None)
+            if type(value) is int and 0 < value <= _LARGEST:
+                return value
+        if name not in self._known:
+            bare = name.lower()
+            self._known[name] = next((size for pattern, size in _SIZES if re.fullmatch(pattern, bare)), WIDTH)
+        return self._known[name]

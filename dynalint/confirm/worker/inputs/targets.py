@@ -1,0 +1,178 @@
+"""What is to be run: import the target of a request, build it, find a call that it runs with."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import time
+import types
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..dynamo import runs
+from ..dynamo.records import Failure
+from ..dynamo.reports import failure
+from ..dynamo.runs import Call, Maker
+from ..process.wire import Reply
+from ..source import loading
+from .constructors import constructions
+from .guessed_values import NoGuessError
+from .search import FINAL, NoInputsError, find_call
+from .written_calls import written_calls
+
+Makers = Generator[tuple[Maker, str], BaseException | None, None]
+
+
+class ProblemError(Exception):
+    """What keeps a target from being run, as the parts of the answer tell it."""
+
+    def __init__(self, phase: str, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.phase = phase
+        self.failure = failure
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is to be run: a maker of fresh callables, one call that works or is meant to, and words for both.
+
+    `guessed` tells that nobody declared the call and no program made it.
+    """
+
+    make: Maker
+    call: Call
+    text: str
+    guessed: bool = False
+
+
+def subject_of(request: Mapping[str, Any], reply: Reply) -> Subject:
+    """Import the target of a request, build it and find a call that it runs with; raises ProblemError."""
+    target, device = request["target"], request["device"]
+    reply.stage(f"importing {request['name']}")
+    if request["example"]:
+        found = _guarded("import", lambda: loading.load_reference(request["example"], request["folder"]))
+        return _declared(found, request["example"], device)
+    found = _guarded("import", lambda: loading.load_target(target))
+    if isinstance(found, type):
+        reply.stage(f"looking for calls of {target['qualname']} in its file, READMEs and tests")
+        written = next(written_calls(found, request["folder"]), None)
+        if written is not None:
+            make = partial(_instance, written.make, device)
+            return Subject(make, runs.to_device(written.call, device), written.text)
+    started = time.monotonic()
+    problem: ProblemError | None = None
+    makers = _makers(found, target, device)
+    made = _guarded("build", lambda: next(makers))
+    while made is not None and time.monotonic() - started < request["seconds"] / 3:
+        make, text = made
+        try:
+            return _tried(make, text, request, reply)
+        except ProblemError as met:
+            # Of several, the first that came furthest tells most.
+            problem = met if problem is None or (problem.phase, met.phase) == ("build", "inputs") else problem
+            if isinstance(met.__cause__, FINAL):
+                break
+            made = _guarded(
+                "build", partial(_next, makers, met.__cause__ if met.phase in ("build", "inputs") else None)
+            )
+    assert problem is not None
+    raise problem
+
+
+def _next(makers: Makers, error: BaseException | None) -> tuple[Maker, str] | None:
+    try:
+        return makers.send(error)
+    except StopIteration:
+        return None
+
+
+def _tried(make: Maker, text: str, request: Mapping[str, Any], reply: Reply) -> Subject:
+    """Build a target in one way and find a call of it; raises ProblemError."""
+    name = request["target"]["qualname"]
+    reply.stage(f"building {name}")
+    function = _guarded("build", lambda: runs.fresh_callable(make))
+    if not callable(function):
+        raise ProblemError("build", Failure("TypeError", f"{name} cannot be called", 0))
+    reply.stage(f"looking for inputs of {name}")
+    try:
+        call = find_call(function, request["device"], request["seconds"] / 4)
+    except NoInputsError as error:
+        raise ProblemError("inputs", Failure("NoInputs", str(error), 0)) from error
+    except BaseException as error:
+        raise ProblemError("run", failure(error, 0)) from error
+    words = f"called with {call.text}" if call.text else "called without arguments"
+    return Subject(make, call.call, f"{text}, {words}", guessed=True)
+
+
+def _guarded(phase: str, act: Callable[[], Any]) -> Any:
+    """Do what runs user code, and turn whatever it raises into a problem."""
+    try:
+        return act()
+    except NoInputsError as error:
+        raise ProblemError(phase, Failure("NoInputs", str(error), 0)) from error
+    except BaseException as error:
+        raise ProblemError(phase, failure(error, 0)) from error
+
+
+def _declared(example: Any, name: str, device: str) -> Subject:
+    """Call the user's example function and check what it returns."""
+
+    def produce() -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+        torch.manual_seed(0)
+        made = example()
+        parts = tuple(made) if isinstance(made, (tuple, list)) else ()
+        if len(parts) not in (2, 3) or not callable(parts[0]) or not isinstance(parts[1], (tuple, list)):
+            raise TypeError(f"example {name!r} must return (callable, args) or (callable, args, kwargs)")
+        return parts[0], tuple(parts[1]), dict(parts[2]) if len(parts) == 3 else {}
+
+    _, args, kwargs = _guarded("build", produce)
+    return Subject(lambda: _placed(produce()[0], device), runs.to_device((args, kwargs), device), f"the example {name}")
+
+
+def _makers(found: Any, target: Mapping[str, str], device: str) -> Makers:
+    """Yield makers for a class, a method, a module or a function, each with words for it: one at least.
+
+    What a maker raises is to be sent back, so that the next one does better.
+    """
+    found = getattr(found, "_orig_mod", found)
+    if isinstance(found, nn.Module):
+        yield (lambda: _placed(copy.deepcopy(found), device)), target["qualname"]
+        return
+    owner, _, name = target["qualname"].rpartition(".")
+    cls = found
+    if not isinstance(found, type):
+        is_method = owner and isinstance(found, types.FunctionType)
+        cls = loading.load_target({**target, "qualname": owner}) if is_method else None
+        if not isinstance(cls, type) or isinstance(inspect.getattr_static(cls, name), staticmethod):
+            yield (lambda: found), target["qualname"]
+            return
+    builds = constructions(cls)
+    try:
+        build, text = next(builds)
+        while True:
+            if cls is found:
+                error = yield partial(_instance, build, device), text
+            else:
+                error = yield partial(_method, build, name, device), f"{text}.{name}"
+            build, text = builds.send(error)
+    except StopIteration:
+        return
+    except NoGuessError as error:
+        raise NoInputsError(f"{cls.__name__} cannot be built: {error}") from error
+
+
+def _instance(build: Callable[[], Any], device: str) -> Any:
+    return _placed(build(), device)
+
+
+def _method(build: Callable[[], Any], name: str, device: str) -> Any:
+    return getattr(_instance(build, device), name)
+
+
+def _placed(function: Any, device: str) -> Any:
+    return function.to(device) if isinstance(function, nn.Module) and device != "cpu" else function

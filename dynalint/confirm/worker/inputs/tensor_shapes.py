@@ -1,0 +1,377 @@
+"""Shapes and kinds of tensor arguments: what a layer wants, and what an error message asks for."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from .guessed_values import BATCH, LENGTH, WIDTH
+
+_IMAGE = {1: 32, 2: 32, 3: 16}
+_SIDES = (28, 64, 224, 96, 16, 128, 8)
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """A tensor to be made: `kind` is `float`, `int` (from 0 up to `high`, exclusive) or `bool`.
+
+    `rows` are the values of one of two dimensions that is not random. With `unit`, floats are between 0 and 1, as
+    probabilities are.
+    """
+
+    shape: tuple[int, ...]
+    kind: str = "float"
+    high: int = 2
+    rows: tuple[tuple[int, ...], ...] = ()
+    unit: bool = False
+
+    def make(self) -> torch.Tensor:
+        """Return a tensor of this description from torch's own random numbers."""
+        if self.rows:
+            return torch.tensor(self.rows)
+        if self.kind == "int":
+            return torch.randint(0, max(self.high, 1), self.shape)
+        if self.kind == "bool":
+            return torch.rand(self.shape) > 0.3
+        return torch.rand(self.shape) if self.unit else torch.randn(self.shape)
+
+
+Specs = Mapping[str, Any]
+"""A value for each parameter by name; a TensorSpec stands for a tensor to be made."""
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """Why an attempt failed: the message, and the layer that was running with the tensor that it was given."""
+
+    message: str
+    layer: nn.Module | None = None
+    received: torch.Tensor | None = None
+    direct: str | None = None
+    """The parameter that was handed to the layer as it stood."""
+    missed: tuple[str, ...] = ()
+    """Parameters left at their defaults that the error shows to be needed, the likeliest first."""
+    error: Exception | None = None
+
+
+def wanted_by(layer: nn.Module) -> list[TensorSpec]:
+    """Return what a layer of torch's takes, the likeliest first; nothing for a layer that takes anything."""
+    if isinstance(layer, nn.Linear):
+        return [TensorSpec((BATCH, layer.in_features)), TensorSpec((BATCH, LENGTH, layer.in_features))]
+    if isinstance(layer, nn.modules.conv._ConvNd):  # noqa: SLF001 - the one base of all convolutions
+        rank = len(layer.kernel_size)
+        return [TensorSpec((BATCH, layer.in_channels, *(_IMAGE[rank],) * rank))]
+    if isinstance(layer, (nn.Embedding, nn.EmbeddingBag)):
+        return [
+            TensorSpec((BATCH, LENGTH), "int", layer.num_embeddings),
+            TensorSpec((BATCH,), "int", layer.num_embeddings),
+        ]
+    if isinstance(layer, nn.LayerNorm):
+        tail = tuple(layer.normalized_shape)
+        return [TensorSpec((BATCH, *tail)), TensorSpec((BATCH, LENGTH, *tail))]
+    if isinstance(layer, nn.modules.batchnorm._NormBase):  # noqa: SLF001 - batch and instance norms
+        rank = {"1": 1, "2": 2, "3": 3}.get(type(layer).__name__[-2:-1], 2)
+        narrow = [TensorSpec((BATCH, layer.num_features))] if isinstance(layer, nn.BatchNorm1d) else []
+        return [*narrow, TensorSpec((BATCH, layer.num_features, *(_IMAGE[rank],) * rank))]
+    if isinstance(layer, nn.GroupNorm):
+        return [TensorSpec((BATCH, layer.num_channels, 16, 16)), TensorSpec((BATCH, layer.num_channels))]
+    if isinstance(layer, (nn.RNNBase, nn.MultiheadAttention)):
+        size = layer.input_size if isinstance(layer, nn.RNNBase) else layer.embed_dim
+        lead = (BATCH, LENGTH) if layer.batch_first else (LENGTH, BATCH)
+        return [TensorSpec((*lead, size))]
+    if isinstance(layer, (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)):
+        return wanted_by(layer.self_attn)
+    return []
+
+
+KINDS: Mapping[Any, str] = {
+    torch.Tensor: "float",
+    torch.FloatTensor: "float",
+    torch.DoubleTensor: "float",
+    torch.LongTensor: "int",
+    torch.IntTensor: "int",
+    torch.BoolTensor: "bool",
+}
+
+
+def by_parameter_name(name: str) -> TensorSpec | None:
+    """Return what a tensor parameter of this name usually is, None where the name says nothing."""
+    bare = name.lower()
+    if re.search(r"(^|_)(ids?|idx|index|indices|tokens?|labels?|targets?|src|tgt|words|positions?)(_|$|\d)", bare):
+        return TensorSpec((BATCH, LENGTH), "int", 2)
+    if re.search(r"mask", bare):
+        return TensorSpec((BATCH, LENGTH), "bool")
+    if re.search(r"^(t|time_?steps?|lengths?|lens)$", bare):
+        return TensorSpec((BATCH,), "int", LENGTH)
+    if re.search(r"(^|_)(img|image|images|pixel_values|picture)", bare):
+        return TensorSpec((BATCH, 3, 32, 32))
+    return None
+
+
+GENERIC: tuple[TensorSpec, ...] = (
+    TensorSpec((BATCH, WIDTH)),
+    TensorSpec((BATCH, LENGTH, WIDTH)),
+    TensorSpec((BATCH, 3, 32, 32)),
+    TensorSpec((BATCH, WIDTH, 16, 16)),
+    TensorSpec((BATCH,)),
+    TensorSpec((BATCH, LENGTH), "int", 2),
+    TensorSpec(()),
+    TensorSpec((WIDTH, WIDTH)),
+    TensorSpec((BATCH, WIDTH, WIDTH)),
+    TensorSpec((BATCH, 3, WIDTH)),
+    TensorSpec((BATCH, 4)),
+    TensorSpec((WIDTH, WIDTH, WIDTH, WIDTH)),
+    TensorSpec((WIDTH, WIDTH, WIDTH)),
+)
+
+
+def revisions(specs: Specs, trouble: Trouble) -> Iterator[Specs]:
+    """Yield other specs that answer the error, the likeliest first."""
+    if trouble.layer is not None and trouble.received is not None:
+        yield from _for_layer(specs, trouble.layer, trouble.received, trouble.direct)
+    for pattern, revise in _REVISIONS:
+        match = pattern.search(trouble.message)
+        if match:
+            yield from revise(specs, match)
+
+
+def _tensors(specs: Specs) -> dict[str, TensorSpec]:
+    return {name: spec for name, spec in specs.items() if isinstance(spec, TensorSpec) and not spec.rows}
+
+
+def _for_layer(specs: Specs, layer: nn.Module, received: torch.Tensor, direct: str | None) -> Iterator[Specs]:
+    """The layer that failed says what it wants; the argument it came from is changed."""
+    wanted = sorted(wanted_by(layer), key=lambda spec: len(spec.shape) != received.dim())
+    if not wanted:
+        return
+    tensors = _tensors(specs)
+    same = [name for name, spec in tensors.items() if spec.shape == tuple(received.shape)]
+    sources = [direct] if direct is not None else same[:1]
+    for name in sources:
+        for spec in wanted:
+            yield {**specs, name: spec}
+    if sources:
+        return
+    want, got = wanted[0], received.shape
+    if isinstance(layer, nn.Linear):
+        yield from _for_features(specs, got[-1] if got else 1, layer.in_features)
+    elif len(want.shape) > 1 and len(got) > 1:
+        yield from _swap_size(specs, got[1], want.shape[1])
+    for name, spec in tensors.items():
+        if want.kind != spec.kind:
+            yield {**specs, name: replace(spec, kind=want.kind, high=want.high)}
+        yield {**specs, name: want}
+
+
+def _for_features(specs: Specs, got: int, want: int) -> Iterator[Specs]:
+    """A linear layer was given `got` features, not `want`: by a last dimension, or by a picture that was flattened."""
+    yield from _swap_size(specs, got, want)
+    for name, spec in _tensors(specs).items():
+        if len(spec.shape) < 3:
+            continue
+        exact = round(spec.shape[-1] * math.sqrt(want / max(got, 1)))
+        # Padding and strides round: of the usual sizes near the exact one, any may be meant.
+        near = [side for side in _SIDES if abs(side - exact) <= 4]
+        for side in dict.fromkeys((*near, exact, *_SIDES)):
+            if side > 0 and len(spec.shape) == 4:
+                yield {**specs, name: replace(spec, shape=(*spec.shape[:2], side, side))}
+        long = round(spec.shape[-1] * want / max(got, 1))
+        if long > 0 and len(spec.shape) == 3:
+            yield {**specs, name: replace(spec, shape=(*spec.shape[:2], long))}
+
+
+def _swap_size(specs: Specs, got: int, want: int) -> Iterator[Specs]:
+    """Replace a size, the last of its kind, in all tensors at once and then in each; never that of the batch."""
+    if got == BATCH:
+        return
+    changed = {name: replace(spec, shape=_swapped(spec.shape, got, want)) for name, spec in _tensors(specs).items()}
+    if changed:
+        yield {**specs, **changed}
+    for name, spec in changed.items():
+        yield {**specs, name: spec}
+
+
+def told_sizes(specs: Specs, message: str) -> Iterator[Specs]:
+    """Whatever the message says: of the first numbers in it, one may be a size that is had, another the one wanted."""
+    numbers = list(dict.fromkeys(int(digits) for digits in re.findall(r"(?<![\w.])\d{1,5}(?![\w.]\d)", message)))[:4]
+    sizes = {size for spec in _tensors(specs).values() for size in spec.shape}
+    for got in numbers:
+        for want in numbers:
+            if got in sizes and want != got and want > 0:
+                yield from _swap_size(specs, got, want)
+
+
+def _swapped(shape: tuple[int, ...], got: int, want: int) -> tuple[int, ...]:
+    for at in range(len(shape) - 1, -1, -1):
+        if shape[at] == got:
+            if at == len(shape) - 1 > 2 and shape[at - 1] == got:
+                # A picture stays square.
+                return (*shape[: at - 1], want, want)
+            return (*shape[:at], want, *shape[at + 1 :])
+    return shape
+
+
+def _rank(specs: Specs, rank: int, former: int | None = None) -> Iterator[Specs]:
+    """Give tensors another number of dimensions: those of rank `former`, or any."""
+    for name, spec in _tensors(specs).items():
+        if len(spec.shape) == rank or (former is not None and len(spec.shape) != former):
+            continue
+        shape = of_rank(spec.shape, rank)
+        if shape is not None:
+            yield {**specs, name: replace(spec, shape=shape)}
+
+
+def of_rank(shape: tuple[int, ...], rank: int) -> tuple[int, ...] | None:
+    """Return the usual shape of so many dimensions with the features or channels of `shape`, None of more than five."""
+    last = shape[-1] if shape else WIDTH
+    channels = shape[1] if len(shape) > 2 else last
+    shapes = {
+        0: (),
+        1: (last,),
+        2: (BATCH, last),
+        3: (BATCH, LENGTH, last),
+        4: (BATCH, channels, 16, 16),
+        5: (BATCH, channels, 4, 16, 16),
+    }
+    return shapes.get(rank)
+
+
+def _deeper(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
+    for name, spec in _tensors(specs).items():
+        yield from _rank({name: spec, **specs}, len(spec.shape) + 1, len(spec.shape))
+
+
+def _kinds(specs: Specs, former: str, kind: str) -> Iterator[Specs]:
+    for name, spec in _tensors(specs).items():
+        if spec.kind == former:
+            yield {**specs, name: replace(spec, kind=kind)}
+
+
+def _lower(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
+    for name, spec in _tensors(specs).items():
+        if spec.kind == "int" and spec.high > 1:
+            yield {**specs, name: replace(spec, high=1)}
+
+
+def _whole(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
+    yield from _kinds(specs, "float", "int")
+
+
+def _floating(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
+    yield from _kinds(specs, "int", "float")
+    yield from _kinds(specs, "bool", "float")
+
+
+def _between(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
+    """Probabilities are asked for; what they are compared with mostly has the same bounds."""
+    yield {**specs, **{name: replace(spec, unit=True) for name, spec in _tensors(specs).items()}}
+
+
+def _single(specs: Specs, match: re.Match[str]) -> Iterator[Specs]:
+    """A tensor of one element is asked for, or no tensor at all: an argument after the first is a flag more often."""
+    yield from _plain(specs, match)
+    tensors = _tensors(specs)
+    for name in reversed(tensors):
+        yield {**specs, name: replace(tensors[name], shape=())}
+    yield {**specs, **{name: replace(spec, shape=()) for name, spec in tensors.items()}}
+
+
+def _alike(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
+    """All tensors are to have the same shape: that of the first, or of one of the others."""
+    tensors = _tensors(specs)
+    for spec in dict.fromkeys(tensors.values()):
+        yield {**specs, **dict.fromkeys(tensors, spec)}
+
+
+def _larger(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
+    """What comes in is too small for the kernels and pools on its way."""
+    pictures = {name: spec for name, spec in _tensors(specs).items() if len(spec.shape) in (4, 5)}
+    for side in (64, 128, 224):
+        changed = {n: replace(spec, shape=(*spec.shape[:-2], side, side)) for n, spec in pictures.items()}
+        if any(max(spec.shape[-2:]) < side for spec in pictures.values()):
+            yield {**specs, **changed}
+    for name, spec in _tensors(specs).items():
+        if len(spec.shape) in (2, 3) and spec.kind == "float":
+            yield {**specs, name: replace(spec, shape=(*spec.shape[:-1], 16 * spec.shape[-1]))}
+
+
+def _one_row(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
+    """Only a batch of one is taken."""
+    yield {
+        **specs,
+        **{n: replace(spec, shape=(1, *spec.shape[1:])) for n, spec in _tensors(specs).items() if spec.shape},
+    }
+
+
+def _plain(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
+    """Give arguments after the first something that is no tensor: a number, a pair of sizes, a module."""
+    others = [name for name in _tensors(specs) if name != next(iter(specs))]
+    for value in (2, (WIDTH, WIDTH), nn.Identity()):
+        for name in reversed(others):
+            yield {**specs, name: value}
+    if len(others) > 1:
+        yield {**specs, **dict.fromkeys(others, 2)}
+
+
+def _sizes(got: int, want: int) -> Callable[[Specs, re.Match[str]], Iterator[Specs]]:
+    """Return a revision that swaps the sizes found in these groups of the message."""
+    return lambda specs, match: _swap_size(specs, int(match[got]), int(match[want]))
+
+
+def _patched(specs: Specs, match: re.Match[str]) -> Iterator[Specs]:
+    """Sizes that no argument has: of pictures cut into patches, there are too few or too many."""
+    got, want = int(match[1]), int(match[2])
+    sizes = {size for spec in _tensors(specs).values() for size in spec.shape}
+    # From sides that were worked out before there is no way on: pictures are not what this is about.
+    if not {got, want} & sizes and sizes & {*_SIDES, *_IMAGE.values()}:
+        yield from _for_features(specs, got, want)
+
+
+def _unpacked(specs: Specs, match: re.Match[str]) -> Iterator[Specs]:
+    """Something is taken apart into so many: mostly a shape, else the tensor itself, else no tensor."""
+    count = int(match[1])
+    yield from _rank(specs, count)
+    for name, spec in _tensors(specs).items():
+        yield {**specs, name: replace(spec, shape=(count, *spec.shape[1:]))}
+    yield from _plain(specs, match)
+
+
+def _ranks_named(specs: Specs, match: re.Match[str]) -> Iterator[Specs]:
+    for digit in re.findall(r"([0-5])-?[Dd]\b", match[0]):
+        yield from _rank(specs, int(digit))
+
+
+_BY_MESSAGE: tuple[tuple[str, Callable[[Specs, re.Match[str]], Iterator[Specs]]], ...] = (
+    (r"cannot be multiplied \(\d+x(\d+) and (\d+)x\d+\)", _sizes(1, 2)),
+    (r"to have (\d+) channels, but got (\d+) channels", _sizes(2, 1)),
+    (r"embedding dimension of (\d+), but got (\d+)", _sizes(2, 1)),
+    (r"must be equal to input_size\. Expected (\d+), got (\d+)", _sizes(2, 1)),
+    (r"inconsistent input_size: got (\d+) expected (\d+)", _sizes(1, 2)),
+    (r"values to unpack \(expected (\d+)", _unpacked),
+    (r"[Ee]xpected \d-?D.*", _ranks_named),
+    (r"(?i)(only|supports?|works? (for|with|on)|(must|should|has to) be) (an? )?\d-?D [a-z]+", _ranks_named),
+    (r"tuple index out of range|Dimension out of range|too many indices|Dimension specified as", _deeper),
+    (r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)", _patched),
+    (r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)", _sizes(1, 2)),
+    (r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)", _sizes(2, 1)),
+    (r"must match the size of tensor|[Tt]arget size|same (size|shape)|shapes? must|shape mismatch", _alike),
+    (r"[Oo]utput size is too small|Kernel size can't be greater|[Pp]adding size should be less", _larger),
+    (r"'indices' to have|used as indices must be|index tensor|Expected dtype int|of one of types Long", _whole),
+    (r"index out of range|Class values must be|out of bounds", _lower),
+    (
+        r"floating point|[Ff]ound (Long|Bool)|Long and|(Long|Bool)Tensor|got Long|!= (long|bool)|'Long'|'Bool'",
+        _floating,
+    ),
+    (r"between 0 and 1\b|lower_bound=0\.0, upper_bound=1\.0", _between),
+    (r"batch(es|_size| size)?s? (sizes? )?(> 1|of (size )?(1|one))|batch size (must be|should be) (1|one)", _one_row),
+    (r"only one element tensors|single element|more than one value is ambiguous|a Tensor with \d+ elements", _single),
+    (r"^TypeError: (?!.*[Ff]ound dtype)", _plain),
+)
+# Compiled before the processes are forked.
+_REVISIONS = tuple((re.compile(pattern), revise) for pattern, revise in _BY_MESSAGE)

@@ -1,0 +1,31 @@
+"""Short expressions for values, for the report."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from .guessed_values import Settings
+from .small_configs import is_configuration
+from .tensor_shapes import TensorSpec
+
+
+def first_line(text: str) -> str:
+    """Return the first line that says something, at most 200 characters of it."""
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    return line if len(line) <= 200 else f"{line[:197]}..."
+
+
+def worded(value: Any) -> str:
+    """Return a short expression for a value."""
+    if isinstance(value, torch.Tensor):
+        value = TensorSpec(tuple(value.shape), "float" if value.is_floating_point() else "int")
+    if isinstance(value, TensorSpec):
+        return f"{value.kind}[{', '.join(map(str, value.shape))}]"
+    if isinstance(value, (nn.Module, Settings)):
+        return first_line(repr(value))
+    if is_configuration(type(value)):
+        return f"{type(value).__name__}(...)"
+    return first_line(getattr(value, "__name__", None) or repr(value))

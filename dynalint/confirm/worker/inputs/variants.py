@@ -1,0 +1,141 @@
+"""Other calls made from one that works, so that both sides of a branch run: other rows, values and options."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, cast
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from ..dynamo.runs import Call
+from .guessed_values import BATCH, LENGTH
+from .search import parameters_of
+
+__all__ = ["Call", "options", "other_batch", "other_ranks", "rising", "variants"]
+
+_MORE_ROWS = 3
+_SIDE = 4
+
+
+def other_batch(call: Call) -> Call | None:
+    """Return the call with more rows in every tensor that has the batch size, None where no tensor has a batch.
+
+    The batch is the first dimension of the first tensor, unless another dimension has the size that guessed inputs
+    give to batches.
+    """
+    tensors = [leaf for leaf in pytree.tree_leaves(call) if isinstance(leaf, torch.Tensor) and leaf.dim() > 0]
+    if not tensors:
+        return None
+    rows = BATCH if BATCH in tensors[0].shape else tensors[0].shape[0]
+
+    def widen(tensor: torch.Tensor) -> torch.Tensor:
+        if rows not in tensor.shape:
+            return tensor
+        at = list(tensor.shape).index(rows)
+        order = torch.arange(rows + _MORE_ROWS, device=tensor.device) % rows
+        return tensor.detach().index_select(at, order).requires_grad_(tensor.requires_grad)
+
+    return _mapped(call, widen) if rows > 0 else None
+
+
+def variants(call: Call) -> Iterator[Call]:
+    """Yield calls of the same shapes with other values: opposite signs, all positive, all zero."""
+    changes: tuple[Callable[[torch.Tensor], torch.Tensor], ...] = (
+        lambda tensor: ~tensor if tensor.dtype == torch.bool else -tensor,
+        lambda tensor: torch.ones_like(tensor) if tensor.dtype == torch.bool else tensor.abs() + 1,
+        torch.zeros_like,
+    )
+    if not any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(call)):
+        return
+    for change in changes:
+        yield _mapped(call, partial(_changed, change))
+
+
+def other_ranks(call: Call) -> Iterator[list[Call]]:
+    """Yield alternatives with one dimension more in the tensors that have as many as the first, then with one less.
+
+    A rank that was guessed is one of several that may be meant, and code may go other ways for another.
+    """
+    tensors = [leaf for leaf in pytree.tree_leaves(call) if isinstance(leaf, torch.Tensor) and leaf.dim() > 0]
+    if not tensors:
+        return
+    rank = tensors[0].dim()
+
+    def wider(at: int, size: int) -> Call:
+        return reshaped(lambda tensor: torch.stack([tensor.detach()] * size, at))
+
+    def narrower(at: int) -> Call:
+        return reshaped(lambda tensor: tensor.detach().select(at, 0).clone())
+
+    def reshaped(change: Callable[[torch.Tensor], torch.Tensor]) -> Call:
+        def changed(tensor: torch.Tensor) -> torch.Tensor:
+            return change(tensor).requires_grad_(tensor.requires_grad) if tensor.dim() == rank else tensor
+
+        return cast("Call", _mapped(call, changed))
+
+    yield [wider(rank, _SIDE), wider(1, LENGTH)]
+    if rank > 1:
+        yield [narrower(-1), narrower(1)]
+
+
+def options(function: Callable[..., Any], call: Call) -> Iterator[list[Call]]:
+    """Yield, for each parameter left at None or False that a name or an annotation says more of, calls that set it.
+
+    The calls of one parameter are alternatives, the likeliest first.
+    """
+    target = function.forward if isinstance(function, nn.Module) else function
+    args, kwargs = call
+    first = next((leaf for leaf in pytree.tree_leaves(call) if isinstance(leaf, torch.Tensor)), None)
+    for parameter in parameters_of(target)[len(args) :]:
+        name = parameter.name
+        if name in kwargs:
+            continue
+        if parameter.default is False:
+            yield [(args, {**kwargs, name: True})]
+        elif parameter.default is None and first is not None and _takes_tensor(parameter):
+            yield [(args, {**kwargs, name: value}) for value in _tensors_like(name, first)]
+
+
+def _takes_tensor(parameter: inspect.Parameter) -> bool:
+    if parameter.annotation is not parameter.empty:
+        return "Tensor" in str(parameter.annotation)
+    return (
+        re.search(r"mask|bias|context|cond|target|label|memory|encoder_hidden|residual|weights?$", parameter.name)
+        is not None
+    )
+
+
+def _tensors_like(name: str, first: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Yield tensors that may go with the first one: masks over its positions, labels for its rows, or its like."""
+    rows, positions = tuple(first.shape[:1]), tuple(first.shape[: max(first.dim() - 1, 1)])
+    if "mask" in name:
+        square = (*rows, 1, *first.shape[1:2], *first.shape[1:2])
+        for shape in dict.fromkeys((positions, tuple(first.shape), rows, square)):
+            yield (torch.arange(math.prod(shape), device=first.device).reshape(shape) % 3) > 0
+    elif re.search(r"target|label", name):
+        for shape in dict.fromkeys((rows, positions, tuple(first.shape))):
+            yield torch.zeros(shape, dtype=torch.int64, device=first.device)
+    if first.is_floating_point():
+        yield first.detach().clone()
+
+
+def rising(call: Call, number: int) -> list[Call]:
+    """Return `number` calls of the same shapes whose floats grow: what a call keeps for the next one then shows."""
+    return [_mapped(call, partial(_changed, partial(torch.mul, other=1 + step / 2))) for step in range(number)]
+
+
+def _changed(change: Callable[[torch.Tensor], torch.Tensor], tensor: torch.Tensor) -> torch.Tensor:
+    if not (tensor.dtype == torch.bool or tensor.is_floating_point()):
+        # Integers are mostly indices: other values may be out of bounds, and are no other branch.
+        return tensor
+    return change(tensor.detach()).requires_grad_(tensor.requires_grad)
+
+
+def _mapped(call: Call, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    return pytree.tree_map_only(torch.Tensor, change, call)

@@ -1,0 +1,258 @@
+"""The operation that tries what would help: settings, whole graphs, clean submodules, a function left out.
+
+Nothing is said that was not run. Parts of the answer, each as soon as it is known:
+
+    problem     as in `confirming`
+    before      an `Outcome`: how it compiles as it is
+    tried       every way that was tried, as `Tried` records
+    remedies    those that help, as `Remedy` records: the smallest set of settings that does most comes first
+    cut_short   whether time or the number of tries ran out
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from ..comparing.compiled import compare
+from ..dynamo import runs
+from ..dynamo.graph_records import Outcome, Remedy, Tried
+from ..dynamo.records import Run, encode
+from ..dynamo.runs import Call, Listener, compiled_run
+from ..inputs.targets import ProblemError, Subject, subject_of
+from ..process.wire import Reply
+from ..remedies.optional_arguments import arguments_worked_out, keywords_handed, numbers_as_lists
+from ..remedies.regions import Boundary, boundaries, clean_regions, compile_regions, disabled
+from ..remedies.settings import Setting, compiled, in_force, relevant
+from ..source import loading
+from .explaining import calls_of
+
+_MOST_TRIES = 30
+# Of the time for a request: after this much of it nothing new is tried of each kind.
+_SETTINGS, _FULLGRAPH, _BOUNDARIES, _REGIONS = 0.45, 0.55, 0.7, 0.85
+
+
+def advise(request: Mapping[str, Any], reply: Reply) -> None:
+    """Answer one request: the same as for `explaining`.
+
+    `ways` in it limits what is tried, to some of `settings`, `fullgraph`, `boundaries` and `regions`; with `once`
+    all is called once only, so that nothing is learnt of recompilation.
+    """
+    runs.trace_own_compiles()
+    loading.prepare(request["search"], request["overrides"])
+    start = time.monotonic()
+    try:
+        Advisor(subject_of(request, reply), request, reply, start).serve()
+    except ProblemError as problem:
+        reply.part("problem", {"phase": problem.phase, "failure": encode(problem.failure)})
+
+
+@dataclass
+class Way(Listener):
+    """Compiles by some way of our own. `runs` are the sizes of the graphs that the first call ran, in their order."""
+
+    compiler: Callable[[Callable[..., Any], Any], Any] | None = None
+    size: int = 0
+    runs: list[int] = field(default_factory=list)
+
+    def note_graph(self, module: torch.fx.GraphModule) -> None:
+        """Remember how large the graph is."""
+        before = self.operations
+        super().note_graph(module)
+        self.size = self.operations - before
+
+    def runner(self, run: Callable[..., Any]) -> Callable[..., Any]:
+        """Count what the first call runs."""
+        size = self.size
+
+        def counted(*args: Any) -> Any:
+            if self.call == 0:
+                self.runs.append(size)
+            return run(*args)
+
+        return counted
+
+    def compile(self, function: Callable[..., Any], backend: Callable[..., Any], *, fullgraph: bool) -> Any:
+        """Compile by the way of our own."""
+        if self.compiler is None:
+            return super().compile(function, backend, fullgraph=fullgraph)
+        return self.compiler(function, backend)
+
+
+class OutOfTimeError(Exception):
+    """Time or tries have run out."""
+
+
+class Advisor:
+    """Tries ways to compile one subject until nothing is left to try, or until the time is up."""
+
+    def __init__(self, subject: Subject, request: Mapping[str, Any], reply: Reply, start: float) -> None:
+        self._make = subject.make
+        self._request = request
+        self._reply = reply
+        self._start = self._deadline = start
+        calls = calls_of(subject.make, subject.call)
+        self._same, others = list(calls.calls[:2]), list(calls.calls[calls.warm.stop :])
+        self._calls: list[Call] = self._same[:1] if request.get("once") else [*self._same, *others[:1]]
+        self._tried: list[Tried] = []
+        self._remedies: list[Remedy] = []
+
+    def serve(self) -> None:
+        """Try everything, and hand over what helps as it is found."""
+        run, before = self._run(None)
+        self._reply.part("before", encode(before))
+        phases: list[tuple[str, float, Callable[[], None]]] = [
+            ("settings", _SETTINGS, lambda: self._try_settings(run, before))
+        ]
+        if before.breaks:
+            phases += [
+                ("fullgraph", _FULLGRAPH, self._try_fullgraph),
+                ("boundaries", _BOUNDARIES, lambda: self._try_boundaries(run, before)),
+                ("regions", _REGIONS, self._try_regions),
+            ]
+        ways = self._request.get("ways")
+        cut_short = False
+        for way, share, phase in phases if before.breaks or before.recompiles else ():
+            if ways is not None and way not in ways:
+                continue
+            self._deadline = self._start + share * self._request["seconds"]
+            try:
+                phase()
+            except OutOfTimeError:
+                cut_short = True
+        self._reply.part("cut_short", cut_short)
+
+    def _run(self, compiler: Callable[[Callable[..., Any], Any], Any] | None) -> tuple[Run, Outcome]:
+        way = Way(compiler=compiler)
+        run = compiled_run(self._make, self._calls, way)
+        kinds = {(one.stack[-1].file, one.stack[-1].line, one.gb_type) for one in run.breaks if one.stack}
+        return run, Outcome(
+            breaks=len(kinds),
+            graphs=len(way.runs),
+            operators=sum(way.runs),
+            recompiles=len(run.recompiles),
+            error="" if run.error is None else f"{run.error.type}: {run.error.message}".splitlines()[0],
+            places=tuple(sorted({(file, line) for file, line, _ in kinds})),
+        )
+
+    def _try(self, name: str, lines: Sequence[str], way: Callable[[Callable[..., Any], Any], Any]) -> Tried:
+        """Run one way; raises OutOfTimeError where no time is left for it."""
+        if len(self._tried) >= _MOST_TRIES or time.monotonic() > self._deadline:
+            raise OutOfTimeError
+        self._reply.stage(f"trying {name}")
+        tried = Tried(name, tuple(lines), self._run(way)[1])
+        self._tried.append(tried)
+        self._reply.part("tried", encode_all(self._tried))
+        return tried
+
+    def _keep(self, kind: str, tried: Tried, compiler: Callable[[Any, Any], Any], context: Any, note: str = "") -> None:
+        """Compare the results of a way that helps with those of the code itself, and hand it over."""
+        with context:
+            found = compare(self._make, self._calls[-2:], lambda function: compiler(function, "aot_eager"))
+        equal = None if not found.stable else found.same
+        difference = "" if found.same else f"{found.what} in call {found.call + 1}: {found.detail}"
+        self._remedies.append(Remedy(kind, tried, equal, difference, note))
+        self._reply.part("remedies", encode_all(self._remedies))
+
+    def _with(self, settings: Sequence[Setting]) -> Tried:
+        name = " and ".join(setting.name for setting in settings)
+        lines = [line for setting in settings for line in setting.line.splitlines()]
+        with in_force(settings):
+            return self._try(name, lines, lambda function, backend: compiled(function, settings, backend))
+
+    def _settings(self, run: Run) -> Iterator[Setting]:
+        yield from relevant(runs.fresh_callable(self._make), self._calls, run)
+        if run.breaks:
+            yield from arguments_worked_out(self._make, self._calls, run)
+            yield from keywords_handed(self._make, self._calls, run)
+            yield from numbers_as_lists(self._make, self._calls, run)
+
+    def _try_settings(self, run: Run, before: Outcome) -> None:
+        """Find the smallest set of settings that does most: each by itself, all that can go together, fewer again."""
+        alone: dict[str, Tried] = {}
+        able: list[Setting] = []
+        best: tuple[Setting, ...] = ()
+        reached, last = before, None
+        try:
+            for setting in self._settings(run):
+                tried = alone[setting.name] = self._with([setting])
+                if not tried.outcome.error:
+                    able.append(setting)
+                    if _merit(tried.outcome) < _merit(reached):
+                        best, reached, last = (setting,), tried.outcome, tried
+            able.sort(key=lambda setting: _merit(alone[setting.name].outcome))
+            together = _compatible(able)
+            if reached.breaks + reached.recompiles and len(together) > 1:
+                tried = self._with(together)
+                if not tried.outcome.error and _merit(tried.outcome) < _merit(reached):
+                    best, reached, last = together, tried.outcome, tried
+                for setting in reversed(best if len(best) > 1 else ()):
+                    fewer = tuple(one for one in best if one is not setting)
+                    tried = self._with(fewer) if len(fewer) > 1 else alone[fewer[0].name]
+                    if not tried.outcome.error and _merit(tried.outcome) <= _merit(reached):
+                        best, reached, last = fewer, tried.outcome, tried
+                    if len(best) == 1:
+                        break
+        finally:
+            if last is not None:
+                note = " ".join(setting.note for setting in best if setting.note)
+                self._keep("settings", last, lambda f, backend: compiled(f, best, backend), in_force(best), note)
+
+    def _try_fullgraph(self) -> None:
+        whole = Setting("fullgraph", "torch.compile(model, fullgraph=True)", options={"fullgraph": True})
+        tried = self._with([whole])
+        if not tried.outcome.error:
+            note = "It raises where it would break; it captures scalars and dynamic shapes."
+            self._keep("fullgraph", tried, lambda f, backend: compiled(f, [whole], backend), nullcontext(), note)
+
+    def _try_boundaries(self, run: Run, before: Outcome) -> None:
+        """Leave out one function at a time that the breaks lie in, and keep the one that saves most."""
+        best: tuple[Tried, Boundary] | None = None
+        try:
+            for boundary in boundaries(run, self._request["roots"], self._make):
+                with disabled(boundary):
+                    tried = self._try(f"disable {boundary.name}", boundary.lines, plainly)
+                if not tried.outcome.error and tried.outcome.breaks < (best[0].outcome if best else before).breaks:
+                    best = tried, boundary
+        finally:
+            if best is not None:
+                self._keep("boundary", best[0], plainly, disabled(best[1]), f"{best[1].name} runs in eager.")
+
+    def _try_regions(self) -> None:
+        """Compile only the submodules that compile whole, the largest ones."""
+        names = clean_regions(self._make, self._same[0], lambda: time.monotonic() > self._deadline)
+        if not names:
+            return
+        lines, compiler = compile_regions(self._make, names)
+        tried = self._try("only what compiles whole", lines, compiler)
+        if not tried.outcome.error and not tried.outcome.breaks and tried.outcome.operators:
+            self._keep("region", tried, compiler, nullcontext(), "The rest of the model runs in eager.")
+
+
+def plainly(function: Callable[..., Any], backend: Any) -> Any:
+    """Compile without any setting."""
+    return compiled(function, (), backend)
+
+
+def encode_all(records: Sequence[Any]) -> list[Any]:
+    """Return records as what JSON can hold."""
+    return [encode(record) for record in records]
+
+
+def _merit(outcome: Outcome) -> tuple[bool, int, int, int]:
+    """Order outcomes: no error, then fewer breaks, fewer recompiles, more in the graphs."""
+    return bool(outcome.error), outcome.breaks, outcome.recompiles, -outcome.operators
+
+
+def _compatible(settings: Sequence[Setting]) -> tuple[Setting, ...]:
+    """Return the settings but for those that another one stands in for: one for each function that logs, for shapes."""
+    kept: dict[str, Setting] = {}
+    for setting in settings:
+        subject = setting.name.partition(": ")[2] or ("shapes" if setting.name in ("dynamic", "mark_dynamic") else "")
+        kept.setdefault(subject or setting.name, setting)
+    return tuple(kept.values())

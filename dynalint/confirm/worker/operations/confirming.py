@@ -1,0 +1,237 @@
+"""The operation behind every verdict: import a target, find inputs for it, run it in every mode.
+
+Parts of the answer, in the order in which they are known:
+
+    files     the project's own source files that were imported
+    inputs    how the target was built and called, in words
+    problem   why there is nothing more to come: `{"phase", "failure"}`, phases `import`, `build`, `inputs`, `run`
+    eager, default, fullgraph, explain       records of `dynamo`
+    coverage  for each spot asked about, how much of its bytecode Dynamo traced in frames that it captured
+    latent    what breaks that leave a frame to eager hid: `run`, a record of `dynamo`, and `coverage` as above
+    evaluation.*   the same of a run in evaluation mode, where that reaches other code
+    compare   a record of `compare`: where a file in `request["compare"]` was imported, or a call changes what it is
+              given or what the user's own modules keep
+"""
+
+from __future__ import annotations
+
+import time
+import tokenize
+from collections.abc import Callable, Container, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from ..comparing.blame import place_of
+from ..comparing.compiled import compare, leaves_traces
+from ..dynamo import runs
+from ..dynamo.hidden_breaks import Asked, latent_run
+from ..dynamo.records import EagerRun, Run, Span, encode
+from ..dynamo.runs import Call, Maker
+from ..inputs.chosen_calls import REPEATS, Calls, choose
+from ..inputs.targets import ProblemError, Subject, subject_of
+from ..inputs.variants import rising
+from ..inputs.written_calls import texts_near
+from ..process.wire import Reply
+from ..source import loading, spans
+
+# The part of the time for a request after which nothing is compared that nobody asked about.
+_COMPARE_AFTER = 0.2
+
+
+def prepare(request: Mapping[str, Any], reply: Reply) -> None:
+    """Import the module of a target, and find out what each of the requests about targets of it would have to."""
+    runs.trace_own_compiles()
+    loading.prepare(request["search"], request["overrides"])
+    if not request["example"]:
+        reply.stage(f"importing {request['name']}")
+        loading.import_once(request["target"]["path"], request["target"]["module"])
+    loading.remember_modules()
+    loading.imported_files(request["roots"])
+    texts_near(str(Path(request["target"]["path"]).parent), request["folder"])
+    with suppress(SyntaxError, ValueError, OSError):
+        for file, path in code_names(request["spots"]).items():
+            spans.operations_of(_text(path, request["overrides"]), file)
+
+
+def confirm(request: Mapping[str, Any], reply: Reply) -> None:
+    """Answer one request: `target`, `example`, `search`, `overrides`, `folder`, `roots`, `spots`, `compare`, ...
+
+    `spots` maps absolute paths to ranges `[line, column, end line, end column]`, columns 0-based in UTF-8 bytes.
+    """
+    try:
+        subject = subject_of(request, reply)
+        reply.part("inputs", subject.text)
+        # Once now, for the case that the process does not come to its end, and again when all has been imported.
+        reply.part("files", loading.imported_files(request["roots"]))
+        run_modes(subject, request, reply, None)
+    except ProblemError as problem:
+        reply.part("problem", {"phase": problem.phase, "failure": encode(problem.failure)})
+    finally:
+        reply.part("files", loading.imported_files(request["roots"]))
+
+
+def run_modes(subject: Subject, request: Mapping[str, Any], reply: Reply, seen: Callable[[Run], None] | None) -> None:
+    """Run the modes and hand over what each showed.
+
+    `seen` is given the run in default mode, and then the one without the breaks that hide others, if there is one.
+
+    Raises:
+        ProblemError: the call does not run without the compiler.
+    """
+    started = time.monotonic()
+    make, name = subject.make, request["target"]["qualname"]
+    watched = code_names(request["spots"])
+    reply.stage(f"running {name} without the compiler")
+    chosen = choose(make, subject.call, watched, request["spots"], guessed=subject.guessed)
+    calls = chosen.all
+    eager = runs.eager_run(make, calls, watched)
+    if eager.error is not None:
+        if eager.error.call < REPEATS:
+            raise ProblemError("run", eager.error)
+        # Each call works by itself, and not after the others: keep to those that go together.
+        calls = calls[: eager.error.call]
+        eager = replace(eager, error=None)
+    chosen = replace(chosen, repeats=calls[: len(chosen.repeats)], others=calls[len(chosen.repeats) :])
+    session = _Session(request, reply, watched, seen)
+    partly = session.run(make, chosen, eager)
+    # A traced call is made in the mode that the program is in; what is built is in training mode by accident. What the
+    # other mode reaches is told of watched files alone.
+    evaluating = _evaluating(make) if seen is None and watched else None
+    if evaluating is not None:
+        reply.stage(f"running {name} in evaluation mode")
+        other = runs.eager_run(evaluating, calls, watched)
+        if other.error is None and (partly or not _reaches_no_more(other, eager)):
+            replace(session, reply=_Under("evaluation", reply)).run(evaluating, chosen, other)
+    asked = not set(request["compare"]).isdisjoint(loading.imported_files(request["compare"]))
+    in_time = time.monotonic() - started < request["seconds"] * _COMPARE_AFTER
+    if asked or (in_time and leaves_traces(make, subject.call)):
+        reply.stage(f"comparing {name} with and without the compiler")
+        grown = rising(subject.call, REPEATS)
+        grown = grown if runs.eager_run(make, grown).error is None else calls[:REPEATS]
+        found = compare(make, grown)
+        if not found.same:
+            place = place_of(make, grown, found, request["roots"], request["seconds"] / 4)
+            found = replace(found, place=place)
+        reply.part("compare", encode(found))
+
+
+@dataclass(frozen=True)
+class _Session:
+    """What all runs for a request have in common."""
+
+    request: Mapping[str, Any]
+    reply: Reply
+    watched: Mapping[str, str]
+    seen: Callable[[Run], None] | None
+
+    def run(self, make: Maker, chosen: Calls, eager: EagerRun) -> bool:
+        """Hand over what ran without the compiler, and run the modes of the compiler.
+
+        Returns whether a part of what was asked about was left untraced.
+        """
+        request, reply, name = self.request, self.reply, self.request["target"]["qualname"]
+        calls, repeats, others = chosen.all, chosen.repeats, chosen.others
+        reply.part("eager", encode(_by_path(eager, self.watched)))
+        reply.part("calls", {"same": REPEATS, "batch": len(repeats) - REPEATS, "all": len(calls)})
+        reply.stage(f"running {name} under torch.compile")
+        default = runs.default_run(make, calls, self.watched)
+        reply.part("default", encode(replace(default, traced={})))
+        coverage = self._coverage(default)
+        reply.part("coverage", coverage)
+        if self.seen is not None:
+            self.seen(default)
+        reply.stage(f"running {name} without the breaks that hide others")
+        asked = {
+            file: Asked(_text(path, request["overrides"]), request["spots"][path])
+            for file, path in self.watched.items()
+        }
+        latent = latent_run(make, [calls[0], *others], default, asked, request["seconds"] / 4)
+        if latent is not None:
+            reply.part("latent", {"run": encode(replace(latent, traced={})), "coverage": self._coverage(latent)})
+            if self.seen is not None:
+                self.seen(latent)
+        # The other modes are run where there is something to ask of them: a break, or a line that somebody has judged.
+        if default.breaks or default.error is not None or chosen.asked:
+            reply.stage(f"running {name} with fullgraph=True")
+            reply.part("fullgraph", encode(_fullgraph(make, repeats, others)))
+        if default.breaks:
+            reply.stage(f"running torch._dynamo.explain on {name}")
+            reply.part("explain", encode(runs.explain_call(make, calls[0])))
+        return any(0 < one["traced"] < one["operations"] for counts in coverage.values() for one in counts)
+
+    def _coverage(self, run: Run) -> dict[str, list[dict[str, int]]]:
+        return _coverage(self.request["spots"], self.watched, run.traced, self.request["overrides"])
+
+
+class _Under(Reply):
+    """Hands everything on, its parts with a name in front of theirs."""
+
+    def __init__(self, name: str, reply: Reply) -> None:
+        self._name = name
+        self._reply = reply
+
+    def send(self, kind: str, value: Any) -> None:
+        self._reply.send(kind, [f"{self._name}.{value[0]}", value[1]] if kind == "part" else value)
+
+
+def _evaluating(make: Maker) -> Maker | None:
+    """Return a maker of the same module in evaluation mode, None where there is no module in training mode."""
+
+    def evaluating() -> Callable[..., Any]:
+        function = make()
+        owner = getattr(function, "__self__", function)
+        if isinstance(owner, nn.Module):
+            owner.eval()
+        return function
+
+    function = runs.fresh_callable(make)
+    owner = getattr(function, "__self__", function)
+    return evaluating if isinstance(owner, nn.Module) and owner.training else None
+
+
+def _reaches_no_more(one: EagerRun, other: EagerRun) -> bool:
+    return all(set(lines) <= set(other.lines.get(file, ())) for file, lines in one.lines.items())
+
+
+def _fullgraph(make: Maker, repeats: Sequence[Call], others: Sequence[Call]) -> Run:
+    """Run with `fullgraph=True`, the calls alike by themselves: the others may need a compile each, up to the limit."""
+    run = runs.fullgraph_run(make, repeats)
+    if run.error is None and others:
+        other = runs.fullgraph_run(make, others)
+        return run if other.error is None or other.error.recompile_limit else other
+    return run
+
+
+def code_names(paths: Container[str]) -> dict[str, str]:
+    """Return, for each imported file among resolved `paths`, the name that its code objects have, with its path."""
+    return {file: path for file, path in loading.module_files() if path in paths}
+
+
+def _by_path(run: EagerRun, watched: Mapping[str, str]) -> EagerRun:
+    return replace(run, lines={watched[file]: lines for file, lines in run.lines.items()})
+
+
+def _coverage(
+    spots: Mapping[str, Sequence[Sequence[int]]],
+    watched: Mapping[str, str],
+    traced: Mapping[str, Sequence[Span]],
+    overrides: Mapping[str, str],
+) -> dict[str, list[dict[str, int]]]:
+    """Count, for each spot, the operations that lie within it and those of them that Dynamo traced."""
+    answer = {}
+    for file, path in watched.items():
+        operations = spans.operations_of(_text(path, overrides), file)
+        answer[path] = spans.count(spots[path], operations, set(traced.get(file, ())))
+    return answer
+
+
+def _text(path: str, overrides: Mapping[str, str]) -> str:
+    text = overrides.get(path)
+    if text is None:
+        with tokenize.open(path) as file:
+            text = file.read()
+    return text

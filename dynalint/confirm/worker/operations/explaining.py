@@ -1,0 +1,131 @@
+"""The operation behind `dynalint explain`: everything that Dynamo makes of one target.
+
+Parts of the answer, in the order in which they are known; `files`, `inputs` and `problem` are those of `confirming`:
+
+    eager      a record of `dynamo`: which lines of the user's own files ran
+    calls      how many calls were made: `{"same", "batch"}`
+    run, flow  records of `dynamo` and of `graphs`, from a run that watches every line
+    fullgraph  a record of `dynamo`
+    export     where the request has `export`: how `torch.export.export(strict=True)` ended, as a run without lines
+    timed      a record of `dynamo` and the flow of a run that only keeps the time, with the backend asked for
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..dynamo import runs
+from ..dynamo.graphs import trace_flow
+from ..dynamo.records import EagerRun, encode
+from ..dynamo.reports import failure
+from ..dynamo.runs import Call, Maker
+from ..inputs.targets import ProblemError, Subject, subject_of
+from ..inputs.variants import other_batch
+from ..process.wire import Reply
+from ..source import loading
+from .confirming import code_names
+
+_WARM = 5
+_BATCHES = 2
+
+
+@dataclass(frozen=True)
+class Calls:
+    """The calls to make: the first compiles, the `warm` ones are like it, and the rest have another batch size."""
+
+    calls: tuple[Call, ...]
+    warm: range
+
+    @property
+    def batch(self) -> int:
+        """How many calls have another batch size."""
+        return len(self.calls) - self.warm.stop
+
+
+def explain(request: Mapping[str, Any], reply: Reply) -> None:
+    """Answer one request: those of `confirming` without `spots` and `compare`, and `backend`, `export`."""
+    runs.trace_own_compiles()
+    loading.prepare(request["search"], request["overrides"])
+    try:
+        subject = subject_of(request, reply)
+        reply.part("inputs", subject.text)
+        _explain(subject, request, reply)
+    except ProblemError as problem:
+        reply.part("problem", {"phase": problem.phase, "failure": encode(problem.failure)})
+    finally:
+        reply.part("files", loading.imported_files(request["roots"]))
+
+
+def calls_of(make: Maker, call: Call) -> Calls:
+    """Return the calls that show the graphs, the way a call goes once they are compiled, and what recompiles."""
+    same = [call] * (1 + _WARM)
+    batch = other_batch(call)
+    others = [] if batch is None or runs.eager_run(make, [batch]).error is not None else [batch] * _BATCHES
+    if others and runs.eager_run(make, [call, *others]).error is not None:
+        others = []
+    return Calls((*same, *others), range(1, len(same)))
+
+
+def _explain(subject: Subject, request: Mapping[str, Any], reply: Reply) -> None:
+    make, name, device = subject.make, request["target"]["qualname"], request["device"]
+    reply.stage(f"running {name} without the compiler")
+    own = code_names(frozenset(loading.imported_files(request["roots"])))
+    eager = runs.eager_run(make, [subject.call] * 2, own)
+    if eager.error is not None:
+        raise ProblemError("run", eager.error)
+    reply.part("eager", encode(replace(eager, lines={own[file]: lines for file, lines in eager.lines.items()})))
+    calls = calls_of(make, subject.call)
+    reply.part("calls", {"same": calls.warm.stop, "batch": calls.batch})
+    reply.stage(f"running {name} under torch.compile")
+    run, flow = trace_flow(make, calls.calls, own, calls.warm, "eager", device)
+    reply.part("run", encode(replace(run, traced={})))
+    reply.part("flow", encode(flow))
+    reply.stage(f"running {name} with fullgraph=True")
+    reply.part("fullgraph", encode(runs.fullgraph_run(make, calls.calls)))
+    if request["export"]:
+        reply.stage(f"running torch.export on {name}")
+        reply.part("export", encode(exported_run(make, subject.call)))
+    reply.stage(f"timing {name} under torch.compile")
+    if request["backend"] == "inductor":
+        _keep_headers_out()
+    run, flow = trace_flow(make, calls.calls, {}, calls.warm, request["backend"], device)
+    reply.part("timed", {"run": encode(run), "flow": encode(flow)})
+
+
+def exported_run(make: Maker, call: Call) -> EagerRun:
+    """Export one call in strict mode, by which Dynamo traces it, and return what that raised, if anything."""
+    try:
+        function = runs.fresh_callable(make)
+        module = function if isinstance(function, nn.Module) else _Holder(function)
+        args, kwargs = runs.clone_inputs(call)
+        torch.export.export(module, args, kwargs, strict=True)
+    except BaseException as error:  # noqa: BLE001 - user code
+        return EagerRun({}, failure(error, 0))
+    finally:
+        torch.compiler.reset()
+    return EagerRun({}, None)
+
+
+class _Holder(nn.Module):  # type: ignore[misc]  # torch is not installed for type checks
+    """A module of one function, for only modules are exported."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.owner = getattr(function, "__self__", None)
+        self._function = function
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self._function(*args, **kwargs)
+
+
+def _keep_headers_out() -> None:
+    """Have Inductor compile no headers beforehand: it would keep them where it was imported, outside of the walls."""
+    from torch._inductor import config
+
+    if hasattr(config, "cpp_cache_precompile_headers"):
+        config.cpp_cache_precompile_headers = False

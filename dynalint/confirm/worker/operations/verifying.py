@@ -1,0 +1,381 @@
+"""The operation behind each verified fix: the original and the rewritten code side by side, then under the compiler.
+
+    versions    several states of one project imported in one process
+    trials      inputs like those of an example, until every side of a branch has run
+    observe     one call and all that could be noticed of it
+    differ      how two such observations differ
+    search      which of them are worth a comparison
+    pairs       both versions in the same state
+    lockstep    these through the same calls
+    turning     the same with the answer of a test beside the changed code turned over
+    drawing     the same with tensors drawn right before the changed code
+    fuzzing     inputs for what is left, made from those that came by a way of their own
+
+The request is one of `confirming` with `overrides` being the texts of the original, and besides:
+
+    marked      the texts of the original with marks in them (see `search.Marks`)
+    rewritten   the texts after the fix
+    sides       what has to run: `[mark, truth]`, truth null for a statement
+    anyway      whether to ask the compiler even where nothing of that has run
+    exact, numbers, practical   what counts as equal (see `differ.Equality`)
+    methods     methods to call in between, as "Class.method", if no call has come by them
+    half        whether to look for further inputs in half precision too
+    left_out    names of inputs that are not to be tried
+    search_seconds   how long to look for further inputs, in seconds of work
+    drawn       `{"marked", "rewritten", "parts"}`: the texts of both with draws in them (see `drawing`), and of each
+                part of the changed code `[draws, asked, sides]`, where `asked` has those of each test
+    turned      `{"rewritten", "words"}`: the texts after the fix with marks on the tests beside what changed, and
+                `[mark, words]` for each of these
+
+Parts of the answer, in the order in which they are known:
+
+    text        how the target was built and called, in words
+    trying      the name of the input that the original is being called with; null while the fixed code is
+    problem     why there is nothing more to come: `{"version", "phase", "message"}`
+    ran         `{"inputs", "returned", "error", "rounded", "stride", "passed"}`; `seen`, the sides that ran;
+                `difference`, null or what did, once more in the end where only an answer turned over shows it
+    compiled    what the compiler makes of the rewritten code: `breaks` in default mode, `failure` of fullgraph=True,
+                `recompiles` for inputs of the same shape with the `reason` of one, `differs` null or what compiled code
+                gets wrong; where there is any of these, what the original did in `breaks_before` and so on;
+                or a `problem`
+    drawn       the sides that ran, and equally so, only on tensors that were drawn before them
+    forced      those of these that ran only where other tests were given answers
+    failed      the sides of those parts in which the fixed code failed on such tensors (see `drawing.Drawn`)
+    passed      in what both differed that a practical equality lets pass, on such tensors
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from ..comparing.differences import Equality, difference
+from ..comparing.drawn_tensors import Drawn, Draws, Part, run_with_draws
+from ..comparing.fuzzing import constants_of
+from ..comparing.lockstep import Findings, run_fuzzed, run_side_by_side
+from ..comparing.observing import PLAIN, observe
+from ..comparing.pairs import Difference, Subject, fresh, takes_gradients
+from ..comparing.reached_code import Marks, Search, Side
+from ..comparing.trials import BASE, USUAL, Trial
+from ..comparing.turned_tests import difference_when_turned, one_sided
+from ..dynamo import runs
+from ..dynamo.records import Break, Failure, Run
+from ..inputs.targets import ProblemError, subject_of
+from ..inputs.variants import other_batch
+from ..process.wire import Reply
+from ..source.versions import Version
+
+_REPEATS = 3
+_OTHER_VALUES = 3
+# Of the time that the search for inputs has.
+_FUZZING = 1 / 3
+
+
+class _Silent(Reply):
+    """A reply that hands nothing on, for the versions after the first."""
+
+    def __init__(self) -> None:
+        super().__init__(-1, "")
+
+    def send(self, kind: str, value: Any) -> None:
+        """Take no notice."""
+
+
+def verify(request: Mapping[str, Any], reply: Reply) -> None:
+    """Answer one request, see the top of the module."""
+    runs.trace_own_compiles()
+    marks = Marks()
+    marks.install()
+    versions = _versions(request, reply)
+    if versions is None:
+        return
+    original, rewritten = versions
+    plain = partial(_subject, request, request["overrides"])
+    wanted = frozenset((mark, truth) for mark, truth in request["sides"])
+    equality = Equality(request["exact"], frozenset(request["numbers"]), practical=request["practical"])
+    name = request["target"]["qualname"]
+    reply.stage(f"running {name} before and after the fix")
+    search = _search(request, marks, wanted)
+    found = run_side_by_side(original, rewritten, equality, search)
+    if _asks_too_much(request, original, found):
+        verify({**request, "differentiated": False}, reply)
+        return
+    seen = marks.seen & wanted
+    _tell(reply, found, seen)
+    if found.difference is not None or not found.returned:
+        return
+    left = search.left()
+    alike = one_sided(search, dict(request["turned"]["words"]))
+
+    def compiled() -> None:
+        reply.stage(f"running {name} under torch.compile after the fix")
+        reply.part("compiled", _compiled(rewritten, plain, found))
+
+    # The compiler is not asked about other code than what was changed, which may take it long.
+    has_run = not wanted or bool(seen) or request["anyway"]
+    if has_run:
+        compiled()
+    drawn = Drawn()
+    if left:
+        reply.stage(f"running {name} with tensors drawn before the fix")
+        drawn = _run_with_draws(request, equality, search, left)
+        _tell_drawn(reply, drawn)
+    if left - drawn.shown:
+        reply.stage(f"running {name} on inputs that are looked for")
+        rest = replace(search, wanted=left - drawn.shown, seconds=search.seconds * _FUZZING)
+        found = _run_fuzzed(request, original, rewritten, equality, rest, found)
+        seen |= found.telling.keys() & wanted
+        _tell(reply, found, seen)
+        if found.difference is not None:
+            return
+    if not has_run and (drawn.shown or seen):
+        compiled()
+    elif not has_run:
+        reply.part("compiled", {"problem": "nothing of the changed code ran"})
+        return
+    # Last, as code that goes on by an answer that it never gives may not end.
+    reply.stage(f"running {name} with other answers of the tests beside the fix")
+    turned = _turned_over(request, original, equality, search, found, alike)
+    if turned is not None:
+        reply.part("difference", asdict(turned))
+
+
+def _versions(request: Mapping[str, Any], reply: Reply) -> tuple[Subject, Subject] | None:
+    """Make both versions ready; None, and the reply says why, where one cannot be."""
+    try:
+        original = _guarded("original", lambda: _subject(request, request["marked"], reply))
+        rewritten = _guarded("rewritten", lambda: _alike(_subject(request, request["rewritten"]), original))
+    except _VersionProblemError as problem:
+        reply.part("problem", problem.told)
+        return None
+    original = replace(original, begin=partial(_begin, reply))
+    return original, replace(rewritten, begin=lambda _: reply.part("trying", None))
+
+
+def _search(request: Mapping[str, Any], marks: Marks, wanted: frozenset[Side]) -> Search:
+    seconds, methods = float(request["search_seconds"]), tuple(request["methods"])
+    return Search(marks, wanted, seconds, methods, frozenset(request["left_out"]), request["half"])
+
+
+def _asks_too_much(request: Mapping[str, Any], original: Subject, found: Findings) -> bool:
+    """Whether a difference is none but that the original raises for inputs that need gradients."""
+    asked = found.difference is not None and bool(found.error) and request.get("differentiated", True)
+    return asked and not takes_gradients(original.again())
+
+
+def _begin(reply: Reply, trial: Trial) -> None:
+    """Tell which input comes next, should the original not survive it; without the example's own there is no proof."""
+    reply.part("trying", None if trial.name == BASE.name else trial.name)
+
+
+class _VersionProblemError(Exception):
+    def __init__(self, version: str, problem: ProblemError) -> None:
+        super().__init__(str(problem))
+        self.told = {
+            "version": version,
+            "phase": problem.phase,
+            "message": _first_line(f"{problem.failure.type}: {problem.failure.message}"),
+        }
+
+
+def _guarded(version: str, make: Callable[[], Subject]) -> Subject:
+    try:
+        return make()
+    except ProblemError as problem:
+        raise _VersionProblemError(version, problem) from problem
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")
+
+
+def _subject(request: Mapping[str, Any], texts: Mapping[str, str], reply: Reply | None = None) -> Subject:
+    """Import one version and make the target ready to be called."""
+    version = Version(request["search"], request["roots"], texts)
+    with version.active():
+        found = subject_of(request, reply if reply is not None else _Silent())
+    if reply is not None:
+        reply.part("text", found.text)
+    again, differentiated = partial(_subject, request, texts), bool(request.get("differentiated", True))
+    return Subject(version, found.make, found.call, again, differentiated=differentiated)
+
+
+def _alike(subject: Subject, original: Subject) -> Subject:
+    """Have a version called with the very values that the original is called with.
+
+    Arguments of the project's own classes are kept: each version has its own classes.
+    """
+    theirs, layout = pytree.tree_flatten(original.call)
+    own, own_layout = pytree.tree_flatten(subject.call)
+    if all(isinstance(leaf, (torch.Tensor, *PLAIN)) for leaf in theirs):
+        call = original.call
+    elif str(layout) == str(own_layout):
+        leaves = [other if isinstance(other, torch.Tensor) else leaf for leaf, other in zip(own, theirs, strict=True)]
+        call = pytree.tree_unflatten(leaves, own_layout)
+    else:
+        call = subject.call
+    return replace(subject, call=call)
+
+
+def _turned_over(
+    request: Mapping[str, Any],
+    original: Subject,
+    equality: Equality,
+    search: Search,
+    found: Findings,
+    tests: Mapping[int, str],
+) -> Difference | None:
+    """Look for a difference that the inputs do not come to, as they all answer these tests alike."""
+    if not tests:
+        return None
+    try:
+        rewritten = _alike(_subject(request, request["turned"]["rewritten"]), original)
+    except ProblemError:
+        return None
+    return difference_when_turned(original, rewritten, equality, search, found.telling, tests)
+
+
+def _run_with_draws(request: Mapping[str, Any], equality: Equality, search: Search, left: frozenset[Side]) -> Drawn:
+    """Run what no input reaches on other tensors, drawn right before the changed code."""
+    texts = request["drawn"]
+    parts = [
+        Part(frozenset(draws), left & {(mark, truth) for mark, truth in sides}, tuple(map(frozenset, asked)))
+        for draws, asked, sides in texts["parts"]
+    ]
+    wanted = [part for part in parts if (part.draws or part.asked) and part.sides]
+    if not wanted:
+        return Drawn()
+    draws = Draws()
+    draws.install()
+    try:
+        original = _subject(request, texts["marked"])
+        rewritten = _alike(_subject(request, texts["rewritten"]), original)
+    except ProblemError:
+        return Drawn()
+    return run_with_draws(original, rewritten, equality, search, wanted, draws)
+
+
+def _tell(reply: Reply, found: Findings, seen: set[Side]) -> None:
+    """Tell what has run, and what differed."""
+    reply.part("trying", None)
+    ran = {name: getattr(found, name) for name in ("inputs", "returned", "error", "rounded", "stride")}
+    reply.part("ran", {**ran, "passed": sorted(found.passed)})
+    reply.part("seen", sorted([list(side) for side in seen], key=str))
+    reply.part("difference", None if found.difference is None else asdict(found.difference))
+
+
+def _tell_drawn(reply: Reply, drawn: Drawn) -> None:
+    """Tell what has run on drawn tensors."""
+    for kind in ("drawn", "forced", "failed"):
+        reply.part(kind, [list(side) for side in getattr(drawn, "shown" if kind == "drawn" else kind)])
+    reply.part("passed", sorted(drawn.passed))
+
+
+def _run_fuzzed(
+    request: Mapping[str, Any], one: Subject, other: Subject, equality: Equality, search: Search, found: Findings
+) -> Findings:
+    """Run what nothing has come to yet on inputs made from others; return what all that was found comes to."""
+    search.marks.seen -= search.wanted
+    more = run_fuzzed(one, other, equality, search, found.telling, constants_of(request["marked"]))
+    return replace(
+        found,
+        inputs=found.inputs + more.inputs,
+        difference=more.difference,
+        telling={**found.telling, **more.telling},
+        passed=found.passed | more.passed,
+        finite=found.finite | more.finite,
+        rounded=found.rounded or more.rounded,
+    )
+
+
+def _compiled(subject: Subject, plain: Callable[[], Subject], found: Findings) -> dict[str, Any]:
+    """Run the rewritten code under the compiler, and the original where something is left to compare with."""
+    values = [trial for trial in found.worked if trial in USUAL]
+    repeats, others = (_REPEATS, _OTHER_VALUES) if found.stride == 1 else (2, 1)
+    trials = ([BASE] * repeats if BASE in found.worked else []) + values[:others]
+    if not trials:
+        return {"problem": "no input of the example's own shape ran without an exception"}
+    same = [trial.of(subject.call) for trial in trials]
+    batch = other_batch(subject.call)
+    with subject.version.active():
+        calls = same if batch is None or runs.eager_run(subject.make, [batch]).error else [*same, batch]
+        default = runs.default_run(subject.make, calls)
+        whole = runs.fullgraph_run(subject.make, calls)
+    answer: dict[str, Any] = {
+        "breaks": [_broken(one) for one in default.breaks],
+        "breaks_before": [],
+        "failure": None if whole.error is None else _failed(whole.error),
+        "recompiles": len(_needless(default, len(same))),
+        "recompiled_before": None,
+        "reason": next((_guard(str(one.recompile)) for one in _needless(default, len(same))), ""),
+        "differs": _compiles_wrong(subject, trials),
+        "differed_before": None,
+    }
+    if answer["breaks"] or answer["recompiles"] or answer["differs"]:
+        before = plain()
+        with before.version.active():
+            run = runs.default_run(before.make, [trial.of(before.call) for trial in trials])
+        answer["breaks_before"] = [_broken(one) for one in run.breaks]
+        answer["recompiled_before"] = len(_needless(run, len(same)))
+        answer["differed_before"] = _compiles_wrong(before, trials)
+    return answer
+
+
+def _broken(one: Break) -> dict[str, Any]:
+    frames = [{"file": frame.file, "line": frame.line} for frame in one.stack]
+    return {"frames": frames, "gb": one.gb, "effect": one.effect, "reason": _first_line(one.gb_type or one.reason)}
+
+
+def _failed(one: Failure) -> dict[str, Any]:
+    frames = [{"file": frame.file, "line": frame.line} for frame in one.stack]
+    return {"frames": frames, "gb": one.gb, "reason": _first_line(one.gb_type or f"{one.type}: {one.message}")}
+
+
+def _guard(reason: str) -> str:
+    """Return the guard that failed, without the place in torch's own words that follows it."""
+    return _first_line(reason).partition("  #")[0].strip()
+
+
+def _needless(run: Run, same: int) -> list[Any]:
+    """The recompiles for calls of the same shapes as before."""
+    return [one for one in run.recompiles if one.call < same]
+
+
+def _compiles_wrong(subject: Subject, trials: Sequence[Trial]) -> str | None:
+    """Compare compiled code (`aot_eager`) with the code itself, gradients and state included.
+
+    Both are imported anew for that: neither sees what the other left in a global or the environment.
+    """
+    for training in (True, False):
+        pair = _alike(subject.again(), subject), _alike(subject.again(), subject)
+        found = _compare_backend(*pair, trials, training=training)
+        if found is not None:
+            return f"{found} ({'while training' if training else 'in evaluation'}, with aot_eager)"
+    return None
+
+
+def _compare_backend(plain: Subject, other: Subject, trials: Sequence[Trial], *, training: bool) -> str | None:
+    torch.compiler.reset()
+    how = {"training": training, "differentiated": plain.differentiated}
+    try:
+        function = fresh(plain, training=training)
+        compiled_function = fresh(other, training=training)
+        compiled = runs.user_compile(compiled_function, backend="aot_eager")
+        for seed, trial in enumerate(trials):
+            with plain.version.active(), runs.force_eager():
+                expected = observe(function, function, trial.of(plain.call), seed, **how)
+            if expected.error is not None:
+                return None
+            with other.version.active():
+                seen = observe(compiled, compiled_function, trial.of(other.call), seed, **how)
+            found = difference(expected, seen, Equality(compiled=True))
+            if found is not None:
+                return found
+    finally:
+        torch.compiler.reset()
+    return None

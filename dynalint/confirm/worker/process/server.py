@@ -1,0 +1,230 @@
+"""The server: one process of the user's interpreter that has torch imported, and forks for what it is asked.
+
+It speaks JSON lines with dynalint through the standard streams it was started with. It stands outside of the walls, so
+it never imports, reads or runs anything of the project's, and stays in its own folder: `python worker FOLDER`, which
+dynalint has made, and which it removes if dynalint ends without doing so.
+
+It says `{"hello": {...}}` first; then, for each message `{"id", "operation", "prepare", "requests", "limits", "device",
+"required", "search", "python_path", "folders", "cwd", "readable", "homes"}`, any number of `{"id", "kind", "value"}`
+and one `{"id", "end": {"outcome", ...}}` about the first of the requests. Where that has `"more": true`, the same
+follows for the next; else those that are left have not been looked at. `{"hello": {"search"}}` has it say hello again,
+for a project of which these are the folders to import from.
+
+An operation is `module:function` in this package or in one of the `folders`, which are added to the package's path
+(that is how verification of fixes brings its own); the function is called as `function(request, reply)`. `prepare`, if
+it is not empty, names another that is called once before, with the first request.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import importlib.machinery
+import importlib.util
+import json
+import os
+import platform
+import re
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO, NoReturn
+
+from .leftovers import remove
+from .lifeline import ending_with, is_cut
+from .wire import Reply, pack
+
+Message = dict[str, Any]
+
+_PACKAGE = (__package__ or "").rpartition(".")[0]
+_METADATA = re.compile(r"torch-(\d[\w.+!]{0,80}?)(?:-py[\d.]+)?\.(?:dist|egg)-info")
+
+
+def serve() -> None:
+    """Answer requests until the stream ends."""
+    folder = Path(sys.argv[1])
+    requests, answers = _take_streams()
+    try:
+        _say(answers, None, {"hello": _hello(sys.argv[2:])})
+        namespaces: int | None = None
+        for line in requests:
+            message = json.loads(line)
+            if "hello" in message:
+                _say(answers, None, {"hello": _hello(message["hello"]["search"])})
+                continue
+            with ending_with(requests.fileno(), partial(remove, folder)):
+                if message.get("preload", True):
+                    _preload(message["device"])
+                if namespaces is None:
+                    namespaces = _namespaces(folder)
+            abandoned = partial(is_cut, requests.fileno())
+            _answer(message, folder, namespaces, abandoned, partial(_say, answers, message["id"]))
+    except BrokenPipeError:
+        pass  # nobody listens any more
+    finally:
+        remove(folder)
+
+
+def _take_streams() -> tuple[BinaryIO, BinaryIO]:
+    """Keep the standard streams for the protocol and leave /dev/null in their place."""
+    requests = os.fdopen(os.dup(0), "rb")
+    answers = os.fdopen(os.dup(1), "wb", buffering=0)
+    null = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1):
+        os.dup2(null, stream)
+    return requests, answers
+
+
+def _say(answers: BinaryIO, number: int | None, message: Message) -> None:
+    data = pack(message if number is None else {"id": number, **message})
+    while data:
+        data = data[answers.write(data) or 0 :]
+
+
+def _hello(search: list[str]) -> Message:
+    """Say who this is, without the seconds that importing torch takes."""
+    torch = next(filter(None, map(_release_of_torch, (*sys.path, *search))), None)
+    return {"python": platform.python_version(), "torch": torch, "executable": sys.executable, "pid": os.getpid()}
+
+
+def _release_of_torch(folder: str) -> str | None:
+    """Return the release that is installed in a folder by the name of its metadata, which need not be opened for it."""
+    try:
+        names = [entry.name for entry in os.scandir(folder)]
+    except OSError:
+        return None
+    return next((match[1] for match in map(_METADATA.fullmatch, names) if match), None)
+
+
+def _preload(device: str) -> None:
+    """Import torch, and have Dynamo compile something small, once for all the processes to be forked.
+
+    Where torch is found only by a search path of the project, each process imports it by itself, behind the walls.
+    """
+    if "torch" in sys.modules or importlib.util.find_spec("torch") is None:
+        return
+    # What is imported stays: to look through it for garbage again and again takes a sixth of the time.
+    gc.disable()
+    with contextlib.suppress(Exception):
+        from .warmup import warm_up
+
+        warm_up(device)
+    gc.collect()
+    gc.freeze()
+    gc.enable()
+
+
+def _namespaces(scratch: Path) -> int:
+    if not hasattr(os, "fork"):
+        return 0
+    from ..sandbox.walls import usable_namespaces
+
+    return usable_namespaces(scratch)
+
+
+def _answer(
+    message: Message, base: Path, namespaces: int, abandoned: Callable[[], bool], say: Callable[[Message], None]
+) -> None:
+    """Run requests, in processes of their own where the system can fork, and say how they ended."""
+    job = partial(_run, message)
+    if not hasattr(os, "fork"):
+        say({"end": _run_here(job, say, required=message["required"])})
+        return
+    folder = Path(tempfile.mkdtemp(dir=base))
+    try:
+        supervisor = os.fork()
+        if supervisor == 0:
+            _supervise(job, message, folder, namespaces, abandoned, say)
+        status = os.waitpid(supervisor, 0)[1]
+        if status:
+            say({"end": {"outcome": "supervisor", "status": status}})
+    finally:
+        remove(folder)
+
+
+def _supervise(
+    job: Callable[[Reply], None],
+    message: Message,
+    folder: Path,
+    namespaces: int,
+    abandoned: Callable[[], bool],
+    say: Callable[[Message], None],
+) -> NoReturn:
+    """Be the supervisor of a message's requests: say how they ended and end, with status 0 if that could be said."""
+    from ..sandbox.readable import Reading
+    from ..sandbox.walls import Limits
+    from .supervisor import Rules, guarded
+
+    status = 1
+    try:
+        limits, device = Limits(**message["limits"]), message["device"]
+        folders = (*message["readable"], *message["search"], *message["python_path"], *message["folders"])
+        reading, jobs = Reading(folders, tuple(message["homes"])), len(message["requests"])
+        rules = Rules(limits, reading, namespaces, device, message["required"], jobs, abandoned)
+        ending = guarded(job, folder, rules, say)
+        say({"end": ending})
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def _run_here(job: Callable[[Reply], None], say: Callable[[Message], None], *, required: bool) -> Message:
+    """Run the first request in this very process, where a system knows no fork: nothing encloses it."""
+    if required:
+        return {"outcome": "refused", "reason": "no sandbox for this system is known"}
+    try:
+        job(_Direct(say))
+    except BaseException as error:  # noqa: BLE001 - user code may raise anything
+        return {"outcome": "failed", "reason": f"{type(error).__name__}: {error}"}
+    return {"outcome": "done"}
+
+
+class _Direct(Reply):
+    """A reply that hands its messages on without a pipe."""
+
+    def __init__(self, say: Callable[[Message], None]) -> None:
+        super().__init__(-1, "")
+        self._say = say
+
+    def send(self, kind: str, value: Any) -> None:
+        self._say({"kind": kind, "value": value})
+
+
+def _start_up(python_path: list[str]) -> None:
+    """Do what the interpreter does at its start for the folders of PYTHONPATH: search them, run their sitecustomize."""
+    sys.path[:0] = [entry for entry in python_path if entry not in sys.path]
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", python_path)
+    if spec is not None and spec.loader is not None:
+        # As in `site`, whatever it raises does not keep the program from running.
+        with contextlib.suppress(Exception):
+            module = importlib.util.module_from_spec(spec)
+            sys.modules["sitecustomize"] = module
+            spec.loader.exec_module(module)
+
+
+def _run(message: Message, reply: Reply) -> None:
+    """Find the operation and call it for each request; this is the first thing that happens behind the walls."""
+    os.chdir(message["cwd"])
+    _start_up(message["python_path"])
+    sys.path.extend(entry for entry in message["search"] if entry not in sys.path)
+    package = sys.modules[_PACKAGE]
+    package.__path__.extend(folder for folder in message["folders"] if folder not in package.__path__)
+    operation = _function(message["operation"])
+    requests = message["requests"]
+    if message["prepare"]:
+        _function(message["prepare"])(requests[0], reply)
+    if len(requests) == 1 or not hasattr(os, "fork"):
+        operation(requests[0], reply)
+        return
+    from .batch import run_apart
+
+    run_apart([partial(operation, request) for request in requests], reply)
+
+
+def _function(name: str) -> Callable[[Message, Reply], None]:
+    module, _, function = name.partition(":")
+    found: Callable[[Message, Reply], None] = getattr(importlib.import_module(f"{_PACKAGE}.{module}"), function)
+    return found

@@ -1,0 +1,303 @@
+"""Run a job in a process of its own, watch it, and say how it ended. Standard library only.
+
+The server forks a supervisor for each job; the supervisor forks the process that runs user code and stays outside the
+walls that process is put behind. A job may consist of several (see `batch`), each with the whole of the time. It relays
+what comes through a private pipe, and only lines that begin with a token made for this job, so that user code that
+writes to whatever descriptors it finds forges nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import select
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from ..sandbox import syscalls
+from ..sandbox.readable import Reading
+from ..sandbox.walls import Limits, enclose, set_environment, set_out
+from .usage import Uses
+from .wire import LONGEST_LINE, MOST_BYTES, MOST_VALUES, Reply, unpack, values_in
+
+Message = dict[str, Any]
+Job = Callable[[Reply], None]
+
+_CHANNEL_CLOSED = 97
+_CHUNK = 1 << 16
+_TICK = 0.05
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What holds for one request, of `jobs` jobs.
+
+    `namespaces` are the flags of `unshare` that work here. With `required`, user code is not run where the walls do
+    not hold; the outcome is then `refused`. `abandoned` tells that nobody waits for an answer any more.
+    """
+
+    limits: Limits
+    reading: Reading
+    namespaces: int
+    device: str
+    required: bool
+    jobs: int = 1
+    abandoned: Callable[[], bool] = bool
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Where one request runs, and under which rules."""
+
+    scratch: Path
+    outside: Path
+    rules: Rules
+
+
+def guarded(job: Job, folder: Path, rules: Rules, forward: Callable[[Message], None]) -> Message:
+    """Run `job` in a cell in an empty folder; see `Cell` and `run_guarded`."""
+    scratch, outside = folder / "scratch", folder / "outside"
+    scratch.mkdir()
+    listener = set_out(outside)
+    try:
+        return run_guarded(job, Cell(scratch, outside, rules), forward)
+    finally:
+        if listener is not None:
+            listener.close()
+
+
+def run_guarded(job: Job, cell: Cell, forward: Callable[[Message], None]) -> Message:
+    """Run `job` behind the walls, forward its messages, and return how it ended; called in the supervisor.
+
+    Of several jobs in one, it is how that one ended after which nothing more was run; of each before it,
+    `{"end": ..., "more": True}` is forwarded.
+    """
+    with contextlib.suppress(OSError):
+        syscalls.adopt_orphans()
+    with contextlib.suppress(OSError, AttributeError):
+        # Root alone may do this, and for root alone the kernel does not limit the number of processes: the watch must
+        # get its turn however many there are.
+        os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))
+    if cell.rules.namespaces:
+        syscalls.unshare(cell.rules.namespaces)
+    token = secrets.token_hex(16)
+    source, sink = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(source)
+        _child(job, cell, Reply(sink, token))
+    os.close(sink)
+    try:
+        return _watch(child, source, cell.rules, _Course(token, cell.rules, forward))
+    finally:
+        _kill_all(child)
+        os.close(source)
+
+
+def run_to_end(job: Job, reply: Reply) -> NoReturn:
+    """Run a job as the leader of a new session, say that it is done or what it raised, and end this process."""
+    status = 1
+    try:
+        os.setsid()
+        job(reply)
+        reply.send("done", True)
+        status = 0
+    except BaseException as error:  # noqa: BLE001 - user code may raise anything
+        status = _CHANNEL_CLOSED if reply.broken else _tell(reply, error)
+    finally:
+        os._exit(status)
+
+
+def _child(job: Job, cell: Cell, reply: Reply) -> NoReturn:
+    """Shut this process in, run the job, and end."""
+
+    def behind_walls(reply: Reply) -> None:
+        with contextlib.suppress(OSError):
+            syscalls.die_with_parent(signal.SIGKILL)
+        leave_descriptors(reply.descriptor)
+        rules, apart = cell.rules, bool(cell.rules.namespaces)
+        enclosure = enclose(
+            cell.scratch, cell.outside, rules.limits, rules.reading, namespaces=apart, device=rules.device
+        )
+        set_environment(cell.scratch)
+        reply.send("sandbox", {"layers": list(enclosure.layers), "escape": enclosure.escape})
+        if enclosure.escape is None or not rules.required:
+            job(reply)
+
+    run_to_end(behind_walls, reply)
+
+
+def _tell(reply: Reply, error: BaseException) -> int:
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    with contextlib.suppress(OSError):
+        reply.send("failed", f"{type(error).__name__}: {error}{place}")
+    return 1
+
+
+def leave_descriptors(keep: int) -> None:
+    """Leave this process /dev/null for the standard streams and `keep`, nothing else."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(null, stream)
+    limit = os.sysconf("SC_OPEN_MAX")
+    os.closerange(3, keep)
+    os.closerange(keep + 1, limit if 0 < limit < 1 << 20 else 1 << 16)
+    sys.stdin = os.fdopen(0, closefd=False)
+    sys.stdout, sys.stderr = (os.fdopen(stream, "w", closefd=False) for stream in (1, 2))
+
+
+def _watch(child: int, source: int, rules: Rules, course: _Course) -> Message:
+    """Relay messages until the process ends, its time is up or its memory is too much."""
+    server, limits = os.getppid(), rules.limits
+    uses = Uses(child, limits)
+    buffer = b""
+    while True:
+        chunk = b""
+        if select.select([source], [], [], _TICK)[0]:
+            chunk = os.read(source, _CHUNK)
+            *lines, buffer = (buffer + chunk).split(b"\n")
+            course.take(lines)
+            if course.over:
+                return course.ending or _death(0)
+            if course.is_flooded(buffer):
+                return {"outcome": "flood", "bytes": MOST_BYTES}
+            if not chunk:
+                time.sleep(_TICK / 10)
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            break
+        now = time.monotonic()
+        if now > course.began + limits.seconds or os.getppid() != server or rules.abandoned():
+            return {"outcome": "timeout", "seconds": limits.seconds}
+        excess = uses.excess(now)
+        if excess is not None:
+            return excess
+    # What it left behind may still write; only without it does the pipe come to an end.
+    _kill_all(child)
+    while not course.is_flooded(buffer) and (chunk := os.read(source, _CHUNK)):
+        *lines, buffer = (buffer + chunk).split(b"\n")
+        course.take(lines)
+    course.take([buffer])
+    if course.is_flooded(b""):
+        return {"outcome": "flood", "bytes": MOST_BYTES}
+    return course.ending or _death(status)
+
+
+class _Course:
+    """What is known of the job at hand: when it began, how it ended, and whether it was the last to be run here.
+
+    User code can find the token and send whatever it likes. The first message alone is certain to be none of its, and
+    tells of the walls.
+    """
+
+    def __init__(self, token: str, rules: Rules, forward: Callable[[Message], None]) -> None:
+        self.began = time.monotonic()
+        self.ending: Message | None = None
+        self.over = False
+        self._token = token
+        self._required = rules.required
+        self._forward = forward
+        self._enclosed = False
+        self._left = rules.jobs
+        self._bytes = self._values = 0
+
+    def is_flooded(self, begun: bytes) -> bool:
+        """Whether more was said than an answer may hold; `begun` is a line that has not come to its end."""
+        return len(begun) > LONGEST_LINE or self._bytes > MOST_BYTES or self._values > MOST_VALUES
+
+    def take(self, lines: Iterable[bytes]) -> None:
+        """Forward the genuine messages among `lines`, and note what they say of the end."""
+        for line in lines:
+            if self.over or self.is_flooded(line):
+                return
+            message = unpack(line, self._token)
+            if message is None:
+                continue
+            self._bytes += len(line)
+            self._values += values_in(line)
+            kind, value = message
+            if not self._enclosed:
+                self._begin(kind, value)
+            elif kind == "done":
+                self.ending = self.ending or {"outcome": "done"}
+            elif kind == "failed":
+                self.ending = {"outcome": "failed", "reason": str(value)}
+            elif kind == "ended":
+                self._go_on(value)
+            elif kind in ("part", "stage"):
+                self._forward({"kind": kind, "value": value})
+
+    def _begin(self, kind: str, value: Any) -> None:
+        """Take note of the walls, or of why they could not be put up."""
+        if kind == "sandbox":
+            self._enclosed = True
+            self._forward({"kind": kind, "value": value})
+            if self._required and value["escape"] is not None:
+                self.ending, self.over = {"outcome": "refused", "reason": f"code could {value['escape']}"}, True
+        elif kind == "failed":
+            self.ending = {"outcome": "failed", "reason": str(value)}
+
+    def _go_on(self, value: Any) -> None:
+        """Go on to the next of several jobs, unless the one at hand ended otherwise than it should."""
+        fits = isinstance(value, list) and len(value) == 2 and isinstance(value[0], int) and 0 <= value[0] < 1 << 16
+        status, clean = value if fits else (1 << 8, False)
+        self.ending = self.ending or _death(status)
+        self._left -= 1
+        self.over = bool(status) or clean is not True or self._left < 1
+        if not self.over:
+            self._forward({"end": self.ending, "more": True})
+            self.began, self.ending = time.monotonic(), None
+            self._bytes = self._values = 0
+
+
+def _death(status: int) -> Message:
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        if number in (signal.SIGXCPU, signal.SIGKILL):
+            # The kernel kills so at the hard limit of processor time, and when the machine's memory is out.
+            return {"outcome": "killed", "signal": signal.Signals(number).name}
+        name = signal.Signals(number).name if number in set(signal.Signals) else str(number)
+        return {"outcome": "signal", "signal": name}
+    code = os.WEXITSTATUS(status)
+    return {"outcome": "channel"} if code == _CHANNEL_CLOSED else {"outcome": "exit", "status": code}
+
+
+def _kill_all(child: int) -> None:
+    """Kill the process group of `child` and whatever it left behind, and reap it."""
+    for _ in range(100):
+        with contextlib.suppress(OSError):
+            os.killpg(child, signal.SIGKILL)
+        # Most leave nothing behind, and to look at all processes takes as long as to start one.
+        if _reaped():
+            return
+        for process in {child, *_children()}:
+            with contextlib.suppress(OSError):
+                os.kill(process, signal.SIGKILL)
+        time.sleep(0.01)
+
+
+def _reaped() -> bool:
+    """Take note of all children that have ended; return whether there are no others."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return True
+    return False
+
+
+def _children() -> list[int]:
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            if int((entry / "stat").read_bytes().rpartition(b")")[2].split()[1]) == os.getpid():
+                found.append(int(entry.name))
+    return found

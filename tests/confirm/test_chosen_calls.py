@@ -1,0 +1,38 @@
+"""Which calls of a target are heard."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from dynalint.confirm.worker.inputs.chosen_calls import REPEATS, choose
+
+pytestmark = pytest.mark.dynamo
+
+
+class Counted:
+    """Goes another way for negative numbers, and counts its calls."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, x: torch.Tensor) -> Any:
+        self.calls += 1
+        if (x < 0).all():
+            return x
+        return x + 1
+
+
+def test_calls_that_reach_other_lines_are_found_where_a_file_is_watched() -> None:
+    function = Counted()
+    chosen = choose(lambda: function, ((torch.ones(2),), {}), {__file__: "counted.py"}, {"counted.py": []})
+    assert (len(chosen.repeats), len(chosen.others), chosen.asked) == (REPEATS, 1, False)
+
+
+def test_none_are_looked_for_where_no_file_is_watched() -> None:
+    function = Counted()
+    chosen = choose(lambda: function, ((torch.ones(2),), {}), {}, {})
+    assert (len(chosen.repeats), len(chosen.others), chosen.asked) == (REPEATS, 0, False)
+    assert function.calls == 0

@@ -5,6 +5,7 @@
     ./dev test --static    only what needs no torch, which is not installed then: linters, types, and most of the tests
     ./dev test --dynamo    only the tests that run code under torch
     ./dev attacks   make the environment and run what tries to do harm; `test` runs most of it too
+    ./dev hunt      make the environment and fix 775 small models that are easily fixed wrongly; half an hour
     ./dev long      make the environment and run what takes too long for every change: deriving the data on torch again
     ./dev lint      make the environment and run the linters and the type checker only
     ./dev setup     make the environment only
@@ -55,7 +56,15 @@ class SetupError(Exception):
 
 def main(arguments: Sequence[str]) -> int:
     """Run the named command and return its exit code."""
-    commands = {"demo": demo, "test": test, "attacks": attacks, "long": long, "lint": lint, "setup": setup}
+    commands = {
+        "demo": demo,
+        "test": test,
+        "attacks": attacks,
+        "hunt": hunt,
+        "long": long,
+        "lint": lint,
+        "setup": setup,
+    }
     if not arguments or arguments[0] not in commands:
         print(__doc__)
         return 0 if arguments[:1] in (["-h"], ["--help"]) else 2
@@ -201,9 +210,16 @@ def side_by_side(*arguments: str) -> int:
     return run("pytest", *options, *arguments, environment=environment)
 
 
+def hunt(arguments: Sequence[str]) -> int:
+    """Fix models that are easily repaired wrongly, and compare; arguments go to pytest."""
+    return side_by_side(
+        "tests/hunt", "-m", "long or not long", "--dist", "load", "--override-ini", "timeout=0", *arguments
+    )
+
+
 def long(arguments: Sequence[str]) -> int:
-    """Run the tests that `test` leaves out for the time they take."""
-    return run("pytest", "-m", "long", *arguments)
+    """Run the tests that `test` leaves out for the time they take, but those of `hunt`."""
+    return run("pytest", "-m", "long", "--ignore", "tests/hunt", *arguments)
 
 
 def static_checks() -> list[str]:

@@ -128,9 +128,15 @@ def block(lines: Sequence[Line]) -> cst.IndentedBlock:
     return cst.IndentedBlock(lines)  # type: ignore[arg-type]
 
 
-def branch(test: cst.BaseExpression, body: Sequence[Line], orelse: Sequence[Line] = ()) -> cst.If:
-    """Return `if test:` with the statements below it, and those below its `else:` if there are any."""
-    return cst.If(test, block(body), cst.Else(block(orelse)) if orelse else None)
+def branch(
+    test: cst.BaseExpression, body: Sequence[Line], orelse: Sequence[Line] = (), *, otherwise: cst.CSTNode | None = None
+) -> cst.If:
+    """Return `if test:` with the statements below it, and those below its `else:` if there are any.
+
+    `otherwise` is an `if` that becomes its `elif`.
+    """
+    assert otherwise is None or isinstance(otherwise, cst.If)
+    return cst.If(test, block(body), cst.Else(block(orelse)) if orelse else otherwise)
 
 
 def asking(statement: cst.CSTNode, test: cst.BaseExpression) -> cst.If:

@@ -6,8 +6,13 @@ import ast
 from collections.abc import Iterable
 
 from dynalint.rulekit import Declined, Project, Refusal, Rewrite, Rule, Subscript, Violation, index_parts, k, rw
+from dynalint_rules._code.calls import callee
+from dynalint_rules._code.compiling import loops_around
+from dynalint_rules._code.names import only_value
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.number.single_index import parts_of, with_a_dimension
+
+_PLACES = frozenset({"nonzero", "argwhere", "unique", "masked_select"})
 
 
 class ScalarTensorIndex(Rule):
@@ -36,6 +41,8 @@ class ScalarTensorIndex(Rule):
         """Index with one dimension more."""
         if not isinstance(violation.node, ast.expr):
             return None
+        for loop in loops_around(event.node, event, project):
+            _refuse_counted(Scope.of(event, project), loop)
         return _reshaped(Scope.of(event, project), event, violation.node)
 
 
@@ -45,6 +52,21 @@ def _is_number_in_tensor(kind: k.Kind) -> bool:
     if tensor is None or tensor.foreseen:
         return False
     return tensor.rank == 0 and tensor.dtype != "bool" and tensor.origin is None
+
+
+def _refuse_counted(scope: Scope, loop: ast.For | ast.While) -> None:
+    """Make sure that a loop does not run once for each place that a mask selects.
+
+    Raises:
+        Refusal: it does, so that no graph holds it whatever stands in it.
+    """
+    over = loop.iter if isinstance(loop, ast.For) else None
+    value = only_value(scope, over.id, loop) if isinstance(over, ast.Name) else over
+    if over is not None and isinstance(value, ast.Call) and callee(scope, value).rpartition(".")[2] in _PLACES:
+        raise Refusal(
+            f"the loop over {scope.quote(over)} runs as often as data says, which no graph holds; "
+            "run it a fixed number of times"
+        )
 
 
 def _reshaped(scope: Scope, event: Subscript, index: ast.expr) -> Rewrite:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 import re
 
-from dynalint.rulekit import Refusal, Rewrite, k, rw
+from dynalint.rulekit import Refusal, Rewrite, Safety, k, rw
 from dynalint_rules._code.effects import effects_of
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.uses import self_name
 from dynalint_rules._shared.branch.blocks import is_elif, split_test
 from dynalint_rules._shared.branch.truth import COMPARISONS, is_plain_tensor, is_tensor_test, operand_text, truth_of
-from dynalint_rules._shared.text import held_together, indentation, inner_indentation
+from dynalint_rules._shared.text import held_together
 
 _PREFIX = re.compile(r"(?i)^(r?)f(r?)(?=['\"])")
 
@@ -28,35 +28,52 @@ def is_constant_message(node: ast.expr | None) -> bool:
 
 
 def rewrite_guard(scope: Scope, statement: ast.If) -> Rewrite:
-    """Return the rewrite of `if test: raise Error("message")` into `torch._assert_async`.
+    """Return the rewrite of `if test: raise Error("message")` that checks with `torch._assert_async` while compiling.
+
+    Eager code goes on as it was, with its own exception.
 
     Raises:
-        Refusal: the statement does more, or its message is not constant.
+        Refusal: the statement does more, or a handler of the function is there for the exception.
     """
-    raising = statement.body[0]
-    if statement.orelse or is_elif(scope, statement) or len(statement.body) > 1 or not isinstance(raising, ast.Raise):
+    *before, raising = statement.body
+    if (
+        statement.orelse
+        or is_elif(scope, statement)
+        or not isinstance(raising, ast.Raise)
+        or not all(map(_is_plain, before))
+    ):
         raise Refusal(
-            "the branch does more than raise; check apart from it with `torch._assert_async`, "
-            "then choose the rest with `torch.where`"
-        )
-    if raising.cause is not None and not (isinstance(raising.cause, ast.Constant) and raising.cause.value is None):
-        raise Refusal(
-            f"{scope.quote(raising)} names its cause, which a check on the device cannot do; "
-            "check outside the compiled code"
+            "the branch does more than raise; check in a statement of its own, and choose the rest with `torch.where`"
         )
     _refuse_caught(scope, statement)
     python, test = split_test(scope, statement)
     truth = truth_of(scope, test).negated
-    own, inner = indentation(scope.file, statement.lineno), inner_indentation(scope.file, statement)
-    more: list[str] = []
-    text = f"{scope.torch}._assert_async({truth.text}, {_raised_message(scope, raising, more)})"
-    lines = [text] if python is None else [f"if {python}:", f"{inner.removeprefix(own)}{text}"]
-    error = scope.text(raising.exc.func) if isinstance(raising.exc, ast.Call) else "the error"
-    instead = "" if error == "RuntimeError" else f" instead of {error}"
-    changes = f"a failing check raises RuntimeError{instead}, on a GPU only when the device is next waited for"
-    title, conditions = "Check on the device with `torch._assert_async`", (changes, *more, *truth.conditions)
-    edits = rw.written(scope.file, (statement, lines))
-    return Rewrite(title, "unsafe", edits, tuple(dict.fromkeys(conditions)), scope.imports)
+    text = f"{scope.torch}._assert_async({truth.text}, {_shown(scope, raising)})"
+    lines = [text] if python is None else [f"if {python}:", f"    {text}"]
+    tree = rw.Tree.around(scope.file, statement)
+    old = tree.statement(statement)
+    compiled = rw.branch(rw.call(f"{scope.torch}.compiler.is_compiling"), rw.statements(lines), otherwise=old)
+    edits = rw.replacements(tree, [rw.Substitution((old,), (compiled,))])
+    title = "While compiling, check on the device with `torch._assert_async`"
+    return Rewrite(title, "conditional" if truth.conditions else "safe", edits, truth.conditions, scope.imports)
+
+
+def _is_plain(statement: ast.stmt) -> bool:
+    """Whether a statement goes on to the next one."""
+    return isinstance(statement, ast.Expr | ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Pass)
+
+
+def _shown(scope: Scope, raising: ast.Raise) -> str:
+    """The code of a constant message that says what the exception says, as far as that is possible."""
+    given = raising.exc
+    message = given.args[0] if isinstance(given, ast.Call) and given.args else None
+    if message is not None and (is_constant_message(message) or _is_folded(scope, message)):
+        return scope.text(message)
+    plain = _without_values(scope, message)
+    if plain is None:
+        name = given.func if isinstance(given, ast.Call) else given
+        plain = repr("the check fails" if name is None else scope.text(name).rpartition(".")[2]).replace("'", '"')
+    return plain
 
 
 def _refuse_caught(scope: Scope, statement: ast.stmt) -> None:
@@ -78,33 +95,6 @@ def _refuse_caught(scope: Scope, statement: ast.stmt) -> None:
                 "all before the handler; decide with `torch.where` instead of raising"
             )
         node = parent
-
-
-def _is_class(scope: Scope, name: ast.expr) -> bool:
-    """Whether a name is that of an exception, and not of one that was made before."""
-    kind = scope.kind(name)
-    builtin = isinstance(kind, k.External) and kind.name.startswith("builtins.")
-    return builtin or isinstance(kind, k.Class) or scope.text(name).rpartition(".")[2][:1].isupper()
-
-
-def _raised_message(scope: Scope, raising: ast.Raise, changes: list[str]) -> str:
-    """The code of a constant message that says what the exception says: its name where it carries no message."""
-    given = raising.exc
-    name = given.func if isinstance(given, ast.Call) else given
-    if not isinstance(name, ast.Name | ast.Attribute) or not _is_class(scope, name):
-        raise Refusal(
-            "what is raised is not written out; raise an exception with a constant message, "
-            "which `torch._assert_async` can then show"
-        )
-    if not isinstance(given, ast.Call) or not (given.args or given.keywords):
-        return f'"{scope.text(name).rpartition(".")[2]}"'
-    if len(given.args) != 1 or given.keywords:
-        raise Refusal(
-            "the exception carries more than a message; raise it with one that is constant, "
-            "which `torch._assert_async` can then show"
-        )
-    message = given.args[0]
-    return scope.text(message) if _is_folded(scope, message) else _message(scope, message, changes)
 
 
 def _is_folded(scope: Scope, message: ast.expr) -> bool:
@@ -136,15 +126,6 @@ def _is_setting(scope: Scope, value: ast.expr) -> bool:
     return isinstance(kind, k.Unknown) and depth > 1
 
 
-def _constant(scope: Scope, node: ast.expr) -> str:
-    if not is_constant_message(node):
-        raise Refusal(
-            f"the message {scope.quote(node)} is put together when the check fails, "
-            "and a graph holds only constant ones; make it constant first"
-        )
-    return scope.text(node)
-
-
 def rewrite_assert(scope: Scope, statement: ast.Assert) -> Rewrite:
     """Return the rewrite of an `assert` into assertions of one tensor each, with a constant message.
 
@@ -152,13 +133,14 @@ def rewrite_assert(scope: Scope, statement: ast.Assert) -> Rewrite:
         Refusal: its test is mixed in a way that has no such form, or its message cannot be made constant.
     """
     _refuse_caught(scope, statement)
-    changes = ["a failing assertion raises RuntimeError instead of AssertionError when compiled"]
-    tests = _tests(scope, statement.test, changes)
-    message = "" if statement.msg is None else f", {_message(scope, statement.msg, changes)}"
+    conditions: list[str] = []
+    tests = _tests(scope, statement.test, conditions)
+    message, change = _message(scope, statement.msg)
     lines = [f"assert {held_together(test)}{message}" for test in tests]
     title = "Assert one tensor at a time" if len(lines) > 1 else "Assert in a form that Dynamo keeps in the graph"
+    safety: Safety = "unsafe" if change else "conditional" if conditions else "safe"
     edits = rw.written(scope.file, (statement, lines))
-    return Rewrite(title, "unsafe", edits, tuple(dict.fromkeys(changes)), scope.imports)
+    return Rewrite(title, safety, edits, tuple(dict.fromkeys([*change, *conditions])), scope.imports)
 
 
 def _tests(scope: Scope, test: ast.expr, changes: list[str]) -> list[str]:
@@ -180,18 +162,27 @@ def _tests(scope: Scope, test: ast.expr, changes: list[str]) -> list[str]:
     return [truth.text]
 
 
-def _message(scope: Scope, node: ast.expr, changes: list[str]) -> str:
-    """The code of a constant message that says what `node` says, as far as that is possible."""
+def _message(scope: Scope, node: ast.expr | None) -> tuple[str, list[str]]:
+    """The code of a constant message behind its comma, and what it changes."""
+    if node is None:
+        return "", []
     if is_constant_message(node):
-        return scope.text(node)
+        return f", {scope.text(node)}", []
     if isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords and is_constant_message(node.args[0]):
-        changes.append(f"the assertion carries the text instead of {scope.quote(node)}")
-        return scope.text(node.args[0])
+        return f", {scope.text(node.args[0])}", [f"the assertion carries the text instead of {scope.quote(node)}"]
+    plain = _without_values(scope, node)
+    if plain is None:
+        raise Refusal(
+            f"the message {scope.quote(node)} is put together when the check fails, "
+            "and a graph holds only constant ones; make it constant first"
+        )
+    return f", {plain}", ["the message shows the names of its values in braces instead of the values"]
+
+
+def _without_values(scope: Scope, node: ast.expr | None) -> str | None:
+    """The code of an f-string as a plain string, with the names of its values in braces; None if it is none."""
     plain = _PREFIX.sub(r"\1\2", scope.text(node), count=1) if isinstance(node, ast.JoinedStr) else ""
-    if not plain or "{{" in plain or "}}" in plain or not _is_literal(plain):
-        return _constant(scope, node)
-    changes.append("the message shows the names of its values in braces instead of the values")
-    return plain
+    return plain if plain and "{{" not in plain and "}}" not in plain and _is_literal(plain) else None
 
 
 def _is_literal(text: str) -> bool:

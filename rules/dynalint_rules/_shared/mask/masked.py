@@ -12,8 +12,8 @@ from typing import TypeGuard
 from dynalint.rulekit import Rewrite, k, rw, walk
 from dynalint_rules._code.effects import effects_of_always
 from dynalint_rules._code.kept import change_conditions, kept_conditions, refuse_changed_later, switch_conditions
-from dynalint_rules._code.memory import is_own
-from dynalint_rules._code.names import only_value, statement_of
+from dynalint_rules._code.memory import is_own, sharing
+from dynalint_rules._code.names import only_value, parameters, statement_of
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.branch.blocks import is_elif, split_test, statements_after
 from dynalint_rules._shared.branch.choice import finished
@@ -154,6 +154,8 @@ class _Body:
         if not made_from(self.scope, self.mask, base.id):
             self.conditions.append(f"the mask fits the shape of `{base.id}`")
         if not is_own(self.scope, base.id, base):
+            if sharing(self.scope, base.id) & parameters(self.scope):
+                return False  # a leaf that asks for a gradient takes no change at all, not even of nothing
             self.conditions.append(f"`{base.id}` may be written to, even where nothing is selected")
         self.conditions += change_conditions(self.scope, base.id, base)
         return True

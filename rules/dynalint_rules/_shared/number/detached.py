@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from dynalint.rulekit import Refusal, k, walk_function
 from dynalint_rules._code.calls import callee
+from dynalint_rules._code.memory import makes_tensor
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.text import atom
 
@@ -60,9 +61,10 @@ def detached(scope: Scope, source: ast.expr, text: str | None = None, *, read: a
     else:
         text = atom(source, scope.text(source)) if text is None else text
     at_once = read is not None and _is_used_up(scope, read)
-    computed = read is not None and isinstance(scope.parents[read], ast.BinOp) and _is_fresh(scope, source)
-    if not tensor.array and not ((at_once or computed) and tensor.dtype in ("bool", "int")):
-        text += ".detach()"  # whole numbers have no gradient, but may be told apart from the tensor itself
+    # Whole numbers have no gradient, but may be told apart from the tensor itself where something else holds that.
+    plain = tensor.dtype in ("bool", "int") and read is not None and (at_once or _is_fresh(scope, source))
+    if not tensor.array and not plain:
+        text += ".detach()"
     stays = tensor.origin == "parameter" and not _is_changed(scope, source)
     if not (at_once or stays or _is_fresh(scope, source)):
         # A number is a copy; a detached tensor shares memory and would follow later changes in place.
@@ -96,7 +98,7 @@ def _is_fresh(scope: Scope, node: ast.expr) -> bool:
     if isinstance(node, ast.BinOp | ast.Compare):
         return True
     if isinstance(node, ast.Call):
-        return callee(scope, node).rpartition(".")[2] in _FRESH
+        return callee(scope, node).rpartition(".")[2] in _FRESH or makes_tensor(scope, node)
     return False
 
 

@@ -100,11 +100,13 @@ class Worker:
         """Have `operation` run for each of the requests and yield what it found, in their order.
 
         `prepare` is called with the first request in the process that those for all of them are forked from. What one
-        does to its process, or a crash, costs no other its answer.
+        does to its process, or a crash, costs no other its answer. A GPU's driver writes to `/proc/self`, which the
+        walls allow the process that they were put up in, and none that is forked from it: on one, each is asked alone.
         """
         left = list(requests)
+        together = len(left) if self.options.device == "cpu" else 1
         while left:
-            for answer in self._ask_together(operation, left, prepare, on_stage):
+            for answer in self._ask_together(operation, left[:together], prepare, on_stage):
                 left.pop(0)
                 yield answer
 

@@ -166,6 +166,13 @@ def test_what_is_asked_together_costs_no_other_its_answer(worker: Worker, code: 
         assert [(answer.outcome, answer.parts["ready"]) for answer in answers] == [("done", 1)] * 2
 
 
+def test_each_target_has_what_the_driver_of_a_gpu_asks_of_its_process(worker: Worker) -> None:
+    options = replace(worker.options, device="cuda")
+    with Worker(options) as on_gpu:
+        answers = together(on_gpu, *["open('/proc/self/comm', 'w').write('mine')"] * 3)
+    assert [answer.outcome for answer in answers] == ["done"] * 3, answers
+
+
 def test_linear_algebra_starts_no_threads_that_would_keep_targets_of_a_module_apart(worker: Worker) -> None:
     code = "import numpy; reply.part('a', [os.environ['OPENBLAS_NUM_THREADS'], len(os.listdir('/proc/self/task'))])"
     assert does(worker, code).parts["a"] == ["1", 1]

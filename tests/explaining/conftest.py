@@ -117,7 +117,7 @@ def _break(number: int, path: str) -> Break:
         cuts_off=(),
         ends=(number,),
         consequence=False,
-        rule=Rule("DYN101", "branch-on-tensor", "message", "use `torch.where`", "Choose with `torch.where`"),
+        rule=Rule("DYN101", "branch-on-tensor", "message", "use `torch.where`", "Select with `torch.where`"),
     )
 
 

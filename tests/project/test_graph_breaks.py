@@ -46,7 +46,7 @@ def test_names_are_those_of_torch() -> None:
 
 def test_records_are_well_formed() -> None:
     breaks = table()["breaks"]
-    assert list(breaks) == sorted(breaks), f"the ids in {TABLE} are not in order"
+    assert list(breaks) == sorted(breaks), f"the ids in {TABLE} are not sorted"
     for name, raw in breaks.items():
         assert raw.keys() <= {"type", "seen", "rules", "reason"}, name
         assert raw["seen"] in MEANINGS, name

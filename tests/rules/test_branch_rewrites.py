@@ -155,7 +155,7 @@ def test_imports_torch_where_the_file_does_not() -> None:
 
 def test_declines_where_torch_is_something_else() -> None:
     head = "from torch import Tensor, compile\ntorch = None\n\n@compile\ndef f(x: Tensor):\n"
-    assert "`torch` means something else" in reason("return x * 2 if x.sum() > 0 else x - 1", head=head)
+    assert "`torch` has another meaning" in reason("return x * 2 if x.sum() > 0 else x - 1", head=head)
 
 
 def test_parentheses_around_a_conditional_expression() -> None:
@@ -302,11 +302,11 @@ def test_safe_where_it_can_be_shown() -> None:
     [
         ("return x * 2 if x.sum() > 0 else x", "`x` is not a bool tensor"),
         ("return x * 2 if x.sum() > 0 else x * 0.5", "`x` is a floating-point tensor"),
-        ("return x * 2 if x.sum() > 0 else x", "the very tensor `x`"),
+        ("return x * 2 if x.sum() > 0 else x", "the tensor `x` itself"),
         ("return x[:2] if x.sum() > 0 else x + y", "same dtype, shape and device"),
         ("return x @ y if x.sum() > 0 else x + y", "neither side raises"),
         ("return x * y if x.sum() > 0 else x + y", "gradient of the side that is not taken is finite"),
-        ("return x + y if x.sum() > 0 else x * 2", "`y` gets a gradient of zeros, not None"),
+        ("return x + y if x.sum() > 0 else x * 2", "`y` gets a gradient of zeros instead of None"),
         ("return x * (0.1 if x.sum() > 0 else 1.0)", "precision of the default dtype"),
     ],
 )
@@ -320,12 +320,12 @@ def test_conditions(body: str, clause: str) -> None:
     ("body", "words"),
     [
         ("if x.sum() > 0:\n    z = x * 2\nreturn z", "on one side only"),
-        ("if x.sum() > 0:\n    return x\nprint(x)\nreturn x * 2", "has an effect of its own"),
+        ("if x.sum() > 0:\n    return x\nprint(x)\nreturn x * 2", "has a side effect"),
         ("if x.sum() > 0:\n    return x\ny = torch.rand_like(x)\nreturn y", "random"),
         ("if x.sum() > 0:\n    return x\nif flag:\n    raise ValueError\nreturn x * 2", "might raise"),
         ("if x.sum() > 0:\n    return x\nwith torch.no_grad():\n    y = x * 2\nreturn y", "follows the early return"),
         ("if x.sum() > 0:\n    return x\ny = x * 2\ny[0] = 1\nreturn y", "stores to"),
-        ("if x.sum() > 0:\n    return x\ny = x * 2\nreturn x, y", "of another form"),
+        ("if x.sum() > 0:\n    return x\ny = x * 2\nreturn x, y", "a different structure"),
         ("if x.sum() > 0:\n    return\nreturn x", "returns None"),
         (
             "for _ in range(3):\n    if x.sum() > 0:\n        y = x\n        continue\n    x[0] = 2\nreturn x",
@@ -333,29 +333,29 @@ def test_conditions(body: str, clause: str) -> None:
         ),
         (
             "for _ in range(3):\n    if flag:\n        if x.sum() > 0:\n            continue\n    x = x * 2\nreturn x",
-            "skips what follows around it",
+            "also skips the code around it",
         ),
         (
             (
                 "for _ in range(3):\n    with torch.no_grad():\n        if x.sum() > 0:\n            continue\n"
                 "        y = y * 3\n    x = x * y\nreturn x"
             ),
-            "skips what follows around it",
+            "also skips the code around it",
         ),
         (
             (
                 "for _ in range(3):\n    for _ in range(2):\n        y = y * 3\n    else:\n"
                 "        if x.sum() > 0:\n            continue\n        x = x * y\nreturn x"
             ),
-            "skips what follows around it",
+            "also skips the code around it",
         ),
         ("for i in range(3):\n    if x.sum() > 0:\n        x = x + 1\n        break\nreturn x", "leaves the loop"),
         (
             "for i in range(3):\n    if x.sum() > 0:\n        break\nelse:\n    x = x * 2\nreturn x",
             "`else` of the loop",
         ),
-        ("for i in unknown(x):\n    x = x * 2\n    if x.sum() > 0:\n        break\nreturn x", "the same rounds"),
-        ("for i in range(3):\n    z = x * i\n    if x.sum() > 0:\n        break\nreturn z", "one before the loop"),
+        ("for i in unknown(x):\n    x = x * 2\n    if x.sum() > 0:\n        break\nreturn x", "the same length"),
+        ("for i in range(3):\n    z = x * i\n    if x.sum() > 0:\n        break\nreturn z", "before the loop"),
         ("for i in range(3):\n    x += i\n    if x.sum() > 0:\n        break\nreturn x", "works in place"),
         ("if x.sum() > 0:\n    with torch.no_grad():\n        x = x * 2\nreturn x", "`with` statement"),
         ("if x.sum() > 0:\n    x, y = x.chunk(2)\nreturn x - y", "several targets"),
@@ -368,20 +368,23 @@ def test_conditions(body: str, clause: str) -> None:
         ("if x.sum() > 0:\n    x = unknown(x)\nreturn x", "cannot see what calling"),
         ("if x.sum() > 0:\n    x = torch.linalg.inv(x)\nreturn x", "for some matrices"),
         ("if x.sum() > 0:\n    x = x.std() * x\nreturn x", "no finite gradient"),
-        ("if x.sum() > 0 and unknown():\n    x = x * 2\nreturn x", "no tensor"),
+        ("if x.sum() > 0 and unknown():\n    x = x * 2\nreturn x", "not a tensor"),
         (
             "if flag and x.sum() > 0:\n    x = x * 2\nelse:\n" + "    x = x + y\n" * 11 + "return x",
-            "an `if` of its own",
+            "a separate `if`",
         ),
         ("if x.sum() > 0:\n    assert flag\nreturn x", "more than an assignment"),
-        ("z = x * 2\nif x.sum() > 0:\n    y = z\nelse:\n    w = z.t()\n    z.add_(1)\nreturn y * z", "for its effect"),
+        (
+            "z = x * 2\nif x.sum() > 0:\n    y = z\nelse:\n    w = z.t()\n    z.add_(1)\nreturn y * z",
+            "for its side effect",
+        ),
         ("z = {} if x.sum() > 0 else x\nreturn z", "not a single tensor"),
         ("z = x * 2 if x.sum() > 0 else None\nreturn z", "one side gives None"),
         ("z = x * 2 if x.sum() > 0 else None\ny = x if z is None else z\nreturn y, z", "one side gives None"),
         ("z = x * 2 if x.sum() > 0 else None\nreturn z if z is None else x", "one side gives None"),
         ("z = x.log() if x.sum() > 0 else None\nreturn x if z is None else z", "one side gives None"),
         ("z = 'a' if x.sum() > 0 else 'b'\nreturn x, z", "Python value"),
-        ("z = 1.0 if x.sum() > 0 else x\nreturn z", "one side gives the number"),
+        ("z = 1.0 if x.sum() > 0 else x\nreturn z", "one side is the number"),
         ("return x[x > 0] if x.sum() > 0 else x", "size that depends on data"),
         ("return x if x.sum() > 0 else x[1:]", "is smaller than"),
         ("k = 1 if x.sum() > 0 else 2\nreturn x.topk(k)", "may need a number"),
@@ -495,7 +498,7 @@ def test_comparisons_with_what_is_not_known() -> None:
         fixed("return x * 2 if x.sum() > unknown else -x")
         == "return torch.where((x.sum() > unknown).reshape(()), x * 2, -x)"
     )
-    assert "may be no number" in reason("return x * 2 if x.sum() == unknown else -x")
+    assert "may not be a number" in reason("return x * 2 if x.sum() == unknown else -x")
 
 
 def test_early_returns_one_after_the_other() -> None:
@@ -960,7 +963,7 @@ def test_a_view_that_is_used_up_leaves_a_tensor_its_own(value: str) -> None:
         z -= {value}
     return z
     """
-    assert "nothing relies on" not in " ".join(rewrite(body).conditions)
+    assert "no code relies on" not in " ".join(rewrite(body).conditions)
     assert "z = torch.where(" in fixed(body)
 
 
@@ -1012,7 +1015,7 @@ def test_what_stands_beside_a_tensor_may_be_one(body: str, told: str) -> None:
     "side", ["y if x.sum() > 0 else y + 1", "y / y if x.sum() > 0 else x", "y ** -1 if x.sum() > 0 else x"]
 )
 def test_what_may_be_anything_is_declined(side: str) -> None:
-    assert "cannot tell that" in reason(f"return {side}", head=UNKNOWN)
+    assert "cannot tell whether" in reason(f"return {side}", head=UNKNOWN)
 
 
 # Tests of which the answer is known.
@@ -1094,14 +1097,14 @@ def stored(store: str) -> Study:
     [
         ("self.weight = x.detach()", "stores state"),
         ("self.mean[0] = x.sum()", "in place"),
-        ("self.mean.normal_()", "for its effect"),
-        ("self.mean.detach().add_(1)", "for its effect"),
-        ("self.weight.add_(1)", "for its effect"),
-        ("self.mean.copy_(x.detach().mean(0), True)", "for its effect"),
-        ("self.weight.copy_(x.detach().mean(0))", "for its effect"),
-        ("self.weight.flatten().data.copy_(x.detach().mean(0))", "for its effect"),
-        ("self.other.data.copy_(x.detach().mean(0))", "for its effect"),
-        ("self.count.copy_(x.detach().sum())", "for its effect"),
+        ("self.mean.normal_()", "for its side effect"),
+        ("self.mean.detach().add_(1)", "for its side effect"),
+        ("self.weight.add_(1)", "for its side effect"),
+        ("self.mean.copy_(x.detach().mean(0), True)", "for its side effect"),
+        ("self.weight.copy_(x.detach().mean(0))", "for its side effect"),
+        ("self.weight.flatten().data.copy_(x.detach().mean(0))", "for its side effect"),
+        ("self.other.data.copy_(x.detach().mean(0))", "for its side effect"),
+        ("self.count.copy_(x.detach().sum())", "for its side effect"),
         ("self.weight[0] = x.detach().sum()", "in place"),
         ("self.mean[x.argmax()] = x.detach().sum()", "in place"),
         ("self.mean[:4] = x.detach().sum()", "in place"),
@@ -1356,7 +1359,7 @@ def test_a_name_that_is_bound_anew_needs_no_value(after: str) -> None:
     ],
 )
 def test_a_name_that_may_be_read_needs_a_value(after: str) -> None:
-    assert "`d` gets a value on one side only" in reason(f"if x.sum() > 0:\n    d = y * 2\n    x = x + d\n{after}")
+    assert "`d` is assigned on one side only" in reason(f"if x.sum() > 0:\n    d = y * 2\n    x = x + d\n{after}")
 
 
 def test_a_name_is_read_in_the_next_round() -> None:
@@ -1427,7 +1430,7 @@ def test_a_name_for_a_test_takes_lines_apart() -> None:
 
 def test_what_is_added_to_is_no_less_a_tensor() -> None:
     head = HEAD.replace(": torch.Tensor", "")
-    assert "is no tensor" in reason("if x.sum() > 0 and y > 0:\n    return x\nreturn x * 2", head=head)
+    assert "is not a tensor" in reason("if x.sum() > 0 and y > 0:\n    return x\nreturn x * 2", head=head)
     answers = [one.answer for one in study("y += 1\nreturn -x if x.sum() > 0 and y.min() > 0 else x", head=head).own]
     assert len(answers) == 2
     assert all(isinstance(answer, Rewrite) for answer in answers)

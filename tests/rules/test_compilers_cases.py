@@ -105,7 +105,7 @@ DECLINED = {
     "where_local_escape": (
         BRANCH,
         "if x.mean() > 0:\n    h = x * 2\n    z = h\nelse:\n    z = y\nreturn z + h",
-        "`h` gets a value on one side only",
+        "`h` is assigned on one side only",
     ),
     "where_unsafe_setup": (
         BRANCH,
@@ -115,12 +115,12 @@ DECLINED = {
     "guard_body_effects": (
         BRANCH,
         "if x.mean() > 0:\n    print('up')\n    z = x\nelse:\n    z = y\nreturn z",
-        "for its effect",
+        "for its side effect",
     ),
     "guard_torch_effect_init": (
         BRANCH,
         "if x.mean() > 0:\n    torch.manual_seed(0)\n    z = x\nelse:\n    z = y\nreturn z",
-        "for its effect",
+        "for its side effect",
     ),
     "guard_helper_delete": (
         BRANCH,

@@ -128,21 +128,21 @@ return z
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"ROUNDS": "y"}, "other rounds in other calls"),
-        ({"ROUNDS": "iter(x)"}, "other rounds"),
-        ({"BODY": "print(i)"}, "effect of its own"),
+        ({"ROUNDS": "y"}, "different length in other calls"),
+        ({"ROUNDS": "iter(x)"}, "different length"),
+        ({"BODY": "print(i)"}, "side effect"),
         ({"BODY": "y[0] = 1"}, "stores to"),
         ({"BODY": "x += 1"}, "in place"),
         ({"BODY": "z = z + torch.rand_like(z)"}, "random"),
         ({"BODY": "assert i < 2"}, "might raise"),
         ({"BODY": "while k: k -= 1"}, "would always run"),
-        ({"AFTER": "print(z)"}, "effect of its own"),
+        ({"AFTER": "print(z)"}, "side effect"),
         ({"AFTER": "z = torch.rand_like(z)"}, "random"),
         ({"AFTER": "if flag: raise ValueError"}, "might raise"),
         ({"AFTER": "with torch.no_grad(): z = z * 2"}, "would always run"),
-        ({"        return z\n": "        return z, y\n"}, "another form"),
-        ({"\nreturn z\n": "\n"}, "several depths"),
-        ({"\nreturn z\n": "\nif flag:\n    return z\n"}, "several depths"),
+        ({"        return z\n": "        return z, y\n"}, "a different structure"),
+        ({"\nreturn z\n": "\n"}, "several nesting levels"),
+        ({"\nreturn z\n": "\nif flag:\n    return z\n"}, "several nesting levels"),
         ({"        return z\n": "        return\n"}, "None"),
     ],
 )
@@ -174,7 +174,7 @@ def test_a_round_that_goes_on_is_no_other_side_of_one_that_returns() -> None:
     body = (
         "for _ in range(2):\n    if x.sum() > 0:\n        x = x * 2\n        continue\n    return y * 2\nreturn x - y"
     )
-    assert "goes on" in reasons(body)[0]
+    assert "continues" in reasons(body)[0]
 
 
 def test_what_a_python_value_lets_by_does_not_skip_the_rest_of_a_round() -> None:

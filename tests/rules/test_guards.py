@@ -110,7 +110,7 @@ def test_a_neighbour_with_an_effect_stays_out() -> None:
     """
     found = study(body).own
     assert [isinstance(one.answer, Declined) for one in found] == [False, True]
-    assert "may have an effect of its own" in found[1].answer.reason  # type: ignore[union-attr]
+    assert "may have a side effect" in found[1].answer.reason  # type: ignore[union-attr]
 
 
 def test_branches_on_one_line() -> None:
@@ -206,7 +206,7 @@ def test_declines_parts_of_expressions(statement: str) -> None:
 
 @pytest.mark.parametrize("argument", ["x.mul_(2)", "(y := x + 1)", "torch.rand(3)", "next(iter([1]))", "*x.fill_(0)"])
 def test_declines_arguments_with_effects(argument: str) -> None:
-    assert "may have an effect of its own" in reason(f"print({argument})\nreturn x")
+    assert "may have a side effect" in reason(f"print({argument})\nreturn x")
 
 
 @pytest.mark.parametrize(
@@ -278,7 +278,7 @@ def test_a_name_that_only_type_checkers_see_is_not_used() -> None:
     head = head.replace("@torch.compile", "from torch import compile\n@compile")
     answers = [found.answer for found in study("print(x)\nreturn x", head=head).own]
     assert [getattr(answer, "reason", "") for answer in answers] == [
-        "torch is imported for type checkers only here; import it in the function first"
+        "torch is imported only for type checkers here; import it in the function first"
     ]
     both = head.replace("    import torch\n", "    import torch\nelse:\n    import torch\n")
     assert "if not torch.compiler.is_compiling()" in fixed("print(x)\nreturn x", head=both)

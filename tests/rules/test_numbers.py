@@ -112,22 +112,22 @@ def test_arithmetic_of_numbers_is_done_in_the_precision_of_the_tensor(use: str, 
         ("while s > 1:\n    x = x + 1\nreturn x", "decides something in Python"),
         ("while s:\n    x = x + 1\nreturn x", "decides a branch"),
         ("y = s or 1\nreturn x + y", "decides a branch"),
-        ("if s > x.foo:\n    return x\nreturn x + 1", "may be no number"),
+        ("if s > x.foo:\n    return x\nreturn x + 1", "may not be a number"),
         ("return [x, -x][s]", "is an index"),
-        ("return x[s, s]", "stands beside other indices"),
+        ("return x[s, s]", "combined with other indices"),
         ("return x[:, :s]", "is an index or a slice bound"),
-        ("return x ** s", "does not come out the same"),
+        ("return x ** s", "gives a different result"),
         ("return x * sum(range(s))", "as a number"),
         ("return x.clamp(0, s)", "as a number"),
-        ("s = s + 1\nreturn x * s", "more than one place"),
-        ("return [x * s for s in (s,)]", "more than one place"),
+        ("s = s + 1\nreturn x * s", "several places"),
+        ("return [x * s for s in (s,)]", "several places"),
         ("assert s in (1, 2)\nreturn x", "decides something in Python"),
         ("f.last = s\nreturn x", "keeps the number"),
         ("g = lambda: x * s\nreturn g()", "nested function"),
         ("return x", "never used"),
-        ("print(s)\nreturn x", "only shown"),
-        ("print(f'{s}')\nreturn x", "only shown"),
-        ("total = 0\ntotal += s\nreturn x * total", "sums up numbers"),
+        ("print(s)\nreturn x", "only printed"),
+        ("print(f'{s}')\nreturn x", "only printed"),
+        ("total = 0\ntotal += s\nreturn x * total", "adds up numbers"),
         ("return x.foo * unknown(s)", "as a number"),
     ],
 )
@@ -178,7 +178,7 @@ def test_a_tensor_stored_by_an_index_is_not_converted(store: str, converts: bool
 
 def test_a_loop_over_numbers_that_names_them_anew_is_left_alone() -> None:
     body = "for k in t.tolist():\n    k = k + 1\n    x = x * k\nreturn x"
-    assert "more than one place" in reason(body, TolistOfTensor())
+    assert "several places" in reason(body, TolistOfTensor())
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_numbers_that_decide_are_compared_in_the_precision_of_the_tensor(test: s
 def test_a_double_that_meets_whole_numbers_is_declined() -> None:
     body = "s = x.mean({}).item()\nreturn torch.arange(4) * s"
     assert rewrite(body.format("")).safety == "conditional"
-    assert "tensor of doubles" in reason(body.format("dtype=torch.float64"))
+    assert "float64 tensor" in reason(body.format("dtype=torch.float64"))
 
 
 @pytest.mark.parametrize(

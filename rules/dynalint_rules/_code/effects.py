@@ -121,13 +121,13 @@ def _check_node(scope: Scope, node: ast.AST, found: Effects, depth: int) -> None
     if isinstance(node, ast.NamedExpr):
         raise Refusal(f"`:=` in a branch binds `{node.target.id}` only if the branch is taken; bind it before the test")
     if isinstance(node, ast.Await | ast.Yield | ast.YieldFrom):
-        raise Refusal(f"{scope.quote(node)} in a branch hands over control; there is no way to do that on both sides")
+        raise Refusal(f"{scope.quote(node)} in a branch gives up control, which cannot be done on both sides")
     if isinstance(node, ast.Call):
         _check_call(scope, node, scope.kind(node.func), found, depth)
     if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
         _refuse_iterator(scope, node, depth)
     if isinstance(node, ast.Subscript) and _adds_what_is_missing(scope.kind(node.value)):
-        raise Refusal(f"{scope.quote(node)} puts a value there where there is none; use `get`")
+        raise Refusal(f"{scope.quote(node)} adds a missing value; use `get`")
     _check_implied(scope, node, found, depth)
 
 
@@ -145,7 +145,7 @@ def _refuse_iterator(scope: Scope, node: ast.Name | ast.Attribute, depth: int) -
         return
     given = {one.arg for one in walk(scope.function.node.args) if isinstance(one, ast.arg)}
     if depth == 0 or not isinstance(node, ast.Name) or node.id not in scope.function.locals - given:
-        raise Refusal(f"{scope.quote(node)} is an iterator, and reading takes something out of it; make a list first")
+        raise Refusal(f"{scope.quote(node)} is an iterator, and reading consumes it; make a list first")
 
 
 def _adds_what_is_missing(kind: k.Kind) -> bool:
@@ -194,7 +194,7 @@ def _check_external(scope: Scope, node: ast.Call, name: str, shown: str) -> None
     if name in _PURE_NAMES or (head == "builtins" and last in _PURE_BUILTINS):
         return
     if head == "builtins":
-        raise Refusal(f"{shown} in a branch has an effect of its own; move it out of the branch")
+        raise Refusal(f"{shown} in a branch has a side effect; move it out of the branch")
     if name.startswith(_PURE_MODULES):
         return
     api = scope.project.api
@@ -205,7 +205,7 @@ def _check_external(scope: Scope, node: ast.Call, name: str, shown: str) -> None
     if "random" in flags or last in _RANDOM_FUNCTIONS or _has_dropout(node):
         raise Refusal(f"{shown} draws random numbers, which would shift all later ones; draw them before the test")
     if "mutating" in flags or (last.endswith("_") and not last.endswith("__")):
-        raise Refusal(f"{shown} changes its argument in place; use the form that returns a new tensor")
+        raise Refusal(f"{shown} changes its argument in place; use the version that returns a new tensor")
     if entry is None:
         raise Refusal(f"dynalint does not know what {shown} does; call it before the test if it may always run")
 
@@ -228,13 +228,13 @@ def _check_method(scope: Scope, method: k.Method, shown: str) -> None:
                     f"{shown} draws random numbers, which would shift all later ones; draw them before the test"
                 )
             if "mutating" in flags or (method.name.endswith("_") and not method.name.endswith("__")):
-                raise Refusal(f"{shown} changes its tensor in place; use the form that returns a new tensor")
+                raise Refusal(f"{shown} changes its tensor in place; use the version that returns a new tensor")
             if entry is None:
                 raise Refusal(f"dynalint does not know what {shown} does; call it before the test if it may always run")
         elif isinstance(owner, k.Value) or method.name in _PURE_METHODS:
             continue
         else:
-            raise Refusal(f"{shown} in a branch may have an effect beyond its value; move it out of the branch")
+            raise Refusal(f"{shown} in a branch may have a side effect; move it out of the branch")
 
 
 def _check_layer(scope: Scope, node: ast.Call, type_: str, found: Effects) -> None:
@@ -252,7 +252,7 @@ def _check_layer(scope: Scope, node: ast.Call, type_: str, found: Effects) -> No
             f"{shown} draws random numbers in training, which would shift all later ones; call it before the test"
         )
     if _made_inplace(scope, node.func):
-        raise Refusal(f"{shown} was made with `inplace=True` and changes its argument; make it without")
+        raise Refusal(f"{shown} was created with `inplace=True` and changes its argument; create it without")
     if not name.endswith(tuple(_WITHOUT_PARAMETERS)) or name == "PReLU":
         found.layers[shown] = None
 
@@ -281,7 +281,7 @@ def _is_set(node: ast.Call, name: str) -> bool:
 def _check_function(scope: Scope, function: FunctionInfo, shown: str, found: Effects, depth: int) -> None:
     """A call of a function of the project: everything that may run in it counts."""
     if depth >= _DEEPEST:
-        raise Refusal(f"calling {shown} leads too deep to see all that it does; call it before the test")
+        raise Refusal(f"calling {shown} leads to code that is nested too deeply to analyse; call it before the test")
     inner = replace(scope, function=function, parents=scope.project.parents(function))
     refuse_lasting_effects(inner, function.statements, shown)
     for node in (node for statement in function.statements for node in walk_function(statement)):
@@ -311,7 +311,7 @@ def refuse_lasting_effects(scope: Scope, statements: Sequence[ast.stmt], shown: 
     """
     for node in (node for statement in statements for node in walk_function(statement)):
         if isinstance(node, ast.Global | ast.Nonlocal | ast.Delete | ast.Import | ast.ImportFrom):
-            raise Refusal(f"{shown} has effects beyond what it returns; call it before the test if it may always run")
+            raise Refusal(f"{shown} has side effects; call it before the test if it may always run")
         if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):
             raise Refusal(f"{shown} stores to {scope.quote(node)}, which would happen on every call; move that out")
         if isinstance(node, ast.AugAssign) and _changes_another(scope, node):

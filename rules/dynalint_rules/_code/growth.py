@@ -24,7 +24,7 @@ from dynalint.rulekit import (
 
 LIMIT = 8
 """Graphs that Dynamo compiles for one function before it gives up: `torch._dynamo.config.recompile_limit`."""
-UP_TO_LIMIT = f"{LIMIT} times by default, after which the function runs uncompiled"
+UP_TO_LIMIT = f"{LIMIT} times by default, after which the function runs in eager"
 
 Change = StateChange | ContainerChange
 

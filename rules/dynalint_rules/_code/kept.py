@@ -19,7 +19,7 @@ from dynalint_rules._code.names import last_assignment, loads, statement_of, wit
 from dynalint_rules._code.scope import Scope, as_tensor
 from dynalint_rules._code.uses import self_name
 
-UNCHANGED = "no gradient needs what is changed in place"
+UNCHANGED = "no gradient needs the old value of what is changed in place"
 
 _SWITCHES = ("no_grad", "inference_mode", "set_grad_enabled")
 # What gives a tensor that its own gradient does not need.

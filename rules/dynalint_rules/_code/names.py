@@ -37,7 +37,7 @@ def reads(scope: Scope, node: ast.expr, kept: str) -> Iterator[ast.expr]:
         raise Refusal(kept)
     names = (one for one in walk(scope.function.node) if isinstance(one, ast.Name) and one.id == target.id)
     if any(one is not target and not isinstance(one.ctx, ast.Load) for one in names):
-        raise Refusal(f"`{target.id}` is set at more than one place; give this value a name of its own first")
+        raise Refusal(f"`{target.id}` is assigned in several places; give this value its own name first")
     yield from loads(scope, target.id)
 
 
@@ -159,7 +159,9 @@ def statement_of(scope: Scope, node: ast.AST) -> ast.stmt:
     """
     while not isinstance(node, ast.stmt):
         if node is scope.function.node:
-            raise Refusal(f"{scope.quote(scope.function.node)} is a lambda, which has no statements; write a function")
+            raise Refusal(
+                f"{scope.quote(scope.function.node)} is a lambda, which cannot contain statements; write a function"
+            )
         node = scope.parents[node]
     return node
 

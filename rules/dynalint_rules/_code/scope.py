@@ -107,12 +107,14 @@ def torch_name(function: FunctionInfo, line: int = 0) -> tuple[str, tuple[str, .
     for name, binding in function.module.bindings.items():
         if binding == Import("torch", None) and not _shadowed(name, function):
             if name in function.module.for_checkers:
-                raise Refusal("torch is imported for type checkers only here; import it in the function first")
+                raise Refusal("torch is imported only for type checkers here; import it in the function first")
             if _is_given_up(name, function.module):
-                raise Refusal(f"`{name}` does not stay the module torch; import torch in the function first")
+                raise Refusal(
+                    f"`{name}` is reassigned and may not be the module torch; import torch in the function first"
+                )
             return name, ()
     if _is_taken("torch", function.module) or _shadowed("torch", function):
-        raise Refusal("the name `torch` means something else here; import torch under a name of its own first")
+        raise Refusal("the name `torch` has another meaning here; import torch under another name first")
     return "torch", ("import torch",)
 
 

@@ -91,7 +91,7 @@ class Attribute:
                 verb = "sets" if use.stored else "reads"
                 raise Refusal(
                     f"{use.place} {verb} {use.quote(node)} from outside the class and would get a tensor; "
-                    f"change that place by hand together with the class"
+                    "change that line and the class by hand"
                 )
         return own
 
@@ -133,13 +133,13 @@ class Attribute:
         for module, place in self.project.nodes_with(self.name):
             if _by_name(place, self.name):
                 raise Refusal(
-                    f"{module.file.path.name}:{place.lineno} uses the attribute by its name as text; "
-                    "change that place by hand together with the class"
+                    f"{module.file.path.name}:{place.lineno} uses the attribute by its name as a string; change "
+                    "that line and the class by hand"
                 )
         for cls in family:
             for hook in _HOOKS:
                 if hook in cls.methods or hook in cls.body:
-                    raise Refusal(f"`{cls.name}` defines `{hook}`, which may treat a buffer in a way of its own")
+                    raise Refusal(f"`{cls.name}` defines `{hook}`, which may treat a buffer differently")
             if (self.name in cls.body and not shared) or self.name in cls.methods:
                 raise Refusal(f"the class body of `{cls.name}` defines `{self.name}` too; remove it there first")
             for node in walk(cls.node):

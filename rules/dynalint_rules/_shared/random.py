@@ -14,7 +14,7 @@ from dynalint_rules._shared.number.known_numbers import is_whole
 from dynalint_rules._shared.number.numbers import flow_of
 from dynalint_rules._shared.text import atom
 
-OTHER_NUMBERS = "other numbers are drawn, by torch's generator, which `torch.manual_seed` seeds"
+OTHER_NUMBERS = "different numbers are drawn, from torch's generator, which `torch.manual_seed` seeds"
 _TITLE = "Draw with torch, in the graph"
 _RAND, _RANDN, _UNIFORM, _NORMAL, _RANDINT = (
     "rand(())",
@@ -50,8 +50,8 @@ def drawn_by_torch(scope: Scope, event: Call) -> Rewrite:
     several = len(event.node.args) > 1 or event.node.keywords
     if event.callee not in _DRAWS or (event.callee == "numpy.random.choice" and several):
         raise Refusal(
-            f"torch draws nothing like {scope.quote(event.node)}; draw it outside of the compiled code and pass it as "
-            f"an argument, or positions that index tensors with `{scope.torch}.randperm`"
+            f"torch has no function like {scope.quote(event.node)}; draw outside the compiled code and pass the "
+            f"result as an argument, or draw indices with `{scope.torch}.randperm`"
         )
     given, template = _arguments(scope, event), _DRAWS[event.callee][1]
     texts, terms = [_text(scope, one) for one in given], []
@@ -69,7 +69,7 @@ def drawn_by_torch(scope: Scope, event: Call) -> Rewrite:
         flow = flow_of(scope, event.node, dtype, wide=True, drawn=True)
     except Refusal as refusal:
         reason = str(refusal).partition("; ")[0]
-        raise Refusal(f"{reason}; draw it outside of the compiled code and pass it as an argument") from refusal
+        raise Refusal(f"{reason}; draw it outside the compiled code and pass it as an argument") from refusal
     edits = rw.written(scope.file, (event.node, f"{scope.torch}.{template.format(*texts)}"), *flow.edits)
     conditions = (OTHER_NUMBERS, *terms, *flow.clauses)
     imports = tuple(dict.fromkeys([*scope.imports, *flow.imports]))
@@ -99,7 +99,7 @@ def _arguments(scope: Scope, event: Call) -> list[ast.expr]:
         kind = k.constant(one.value) if isinstance(one, ast.Constant) else scope.kind(one)
         fits = is_whole(kind) if template is _RANDINT else k.is_number(kind)
         if event.callee.startswith("numpy.") and not fits:
-            raise Refusal(f"{scope.quote(one)} may be an array, and as many numbers are drawn; draw them outside")
+            raise Refusal(f"{scope.quote(one)} may be an array, which draws several numbers; draw them outside")
     return given
 
 

@@ -47,9 +47,9 @@ def number_to_buffer(event: StateChange, project: Project, *, floating: bool = F
             change_store(plan, use)
         else:
             _read(plan, use)
-    conditions = [f"nothing outside this project reads or sets `{name}` as a Python number"]
+    conditions = [f"no code outside this project reads or sets `{name}` as a Python number"]
     if floating:
-        conditions.insert(0, f"`{name}` is held in the default dtype, with fewer digits than a Python float has")
+        conditions.insert(0, f"`{name}` is stored in the default dtype, with less precision than a Python float")
     elif plan.combined:
         conditions.append(f"the tensors that `{name}` is combined with are float32 or wider, or the count stays small")
     return Rewrite(
@@ -119,7 +119,9 @@ def _constructor(event: StateChange, project: Project) -> tuple[ClassInfo, Funct
     """Return the class whose constructor first sets the counter, that constructor, and the statement."""
     name, owner = event.home.name, event.function.owner
     if owner is None or not name.isidentifier() or not project.is_module_class(owner):
-        raise Refusal(f"`{name}` is kept on another object than the module; keep it in a buffer of the module by hand")
+        raise Refusal(
+            f"`{name}` is stored on an object other than the module; keep it in a buffer of the module by hand"
+        )
     for cls in project.mro(owner):
         function = cls.methods.get("__init__")
         if function is not None:
@@ -131,13 +133,13 @@ def _constructor(event: StateChange, project: Project) -> tuple[ClassInfo, Funct
 
 def _checked(name: str, function: FunctionInfo, stores: list[ast.stmt]) -> ast.Assign | ast.AnnAssign:
     statement = stores[0]
-    where = f"`{name}` is not set to one plain number in the constructor"
+    where = f"`{name}` is not set to a plain number in the constructor"
     if not isinstance(statement, ast.Assign | ast.AnnAssign) or statement not in function.statements:
         raise Refusal(f"{where}; register it there as a buffer by hand")
     if isinstance(statement, ast.Assign) and (
         len(statement.targets) > 1 or not isinstance(statement.targets[0], ast.Attribute)
     ):
-        raise Refusal(f"{where} alone; give it a statement of its own")
+        raise Refusal(f"{where} alone; make it a separate statement")
     if statement.value is None or plain_number(statement.value) is None:
         raise Refusal(f"{where}; register it there as a buffer by hand")
     before = function.statements[: function.statements.index(statement)]
@@ -177,10 +179,11 @@ def change_store(plan: Plan, use: Use) -> None:
     target = use.file.segment(use.node)
     if isinstance(statement, ast.AugAssign) and statement.target is use.node:
         if type(statement.op) not in (_FLOATING if plan.floating else _ARITHMETIC):
-            raise Refusal(f"{use.quote(statement)} has no equal for a tensor; write it with `+`, `-` or `*`")
+            raise Refusal(f"{use.quote(statement)} has no tensor equivalent; write it with `+`, `-` or `*`")
         if not plan.takes(use.kind(statement.value)):
             raise Refusal(
-                f"{use.quote(statement.value)} may be something else than a {'' if plan.floating else 'whole '}number, "
+                f"{use.quote(statement.value)} may be something other than a "
+                f"{'' if plan.floating else 'whole '}number, "
                 "which the buffer does not hold"
             )
         value = _without_items(plan, use, statement.value)
@@ -189,16 +192,16 @@ def change_store(plan: Plan, use: Use) -> None:
         plan.replace(use, statement, f"{target} = {target} {_SIGNS[type(statement.op)]} {value}")
         return
     if not isinstance(statement, ast.Assign | ast.AnnAssign) or statement.value is None:
-        raise Refusal(f"{use.place} sets `{plan.name}` in a way that a buffer does not allow; change it by hand")
+        raise Refusal(f"{use.place} sets `{plan.name}` in a way that does not work with a buffer; change it by hand")
     if isinstance(statement, ast.Assign) and statement.targets != [use.node]:
-        raise Refusal(f"{use.quote(statement)} sets more than `{plan.name}`; give it a statement of its own")
+        raise Refusal(f"{use.quote(statement)} sets more than `{plan.name}`; make it a separate statement")
     number = plain_number(statement.value)
     if number is not None:
         torch, _ = torch_name(_function(use))
         value = f"{torch}.zeros_like({target})" if number == "0" else f"{torch}.full_like({target}, {number})"
         plan.replace(use, statement.value, value)
     elif not any(_is_same(node, use.node) for node in walk(statement.value)):
-        raise Refusal(f"{use.place} sets {use.quote(use.node)} to {use.quote(statement.value)}, which is no tensor")
+        raise Refusal(f"{use.place} sets {use.quote(use.node)} to {use.quote(statement.value)}, which is not a tensor")
     else:
         # It is computed from the number itself, and every reader in it is looked at by itself.
         value = _without_items(plan, use, statement.value)
@@ -294,12 +297,12 @@ def _is_same(node: ast.AST, used: ast.expr) -> bool:
 
 def _check_combination(plan: Plan, use: Use, operation: ast.BinOp, other: ast.expr) -> None:
     if not isinstance(operation.op, _WITH_TENSORS):
-        raise Refusal(f"{use.place}: {use.quote(operation)} is computed in another way if `{plan.name}` is a tensor")
+        raise Refusal(f"{use.place}: {use.quote(operation)} is computed differently if `{plan.name}` is a tensor")
     tensor = k.only_tensor(use.kind(other))
     assert tensor is not None
     plan.combined = True
     if tensor.dtype not in ("float", "complex") and tensor.rank in (0, None):
-        plan.conditions[f"{use.quote(other)} is floating, or has a dimension or more"] = None
+        plan.conditions[f"{use.quote(other)} is floating-point, or has at least one dimension"] = None
 
 
 def _needs_number(plan: Plan, use: Use, parent: ast.AST | None) -> str:
@@ -314,15 +317,15 @@ def _needs_number(plan: Plan, use: Use, parent: ast.AST | None) -> str:
         what = f"tests {shown} in Python, where a tensor would break the graph"
         hint = "choose with `torch.where` instead"
     elif isinstance(parent, ast.Return | ast.Yield):
-        what, hint = f"hands {shown} to the caller, who would get a tensor", "change the callers first"
+        what, hint = f"returns {shown} to the caller, who would get a tensor", "change the callers first"
     elif isinstance(parent, ast.FormattedValue):
-        what, hint = f"prints {shown}, which would read `tensor(...)`", "print it outside the compiled code"
+        what, hint = f"prints {shown}, which would print `tensor(...)`", "print it outside the compiled code"
     elif isinstance(parent, ast.Subscript | ast.Slice):
         what, hint = f"uses {shown} as an index, which has to be a Python number", "index with a tensor by hand"
     elif isinstance(parent, ast.Call):
         what, hint = f"passes {shown} to {use.quote(parent.func)}, which may need a Python number", "change it by hand"
     elif isinstance(parent, ast.BinOp):
-        what = f"computes {use.quote(parent)} in Python, and a tensor would be less precise or of another type"
+        what = f"computes {use.quote(parent)} in Python, and a tensor would have less precision or another type"
         hint = "change it by hand"
     else:
         what, hint = f"uses {shown} where a Python number may be needed", "change it by hand"

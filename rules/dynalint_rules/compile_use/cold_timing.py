@@ -31,7 +31,7 @@ class _Span:
 class ColdTiming(Rule):
     code = "DYN005"
     name = "cold-timing"
-    summary = "Compiled code is timed with its compilation, or before the device is done"
+    summary = "Compiled code is timed together with its compilation, or before the device has finished"
     category = "advice"
     severity = "warning"
     events = (CompilerUse,)
@@ -48,8 +48,8 @@ class ColdTiming(Rule):
             if span is not None and not loops_around(span.end, event, project) and not _trains(span, event):
                 yield Violation(
                     call,
-                    f"this is the first call of `{found.target}`: what is timed is the compilation",
-                    help="Call it a few times before the clock is read.",
+                    f"this is the first call of `{found.target}`: the measured time is mostly compilation",
+                    help="Call it a few times before you read the clock.",
                 )
         for call in calls[1:]:
             span = next((span for span in spans if span.holds(call)), None)

@@ -12,7 +12,7 @@ from dynalint_rules._code.compiling import Compilation, compilation, loops_aroun
 class CompiledAgain(Rule):
     code = "DYN003"
     name = "compiled-again"
-    summary = "`torch.compile` is called again and again for the same thing"
+    summary = "`torch.compile` is called repeatedly for the same thing"
     category = "advice"
     severity = "warning"
     events = (CompilerUse,)
@@ -23,14 +23,15 @@ class CompiledAgain(Rule):
         if found is None:
             return
         if _is_repeated(found, event, project):
-            where = "round of this loop"
+            where = "iteration of this loop"
         elif _is_in_forward(found, event, project):
             where = "call of this method"
         else:
             return
         yield Violation(
             found.call,
-            f"every {where} compiles the same thing anew, which costs milliseconds even where Dynamo finds it again",
+            f"every {where} compiles the same thing again, which takes milliseconds even if Dynamo finds its "
+            "earlier result",
             help="Compile once, before the loop or in the constructor, and keep the result.",
         )
 

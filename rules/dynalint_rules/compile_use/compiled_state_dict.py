@@ -16,7 +16,7 @@ class CompiledStateDict(Rule):
     category = "advice"
     severity = "warning"
     events = (CompilerUse,)
-    refusal = "the keys would change, and checkpoints that exist already have the old ones"
+    refusal = "the keys would change, and existing checkpoints have the old ones"
 
     def check(self, event: CompilerUse, project: Project) -> Iterable[Violation]:
         """Flag state dicts of the name that the result is bound to."""
@@ -30,9 +30,9 @@ class CompiledStateDict(Rule):
                 if is_taken and (function is not event.function or not set_again(found.target, start, call, function)):
                     yield Violation(
                         call,
-                        f"`{found.target}` is the wrapper that `torch.compile` returned: every key of its state dict "
-                        "begins with `_orig_mod.`",
-                        help="Compile in place with `.compile()`, or save the module that the wrapper was made of.",
+                        f"`{found.target}` is the wrapper that `torch.compile` returned: all keys of its state "
+                        "dict start with `_orig_mod.`",
+                        help="Compile in place with `.compile()`, or save the module inside the wrapper.",
                     )
 
 

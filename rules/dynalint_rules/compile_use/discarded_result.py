@@ -12,11 +12,11 @@ from dynalint_rules._code.compiling import compilation
 class DiscardedResult(Rule):
     code = "DYN004"
     name = "discarded-result"
-    summary = "The result of `torch.compile` is thrown away, and nothing is compiled"
+    summary = "The result of `torch.compile` is discarded, so nothing is compiled"
     category = "advice"
     severity = "warning"
     events = (CompilerUse,)
-    refusal = "with the result in use the code would be compiled, which it is not now; decide whether to"
+    refusal = "using the result would compile code that now runs in eager; decide whether you want that"
 
     def check(self, event: CompilerUse, project: Project) -> Iterable[Violation]:
         """Flag calls whose value is a statement."""
@@ -25,6 +25,6 @@ class DiscardedResult(Rule):
             subject = event.function.file.segment(found.subject)
             yield Violation(
                 found.call,
-                "`torch.compile` returns a compiled version and leaves its argument as it is: nothing is compiled here",
+                "`torch.compile` returns a compiled version and does not change its argument: nothing is compiled here",
                 help=f"Write `{subject}.compile()` for a module, or keep the result: `{subject} = torch.compile(...)`.",
             )

@@ -31,8 +31,8 @@ class DistributedOrder(Rule):
             if external_name(wrapper.func, event, project) in DISTRIBUTED and not is_other:
                 yield Violation(
                     wrapper,
-                    "`DistributedDataParallel` wraps a module that is compiled already, so that Dynamo cannot cut the "
-                    "graph where the buckets of gradients end",
+                    "`DistributedDataParallel` wraps a module that is already compiled, so Dynamo cannot split "
+                    "the graph at the gradient buckets",
                     help="Compile the wrapper, or compile the module in place with `.compile()` before wrapping it.",
                 )
 

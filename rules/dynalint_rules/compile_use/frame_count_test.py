@@ -17,11 +17,11 @@ _TELLING = ("fullgraph", "op_count", "graph_break", "explain(", "nopython", "err
 class FrameCountTest(Rule):
     code = "DYN008"
     name = "frame-count-test"
-    summary = "A test counts graphs, which does not tell whether the code breaks"
+    summary = "A test counts graphs, which does not show whether the code breaks"
     category = "advice"
     severity = "warning"
     events = (CompilerUse,)
-    refusal = "the stricter test may fail, which only its author can judge; compile with `fullgraph=True`"
+    refusal = "the stricter test may fail, which you have to judge; compile with `fullgraph=True`"
 
     def check(self, event: CompilerUse, project: Project) -> Iterable[Violation]:
         """Flag assertions about the number of graphs of a counter."""
@@ -34,8 +34,8 @@ class FrameCountTest(Rule):
         for node in _assertions(event, counter):
             yield Violation(
                 node,
-                "one graph was compiled, but there may be breaks before it, after it and in loops",
-                help="Compile with `fullgraph=True`, which raises at a break.",
+                "one graph was compiled, but there may still be breaks before it, after it and in loops",
+                help="Compile with `fullgraph=True`, which raises at a graph break.",
             )
 
 

@@ -27,7 +27,7 @@ class ImportInRegion(Rule):
         if root in _CERTAIN or project.locate(root) is not None:
             return
         if event.position.try_:
-            message = f"where `{name}` is missing, this import keeps the whole function from being compiled"
+            message = f"where `{name}` is missing, this import keeps the whole function in eager"
             yield Violation(event.node, message, help="Import it at the top of the file.", severity="warning")
         else:
             message = f"`{name}` is imported while Dynamo traces, not when the code runs"

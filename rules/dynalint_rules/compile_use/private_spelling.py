@@ -55,7 +55,7 @@ def _catches_absence(handler: ast.ExceptHandler) -> bool:
 class PrivateSpelling(Rule):
     code = "DYN011"
     name = "private-spelling"
-    summary = "A private name of torch's compiler stands where there is a public one"
+    summary = "A private name of torch's compiler is used although there is a public one"
     category = "advice"
     severity = "info"
     events = (CompilerUse,)
@@ -74,7 +74,7 @@ class PrivateSpelling(Rule):
         """Write the public name."""
         public = _PUBLIC.get(event.name)
         if public is None:
-            return Declined(f"`{_SUCCEEDED[event.name]}` takes other arguments; write the call anew")
+            return Declined(f"`{_SUCCEEDED[event.name]}` takes different arguments; rewrite the call")
         name, imports = torch_name(event.function)
         spelled = f"{name}{public.removeprefix('torch')}"
         edits = rw.written(event.function.file, (event.node, rw.name(spelled)))

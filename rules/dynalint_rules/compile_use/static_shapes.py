@@ -31,7 +31,7 @@ class StaticShapes(Rule):
         if target is not None and _varies(list(_calls(event, target))):
             yield Violation(
                 call,
-                f"`dynamic=False` compiles each size anew, and `{target}` is called with several",
+                f"`dynamic=False` compiles a graph for each size, and `{target}` is called with several",
                 help="Leave the option out, or pad the inputs to a few sizes.",
             )
 

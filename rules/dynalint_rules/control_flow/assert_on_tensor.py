@@ -24,7 +24,7 @@ class AssertOnTensor(Rule):
         """Flag the operands of assertions that Dynamo would branch on."""
         if isinstance(event, Call):
             if event.args and k.only_tensor(event.args[0]) is not None:
-                message = "`torch._assert` asks a tensor for its truth"
+                message = "`torch._assert` evaluates the truth of a tensor"
                 yield Violation(event.node, message, help="Check on the device with `torch._assert_async`.")
             return
         operand = operand_of(event)
@@ -37,7 +37,7 @@ class AssertOnTensor(Rule):
         shown = quote(event.function.file, operand)
         if not decision.asked or (event.form == "chained-comparison" and constant):
             message = (
-                f"Dynamo keeps an `assert` of one plain tensor, and here has to know first whether {shown} is true"
+                f"Dynamo keeps an `assert` of a single tensor, but here it first needs to know whether {shown} is true"
             )
             yield Violation(operand, message, help="Assert one tensor at a time; write `~t` for `not t`.")
         elif not constant and event.form != "chained-comparison":
@@ -49,7 +49,9 @@ class AssertOnTensor(Rule):
         if isinstance(event, Call):
             return _rewrite_call(event, project)
         operand = operand_of(event)
-        return None if operand is None else rewrite_decision(event, operand, project, value="it asserts nothing here")
+        return (
+            None if operand is None else rewrite_decision(event, operand, project, value="it is not an assertion here")
+        )
 
 
 def _rewrite_call(event: Call, project: Project) -> Rewrite | Declined:
@@ -57,10 +59,10 @@ def _rewrite_call(event: Call, project: Project) -> Rewrite | Declined:
     given = event.node.args[1] if len(event.node.args) == 2 else None
     message = next((keyword.value for keyword in event.node.keywords if keyword.arg == "message"), given)
     if message is None or not is_constant_message(message) or event.node.keywords:
-        return Declined("the message is not a constant string, and a graph holds only those; make it constant first")
+        return Declined("the message is not a constant string, which a graph requires; make it constant first")
     changes = (
         "a failing check raises RuntimeError instead of AssertionError, "
-        "on a GPU only when the device is next waited for"
+        "and on a GPU not until the CPU next waits for the device"
     )
     edits = rw.written(scope.file, (event.node.func, rw.name(f"{scope.torch}._assert_async")))
     return Rewrite("Check on the device with `torch._assert_async`", "unsafe", edits, (changes,), scope.imports)

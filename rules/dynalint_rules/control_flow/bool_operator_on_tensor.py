@@ -37,9 +37,9 @@ class BoolOperatorOnTensor(Rule):
         if decision.form == "value":
             what = _WORDS.get(event.form, f"`{event.form}`")
             message = (
-                f"{quote(event.function.file, operand)} is {thing(event.kind)}: {what} has to know whether it is true"
+                f"{quote(event.function.file, operand)} is {thing(event.kind)}: {what} needs to know whether it is true"
             )
-            yield Violation(operand, message, help="Use `&`, `|`, `~` or `torch.where`, which need not know.")
+            yield Violation(operand, message, help="Use `&`, `|`, `~` or `torch.where`, which do not.")
 
     def fix(self, event: Branch, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Use `&` and `|`, or `torch.where`."""
@@ -53,17 +53,17 @@ class BoolOperatorOnTensor(Rule):
 def _rewrite(scope: Scope, operand: ast.expr, form: str) -> Rewrite:
     if form == "not":
         raise Refusal(
-            f"`not` gives a Python bool, which its readers may need; use `torch.logical_not({scope.text(operand)})` "
-            "if a tensor will do"
+            f"`not` returns a Python bool, which other code may need; use `torch.logical_not({scope.text(operand)})` "
+            "if a tensor is acceptable"
         )
     whole: ast.expr = operand
     if form != "chained-comparison":
         parent = scope.parents.get(operand)
         if not isinstance(parent, ast.BoolOp):
-            raise Refusal("the operator around it is not written out; use tensor operations by hand")
+            raise Refusal("it is not part of an operator that dynalint can rewrite; use tensor operations by hand")
         whole = parent
     if _is_part(scope, whole):
-        raise Refusal("it is a part of another `and`, `or` or `not`; rewrite that one as a whole")
+        raise Refusal("it is part of another `and`, `or` or `not`; rewrite that as a whole")
     text, conditions = _comparison(scope, whole) if isinstance(whole, ast.Compare) else _bool_op(scope, whole)
     return finished(scope, TITLE, rw.written(scope.file, (whole, text)), conditions)
 
@@ -90,8 +90,8 @@ def _bool_op(scope: Scope, node: ast.expr) -> tuple[str, list[str]]:
     for value, kind in zip(node.values, kinds, strict=True):
         if kind is None:
             raise Refusal(
-                f"{scope.quote(value)} is no tensor, so the result is one only sometimes; "
-                "choose between the two with an `if` on the Python value"
+                f"{scope.quote(value)} is not a tensor, so the result is one only sometimes; choose between the "
+                "two with an `if` on the Python value"
             )
     effects = effects_of_always(scope, node.values[1:], node)
     conditions = alias_conditions(scope, sides, target_of(scope, node), node)

@@ -15,8 +15,8 @@ _WHAT = {
     "match": "which `case` of this `match` to trace",
 }
 _HELP = {
-    "if": "Compute both sides and choose with `torch.where`.",
-    "ifexp": "Compute both sides and choose with `torch.where`.",
+    "if": "Compute both sides and select with `torch.where`.",
+    "ifexp": "Compute both sides and select with `torch.where`.",
     "comprehension": "Keep all elements and give those that do not count a weight of zero.",
     "match": "Compute every case and choose with `torch.where`.",
 }
@@ -25,7 +25,7 @@ _HELP = {
 class BranchOnTensor(Rule):
     code = "DYN101"
     name = "branch-on-tensor"
-    summary = "Branch on the data of a tensor"
+    summary = "Branch on the data in a tensor"
     gb = ("GB0170",)
     events = (Branch,)
 
@@ -38,13 +38,13 @@ class BranchOnTensor(Rule):
         if decision.form not in _WHAT or is_guard(decision.node) or not asks_tensor(event, project):
             return
         shown = quote(event.function.file, operand)
-        lost = ", and gives up the whole function for the loop around it" if ends_function(event, parents) else ""
+        lost = ", and skips the whole function because of the loop around it" if ends_function(event, parents) else ""
         message = f"{shown} is {thing(event.kind)}: Dynamo cannot know {_WHAT[decision.form]}{lost}"
         yield Violation(tested_value(operand, decision), message, help=_HELP[decision.form])
 
     def fix(self, event: Branch, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Choose with `torch.where`."""
+        """Select with `torch.where`."""
         operand = operand_of(event)
         if operand is None:
             return None
-        return rewrite_decision(event, operand, project, value="it decides nothing here")
+        return rewrite_decision(event, operand, project, value="it does not decide anything here")

@@ -15,7 +15,8 @@ from dynalint_rules._shared.branch.truth import STAYS
 from dynalint_rules._shared.number.known_numbers import is_whole
 
 _VALUE = (
-    "its result is a Python bool, which its readers may need; if a tensor will do, compare with `==` and reduce with "
+    "its result is a Python bool, which other code may need; if a tensor is acceptable, compare with `==` and "
+    "reduce with "
     "`.any()` or `.all()`"
 )
 
@@ -23,7 +24,7 @@ _VALUE = (
 class MembershipOnTensor(Rule):
     code = "DYN106"
     name = "membership-on-tensor"
-    summary = "`in`, `any`, `all` or `sorted` over the data of tensors"
+    summary = "`in`, `any`, `all` or `sorted` over the data in tensors"
     gb = ("GB0170", "GB0124", "GB0033", "GB0207", "GB0059")
     events = (Branch, Call)
     calls = frozenset({"builtins.any", "builtins.all", "builtins.sorted", "list.sort"})
@@ -51,10 +52,10 @@ def _check_call(event: Call) -> Iterable[Violation]:
     if collection is None or "key" in event.keywords or not _holds_tensors(collection):
         return
     if name in ("any", "all"):
-        message = f"`{name}(...)` asks one tensor after the other whether it is true"
+        message = f"`{name}(...)` evaluates the truth of one tensor after another"
         yield Violation(event.node, message, help=f"Use the tensor's own `.{name}()`, {STAYS}.")
     else:
-        message = f"`{name}(...)` has to compare tensors with each other, and to know the outcome"
+        message = f"`{name}(...)` compares tensors with each other and needs the result"
         yield Violation(event.node, message, help="Use `torch.sort`.")
 
 
@@ -78,10 +79,10 @@ def _check_membership(event: Branch, project: Project) -> Iterable[Violation]:
     negated = any(isinstance(operator, ast.NotIn) for operator in node.ops)
     in_tensor = k.may_be_tensor(kinds.get(node.comparators[-1], k.UNKNOWN))
     if in_tensor:
-        message = f"{shown} reads out of a tensor whether it holds a value"
+        message = f"{shown} reads from a tensor whether it contains a value"
         yield Violation(node, message, help=f"Compare with `==`, reduce with `.any()`, {STAYS}.", gb=("GB0124",))
     elif negated or not decision.asked or decision.form not in ("assert", "value"):
-        message = f"{shown} compares a tensor with one member after the other, and has to know each outcome"
+        message = f"{shown} compares a tensor with one element after another and needs each result"
         yield Violation(node, message, help=f"Join comparisons with `|`, or use `torch.isin`, {STAYS}.")
     elif isinstance(decision.node, ast.Assert):
         if not is_constant_message(decision.node.msg):
@@ -95,7 +96,7 @@ def _check_membership(event: Branch, project: Project) -> Iterable[Violation]:
 
 
 def _in_order(scope: Scope, event: Call) -> Rewrite:
-    """Sort the stack of the tensors, where one of them or the stack of all is asked for.
+    """Stack the tensors and sort the stack, where one of them or the stack of all is asked for.
 
     Raises:
         Refusal: the list itself may be asked for.
@@ -107,7 +108,7 @@ def _in_order(scope: Scope, event: Call) -> Rewrite:
     one = one and isinstance(outer, ast.Subscript) and is_whole(scope.kind(outer.slice))
     plain = event.callee == "builtins.sorted" and len(node.args) == 1
     if not plain or any(keyword.arg != "reverse" for keyword in node.keywords) or not (stacked or one):
-        raise Refusal("the tensors are put in order in Python; `torch.stack` them and use `torch.sort` and its indices")
+        raise Refusal("the tensors are sorted in Python; `torch.stack` them and use `torch.sort` and its indices")
     values = node.args[0]
     kind = scope.kind(values)
     listed = (
@@ -119,5 +120,5 @@ def _in_order(scope: Scope, event: Call) -> Rewrite:
     descending = "".join(f", descending={scope.text(keyword.value)}" for keyword in node.keywords)
     replaced = outer if stacked and isinstance(outer, ast.Call) else node
     edits = rw.written(scope.file, (replaced, f"{text}.sort(stable=True{descending}).values"))
-    conditions = [f"{scope.quote(values)} holds tensors without dimensions, of one dtype, and none of them is NaN"]
-    return finished(scope, "Sort the stack of the tensors", edits, conditions)
+    conditions = [f"{scope.quote(values)} holds 0-dim tensors of the same dtype, none of them NaN"]
+    return finished(scope, "Stack the tensors and sort the stack", edits, conditions)

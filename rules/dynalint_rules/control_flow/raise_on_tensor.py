@@ -12,7 +12,7 @@ from dynalint_rules._shared.branch.decide import rewrite_decision
 class RaiseOnTensor(Rule):
     code = "DYN105"
     name = "raise-on-tensor"
-    summary = "Guard that raises depending on the data of a tensor"
+    summary = "Guard that raises depending on the data in a tensor"
     gb = ("GB0170",)
     events = (Branch,)
 
@@ -24,7 +24,7 @@ class RaiseOnTensor(Rule):
         decision: Decision = decision_of(project.parents(event.function), operand)
         if decision.form == "if" and is_guard(decision.node) and asks_tensor(event, project):
             shown = quote(event.function.file, operand)
-            message = f"whether this raises depends on the data of {shown}, which Dynamo does not have"
+            message = f"whether this raises depends on the data in {shown}, which Dynamo does not have"
             yield Violation(operand, message, help="Check on the device with `torch._assert_async`.")
 
     def fix(self, event: Branch, violation: Violation, project: Project) -> Rewrite | Declined | None:
@@ -32,4 +32,4 @@ class RaiseOnTensor(Rule):
         operand = operand_of(event)
         if operand is None:
             return None
-        return rewrite_decision(event, operand, project, value="it guards nothing here")
+        return rewrite_decision(event, operand, project, value="it is not a guard here")

@@ -31,13 +31,13 @@ class TensorComparisonCall(Rule):
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
         """Flag every call."""
         name = event.callee.rpartition(".")[2]
-        message = f"`{name}` reads a Python bool out of the data of tensors"
+        message = f"`{name}` reads a Python bool from the data in tensors"
         yield Violation(event.node, message, help=f"Use `{_INSTEAD[name]}`, {STAYS}.")
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Compare with tensor operations, together with what is decided by it."""
         instead = _INSTEAD[event.callee.rpartition(".")[2]]
-        value = f"its result is a Python bool, which its readers may need; use `{instead}` if a tensor will do"
+        value = f"its result is a Python bool, which other code may need; use `{instead}` if a tensor is acceptable"
         scope = Scope.of(event, project)
         try:
             answer = _returned(scope, event.node) or rewrite_decision(event, event.node, project, value=value)
@@ -71,11 +71,11 @@ def _by_identity(scope: Scope, node: ast.Call) -> Rewrite | None:
     asked = parent if isinstance(parent, ast.UnaryOp) else node
     text = f"{one} is {other}" if asked is node else f"{one} is not {other}"
     conditions = (
-        f"`{one}` and `{other}` that are equal, but not the same tensor, go the other way, with a gradient each",
-        "a tensor with NaN is the same as itself, which it does not equal",
+        f"`{one}` and `{other}` that are equal but not the same tensor take the other path, each with its own gradient",
+        "a tensor that contains NaN is identical to itself, but not equal",
     )
     edits = rw.written(scope.file, (asked, text))
-    return Rewrite("Ask whether they are the same tensor", "unsafe", edits, conditions)
+    return Rewrite("Test whether they are the same tensor", "unsafe", edits, conditions)
 
 
 def _is_given(scope: Scope, node: ast.expr) -> bool:
@@ -100,7 +100,7 @@ def _returned(scope: Scope, node: ast.Call) -> Rewrite | None:
     truth = truth_of(scope, node)
     conditions = ("the caller gets a tensor of one bool in the place of a bool", *truth.conditions)
     edits = rw.written(scope.file, (node, truth.text))
-    return Rewrite("Return the answer as a tensor", "unsafe", edits, conditions, scope.imports)
+    return Rewrite("Return the result as a tensor", "unsafe", edits, conditions, scope.imports)
 
 
 def _leaves(scope: Scope, node: ast.expr) -> bool:

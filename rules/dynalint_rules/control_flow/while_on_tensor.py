@@ -12,7 +12,7 @@ from dynalint_rules._shared.branch.decide import rewrite_decision
 class WhileOnTensor(Rule):
     code = "DYN102"
     name = "while-on-tensor"
-    summary = "Loop until the data of a tensor says stop"
+    summary = "Loop that ends depending on the data in a tensor"
     gb = ("GB0170",)
     events = (Branch,)
 
@@ -24,10 +24,16 @@ class WhileOnTensor(Rule):
         decision: Decision = decision_of(project.parents(event.function), operand)
         if decision.form == "while" and asks_tensor(event, project):
             shown = quote(event.function.file, operand)
-            message = f"{shown} is {thing(event.kind)}: Dynamo cannot know how often this `while` goes round"
-            yield Violation(operand, message, help="Run a fixed number of rounds and let `torch.where` end them.")
+            message = f"{shown} is {thing(event.kind)}: Dynamo cannot know how often this `while` loop runs"
+            yield Violation(
+                operand, message, help="Run a fixed number of iterations and keep finished results with `torch.where`."
+            )
 
     def fix(self, event: Branch, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Decline: nobody knows how many rounds there are."""
         operand = operand_of(event)
-        return None if operand is None else rewrite_decision(event, operand, project, value="it decides nothing here")
+        return (
+            None
+            if operand is None
+            else rewrite_decision(event, operand, project, value="it does not decide anything here")
+        )

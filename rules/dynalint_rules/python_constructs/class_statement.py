@@ -10,19 +10,21 @@ from dynalint.rulekit import Call, ClassDefinition, Project, Rule, Violation
 class ClassStatement(Rule):
     code = "DYN705"
     name = "class-statement"
-    summary = "a class that is defined in compiled code ends the graph"
+    summary = "Defining a class in compiled code breaks the graph"
     gb = ("GB8977", "GB0156", "GB0007")
     events = (ClassDefinition, Call)
     calls = frozenset({"dataclasses.make_dataclass", "types.new_class"})
-    refusal = "it may take names from the function around it; define it at the top level, and pass those"
+    refusal = "it may use names from the enclosing function; define it at module level, and pass those in"
 
     def check(self, event: ClassDefinition | Call, project: Project) -> Iterable[Violation]:
         """Flag the statement or call."""
         if isinstance(event, ClassDefinition):
             yield Violation(
                 event.node,
-                f"the class `{event.node.name}` is made on every call, which Dynamo does not trace",
+                f"the class `{event.node.name}` is created on every call, which Dynamo does not trace",
                 help="define it at the top level of the module",
             )
         elif isinstance(event, Call):
-            yield Violation(event.node, f"`{event.callee}()` makes a class on every call, which Dynamo does not trace")
+            yield Violation(
+                event.node, f"`{event.callee}()` creates a class on every call, which Dynamo does not trace"
+            )

@@ -27,20 +27,20 @@ _PUTS = ("put", "put_nowait")
 class ConcurrentCall(Rule):
     code = "DYN711"
     name = "concurrent-call"
-    summary = "dealing with other threads ends the graph"
+    summary = "Communicating with other threads breaks the graph"
     gb = ("GB0007", "GB0142", "GB0156")
     events = (Call,)
     calls = frozenset(f"{owner}.{name}" for owner, names in _CALLS.items() for name in names.split())
-    message = "`{callee}()` deals with other threads, which are no part of a graph"
-    help = "return what they want to know, and talk to them around the call"
+    message = "`{callee}()` communicates with other threads, which cannot be part of a graph"
+    help = "return what they need, and communicate with them around the call"
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Put into a queue in eager code only."""
         if event.callee.startswith("queue.") and event.callee.rpartition(".")[2] in _PUTS:
-            condition = f"a compiled run leaves out {quote(event.function.file, event.node)}"
+            condition = f"a compiled run skips {quote(event.function.file, event.node)}"
             title, scope = "Put into the queue only in eager code", Scope.of(event, project)
             return guarded(scope, event, title, safety="unsafe", conditions=(condition,))
         return Declined(
-            "what another thread does is no part of a graph; return what it wants to know, and deal with it around "
-            "the call"
+            "what another thread does cannot be part of a graph; return what it needs, and communicate with it "
+            "around the call"
         )

@@ -10,12 +10,12 @@ from dynalint.rulekit import Operation, Project, Rule
 class ContainerComparison(Rule):
     code = "DYN709"
     name = "container-comparison"
-    summary = "comparing lists or tuples that hold tensors ends the graph"
+    summary = "Comparing lists or tuples that hold tensors breaks the graph"
     gb = ("GB6622", "GB0170")
     events = (Operation,)
-    message = "the comparison asks a tensor in these lists for its truth, which only the data tells"
-    help = "compare the plain numbers in Python, and the tensors by torch"
-    refusal = "compare the plain numbers in Python; what to do about the tensors depends on what it is for"
+    message = "the comparison evaluates the truth of a tensor in these lists, which depends on data"
+    help = "compare the plain numbers in Python, and the tensors with torch"
+    refusal = "compare the plain numbers in Python; how to compare the tensors depends on the purpose"
 
     def flags(self, event: Operation, project: Project) -> bool:
         """Whether it is a comparison, unless both sides hold the very same tensor."""

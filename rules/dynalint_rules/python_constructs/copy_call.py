@@ -15,7 +15,7 @@ _DEEPEST = 5
 class CopyCall(Rule):
     code = "DYN701"
     name = "copy-call"
-    summary = "copying by the `copy` module ends the graph"
+    summary = "Copying with the `copy` module breaks the graph"
     gb = ("GB0007", "GB4198", "GB0208", "GB0156", "GB0008", "GB0088", "GB0179")
     events = (Call,)
     calls = frozenset({"copy.copy", "copy.deepcopy"})
@@ -27,8 +27,8 @@ class CopyCall(Rule):
         deep = event.callee == "copy.deepcopy"
         breaks = _breaks_deep if deep else _breaks_shallow
         if all(breaks(project, one) for one in event.args[0].members):
-            how = "it cannot copy tensors" if deep else "Dynamo does not follow it"
-            yield Violation(event.node, f"`{event.callee}()` ends the graph: {how}")
+            how = "it cannot copy tensors" if deep else "Dynamo does not trace it"
+            yield Violation(event.node, f"`{event.callee}()` breaks the graph: {how}")
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Use the container's own method, where its type is known for certain."""
@@ -36,24 +36,22 @@ class CopyCall(Rule):
         if event.callee == "copy.deepcopy":
             return _cloned(event, project)
         if not (isinstance(kind, k.Sequence | k.Dictionary) and kind.type in _WITH_METHOD and kind.home is None):
-            return Declined("the type of what is copied is not known for certain; use its own method `copy`")
+            return Declined("the type of the copied object is not certain; use its own method `copy`")
         if len(event.node.args) != 1 or event.node.keywords:
             return Declined("it is not called with one argument in its place")
         file = event.function.file
         copied = rw.method(rw.kept(file, event.node.args[0]), "copy")
-        return Rewrite("Copy by the container's own method `copy`", "safe", rw.written(file, (event.node, copied)))
+        return Rewrite("Copy with the container's own method `copy`", "safe", rw.written(file, (event.node, copied)))
 
 
 def _cloned(event: Call, project: Project) -> Rewrite | Declined:
     """Replace a deep copy of a tensor by a clone without gradient, and one that is detached together with that."""
     tensor = k.only_tensor(event.args[0])
     if tensor is None or event.node.keywords or len(event.node.args) != 1:
-        return Declined(
-            "`clone()` would let gradients through; write `clone()` or `detach().clone()`, whichever is meant"
-        )
+        return Declined("`clone()` would pass on gradients; write `clone()` or `detach().clone()`, whichever you need")
     source, file = event.node.args[0], event.function.file
     if tensor.origin == "parameter":
-        return Declined("the copy of a parameter is a parameter again; write `detach().clone()` if a tensor will do")
+        return Declined("the copy of a parameter is a parameter; write `detach().clone()` if a tensor is acceptable")
     copied = _detached(event, project) or event.node
     alone = isinstance(source, ast.Call) and isinstance(source.func, ast.Attribute) and source.func.attr == "detach"
     kept = rw.kept(file, source)
@@ -62,7 +60,7 @@ def _cloned(event: Call, project: Project) -> Rewrite | Declined:
     if tensor.dtype in ("bool", "int"):
         return Rewrite(title, "safe", edits)
     # A deep copy of what comes of other tensors with gradients raises, so that nobody relies on it.
-    condition = f"nothing asks the copy of {quote(file, source)} for a gradient of its own"
+    condition = f"no code uses a separate gradient of the copy of {quote(file, source)}"
     return Rewrite(title, "conditional", edits, (condition,))
 
 

@@ -28,7 +28,7 @@ _OWN_SCOPE = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.Generator
 class DynamicCode(Rule):
     code = "DYN704"
     name = "dynamic-code"
-    summary = "code from text, or a look into the namespace, ends the graph"
+    summary = "Running code from a string, or inspecting the namespace, breaks the graph"
     gb = ("GB0059", "GB0007", "GB0193")
     events = (Call,)
     calls = frozenset(
@@ -52,7 +52,7 @@ class DynamicCode(Rule):
             return
         yield Violation(
             event.node,
-            f"`{event.callee.removeprefix('builtins.')}()` ends the graph: Dynamo traces only code that it can see",
+            f"`{event.callee.removeprefix('builtins.')}()` breaks the graph: Dynamo traces only code that it can see",
             help="use `getattr` or a dict of functions, or look the name up in the constructor",
         )
 
@@ -62,7 +62,9 @@ class DynamicCode(Rule):
         rewrite = _written_out(scope, event) or _looked_up(scope, event) or _stored(scope, event.node)
         if rewrite is not None:
             return rewrite
-        return Declined("what is meant is not to be read off; use `getattr`, a dict, or look it up in the constructor")
+        return Declined(
+            "the code does not show what is intended; use `getattr`, a dict, or look it up in the constructor"
+        )
 
 
 def _names_something(event: Call) -> bool:
@@ -102,7 +104,7 @@ def _written_out(scope: Scope, event: Call) -> Rewrite | None:
         return None
     # Without a comment behind it, which would comment out what closes it.
     expression = ast.get_source_segment(source, tree) or ""
-    return Rewrite("Write the expression out", "safe", rw.written(scope.file, (node, expression)))
+    return Rewrite("Write the expression directly", "safe", rw.written(scope.file, (node, expression)))
 
 
 def _looked_up(scope: Scope, event: Call) -> Rewrite | None:
@@ -173,7 +175,7 @@ def _stored(scope: Scope, call: ast.Call) -> Rewrite | None:
             lines.append(f'{space.id}["{target.id}"] = {ast.unparse(one.value)}')
     except (SyntaxError, ValueError):
         return None
-    return Rewrite("Store the values themselves", "safe", rw.written(scope.file, (statement, lines)))
+    return Rewrite("Store the values directly", "safe", rw.written(scope.file, (statement, lines)))
 
 
 def _reads_item(node: ast.AST | None) -> bool:

@@ -8,12 +8,12 @@ from dynalint.rulekit import Call, Project, Rule, k
 class ExitStackCall(Rule):
     code = "DYN714"
     name = "exit-stack"
-    summary = "entering torch's context managers on an `ExitStack` ends the graph"
+    summary = "Entering torch's context managers on an `ExitStack` breaks the graph"
     gb = ("GB0007", "GB0147", "GB0156", "GB0467", "GB0066", "GB0092")
     events = (Call,)
     calls = frozenset({"contextlib.ExitStack.enter_context"})
-    message = "Dynamo enters this in a `with` statement, and not on a stack"
-    help = "write a `with` statement, over `contextlib.nullcontext()` where nothing is to be entered"
+    message = "Dynamo supports this in a `with` statement, but not on a stack"
+    help = "write a `with` statement, using `contextlib.nullcontext()` if there is nothing to enter"
     refusal = "enter it in the `with` statement of the stack, as `with torch.no_grad() if frozen else nullcontext():`"
 
     def flags(self, event: Call, project: Project) -> bool:

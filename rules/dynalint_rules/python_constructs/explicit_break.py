@@ -10,7 +10,7 @@ from dynalint.rulekit import DISABLED, Call, Project, Rule, Violation
 class ExplicitBreak(Rule):
     code = "DYN717"
     name = "explicit-break"
-    summary = "a graph break that the code asks for"
+    summary = "A graph break that the code asks for"
     category = "advice"
     severity = "info"
     gb = ("GB0098", "GB0025", "GB4297")
@@ -19,5 +19,5 @@ class ExplicitBreak(Rule):
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
         """Tell of the call."""
-        by = "called function is kept from being compiled" if event.callee == DISABLED else "code asks for it"
-        yield Violation(event.node, f"the graph ends here, as the {by}")
+        by = "called function is excluded from compilation" if event.callee == DISABLED else "code asks for it"
+        yield Violation(event.node, f"the graph breaks here, because the {by}")

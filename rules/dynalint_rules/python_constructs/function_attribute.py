@@ -11,7 +11,7 @@ from dynalint.rulekit import Call, Event, Project, Rule, Violation, Write, k, wa
 class FunctionAttribute(Rule):
     code = "DYN716"
     name = "function-attribute"
-    summary = "setting an attribute of a function ends the graph"
+    summary = "Setting an attribute of a function breaks the graph"
     gb = ("GB0467", "GB0059")
     events = (Write, Call)
     calls = frozenset({"function.*", "builtins.setattr"})
@@ -29,7 +29,7 @@ class FunctionAttribute(Rule):
             return
         message = f"Dynamo cannot set an attribute of the function `{owner.function.name}`"
         if _happens_once(event, project):
-            yield Violation(event.node, f"{message}; only the first call comes here", category="advice")
+            yield Violation(event.node, f"{message}; only the first call reaches this", category="advice")
         else:
             yield Violation(event.node, message)
 

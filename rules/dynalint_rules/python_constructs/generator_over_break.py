@@ -11,11 +11,11 @@ from dynalint.rulekit import FunctionInfo, Iteration, Project, Rule, Violation, 
 class GeneratorOverBreak(Rule):
     code = "DYN719"
     name = "generator-over-break"
-    summary = "a generator whose elements break the graph costs the whole function"
+    summary = "A generator whose elements break the graph costs the whole function"
     gb = ("GB8335",)
     events = (Iteration,)
     gives_up = True
-    refusal = "repair the break; else hand on a list, which computes all elements before the first is used"
+    refusal = "fix the break; otherwise pass a list, which computes all elements before the first one is used"
 
     def check(self, event: Iteration, project: Project) -> Iterable[Violation]:
         """Flag the call that gets a generator, if what it calls for the elements breaks the graph."""
@@ -32,8 +32,8 @@ class GeneratorOverBreak(Rule):
         called = [one for node in inside for one in _functions(kinds.get(node.func, k.UNKNOWN), project)]
         within = tuple(dict.fromkeys([*called, *takers]))
         if within:
-            message = "the graph breaks while this generator is under way, which makes Dynamo give up the function"
-            yield Violation(call, message, help="hand on a list, or repair the break", within=within)
+            message = "the graph breaks while this generator is running, so Dynamo skips the whole function"
+            yield Violation(call, message, help="pass a list, or fix the break", within=within)
 
 
 def _handed_to(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> ast.Call | None:

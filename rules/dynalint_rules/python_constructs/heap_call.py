@@ -20,17 +20,17 @@ _CALLS = {
 class HeapCall(Rule):
     code = "DYN703"
     name = "heap-call"
-    summary = "a call of `heapq` or `bisect` ends the graph"
+    summary = "A call of `heapq` or `bisect` breaks the graph"
     gb = ("GB0007", "GB0059")
     events = (Call,)
     calls = frozenset(f"{owner}.{name}" for owner, names in _CALLS.items() for name in names.split())
     message = "`{callee}()` is a C function that Dynamo cannot trace"
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Count what lies below a bound, and keep a list of the function's own in order."""
+        """Count the smaller values a bound, and keep a list of the function's own in order."""
         scope = Scope.of(event, project)
         rewrite = _counted(scope, event.node) or _in_order(scope, event.node)
-        declined = "the list is shared with the code around the call; write it with `sorted` or `list.sort`"
+        declined = "the code around the call uses the list too; write it with `sorted` or `list.sort`"
         return rewrite or Declined(declined)
 
 
@@ -52,7 +52,7 @@ def _counted(scope: Scope, node: ast.Call) -> Rewrite | None:
     text = scope.text(sought)
     given = text if isinstance(sought, ast.Name | ast.Constant | ast.Attribute | ast.Subscript) else f"({text})"
     content = f"sum({bound} {sign} {given} for {bound} in {scope.text(numbers)})"
-    return Rewrite("Count what lies below", "safe", rw.written(scope.file, (node, content)))
+    return Rewrite("Count the smaller values", "safe", rw.written(scope.file, (node, content)))
 
 
 def _in_order(scope: Scope, node: ast.Call) -> Rewrite | None:
@@ -77,5 +77,5 @@ def _in_order(scope: Scope, node: ast.Call) -> Rewrite | None:
             return None
         assert isinstance(call, ast.Call)
         changes.append((call, content))
-    condition = f"no more is taken from `{heap.id}` than there is"
-    return Rewrite(f"Keep `{heap.id}` in order", "conditional", rw.written(scope.file, *changes), (condition,))
+    condition = f"`{heap.id}` is never popped when empty"
+    return Rewrite(f"Keep `{heap.id}` sorted", "conditional", rw.written(scope.file, *changes), (condition,))

@@ -11,7 +11,7 @@ from dynalint.rulekit import Call, Declined, Event, Project, Rewrite, Rule, Viol
 class IdentityComparison(Rule):
     code = "DYN713"
     name = "identity-comparison"
-    summary = "comparing tensors by `id` ends the graph or compiles again for each tensor"
+    summary = "Comparing tensors by `id` breaks the graph, or recompiles for each tensor"
     gb = ("GB9316", "GB0141")
     events = (Call,)
     calls = frozenset({"builtins.id"})
@@ -27,24 +27,24 @@ class IdentityComparison(Rule):
         arguments = _unchanged_parameters(event)
         among = [isinstance(side, ast.Name) and side.id in arguments for side in sides]
         if all(among):
-            message = "the code is compiled anew for each tensor that comes, for the sake of its address"
+            message = "the code recompiles for each new tensor, because of its address"
             yield Violation(node, message, help="compare with `is`", category="recompile")
         elif any(among):
             message = "a tensor that was computed has no address to compare while Dynamo traces"
             yield Violation(node, message, help="compare with `is`")
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Compare by identity itself."""
+        """Compare with `is` itself."""
         node = violation.node
         sides = _compared(node)
         if sides is None or not isinstance(node, ast.Compare):
             return None
         if not all(isinstance(side, ast.Name | ast.Attribute) for side in sides):
-            return Declined("a side is no plain name; keep it in a variable and compare with `is`")
+            return Declined("one side is not a plain name; assign it to a variable and compare with `is`")
         file = event.function.file
         left, right = (rw.kept(file, side) for side in sides)
         compared = rw.operation(left, "is" if isinstance(node.ops[0], ast.Eq) else "is not", right)
-        return Rewrite("Compare by identity", "safe", rw.written(file, (node, compared)))
+        return Rewrite("Compare with `is`", "safe", rw.written(file, (node, compared)))
 
 
 def _compared(node: ast.AST | None) -> tuple[ast.expr, ast.expr] | None:

@@ -10,7 +10,7 @@ from dynalint.rulekit import Call, Iteration, Project, Rule, Violation, k
 class KeptIterator(Rule):
     code = "DYN710"
     name = "kept-iterator"
-    summary = "going on with an iterator that outlives the call ends the graph"
+    summary = "Continuing an iterator that outlives the call breaks the graph"
     gb = ("GB4347", "GB0811", "GB0156", "GB0253")
     events = (Call, Iteration)
     calls = frozenset({"builtins.next"})
@@ -23,11 +23,11 @@ class KeptIterator(Rule):
         if not isinstance(kind, k.Sequence) or home is None or home.type not in ("attribute", "class", "global"):
             return
         if kind.type == "generator":
-            yield Violation(event.node, f"Dynamo cannot go on with the iterator `{home.name}`, made earlier")
+            yield Violation(event.node, f"Dynamo cannot continue the iterator `{home.name}`, which was created earlier")
         elif kind.type in ("count", "range_iterator") and isinstance(event, Call):
             yield Violation(
                 event.node,
-                f"each call is compiled anew for the number that `{home.name}` has come to",
+                f"each call recompiles for the current number of `{home.name}`",
                 category="recompile",
                 torch=">=2.13" if kind.type == "count" else "",
             )

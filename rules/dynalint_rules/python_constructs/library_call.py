@@ -45,7 +45,7 @@ _CALLS: dict[str, str] = {
     "urllib.parse": "quote",
     "weakref": "proxy",
 }
-# Packages whose own Python code ends the graph, each run with torchvision 0.28, opt_einsum 3.4, pandas 3.1, networkx
+# Packages whose own Python code breaks the graph, each run with torchvision 0.28, opt_einsum 3.4, pandas 3.1, networkx
 # 3.6, torch-geometric 2.8, torchdiffeq 0.2.5, ptwt 1.0.1, pyro 1.9.2, gpytorch 1.15 and torchaudio 2.11: under which
 # name, by which break, what.
 _GRAPHS = {
@@ -145,7 +145,7 @@ _OTHERS = {**_by_name(_PACKAGES, ""), **_by_name(_MODULES, ".__call__")}
 class LibraryCall(Rule):
     code = "DYN712"
     name = "library-call"
-    summary = "a function of the standard library or another package that Dynamo does not trace ends the graph"
+    summary = "A function of the standard library or another package that Dynamo does not trace breaks the graph"
     gb = (
         *("GB0007", "GB0059", "GB0147", "GB0156", "GB0134", "GB0055", "GB4411", "GB7786"),
         *("GB0008", "GB0036", "GB0124", "GB0157", "GB0170", "GB0207", "GB0257"),
@@ -165,23 +165,23 @@ class LibraryCall(Rule):
             if event.receiver is None or isinstance(event.receiver, k.Object):
                 yield Violation(
                     event.node,
-                    f"the code of `{event.callee.removesuffix('.__call__')}` cannot be traced, and ends the graph",
-                    help="call it outside of the compiled code, or write what it does with operations of torch",
+                    f"the code of `{event.callee.removesuffix('.__call__')}` cannot be traced, which breaks the graph",
+                    help="call it outside the compiled code, or write it with torch operations",
                     gb=(_OTHERS[event.callee],),
                 )
         else:
             shown = event.callee.removeprefix("builtins.")
             yield Violation(
                 event.node,
-                f"Dynamo does not trace `{shown}()`, and ends the graph at it",
-                help="work its value out before: in the constructor, or at the top level of the module",
+                f"Dynamo does not trace `{shown}()`, and breaks the graph there",
+                help="compute its value beforehand: in the constructor, or at module level",
             )
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Decline: where the value can be worked out depends on what it is made of."""
         if event.callee in _OTHERS:
-            return Declined("what it does has no one form in operations of torch; call it outside of the compiled code")
-        return Declined("work its value out in the constructor or at the top level, if what it is made of is there")
+            return Declined("it has no general equivalent in torch operations; call it outside the compiled code")
+        return Declined("compute its value in the constructor or at module level, if its arguments are available there")
 
 
 def _is_spared(event: Call) -> bool:

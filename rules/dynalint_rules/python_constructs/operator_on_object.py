@@ -27,7 +27,7 @@ from dynalint_rules._code.scope import Scope
 class OperatorOnObject(Rule):
     code = "DYN715"
     name = "operator-on-object"
-    summary = "an operator between a tensor and an object with the operator's method ends the graph"
+    summary = "An operator between a tensor and an object that defines the operator breaks the graph"
     gb = ("GB0055", "GB0059")
     events = (Operation,)
 
@@ -43,14 +43,14 @@ class OperatorOnObject(Rule):
         if any(k.only_tensor(side) is not None for side in sides):
             yield Violation(
                 event.node,
-                f"Dynamo takes this operator for one of torch, and cannot pass it an instance of `{name}`",
+                f"Dynamo treats this operator as a torch operation, and cannot pass it an instance of `{name}`",
                 help="call a method of the object",
             )
         elif event.operator in (ast.MatMult, ast.Invert):
             operator = "@" if event.operator is ast.MatMult else "~"
             yield Violation(
                 event.node,
-                f"Dynamo does not follow `{operator}` into a method of `{name}`",
+                f"Dynamo does not trace `{operator}` into a method of `{name}`",
                 help="call a method of the object",
             )
 
@@ -76,16 +76,16 @@ def _called(scope: Scope, event: Operation) -> Rewrite:
     if isinstance(node, ast.UnaryOp):
         return _call(scope, node, node.operand, event.left, method_name(node.op), None)
     if not isinstance(node, ast.BinOp):
-        raise Refusal("the operator changes its target; give the class a method with a name, and call it")
+        raise Refusal("the operator changes its target; add a named method to the class, and call it")
     own, reflected = method_name(node.op), method_name(node.op, reflected=True)
     if _method(scope, event.left, own) is not None:
         if _method(scope, event.right, reflected) is not None:
-            raise Refusal("both sides define the operator; give the class a method with a name, and call it")
+            raise Refusal("both sides define the operator; add a named method to the class, and call it")
         return _call(scope, node, node.left, event.left, own, node.right)
     if not is_pure(scope, node.left):
         raise Refusal(
-            f"{scope.quote(node.left)} is evaluated first; give it a name before, and call "
-            f"{scope.quote(node.right)} by a method"
+            f"{scope.quote(node.left)} is evaluated first; assign it to a name first, and call a method of "
+            f"{scope.quote(node.right)}"
         )
     return _call(scope, node, node.right, event.right, reflected, node.left)
 
@@ -99,11 +99,11 @@ def _call(
 ) -> Rewrite:
     method = _method(scope, kind, name)
     if method is None:
-        raise Refusal("give the class a method with a name, and call it")
+        raise Refusal("add a named method to the class, and call it")
     if isinstance(kind, k.Instance) and any(name in cls.stores for cls in scope.project.mro(kind.cls)):
-        raise Refusal(f"an instance may have a `{name}` of its own, which the operator does not come to")
+        raise Refusal(f"an instance may have a `{name}` of its own, which the operator does not use")
     if any(isinstance(one, ast.Name) and one.id == "NotImplemented" for one in walk(method.node)):
-        raise Refusal(f"`{name}` may answer `NotImplemented`; give the class a method with a name, and call it")
+        raise Refusal(f"`{name}` may return `NotImplemented`; add a named method to the class, and call it")
     given = [rw.kept(scope.file, argument)] if argument is not None else []
     called = rw.method(rw.kept(scope.file, owner), name, *given)
     return Rewrite("Call the method by its name", "safe", rw.written(scope.file, (node, called)))

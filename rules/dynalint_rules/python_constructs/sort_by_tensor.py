@@ -14,7 +14,7 @@ from dynalint_rules._shared.number.known_numbers import is_whole
 class SortByTensor(Rule):
     code = "DYN708"
     name = "sort-by-tensor"
-    summary = "putting values in order by tensors ends the graph"
+    summary = "Sorting by tensors breaks the graph"
     gb = ("GB0207", "GB0193", "GB0059")
     events = (Ordering,)
 
@@ -35,8 +35,8 @@ class SortByTensor(Rule):
         elif _is_tensor_or_holds_one(event.key, project, modules=False):
             yield Violation(
                 event.node,
-                f"`{called}` puts values in order by tensors, which only the data tells",
-                help="use `torch.sort` or `torch.topk`, or a `key` that gives a number",
+                f"`{called}` sorts by tensors, which depends on data",
+                help="use `torch.sort` or `torch.topk`, or a `key` that returns a number",
             )
 
     def fix(self, event: Ordering, violation: Violation, project: Project) -> Rewrite | Declined | None:
@@ -109,11 +109,11 @@ def _rows_in_order(scope: Scope, event: Ordering, call: ast.Call) -> Rewrite:
     order = f"{scope.torch}.stack([{scope.text(key.body)} for {part} in {name}]).argsort(stable=True{descending})"
     edits = rw.written(scope.file, (statement, [*before, f"{target.id} = {scope.torch}.stack({name})[{order}]"]))
     conditions = (
-        f"{scope.quote(values)} holds tensors of one shape and dtype",
+        f"{scope.quote(values)} contains tensors of the same shape and dtype",
         f"{scope.quote(key.body)} has no dimensions, and is never NaN",
-        "nothing relies on getting the very tensors rather than equal copies",
+        "no code relies on receiving the tensors themselves rather than equal copies",
     )
-    return Rewrite("Put the rows of a stack in order", "conditional", edits, conditions, scope.imports)
+    return Rewrite("Sort the rows of a stack", "conditional", edits, conditions, scope.imports)
 
 
 def _takes_one(scope: Scope, use: ast.Name) -> bool:

@@ -23,11 +23,11 @@ _ITERATED = ("list", "set", "generator", "view", "torch.nn.ModuleList", "torch.n
 class StrandedComprehension(Rule):
     code = "DYN720"
     name = "stranded-comprehension"
-    summary = "a comprehension over a list is not compiled where Dynamo gives up the function around it"
+    summary = "A list comprehension runs in eager after a graph break in a loop"
     severity = "info"
     gb = ("GB4347",)
     events = (Iteration,)
-    refusal = "repair the break in the loop; else go through a tuple"
+    refusal = "fix the break in the loop; otherwise iterate over a tuple"
 
     def check(self, event: Iteration, project: Project) -> Iterable[Violation]:
         """Flag a comprehension over what Dynamo does not take as an argument, if its function is given up."""
@@ -35,8 +35,9 @@ class StrandedComprehension(Rule):
         if node is not None:
             yield Violation(
                 node,
-                "Dynamo gives up the function for a break in a loop, and cannot compile this comprehension by itself",
-                help="repair the break in the loop, and this one goes with it",
+                "Dynamo skips the function because of a break in a loop, and cannot compile this comprehension "
+                "on its own",
+                help="fix the break in the loop, which fixes this too",
                 stranded=True,
             )
 

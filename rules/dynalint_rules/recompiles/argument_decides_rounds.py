@@ -11,7 +11,7 @@ from dynalint.rulekit import FunctionInfo, Iteration, Project, Rule, Violation, 
 class ArgumentDecidesRounds(Rule):
     code = "DYN802"
     name = "argument-decides-rounds"
-    summary = "An argument decides how often a loop runs, and each number of rounds has its own graph"
+    summary = "An argument decides how often a loop runs, and each number of iterations has its own graph"
     category = "advice"
     severity = "info"
     events = (Iteration,)
@@ -24,7 +24,8 @@ class ArgumentDecidesRounds(Rule):
         if name is not None and _is_passed_in(name, event.function):
             yield Violation(
                 event.node,
-                f"the caller's `{name}` decides how often this loop runs, and each number of rounds has its own graph",
+                f"the caller's `{name}` decides how often this loop runs, and each number of iterations has its "
+                "own graph",
                 help="Compile the body of the loop, and leave the loop to the caller.",
             )
 

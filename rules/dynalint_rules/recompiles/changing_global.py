@@ -26,8 +26,8 @@ class ChangingGlobal(Rule):
     severity = "info"
     events = (GlobalRead,)
     refusal = (
-        "whoever calls the compiled code has to pass it in; make it an argument, or where it is only computed "
-        "with, a tensor of the module that is changed by `fill_`"
+        "callers of the compiled code have to pass it in; make it an argument or, if it is only used in "
+        "computations, a tensor of the module that is changed with `fill_`"
     )
 
     def check(self, event: GlobalRead, project: Project) -> Iterable[Violation]:
@@ -41,7 +41,7 @@ class ChangingGlobal(Rule):
             shown = ast.unparse(read)
             yield Violation(
                 read,
-                f"`{shown}` is a constant of the graph, and `{writer.qualname}` sets it: each value compiles anew",
+                f"`{shown}` is a constant of the graph, and `{writer.qualname}` sets it: each value recompiles",
                 help="Pass it in as an argument.",
             )
 

@@ -14,7 +14,7 @@ _LOOPS = (ast.For, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)
 class LayerNumber(Rule):
     code = "DYN801"
     name = "layer-number"
-    summary = "Layers are compiled one by one, and a number of its own gives each a graph of its own"
+    summary = "Layers are compiled one by one, and each recompiles because of a number of its own"
     category = "advice"
     severity = "warning"
     events = (CompilerUse,)
@@ -27,7 +27,7 @@ class LayerNumber(Rule):
         for name in sorted(set(_own_numbers(kind.cls, project))):
             yield Violation(
                 event.statement,
-                f"each `{kind.cls.name}` has an int `{name}` of its own, so each is compiled anew instead of sharing "
+                f"each `{kind.cls.name}` has an int `{name}` of its own, so each recompiles instead of sharing "
                 "the code of the first",
                 help=f"Pass in what `{name}` selects, or compile the model as a whole.",
             )

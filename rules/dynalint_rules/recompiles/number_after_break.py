@@ -14,7 +14,7 @@ _NUMBERS = ("int", "float")
 class NumberAfterBreak(Rule):
     code = "DYN804"
     name = "number-after-break"
-    summary = "A number read from a tensor is computed with, and the code after the break compiles again"
+    summary = "A number read from a tensor recompiles the code after the graph break"
     category = "recompile"
     severity = "info"
     events = (Call,)
@@ -29,13 +29,11 @@ class NumberAfterBreak(Rule):
         if not reading.is_captured(event) or not reading.is_input(tensor):
             return
         if reading.meets_tensor(event.node):
-            message = (
-                "the code after this break is compiled for the number read here, and once more when another one comes"
-            )
+            message = "the code after this break is compiled for the number read here, and recompiles for the next one"
         elif reading.outlives_break(event):
             message = (
-                "the number read here is kept over the next break, and the code in between is compiled once more when "
-                "another one comes"
+                "the number read here is needed after the next break, and the code in between recompiles for "
+                "the next number"
             )
         else:
             return

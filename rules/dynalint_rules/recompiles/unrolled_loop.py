@@ -13,13 +13,13 @@ _RANK = frozenset({"dim", "ndim", "ndimension"})
 class UnrolledLoop(Rule):
     code = "DYN803"
     name = "unrolled-loop"
-    summary = "A loop over the rows of a tensor is unrolled, and another number of rows compiles anew"
+    summary = "A loop over the rows of a tensor is unrolled, and another number of rows recompiles"
     category = "advice"
     severity = "info"
     events = (Iteration,)
     refusal = (
-        "only some loops are one operation on the whole tensor; write it as such an operation, use `torch.vmap`, "
-        "or compile the body alone"
+        "only some loops are equivalent to one operation on the whole tensor; write such an operation, use "
+        "`torch.vmap`, or compile only the body"
     )
 
     def check(self, event: Iteration, project: Project) -> Iterable[Violation]:
@@ -29,8 +29,8 @@ class UnrolledLoop(Rule):
         if k.only_tensor(event.kind) is not None or _is_range_of_size(event):
             yield Violation(
                 event.node,
-                "the graph holds the body of this loop once for every row, and another number of rows compiles anew",
-                help="Compute on the whole tensor, or compile the body alone.",
+                "the graph contains the body of this loop once for every row, and another number of rows recompiles",
+                help="Compute on the whole tensor, or compile only the body.",
             )
 
 

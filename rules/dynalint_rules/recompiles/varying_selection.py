@@ -36,7 +36,7 @@ _OPPOSITE: Mapping[type[ast.cmpop], type[ast.cmpop]] = {
 class VaryingSelection(Rule):
     code = "DYN806"
     name = "varying-selection"
-    summary = "A mask selects another number of elements in each call, and the code after it compiles again"
+    summary = "A mask selects a different number of elements in each call, and the code after it recompiles"
     category = "recompile"
     severity = "info"
     events = (Subscript,)
@@ -53,16 +53,17 @@ class VaryingSelection(Rule):
         if _is_drawn(event, project):
             yield Violation(
                 event.node,
-                "a random mask selects another number of elements in each call, and what follows is compiled again",
-                help="Keep the full shape with `torch.where`, or draw a selection of fixed size by `torch.randperm`.",
+                "a random mask selects a different number of elements in each call, and the code after it recompiles",
+                help="Keep the full shape with `torch.where`, or select a fixed number of elements with "
+                "`torch.randperm`.",
             )
         elif (part := _other_part(event, project)) is not None:
             rest = ast.unparse(part)
             yield Violation(
                 event.node,
-                f"how much is in this part and how much in `{rest}` differs from call to call, and what follows is "
-                "compiled again",
-                help="Keep the full shape, compute both and choose with `torch.where`.",
+                f"how many elements are in this part and how many in `{rest}` changes from call to call, and "
+                "the code after it recompiles",
+                help="Keep the full shape, compute both and select with `torch.where`.",
             )
 
 

@@ -12,8 +12,8 @@ from dynalint_rules._code.scope import Scope
 _COVARIANCE = "centre the rows and multiply: `x = x - x.mean(1, keepdim=True)`, `x @ x.mT / (n - 1)`"
 _LOSS = "write the loss out: `0.5 * (var.log() + (input - target) ** 2 / var)` with `var` clamped from below"
 _ASSERT = "assert in the graph: `torch._assert_async(t.all())`"
-_VALID = "validate samples where nothing is compiled, or not at all: `validate_args=False`"
-_PIECES = "split at Python numbers: the pieces then have sizes that are known"
+_VALID = "validate samples in code that is not compiled, or not at all: `validate_args=False`"
+_PIECES = "split at Python numbers, so that the sizes of the pieces are known"
 _INSTEAD = {
     "torch.cov": _COVARIANCE,
     "Tensor.cov": _COVARIANCE,
@@ -34,7 +34,7 @@ _SPLITTING = frozenset({"torch.tensor_split", "Tensor.tensor_split"})
 class CheckingCall(Rule):
     code = "DYN305"
     name = "checking-call"
-    summary = "a function that reads its arguments to check them ends the graph"
+    summary = "A function that reads its arguments in order to check them breaks the graph"
     severity = "warning"
     gb = ("GB0033", "GB0124", "GB0170")
     events = (Call,)
@@ -53,7 +53,7 @@ class CheckingCall(Rule):
             last = owner.rpartition(".")[2] if last == "__call__" else last
             yield Violation(
                 event.node,
-                f"`{last}()` reads its arguments into Python on the way, which ends the graph",
+                f"`{last}()` reads its arguments into Python, which breaks the graph",
                 help=_ASSERT
                 if event.callee == _CHECK
                 else _VALID
@@ -65,7 +65,7 @@ class CheckingCall(Rule):
         """Check in the graph; decline the others, which written out would check nothing, and round otherwise."""
         if event.callee == _CHECK:
             return _asserted(Scope.of(event, project), event.node)
-        return Declined(f"written out it leaves a check away and rounds in another order; {violation.help}")
+        return Declined(f"written out, it skips a check and rounds in a different order; {violation.help}")
 
 
 def _reads(event: Call) -> bool:
@@ -84,11 +84,9 @@ def _asserted(scope: Scope, node: ast.Call) -> Rewrite:
     if len(node.args) == 2:
         words = node.args[1].body if isinstance(node.args[1], ast.Lambda) else None
         if not isinstance(words, ast.Constant):
-            raise Refusal(
-                f"the message {scope.quote(node.args[1])} is put together when it is needed; make it constant"
-            )
+            raise Refusal(f"the message {scope.quote(node.args[1])} is built when it is needed; make it constant")
         message = [rw.kept(scope.file, words)]
     check = rw.method(rw.kept(scope.file, node.func.value), "_assert_async", holds, *message)
     edits = rw.written(scope.file, (node, check))
-    condition = "the exception may come later, and has other words if none are given"
+    condition = "the exception may come later, and its message differs if none is given"
     return Rewrite("Check in the graph: `torch._assert_async`", "unsafe", edits, (condition,))

@@ -21,16 +21,16 @@ _NUMPY_WHERE = "numpy.where"
 _NUMPY_REPEAT = "numpy.repeat"
 
 _HELP = {
-    "nonzero": "work with the mask itself: `mask.sum()` counts, `torch.where(mask, a, b)` chooses",
-    "argwhere": "work with the mask itself: `mask.sum()` counts, `torch.where(mask, a, b)` chooses",
-    "where": "give `torch.where` the two values to choose from, or work with the mask itself",
-    "flatnonzero": "work with the mask itself: `mask.sum()` counts, `torch.where(mask, a, b)` chooses",
-    "repeat_interleave": "give `output_size=`, where the sum of the repeats is known as a Python number",
-    "repeat": "repeat by one number, or gather rows by an index that is computed before",
+    "nonzero": "work with the mask itself: `mask.sum()` counts, `torch.where(mask, a, b)` selects",
+    "argwhere": "work with the mask itself: `mask.sum()` counts, `torch.where(mask, a, b)` selects",
+    "where": "pass `torch.where` the two values to select from, or work with the mask itself",
+    "flatnonzero": "work with the mask itself: `mask.sum()` counts, `torch.where(mask, a, b)` selects",
+    "repeat_interleave": "pass `output_size=`, if the sum of the repeats is known as a Python number",
+    "repeat": "repeat by a single number, or gather rows with an index that is computed beforehand",
     "bincount": "sum `one_hot(t, n)` over its first dimension, or `scatter_add_` ones into `n` zeros",
-    "combinations": "index by `torch.triu_indices(n, n, 1)`, which depends on a shape alone",
+    "combinations": "index by `torch.triu_indices(n, n, 1)`, which depends only on a shape",
 }
-_HELP_ELSE = "move it out of the compiled code: into the constructor, or to where the batch is made"
+_HELP_ELSE = "move it out of the compiled code: into the constructor, or to where the batch is created"
 # Dynamo knows no shape for their results, whatever its settings.
 _NEVER_TRACED = ("lstsq", "ctc_loss", "CTCLoss", "combinations")
 _LISTING = ("Tensor.nonzero", "torch.nonzero", "Tensor.argwhere", "torch.argwhere")
@@ -50,7 +50,7 @@ def _watched() -> frozenset[str]:
 class CountingCall(Rule):
     code = "DYN303"
     name = "counting-call"
-    summary = "a result with as many elements as the data asks for ends the graph"
+    summary = "A function whose result size depends on data breaks the graph"
     severity = "warning"
     gb = ("GB0036",)
     events = (Call,)
@@ -64,7 +64,7 @@ class CountingCall(Rule):
         last = owner.rpartition(".")[2] if last == "__call__" else last
         yield Violation(
             event.node,
-            f"the shape of what `{last}()` returns depends on data, which ends the graph",
+            f"the shape of what `{last}()` returns depends on data, which breaks the graph",
             help=_HELP.get(last, _HELP_ELSE),
             setting="" if last in _NEVER_TRACED else SHAPES,
         )
@@ -79,8 +79,8 @@ class CountingCall(Rule):
             if rewrite is not None:
                 return rewrite
         return Declined(
-            "what can take the place of a result whose length depends on data depends on its use; work with a mask of "
-            "the full shape, or set `torch._dynamo.config.capture_dynamic_output_shape_ops = True`"
+            "a result whose length depends on data has no general replacement; work with a mask of the full "
+            "shape, or set `torch._dynamo.config.capture_dynamic_output_shape_ops = True`"
         )
 
 
@@ -125,5 +125,5 @@ def _stored_by_mask(scope: Scope, event: Call) -> Rewrite | None:
     if known is None or known.dtype != "bool" or not k.is_number(scope.kind(statement.value)):
         return None
     edits = rw.written(scope.file, (node, rw.kept(scope.file, mask)))
-    shown = f"{scope.quote(mask)} is as large as {scope.quote(target.value)} in each of its own dimensions"
-    return Rewrite("Store by the mask itself", "conditional", edits, (shown,))
+    shown = f"{scope.quote(mask)} is as large as {scope.quote(target.value)} in each of its dimensions"
+    return Rewrite("Store through the mask itself", "conditional", edits, (shown,))

@@ -18,15 +18,15 @@ from dynalint_rules._shared.number.numbers import flow_of
 
 _SELECTING = frozenset({"torch.masked_select", "Tensor.masked_select"})
 _DECLINED = (
-    "the number of selected elements depends on data; keep the full shape and let `torch.where` put a neutral value "
-    "where nothing is selected, or set `torch._dynamo.config.capture_dynamic_output_shape_ops = True`"
+    "the number of selected elements depends on data; keep the full shape and use `torch.where` with a neutral "
+    "value where nothing is selected, or set `torch._dynamo.config.capture_dynamic_output_shape_ops = True`"
 )
 
 
 class MaskRead(Rule):
     code = "DYN301"
     name = "mask-read"
-    summary = "as many elements as a mask selects have a shape that depends on data, which ends the graph"
+    summary = "The number of elements that a mask selects depends on data, which breaks the graph"
     severity = "warning"
     gb = ("GB0036", "GB0033")
     events = (Subscript, Call)
@@ -43,8 +43,9 @@ class MaskRead(Rule):
             return
         yield Violation(
             event.node,
-            f"{quote(event.function.file, event.node)} has as many elements as the mask selects, which ends the graph",
-            help="keep the full shape and choose by `torch.where(mask, x, neutral)`",
+            f"{quote(event.function.file, event.node)} has as many elements as the mask selects, which breaks "
+            "the graph",
+            help="keep the full shape and select with `torch.where(mask, x, neutral)`",
             setting=_setting(event, project),
         )
 
@@ -81,7 +82,7 @@ def _counted(scope: Scope, event: Subscript) -> Rewrite | None:
         return None
     for part in (node.value, node.slice):
         if not is_pure(scope, part):
-            raise Refusal(f"{scope.quote(part)} does more than give a value; give the value a name first")
+            raise Refusal(f"{scope.quote(part)} does more than return a value; give the value a name first")
     flow = flow_of(scope, asked.node, "int", wide=True)
     tensor = scope.tensor(node.value)
     if asked.elements and (tensor is None or mask.rank is None or mask.rank != tensor.rank):

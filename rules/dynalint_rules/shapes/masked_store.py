@@ -14,7 +14,7 @@ from dynalint_rules._shared.mask.masked_stores import stored
 class MaskedStore(Rule):
     code = "DYN302"
     name = "masked-store"
-    summary = "storing by a mask what is read by the same mask has a shape that depends on data"
+    summary = "Storing what is read through the same mask breaks the graph"
     severity = "warning"
     gb = ("GB0036",)
     events = (Subscript,)
@@ -28,8 +28,8 @@ class MaskedStore(Rule):
             shown = quote(event.function.file, target)
             yield Violation(
                 event.statement,
-                f"{shown} gets what is read by the same mask, as many elements as the data says, which ends the graph",
-                help="compute the value for all elements and choose: `x = torch.where(mask, value, x)`",
+                f"{shown} gets what is read through the same mask, whose size depends on data, which breaks the graph",
+                help="compute the value for all elements and select: `x = torch.where(mask, value, x)`",
             )
 
     def fix(self, event: Subscript, violation: Violation, project: Project) -> Rewrite | Declined | None:

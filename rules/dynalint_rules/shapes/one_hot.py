@@ -10,15 +10,15 @@ _CALLEE = "torch.nn.functional.one_hot"
 class OneHotWithoutClasses(Rule):
     code = "DYN304"
     name = "one-hot-without-classes"
-    summary = "`one_hot` without `num_classes` reads the data for its shape, which ends the graph"
+    summary = "`one_hot` without `num_classes` reads its shape from the data, which breaks the graph"
     gb = ("GB0246", "GB0033")
     events = (Call,)
     calls = frozenset({_CALLEE})
-    message = "`one_hot()` without `num_classes` reads the largest class out of the data, which ends the graph"
-    help = "give the number of classes: `one_hot(t, num_classes)`"
+    message = "`one_hot()` without `num_classes` reads the largest class from the data, which breaks the graph"
+    help = "pass the number of classes: `one_hot(t, num_classes)`"
     refusal = (
-        "how many classes there are is not in the code; give the number as `num_classes`, from the configuration "
-        "or from the shape that the result has to fit"
+        "the code does not say how many classes there are; pass `num_classes`, from the configuration or from "
+        "the shape that the result has to fit"
     )
 
     def flags(self, event: Call, project: Project) -> bool:

@@ -20,7 +20,7 @@ _NO_WAIT = "a compiled run does not wait"
 class ClockCall(Rule):
     code = "DYN404"
     name = "clock-call"
-    summary = "reading the clock or waiting ends the graph"
+    summary = "Reading the clock or sleeping breaks the graph"
     gb = ("GB0007", "GB0156", "GB0147")
     events = (Call,)
     calls = frozenset({*(f"time.{name}" for name in _TIME), *(f"datetime.{name}" for name in _DATES)})
@@ -30,8 +30,8 @@ class ClockCall(Rule):
         if not leads_to_raise(event, project):
             yield Violation(
                 event.node,
-                f"`{event.callee}()` cannot be part of a graph, which ends there",
-                help="measure around what is compiled, or mark the part with `torch.profiler.record_function`",
+                f"`{event.callee}()` cannot be part of a graph, which breaks there",
+                help="measure around the compiled code, or mark the part with `torch.profiler.record_function`",
                 torch=">=2.13" if event.callee.startswith("datetime.") else "",
             )
 
@@ -46,7 +46,7 @@ class ClockCall(Rule):
         except Refusal as refusal:
             if waits:
                 return Declined(str(refusal))
-            return Declined(f"{refusal}; measure around what is compiled")
+            return Declined(f"{refusal}; measure around the compiled code")
 
 
 def _is_clock(callee: str) -> bool:

@@ -11,25 +11,25 @@ from dynalint_rules._shared.guard.statements import removed
 class DebuggerCall(Rule):
     code = "DYN405"
     name = "debugger-call"
-    summary = "a stop in the debugger or at the keyboard ends the graph"
+    summary = "Stopping in a debugger or reading the keyboard breaks the graph"
     gb = ("GB0059", "GB0007")
     events = (Call,)
     calls = frozenset({"builtins.breakpoint", "builtins.input", "pdb.set_trace"})
-    message = "`{callee}()` stops for a person, which ends the graph"
+    message = "`{callee}()` waits for a person, which breaks the graph"
     help = "take it out"
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Take the stop out."""
         if event.callee == "builtins.input":
             return _asked_in_eager(event, project)
-        return removed(Scope.of(event, project), event, "Take the stop in the debugger out", "safe")
+        return removed(Scope.of(event, project), event, "Remove the stop in the debugger", "safe")
 
 
 def _asked_in_eager(event: Call, project: Project) -> Rewrite | Declined:
     """Ask in eager code only, where nothing depends on the answer."""
     try:
         scope = Scope.of(event, project)
-        title, effect = "Ask only in eager code", "a compiled run does not wait for an answer"
+        title, effect = "Ask for input only in eager code", "a compiled run does not wait for an answer"
         return guarded_bystanders(scope, event, "builtins.input".__eq__, title, effect=effect)
     except Refusal:
-        return Declined("the model depends on what is typed; ask before the call and pass the answer as an argument")
+        return Declined("the model depends on the input; ask before the call and pass the answer as an argument")

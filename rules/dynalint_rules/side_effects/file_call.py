@@ -49,12 +49,12 @@ _WRITING_MODES = frozenset("wax")
 class FileCall(Rule):
     code = "DYN410"
     name = "file-call"
-    summary = "a call that touches the file system ends the graph"
+    summary = "A call that touches the file system breaks the graph"
     gb = ("GB0007", "GB0059", "GB0156", "GB0294", "GB0142")
     events = (Call,)
     calls = frozenset(f"{owner}.{name}" for owner, names in _CALLS.items() for name in names.split())
-    message = "`{callee}()` reaches outside of the graph, which ends there"
-    help = "do it outside of the compiled code"
+    message = "`{callee}()` has effects outside the graph, which breaks there"
+    help = "do it outside the compiled code"
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Write in eager code only."""
@@ -64,7 +64,7 @@ class FileCall(Rule):
         except Refusal as refusal:
             return Declined(f"{refusal}; return what is to be written")
         if event.callee in _LOOKS:
-            return Declined("files come and go; look before the call, or in `__init__`")
+            return Declined("files may change; look them up before the call, or in `__init__`")
         return Declined("files cannot be part of a graph; read before the call, or in `__init__`")
 
 
@@ -78,7 +78,7 @@ def _written_in_eager(scope: Scope, event: Call) -> Rewrite:
         handle = target.id if isinstance(target, ast.Name) else None
         body = statement.body
     if event.callee in _OPENS and not _opened_to_write(event.node):
-        raise Refusal(f"what {scope.quote(event.node)} gives may be read")
+        raise Refusal(f"what {scope.quote(event.node)} gives may be used")
     if handle is not None and sum(1 for _ in loads(scope, handle)) > sum(_reads(one, handle) for one in body):
         raise Refusal(f"`{handle}` is used after the file is closed")
 
@@ -95,7 +95,7 @@ def _written_in_eager(scope: Scope, event: Call) -> Rewrite:
         if not isinstance(one, ast.Expr) or not isinstance(one.value, ast.Call) or not writes(one.value):
             raise Refusal(f"{scope.quote(one)} does more than write")
         effects_of(scope, [one.value], besides=writes)
-    condition = "a compiled run writes nothing there"
+    condition = "a compiled run does not write there"
     return guarded_all(scope, [statement], "Write only in eager code", "unsafe", (condition,))
 
 

@@ -26,8 +26,8 @@ _STATE = "manual_seed get_rng_state set_rng_state initial_seed".split()
 
 _ASKS = frozenset({"torch.get_rng_state", "torch.random.get_rng_state"})
 _AGAIN = (
-    "what runs under a state that was kept draws the same numbers once more, as for gradients, and would draw others; "
-    "use `torch.utils.checkpoint.checkpoint`, which Dynamo traces with its random numbers"
+    "code that restores a state draws the same numbers again, for example for gradients, and would draw "
+    "others; use `torch.utils.checkpoint.checkpoint`, which Dynamo traces with its random numbers"
 )
 # What draws takes a generator under this name, and Dynamo hands on none.
 _DRAWS = frozenset(
@@ -47,7 +47,7 @@ _SAVES = _ASKS | {"torch.set_rng_state", "torch.random.set_rng_state"}
 class GeneratorState(Rule):
     code = "DYN409"
     name = "generator-state"
-    summary = "seeding a random generator or handling its state ends the graph"
+    summary = "Seeding a random number generator or accessing its state breaks the graph"
     gb = ("GB0007", "GB0055", "GB0208", "GB0363", "GB7650")
     events = (Call,)
     calls = frozenset(
@@ -73,14 +73,14 @@ class GeneratorState(Rule):
         else:
             yield Violation(
                 event.node,
-                f"`{event.callee}()` handles the state of a random generator, which ends the graph",
-                help="seed outside of the compiled code, or keep fixed noise in a buffer",
+                f"`{event.callee}()` accesses the state of a random number generator, which breaks the graph",
+                help="seed outside the compiled code, or keep fixed noise in a buffer",
             )
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Put a state back in eager code only; where to seed is for a person to say."""
         if event.callee in _SAVES:
-            title = "Put the random state back only in eager code"
+            title = "Restore the random state only in eager code"
             effect = "a compiled run does not put the state of the random generator back"
             with suppress(Refusal):
                 scope = Scope.of(event, project)
@@ -88,7 +88,7 @@ class GeneratorState(Rule):
                     return Declined(_AGAIN)
                 return guarded_bystanders(scope, event, _SAVES.__contains__, title, effect=effect)
         return Declined(
-            "seeding elsewhere changes what is drawn; seed outside of the compiled code, or draw fixed "
+            "seeding elsewhere changes which numbers are drawn; seed outside the compiled code, or draw fixed "
             "noise once in `__init__` and keep it in a buffer"
         )
 
@@ -100,8 +100,9 @@ def _drawn(event: Call) -> Iterator[Violation]:
     if isinstance(kind, k.Object) and kind.type == "torch.Generator":
         yield Violation(
             event.node,
-            f"`{event.callee.replace('Tensor.', 't.')}()` is given a random generator, which Dynamo hands to no graph",
-            help="draw from torch's default generator, as a graph can, or outside of the compiled code",
+            f"`{event.callee.replace('Tensor.', 't.')}()` takes a random number generator, which Dynamo cannot "
+            "pass to a graph",
+            help="draw from torch's default generator, or outside the compiled code",
             category=None if kind == given else "advice",
             gb=("GB0055",),
         )

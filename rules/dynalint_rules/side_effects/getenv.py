@@ -9,12 +9,12 @@ from dynalint_rules._code.scope import Scope
 class FrozenGetenv(Rule):
     code = "DYN406"
     name = "frozen-getenv"
-    summary = "the value of `os.getenv` is frozen when the code is compiled"
+    summary = "The value of `os.getenv` is frozen when the code is compiled"
     category = "miscompile"
     events = (Call,)
     calls = frozenset({"os.getenv"})
     message = "compiled code keeps the value that `os.getenv()` had when it was traced"
-    help = "use `os.environ.get()`, which is guarded"
+    help = "use `os.environ.get()`, which has a guard"
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Ask `os.environ`."""
@@ -22,12 +22,13 @@ class FrozenGetenv(Rule):
         name, keywords = scope.text(event.node.func), event.node.keywords
         if any(keyword.arg != "default" for keyword in keywords):
             return Declined(
-                f"Dynamo does not trace `os.environ.get()` with keywords; pass those of `{name}()` in order first"
+                f"Dynamo does not trace `os.environ.get()` with keyword arguments; pass those of `{name}()` by "
+                "position first"
             )
         file, given = scope.file, [*event.node.args, *(keyword.value for keyword in keywords)]
         owner = name.removesuffix(".getenv") if name.endswith(".getenv") else "os"
         asked = rw.call(f"{owner}.environ.get", *(rw.kept(file, one) for one in given))
         imports = () if name.endswith(".getenv") else ("import os",)
         return Rewrite(
-            "Ask `os.environ`, which is guarded", "safe", rw.written(file, (event.node, asked)), imports=imports
+            "Read `os.environ`, which has a guard", "safe", rw.written(file, (event.node, asked)), imports=imports
         )

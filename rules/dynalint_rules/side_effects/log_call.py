@@ -24,7 +24,7 @@ _LOGURU_LEVELS = "debug info success warning error critical exception log".split
 class LogCall(Rule):
     code = "DYN402"
     name = "log-call"
-    summary = "a call of a logger ends the graph, whatever its level"
+    summary = "A call of a logger breaks the graph, whatever its level"
     gb = ("GB0291", "GB4841", "GB6215", "GB0156", "GB0023")
     events = (Call,)
     calls = frozenset(
@@ -41,7 +41,7 @@ class LogCall(Rule):
             name = f"logger.{method}" if event.callee.startswith((_LOGGER, _ADAPTER, _LOGURU)) else event.callee
             yield Violation(
                 event.node,
-                f"`{name}()` ends the graph{_whenever(event.callee)}",
+                f"`{name}()` breaks the graph{_whenever(event.callee)}",
                 help="make the logger at the top of the module"
                 if method == "getLogger"
                 else "log only in eager code: `if not torch.compiler.is_compiling():`",
@@ -53,7 +53,7 @@ class LogCall(Rule):
         scope = Scope.of(event, project)
         if event.callee == "logging.getLogger":
             return _made_in_eager(scope, event)
-        title = "Log only in eager code; a compiled run logs nothing"
+        title = "Log only in eager code; a compiled run does not log"
         asked = _asked_first(scope, event.node)
         if asked is not None:
             return Rewrite(title, "safe", rw.written(scope.file, asked), imports=scope.imports)
@@ -61,19 +61,19 @@ class LogCall(Rule):
 
 
 def _whenever(callee: str) -> str:
-    """What else decides whether a call ends the graph: nothing does, for what logs no message."""
+    """What else decides whether a call breaks the graph: nothing does, for what logs no message."""
     if callee.startswith(_LOGURU):
-        return " if a handler takes its level"
+        return " if a handler accepts its level"
     return ", whatever the level of the logger" if callee.rpartition(".")[2] in (*_LEVELS, *_ASKING) else ""
 
 
 def _made_in_eager(scope: Scope, event: Call) -> Rewrite:
     """Make a logger in eager code only, with all that is logged by it."""
     try:
-        title = "Make the logger only in eager code; a compiled run logs nothing"
+        title = "Create the logger only in eager code; a compiled run does not log"
         return guarded_bystanders(scope, event, "logging.getLogger".__eq__, title)
     except Refusal as refusal:
-        reason = "the logger is needed where it is made; make it once, at the top of the module or in `__init__`"
+        reason = "the logger is used where it is created; create it once, at module level or in `__init__`"
         raise Refusal(reason) from refusal
 
 

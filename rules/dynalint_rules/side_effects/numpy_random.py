@@ -33,7 +33,7 @@ _GENERATORS = ("numpy.random.Generator", "numpy.random.RandomState")
 class NumpyRandom(Rule):
     code = "DYN408"
     name = "numpy-random"
-    summary = "a number drawn by `numpy.random` is read out of a tensor and ends the graph"
+    summary = "A number drawn by `numpy.random` is read from a tensor and breaks the graph"
     gb = ("GB0033", "GB0294", "GB0156")
     events = (Call,)
     calls = frozenset(
@@ -48,7 +48,7 @@ class NumpyRandom(Rule):
         if owner in _GENERATORS:
             yield Violation(
                 event.node,
-                f"`{name}()` of a generator of NumPy is not traced, and ends the graph",
+                f"`{name}()` of a NumPy generator is not traced and breaks the graph",
                 help="draw with torch in the graph, or draw outside and pass the number as an argument",
             )
             return
@@ -56,12 +56,12 @@ class NumpyRandom(Rule):
         if not sized:
             yield Violation(
                 event.node,
-                f"`np.random.{name}()` ends the graph",
+                f"`np.random.{name}()` breaks the graph",
                 help="draw with torch in the graph, or draw outside and pass the number as an argument",
             )
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Draw with torch."""
         if event.callee.rpartition(".")[0] in _GENERATORS:
-            return Declined("the numbers come from a generator of its own; draw outside and pass them as an argument")
+            return Declined("the numbers come from a separate generator; draw outside and pass them as an argument")
         return drawn_by_torch(Scope.of(event, project), event)

@@ -23,7 +23,7 @@ _NAMES = {
 class PrintCall(Rule):
     code = "DYN401"
     name = "print-call"
-    summary = "a print ends the graph"
+    summary = "A print breaks the graph"
     gb = ("GB0059", "GB0156", "GB0207")
     events = (Call,)
     calls = frozenset(_NAMES)
@@ -33,7 +33,7 @@ class PrintCall(Rule):
         if not leads_to_raise(event, project):
             yield Violation(
                 event.node,
-                f"`{_NAMES[event.callee]}` writes to the console, which ends the graph",
+                f"`{_NAMES[event.callee]}` writes to the console, which breaks the graph",
                 help="print only in eager code: `if not torch.compiler.is_compiling():`",
             )
 
@@ -41,10 +41,10 @@ class PrintCall(Rule):
         """Print in eager code only, or not at all if the settings say so."""
         scope = Scope.of(event, project)
         if project.options.get("print-fix") == "remove":
-            return removed(scope, event, "Do not print", "unsafe", ("eager code prints no longer",))
+            return removed(scope, event, "Remove the print", "unsafe", ("eager code no longer prints",))
         return guarded(
             scope,
             event,
-            "Print only in eager code; a compiled run prints nothing",
+            "Print only in eager code; a compiled run does not print",
             alike=lambda call: callee(scope, call) in _NAMES,
         )

@@ -41,7 +41,7 @@ _CONVERSIONS = ("builtins.int", "builtins.float", "builtins.round")
 class PythonRandom(Rule):
     code = "DYN407"
     name = "python-random"
-    summary = "random numbers of Python's `random` end the graph, or decide a branch"
+    summary = "Random numbers from Python's `random` break the graph, or decide a branch"
     gb = ("GB0007", "GB0156", "GB0170", "GB0213", "GB0033", "GB0124", "GB0178", "GB4841")
     events = (Call,)
     calls = frozenset(
@@ -57,21 +57,21 @@ class PythonRandom(Rule):
         if name not in _TRACED and not (name == "random" and event.callee.startswith(_OBJECT)):
             yield Violation(
                 event.node,
-                f"`{event.callee}()` ends the graph",
+                f"`{event.callee}()` breaks the graph",
                 help="draw with `torch.rand` in the graph, or draw outside and pass the number as an argument",
             )
             return
         for node in _untraced_uses(event, project):
             yield Violation(
                 node,
-                f"a number drawn by `{event.callee}()` decides something in Python here, which ends the graph",
-                help="draw outside of the compiled code, or select with `torch.where`",
+                f"a number drawn by `{event.callee}()` decides something in Python here, which breaks the graph",
+                help="draw outside the compiled code, or select with `torch.where`",
             )
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Draw with `random.uniform`, where that is traced, else with torch."""
         if event.callee.startswith(_OBJECT):
-            return Declined("the numbers come from a generator of its own; draw outside and pass them as an argument")
+            return Declined("the numbers come from a separate generator; draw outside and pass them as an argument")
         scope = Scope.of(event, project)
         with suppress(Refusal):
             return _uniform(scope, event)
@@ -87,7 +87,7 @@ def _uniform(scope: Scope, event: Call) -> Rewrite:
     flow = flow_of(scope, event.node, "float")
     name = event.node.func
     if event.callee != "random.random" or flow.leaves or flow.edits or not isinstance(name, ast.Attribute):
-        raise Refusal("no traced function draws the same numbers")
+        raise Refusal("no function that Dynamo traces draws the same numbers")
     if any("rounding" in clause for clause in flow.clauses):
         raise Refusal("Dynamo does not trace arithmetic of a number that is drawn with others")
     drawn = rw.method(rw.kept(scope.file, name.value), "uniform", rw.number(0.0), rw.number(1.0))

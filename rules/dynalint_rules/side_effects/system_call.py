@@ -64,7 +64,7 @@ _FRAMES = ("inspect.currentframe", "sys._getframe")
 class SystemCall(Rule):
     code = "DYN411"
     name = "system-call"
-    summary = "asking or changing the interpreter or the operating system ends the graph"
+    summary = "A call to the interpreter, the process or the operating system breaks the graph"
     gb = ("GB0007", "GB0208", "GB0008", "GB0156", "GB0147", "GB0059")
     events = (Call, ItemWrite)
     calls = frozenset(f"{owner}.{name}" for owner, names in _CALLS.items() for name in names.split())
@@ -80,8 +80,8 @@ class SystemCall(Rule):
         if not leads_to_raise(event, project):
             yield Violation(
                 event.node,
-                f"{what} reaches outside of the graph, which ends there",
-                help="do it outside of the compiled code",
+                f"{what} has effects outside the graph, which breaks there",
+                help="do it outside the compiled code",
             )
 
     def fix(self, event: Call | ItemWrite, violation: Violation, project: Project) -> Rewrite | Declined | None:
@@ -99,18 +99,18 @@ class SystemCall(Rule):
             ):
                 return named
             if isinstance(event, Call) and event.callee in _LASTING:
-                return Declined("its answer may change; ask for it once, at the top of the module or in `__init__`")
+                return Declined("its result may change; query it once, at module level or in `__init__`")
             if isinstance(event, Call) and event.callee in _ASKS:
                 return guarded_bystanders(
                     scope, event, _ASKS.__contains__, f"Call `{event.callee}()` only in eager code"
                 )
         except Refusal as refusal:
-            return Declined(f"{refusal}; do it outside of the compiled code")
-        return Declined("code may depend on what this gives or does; do it outside of the compiled code")
+            return Declined(f"{refusal}; do it outside the compiled code")
+        return Declined("code may depend on its result or effect; do it outside the compiled code")
 
 
 def _own_name(scope: Scope, call: ast.Call) -> Rewrite | None:
-    """Write out the name of the function where that is all it asks of its frame."""
+    """Write the name of the function as a constant where that is all it asks of its frame."""
     function: ast.AST = scope.function.node
     code = scope.parents[call]
     name = scope.parents[code]
@@ -120,7 +120,9 @@ def _own_name(scope: Scope, call: ast.Call) -> Rewrite | None:
         return None
     if any(isinstance(one, _OWN_FRAMES) and within(call, one, scope) for one in walk(function)):
         return None
-    return Rewrite("Write out the name of the function", "safe", rw.written(scope.file, (name, f'"{function.name}"')))
+    return Rewrite(
+        "Write the name of the function as a constant", "safe", rw.written(scope.file, (name, f'"{function.name}"'))
+    )
 
 
 def _environment_kept(scope: Scope, event: ItemWrite) -> Rewrite:

@@ -16,32 +16,31 @@ _FILTERS = ("simplefilter", "filterwarnings", "resetwarnings")
 class WarnCall(Rule):
     code = "DYN403"
     name = "warn-call"
-    summary = "a call of `warnings` ends the graph"
+    summary = "A call of `warnings` breaks the graph"
     gb = ("GB0007",)
     events = (Call,)
     calls = frozenset({"warnings.warn", "warnings.warn_explicit", *(f"warnings.{name}" for name in _FILTERS)})
-    message = "`{callee}()` ends the graph"
+    message = "`{callee}()` breaks the graph"
     help = "warn only in eager code: `if not torch.compiler.is_compiling():`"
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Warn in eager code only."""
         if event.callee.rpartition(".")[2] in _FILTERS and not _is_undone(event, project):
-            return Declined(
-                "which warnings are shown is set for the whole program; set it once, outside the compiled function"
-            )
+            return Declined("warning filters apply to the whole program; set them once, outside the compiled function")
         if event.callee.rpartition(".")[2] in _FILTERS and not _only_hides(event, project):
             return Declined(
-                "the filter does more than hide warnings: it may raise them, or they are recorded; set it around the "
-                "call of the compiled function"
+                "the filter does more than hide warnings: it may raise or record them; set it around the call "
+                "of the compiled function"
             )
         if event.callee.rpartition(".")[2] not in _FILTERS and not _is_for_others(event, project):
             return Declined(
-                "the function itself goes by its warnings, which it records or has raised; decide by what it warns of"
+                "the function itself uses its warnings, by recording or raising them; test the reason for the "
+                "warning instead"
             )
         scope = Scope.of(event, project)
         title = "Warn only in eager code; a compiled run does not warn"
         if event.callee.rpartition(".")[2] in _FILTERS:
-            title = "Filter warnings only in eager code; a compiled run gives none"
+            title = "Filter warnings only in eager code; a compiled run does not warn"
         return guarded(scope, event, title, alike=lambda call: callee(scope, call) == event.callee)
 
 

@@ -47,7 +47,8 @@ class AttachedState(Rule):
         ):
             yield Violation(
                 event.statement,
-                f"`{event.home.name}` keeps the graph of every call: compiled code fails in the second training step",
+                f"`{event.home.name}` keeps the autograd graph of every call: compiled code fails in the second "
+                "training step",
                 help="Store the value without its gradient: `.detach()`.",
             )
 
@@ -63,13 +64,13 @@ class AttachedState(Rule):
             values = [value for value in _values(event) if k.may_be_tensor(kinds.get(value, k.UNKNOWN))]
         if not values:
             return Declined(
-                f"dynalint cannot tell what is added to `{event.home.name}`; call `.detach()` on it by hand"
+                f"dynalint cannot determine what is added to `{event.home.name}`; call `.detach()` on it by hand"
             )
         return Rewrite(
             title=f"Detach what is stored in `{event.home.name}`",
             safety="unsafe",
             replacements=rw.written(file, *((value, rw.method(rw.kept(file, value), "detach")) for value in values)),
-            conditions=(f"nothing outside of the compiled code differentiates through `{event.home.name}`",),
+            conditions=(f"nothing outside the compiled code differentiates through `{event.home.name}`",),
         )
 
 

@@ -29,14 +29,14 @@ class BoundedDeque(Rule):
             what = "drops the wrong item" if left else "still holds the item that `maxlen` drops"
             yield Violation(
                 event.statement,
-                f"compiled code forgets the `maxlen` of `{event.home.name}`: once it is full, it {what}",
+                f"compiled code ignores the `maxlen` of `{event.home.name}`: once it is full, it {what}",
                 help="Keep a list and cut it to length: `items = [*items, item][-n:]`.",
             )
 
     def fix(self, event: ContainerChange, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Say why there is none."""
         return Declined(
-            f"where else `{event.home.name}` is used decides how a list can stand in for it; "
+            f"the right replacement depends on how else `{event.home.name}` is used; "
             "keep a list and cut it to length by hand: `items = [*items, item][-n:]`"
         )
 

@@ -13,10 +13,10 @@ _PLACES = {"class": "a class attribute", "global": "a module global"}
 class GlobalCounter(Rule):
     code = "DYN502"
     name = "global-counter"
-    summary = "A Python int that a class or module shares changes on every call, and every call compiles anew"
+    summary = "A Python int on a class or module changes on every call, and every call recompiles"
     category = "recompile"
     events = (StateChange,)
-    refusal = "others may read the count as a Python number; count around the compiled function instead"
+    refusal = "other code may need the count as a Python number; count around the compiled function instead"
 
     def check(self, event: StateChange, project: Project) -> Iterable[Violation]:
         """Flag counts that live outside of `self`."""
@@ -24,7 +24,7 @@ class GlobalCounter(Rule):
         if place is not None and is_counter(event, project):
             yield Violation(
                 event.statement,
-                f"`{event.home.name}`, {place}, is an int that differs on every call: each value is compiled anew, "
+                f"`{event.home.name}`, {place}, is an int that changes on every call: each value recompiles, "
                 f"{UP_TO_LIMIT}",
                 help="Count outside the compiled code, or keep the count in a buffer of the module.",
             )

@@ -23,7 +23,7 @@ _PLACES = {
 class GrowingContainer(Rule):
     code = "DYN503"
     name = "growing-container"
-    summary = "A container that outlives the call grows with every call, and every call compiles anew"
+    summary = "A container that outlives the call grows with every call, and every call recompiles"
     category = "recompile"
     events = (ContainerChange, StateChange)
 
@@ -35,8 +35,8 @@ class GrowingContainer(Rule):
             shown = place.format(event.home.name)
             yield Violation(
                 event.statement,
-                f"{shown} outlives the call and grows with every call: each length is compiled anew, {UP_TO_LIMIT}",
-                help="Return what is added and collect it outside of the compiled code.",
+                f"{shown} outlives the call and grows with every call: each length recompiles, {UP_TO_LIMIT}",
+                help="Return what is added and collect it outside the compiled code.",
                 torch=">=2.13" if _is_numbered(event.statement) else "",
             )
 

@@ -14,7 +14,7 @@ _JOINING = frozenset({"cat", "concat", "concatenate", "hstack", "vstack", "dstac
 class GrowingTensor(Rule):
     code = "DYN511"
     name = "growing-tensor"
-    summary = "A tensor that outlives the call gets longer with every call, and later calls compile anew"
+    summary = "A tensor that outlives the call gets longer with every call, and later calls recompile"
     category = "recompile"
     severity = "warning"
     events = (StateChange,)
@@ -26,15 +26,14 @@ class GrowingTensor(Rule):
         if _is_prolonged(event) and is_there_before(event, project) and not settles(event, project):
             yield Violation(
                 event.statement,
-                f"`{event.home.name}` gets longer with every call: Dynamo compiles again, until it takes the "
-                "size for one that varies",
-                help="Write into a tensor of fixed size at a position, or let the caller keep what is joined.",
+                f"`{event.home.name}` gets longer with every call: it recompiles until Dynamo makes the size dynamic",
+                help="Write into a tensor of fixed size at a position, or let the caller keep the joined tensor.",
             )
 
     def fix(self, event: StateChange, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Say why there is none."""
         return Declined(
-            f"how long `{event.home.name}` may get is not written anywhere; register a buffer of that size and write "
+            f"how long `{event.home.name}` may get is not in the code; register a buffer of that size and write "
             "at a position that the caller passes in"
         )
 

@@ -20,7 +20,7 @@ _OPERATORS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mul
 class InplaceBuffer(Rule):
     code = "DYN505"
     name = "inplace-buffer"
-    summary = "A buffer that is changed in place gives wrong gradients where it is a factor"
+    summary = "A buffer that is updated in place and multiplied gives wrong gradients"
     category = "miscompile"
     events = (InplaceChange,)
 
@@ -32,7 +32,7 @@ class InplaceBuffer(Rule):
         if factor is not None:
             yield Violation(
                 event.statement,
-                f"`self.{event.home.name}` is changed in place and is a factor in line {factor.lineno}: "
+                f"`self.{event.home.name}` is changed in place and multiplied on line {factor.lineno}: "
                 "compiled code gets wrong gradients",
                 help=f"Assign the new value: `self.{event.home.name} = self.{event.home.name} + ...`.",
             )
@@ -52,7 +52,7 @@ class InplaceBuffer(Rule):
         if not isinstance(statement.value, ast.Name | ast.Attribute | ast.Call | ast.Subscript | ast.Constant):
             value = f"({value})"
         edits = rw.written(file, (statement, [f"{target} = {target} {operator} {value}"]))
-        kept = f"nothing else holds the tensor `self.{name}` and looks for changes of it"
+        kept = f"no other code holds the tensor `self.{name}` and relies on seeing its changes"
         return Rewrite("Assign the new value", "conditional", edits, (kept,))
 
 

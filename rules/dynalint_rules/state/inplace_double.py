@@ -14,12 +14,11 @@ _DOUBLE = frozenset({"float64", "double"})
 class InplaceDouble(Rule):
     code = "DYN506"
     name = "inplace-double"
-    summary = "An in-place change of a float64 tensor without dimensions is lost in compiled code"
+    summary = "An in-place change to a 0-dim float64 tensor is lost in compiled code"
     category = "miscompile"
     events = (InplaceChange,)
     refusal = (
-        "another name may hold the tensor; if none does, assign a new one: `self.n = self.n + 1` instead of "
-        "`self.n += 1`"
+        "other code may hold the tensor; if none does, assign a new one: `self.n = self.n + 1` instead of `self.n += 1`"
     )
 
     def check(self, event: InplaceChange, project: Project) -> Iterable[Violation]:
@@ -28,8 +27,7 @@ class InplaceDouble(Rule):
         if any(_makes_double(node) for statement in made for node in walk(statement)):
             yield Violation(
                 event.statement,
-                f"`{event.method}` on `self.{event.home.name}`, a float64 tensor without dimensions, "
-                "is lost in compiled code",
+                f"`{event.method}` on `self.{event.home.name}`, a 0-dim float64 tensor, is lost in compiled code",
                 help=f"Assign the new value: `self.{event.home.name} = self.{event.home.name} + ...`.",
             )
 

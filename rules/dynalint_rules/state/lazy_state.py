@@ -1,4 +1,4 @@
-"""DYN508: state that the first call makes, so that the second one compiles the code anew."""
+"""DYN508: state that the first call creates, so that the second one compiles the code anew."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from dynalint_rules._code.absent import Asking, asking, is_made_for_sure, turns_
 from dynalint_rules._code.growth import is_counter, is_held, same
 
 _REGISTERING = frozenset(f"torch.nn.Module.{name}" for name in ("register_buffer", "register_parameter", "add_module"))
-_HELP = "Make it in the constructor, or call the model once before it is compiled."
-_HELP_MOVED = "Register it as a buffer, which goes with the module, or keep the result under a local name."
+_HELP = "Create it in the constructor, or call the model once before compiling it."
+_HELP_MOVED = "Register it as a buffer, which moves with the module, or assign the result to a local name."
 
 
 class LazyState(Rule):
     code = "DYN508"
     name = "lazy-state"
-    summary = "State is made by the first call, and the second call compiles anew"
+    summary = "State is created by the first call, and the second call recompiles"
     category = "advice"
     severity = "info"
     events = (StateChange, ContainerChange, Call)
@@ -41,20 +41,20 @@ class LazyState(Rule):
             if event.function.name != "__init__" and isinstance(name, str):
                 yield Violation(
                     event.node,
-                    f"`{name}` is registered in compiled code: the call after it finds it there and is compiled anew",
+                    f"`{name}` is registered in compiled code: the next call finds it there and recompiles",
                     help="Register it in the constructor.",
                 )
         elif isinstance(event, StateChange) and _is_moved(event, project):
             yield Violation(
                 event.statement,
-                f"`{_place(event)}` is no buffer and does not go with the module: if the first call has to move it, "
-                "the second is compiled anew; later ones are not",
+                f"`{_place(event)}` is not a buffer and does not move with the module: if the first call has to "
+                "move it, the second recompiles; later ones do not",
                 help=_HELP_MOVED,
             )
         elif isinstance(event, StateChange) and _comes_of_none(event, project):
             yield Violation(
                 event.statement,
-                f"`{_place(event)}` is None in the first call only: the second is compiled anew, later ones are not",
+                f"`{_place(event)}` is None only in the first call: the second recompiles; later ones do not",
                 help=_HELP,
                 category="recompile",
                 severity="warning",
@@ -67,16 +67,16 @@ class LazyState(Rule):
     def _made_once(self, event: StateChange | ContainerChange, found: Asking, project: Project) -> Violation:
         place = _place(event)
         if isinstance(event, ContainerChange):
-            told = f"the first call with a key puts it into `{place}`, the second finds it there and is compiled anew"
+            told = f"the first call with a key puts it into `{place}`, the second finds it there and recompiles"
         elif found.leaves:
             line = event.statement.lineno
-            told = f"the first call makes `{place}` in line {line}, the second finds it here and is compiled anew"
+            told = f"the first call creates `{place}` in line {line}, the second finds it here and recompiles"
         else:
-            told = f"`{place}` is made by the first call: the second one finds it there and is compiled anew"
+            told = f"`{place}` is created by the first call: the second one finds it there and recompiles"
         sure = is_made_for_sure(event, found, project)
         return Violation(
             found.statement.test if found.leaves else event.statement,
-            f"{told}; later ones are not" if isinstance(event, StateChange) else f"{told}, once for each key",
+            f"{told}; later ones do not" if isinstance(event, StateChange) else f"{told}, once for each key",
             help=_HELP,
             category="recompile" if sure else None,
             severity="warning" if sure else None,
@@ -90,13 +90,14 @@ class LazyState(Rule):
             return Declined("what is registered is part of `state_dict()`; register it in the constructor by hand")
         if isinstance(event, StateChange) and _is_moved(event, project):
             return Declined(
-                "as a buffer it would be part of `state_dict()`, or cast with the module; register it by hand"
+                "as a buffer, it would be part of `state_dict()` or be cast with the module; register it by hand"
             )
         if isinstance(event, StateChange) and _comes_of_none(event, project):
-            return Declined("what it is before the first call depends on the input; start it as zeros by hand")
+            return Declined("its initial value depends on the input; start with zeros by hand")
         return Declined(
-            "what the first call makes may hang on its input; make it in the constructor or in every call, or call the "
-            "model once before it is compiled"
+            "what the first call creates may depend on its input; create it in the constructor or in every "
+            "call, or call the "
+            "model once before compiling it"
         )
 
 

@@ -15,7 +15,7 @@ _PLACES = {"attribute": "`self.{}`", "class": "the class attribute `{}`", "globa
 class SettlingNumber(Rule):
     code = "DYN507"
     name = "settling-number"
-    summary = "A float or flag that outlives the call changes, and the second call compiles anew"
+    summary = "A float or flag that outlives the call changes, and the second call recompiles"
     category = "recompile"
     severity = "warning"
     events = (StateChange,)
@@ -29,7 +29,7 @@ class SettlingNumber(Rule):
             place = _PLACES.get(event.home.type, "`{}` of the enclosing function").format(event.home.name)
             yield Violation(
                 event.statement,
-                f"{place} is {what} on every call: Dynamo compiles a second time before it puts up with that",
+                f"{place} is {what} on every call: the second call recompiles",
                 help="Keep it in a buffer that the constructor registers, or change it outside the compiled code.",
             )
 
@@ -38,7 +38,7 @@ class SettlingNumber(Rule):
         if event.home.type != "attribute" or not _is_only(event.new, "float"):
             return Declined(
                 f"a tensor would hold `{event.home.name}` less precisely, or cannot decide which code runs; "
-                "keep it in a buffer where that does not matter, or change it around the compiled call"
+                "keep it in a buffer if that does not matter, or change it around the compiled call"
             )
         return number_to_buffer(event, project, floating=True)
 

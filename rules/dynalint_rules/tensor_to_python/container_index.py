@@ -15,7 +15,7 @@ _CONTAINERS = (
 class ListIndexedByTensor(Rule):
     code = "DYN206"
     name = "list-indexed-by-tensor"
-    summary = "a list, tuple or string indexed by a tensor reads the tensor and ends the graph"
+    summary = "Indexing a list, tuple or string with a tensor reads the tensor and breaks the graph"
     gb = ("GB0124", "GB4880", "GB0070", "GB0218", "GB7596")
     events = (Subscript,)
 
@@ -27,7 +27,7 @@ class ListIndexedByTensor(Rule):
         if all(_is_container(kind) for kind in event.base.members):
             yield Violation(
                 event.node.slice,
-                "a tensor as the index of a Python container is read into Python, which ends the graph",
+                "a tensor used to index a Python container is read into Python, which breaks the graph",
                 help="stack the elements and index the stack with a tensor of one dimension",
             )
 
@@ -37,8 +37,8 @@ class ListIndexedByTensor(Rule):
         if rewrite is not None:
             return rewrite
         return Declined(
-            "which element it is depends on data; stack all of them and index the stack with `t.reshape(1)`, or choose "
-            "the element by a Python number outside the compiled function"
+            "the element depends on data; stack all of them and index the stack with `t.reshape(1)`, or select "
+            "the element with a Python number outside the compiled function"
         )
 
 
@@ -66,7 +66,7 @@ def _stacked(scope: Scope, event: Subscript) -> Rewrite | None:
         (node, rw.method(read, "squeeze", rw.number(0))),
     )
     conditions = (
-        f"the tensors in {shown} have one shape, dtype and device",
-        f"nothing changes {scope.quote(node)} in place, nor the tensors in {shown} while it is used",
+        f"the tensors in {shown} have the same shape, dtype and device",
+        f"nothing changes {scope.quote(node)} in place, or the tensors in {shown} while it is used",
     )
     return Rewrite("Index the stack of all tensors", "conditional", edits, conditions, scope.imports)

@@ -18,7 +18,7 @@ _PLACES = frozenset({"nonzero", "argwhere", "unique", "masked_select"})
 class ScalarTensorIndex(Rule):
     code = "DYN205"
     name = "scalar-tensor-index"
-    summary = "an index that is a tensor without dimensions is read into Python and ends the graph"
+    summary = "Indexing with a 0-dim tensor reads the tensor and breaks the graph"
     gb = ("GB0033",)
     events = (Subscript,)
 
@@ -33,8 +33,8 @@ class ScalarTensorIndex(Rule):
             if _is_number_in_tensor(kinds.get(part, k.UNKNOWN)):
                 yield Violation(
                     part,
-                    "a tensor without dimensions as an index is read into Python, which ends the graph",
-                    help="give the index a dimension and take it away after: `x[t.reshape(1)].squeeze(0)`",
+                    "a 0-dim tensor used as an index is read into Python, which breaks the graph",
+                    help="give the index a dimension and remove it afterwards: `x[t.reshape(1)].squeeze(0)`",
                 )
 
     def fix(self, event: Subscript, violation: Violation, project: Project) -> Rewrite | Declined | None:
@@ -75,14 +75,14 @@ def _reshaped(scope: Scope, event: Subscript, index: ast.expr) -> Rewrite:
     if stored is not None and k.is_number(scope.kind(stored)):
         changes, _ = with_a_dimension(scope, event.node, index)
         # One of uint8 is no index but a mask, and a view that repeats elements may be stored to only the old way.
-        conditions = (f"{scope.quote(index)} is not of uint8", f"{scope.quote(event.node.value)} is no expanded view")
+        conditions = (f"{scope.quote(index)} is not uint8", f"{scope.quote(event.node.value)} is not an expanded view")
         return Rewrite(
-            "Index with a tensor of one dimension", "conditional", rw.written(scope.file, *changes), conditions
+            "Index with a one-dimensional tensor", "conditional", rw.written(scope.file, *changes), conditions
         )
     if event.context != "load":
         raise Refusal(
-            f"{scope.quote(event.node)} is stored to; use `index_fill`, `index_copy` or a mask with `torch.where`"
+            f"{scope.quote(event.node)} is written to; use `index_fill`, `index_copy` or a mask with `torch.where`"
         )
     changes, condition = with_a_dimension(scope, event.node, index)
     edits = rw.written(scope.file, *changes)
-    return Rewrite("Index with a tensor of one dimension", "conditional", edits, (condition,))
+    return Rewrite("Index with a one-dimensional tensor", "conditional", edits, (condition,))

@@ -18,7 +18,7 @@ from dynalint_rules._shared.number.numpy_numbers import computed_by_math
 class ItemOfTensor(Rule):
     code = "DYN201"
     name = "item-of-tensor"
-    summary = "`.item()` reads a number out of a tensor and ends the graph"
+    summary = "`.item()` reads a number from a tensor and breaks the graph"
     gb = ("GB0124", "GB0033", "GB0208")
     events = (Call,)
     calls = frozenset({"Tensor.item", "numpy.ndarray.item"})
@@ -34,8 +34,8 @@ class ItemOfTensor(Rule):
             return
         yield Violation(
             event.node,
-            "`.item()` reads a number out of a tensor, which ends the graph",
-            help="keep the value as a 0-dim tensor (`.detach()`), and read it outside of the compiled code",
+            "`.item()` reads a number from a tensor, which breaks the graph",
+            help="keep the value as a 0-dim tensor (`.detach()`), and read it outside the compiled code",
         )
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:

@@ -22,7 +22,7 @@ _OTHERS = (
 class MathOnTensor(Rule):
     code = "DYN208"
     name = "math-on-tensor"
-    summary = "a function of `math` reads a tensor into Python and ends the graph"
+    summary = "A function of `math` reads a tensor into Python and breaks the graph"
     gb = ("GB0033", "GB0208", "GB0007")
     events = (Call,)
     calls = frozenset({*(f"math.{name}" for name in (*IN_TORCH, *_OTHERS)), "cmath.*"})
@@ -34,7 +34,7 @@ class MathOnTensor(Rule):
         if not leads_to_raise(event, project):
             yield Violation(
                 event.node,
-                f"`{event.callee}()` reads a tensor into Python, which ends the graph",
+                f"`{event.callee}()` reads a tensor into Python, which breaks the graph",
                 help=f"use `torch.{IN_TORCH.get(event.callee.rpartition('.')[2], '...')}` on the tensor",
             )
 
@@ -49,7 +49,7 @@ def _in_torch(scope: Scope, event: Call) -> Rewrite:
         return _asked(scope, event.node, name)
     if event.callee.startswith("cmath.") or name not in IN_TORCH or len(event.node.args) != 1:
         raise Refusal(
-            f"`{event.callee}()` has no namesake in torch that gives a number; compute it with tensors by hand"
+            f"`{event.callee}()` has no equivalent in torch that returns a number; compute it with tensors by hand"
         )
     source = event.node.args[0]
     found = detached(scope, source, read=event.node)
@@ -73,5 +73,5 @@ def _asked(scope: Scope, node: ast.Call, name: str) -> Rewrite:
     text = f"{scope.torch}.{name}({found.text.replace('.detach()', '').replace('.clone()', '').removesuffix(_FLAT)})"
     text += _FLAT if found.text.endswith(_FLAT) else ""
     edits = rw.written(scope.file, (node, text), *flow.edits)
-    title = f"Ask with `torch.{name}` instead of `math.{name}`"
+    title = f"Test with `torch.{name}` instead of `math.{name}`"
     return Rewrite(title, flow.safety, edits, flow.clauses, imports=scope.imports, leaves=flow.leaves)

@@ -24,7 +24,7 @@ _METHODS = ("Tensor.__int__", "Tensor.__float__", "Tensor.__bool__", "Tensor.__i
 class NumberOfTensor(Rule):
     code = "DYN202"
     name = "number-of-tensor"
-    summary = "`int()`, `float()` or `bool()` of a tensor reads its element and ends the graph"
+    summary = "`int()`, `float()` or `bool()` of a tensor reads its element and breaks the graph"
     gb = ("GB0124", "GB0059", "GB0033", "GB0208")
     events = (Call,)
     calls = frozenset({*_DEFAULT, *_UNTRACED, *_METHODS})
@@ -42,8 +42,8 @@ class NumberOfTensor(Rule):
         name = event.callee.rpartition(".")[2]
         yield Violation(
             event.node,
-            f"`{name}()` reads the element of {'an array' if tensor.array else 'a tensor'}, which ends the graph",
-            help="keep the value as a 0-dim tensor, and read it outside of the compiled code",
+            f"`{name}()` reads the element of {'an array' if tensor.array else 'a tensor'}, which breaks the graph",
+            help="keep the value as a 0-dim tensor, and read it outside the compiled code",
         )
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
@@ -62,7 +62,7 @@ def _kept(scope: Scope, event: Call) -> Rewrite:
     if event.callee == "builtins.bool":
         return _truth(scope, event.node)
     if event.callee not in ("builtins.int", "builtins.float"):
-        raise Refusal(f"there is no tensor that stands for what `{name}()` gives; compute it from shapes, or eagerly")
+        raise Refusal(f"no tensor can represent the result of `{name}()`; compute it from shapes, or in eager code")
     source = event.node.args[0]
     shown = scope.quote(source)
     found = detached(scope, source, read=event.node)
@@ -75,7 +75,7 @@ def _kept(scope: Scope, event: Call) -> Rewrite:
         if dtype in ("float", None):
             flow.conditions[f"{shown} is finite"] = None
     elif dtype in ("bool", "complex"):
-        raise Refusal(f"`float()` changes what kind of number {shown} is; convert it with `.to()` by hand")
+        raise Refusal(f"`float()` changes the type of {shown}; convert it with `.to()` by hand")
     elif dtype is None:
         flow.conditions[f"{shown} holds real numbers"] = None
     is_array = tensor is not None and tensor.array
@@ -100,5 +100,5 @@ def _truth(scope: Scope, node: ast.Call) -> Rewrite:
     elif isinstance(parent, _TESTS) or (isinstance(parent, ast.Assign) and found.text.endswith(".detach()")):
         text = held_together(scope.text(source))
     edits = rw.written(scope.file, (node, text), *flow.edits)
-    title = "Keep the tensor: leave `bool()` out"
+    title = "Keep the tensor: remove `bool()`"
     return Rewrite(title, flow.safety, edits, flow.clauses, imports=flow.imports, leaves=flow.leaves)

@@ -29,7 +29,7 @@ _INDEXED = ("c_", "mgrid", "ogrid", "r_", "s_")
 class UntracedNumpy(Rule):
     code = "DYN209"
     name = "untraced-numpy"
-    summary = "a function of NumPy that Dynamo has no version of ends the graph"
+    summary = "A NumPy function that Dynamo does not support breaks the graph"
     gb = ("GB0294", "GB0158", "GB0157", "GB0208", "GB0008")
     events = (Call, Read)
     calls = frozenset(
@@ -41,8 +41,8 @@ class UntracedNumpy(Rule):
         }
     )
     refusal = (
-        "what comes nearest in torch differs from function to function, and mostly in precision; compute with "
-        "tensors, or make the call one operation with `torch.library.custom_op`"
+        "the closest function in torch differs, mostly in precision; compute with tensors, or turn the call "
+        "into an operation with `torch.library.custom_op`"
     )
 
     def check(self, event: Call | Read, project: Project) -> Iterable[Violation]:
@@ -60,8 +60,8 @@ class UntracedNumpy(Rule):
             name = f"array.{event.callee.rpartition('.')[2]}"
         yield Violation(
             event.node,
-            f"Dynamo has no version of `{name}()`, so the graph ends there",
-            help="use an operation of torch, or make the call one with `torch.library.custom_op`",
+            f"Dynamo does not support `{name}()`, so the graph breaks there",
+            help="use a torch operation, or make the call one with `torch.library.custom_op`",
         )
 
 
@@ -71,12 +71,12 @@ def _read(event: Read) -> Iterable[Violation]:
     if name in _INDEXED:
         yield Violation(
             event.node,
-            f"Dynamo does not look into `{event.name.replace('numpy.', 'np.')}[...]`, so the graph ends there",
-            help="use `torch.arange` and `torch.meshgrid`, or make the array in the constructor",
+            f"Dynamo does not trace `{event.name.replace('numpy.', 'np.')}[...]`, so the graph breaks there",
+            help="use `torch.arange` and `torch.meshgrid`, or create the array in the constructor",
         )
     elif array is not None and array.array:
         yield Violation(
             event.node,
-            f"Dynamo does not read `array.{name}` of NumPy, so the graph ends there",
-            help="name the type that is meant, such as `np.float32`, or compute with tensors of torch",
+            f"Dynamo does not support `array.{name}` of NumPy, so the graph breaks there",
+            help="name the dtype, such as `np.float32`, or compute with torch tensors",
         )

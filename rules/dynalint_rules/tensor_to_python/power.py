@@ -9,11 +9,11 @@ from dynalint_rules._code.scope import Scope
 class BuiltinPow(Rule):
     code = "DYN211"
     name = "builtin-pow"
-    summary = "the builtin `pow()` of a tensor ends the graph, the operator `**` does not"
+    summary = "The builtin `pow()` of a tensor breaks the graph; the operator `**` does not"
     gb = ("GB0059",)
     events = (Call,)
     calls = frozenset({"builtins.pow"})
-    message = "Dynamo does not trace the builtin `pow()` of a tensor, so the graph ends there"
+    message = "Dynamo does not trace the builtin `pow()` of a tensor, so the graph breaks there"
     help = "use the operator `**`"
 
     def flags(self, event: Call, project: Project) -> bool:

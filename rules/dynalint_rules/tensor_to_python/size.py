@@ -36,7 +36,7 @@ _PERMUTING = ("Tensor.permute", "torch.permute")
 # What fails on a size that depends on data, even where Dynamo is set to trace such numbers: each was run.
 _NEVER_TRACED = frozenset({"split", "chunk", "permute", "roll", "tril", "triu", "select", "pad"})
 _DECLINED = (
-    "the shape of the result depends on data; use a bound that no input exceeds and mask what is too much, or set "
+    "the shape of the result depends on data; use a bound that no input exceeds and mask the surplus, or set "
     "`torch._dynamo.config.capture_scalar_outputs = True`"
 )
 
@@ -44,7 +44,7 @@ _DECLINED = (
 class TensorAsSize(Rule):
     code = "DYN204"
     name = "tensor-as-size"
-    summary = "a tensor as a size, count or range is read into Python and ends the graph"
+    summary = "A tensor used as a size, count or range is read into Python and breaks the graph"
     gb = ("GB0033", "GB0059")
     events = (Call, Operation)
     calls = frozenset({*SIZES, *_PERMUTING})
@@ -62,8 +62,8 @@ class TensorAsSize(Rule):
             shown = quote(event.function.file, given[0])
             yield Violation(
                 event.node,
-                f"{shown}, a tensor, is read into Python as a size in `{name}()`, which ends the graph",
-                help="use a bound that no input exceeds, such as a shape, and mask what is too much",
+                f"{shown}, a tensor, is read into Python as a size in `{name}()`, which breaks the graph",
+                help="use a bound that no input exceeds, such as a shape, and mask the surplus",
                 setting=SCALARS if event.callee.startswith(("torch.", "Tensor.")) and name not in _NEVER_TRACED else "",
             )
 
@@ -87,8 +87,8 @@ def _repetition(event: Operation) -> Iterator[Violation]:
             if tensor is not None and not is_stored_number(tensor):
                 yield Violation(
                     event.node,
-                    "a tensor says how often a list is repeated, so it is read into Python, which ends the graph",
-                    help="make a tensor of the largest length, and mask what is too much",
+                    "a tensor decides how often a list is repeated, so it is read into Python, which breaks the graph",
+                    help="create a tensor of the maximum length, and mask the surplus",
                 )
 
 
@@ -141,7 +141,7 @@ def _is_input(event: Call, node: ast.expr, project: Project) -> bool:
 
 
 def _ends(event: Call, project: Project) -> Iterator[Event]:
-    """Yield what ends the graph in the function of an event, as far as sizes, branches, masks and numbers go."""
+    """Yield what breaks the graph in the function of an event, as far as sizes, branches, masks and numbers go."""
     interpreter = project.interpreter
     contexts = interpreter.contexts.get(event.function, ()) if interpreter is not None else ()
     for other in (one for context in contexts for one in context.events.values() if one.node is not event.node):

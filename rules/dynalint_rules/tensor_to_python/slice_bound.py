@@ -10,15 +10,15 @@ from dynalint_rules._code.settings import SCALARS, captures_scalars
 from dynalint_rules._shared.number.detached import is_stored_number
 
 _NO_FORM = (
-    "a graph has no place for a result whose length depends on data; keep the whole dimension and mask it with "
-    "`torch.arange(n) < length`, with a filler that suits what is done with the slice"
+    "the length of the result depends on data; keep the whole dimension and mask it with "
+    "`torch.arange(n) < length` and a filler that suits the use of the slice"
 )
 
 
 class TensorSliceBound(Rule):
     code = "DYN203"
     name = "tensor-slice-bound"
-    summary = "a slice up to a tensor reads the tensor and has a length that depends on data"
+    summary = "Slicing with a tensor bound reads the tensor and breaks the graph"
     gb = ("GB0124",)
     gives_up = True
     events = (Subscript, Call)
@@ -35,7 +35,7 @@ class TensorSliceBound(Rule):
         for node in dict.fromkeys(nodes):
             yield Violation(
                 node,
-                "a tensor as the bound of a slice is read into Python, which ends the graph",
+                "a tensor used as a slice bound is read into Python, which breaks the graph",
                 help="mask the whole dimension: `torch.arange(n) < length`",
                 setting="" if isinstance(event, Subscript) and k.only_tensor(event.base) is None else SCALARS,
             )

@@ -51,7 +51,7 @@ _INSTEAD = {
 class TensorAsNumber(Rule):
     code = "DYN212"
     name = "tensor-as-number"
-    summary = "a tensor where torch takes a Python number is read and ends the graph"
+    summary = "Passing a tensor where torch requires a Python number breaks the graph"
     gb = ("GB0033",)
     events = (Call,)
     calls = frozenset({*_PARAMETERS, *_BOUNDS})
@@ -69,9 +69,9 @@ class TensorAsNumber(Rule):
             bounds = "give both bounds as tensors, or use `torch.maximum` and `torch.minimum`"
             yield Violation(
                 event.node,
-                f"`{name}()` takes a number and reads the tensor {quote(event.function.file, tensors[0])}, which ends "
-                "the graph",
-                help=_INSTEAD.get(name, bounds if event.callee in _BOUNDS else "write it with operations on tensors"),
+                f"`{name}()` requires a number and reads the tensor {quote(event.function.file, tensors[0])}, "
+                "which breaks the graph",
+                help=_INSTEAD.get(name, bounds if event.callee in _BOUNDS else "write it with tensor operations"),
             )
 
 

@@ -15,7 +15,7 @@ _METHODS = ("Tensor.__str__", "Tensor.__repr__", "Tensor.__format__")
 class TensorToText(Rule):
     code = "DYN210"
     name = "tensor-to-text"
-    summary = "`str()`, `repr()` or `%` of a tensor needs its numbers and ends the graph"
+    summary = "`str()`, `repr()` or `%` of a tensor needs its values and breaks the graph"
     gb = ("GB0059", "GB0569", "GB0208", "GB0033", "GB0088")
     events = (Call, Format)
     calls = frozenset({*_BUILTINS, *_METHODS})
@@ -26,8 +26,8 @@ class TensorToText(Rule):
         if way and not leads_to_raise(event, project):
             yield Violation(
                 event.node,
-                f"{way} of a tensor needs its numbers, which ends the graph",
-                help="use a plain f-string, or make the text outside of the compiled code",
+                f"{way} of a tensor needs its values, which breaks the graph",
+                help="use a plain f-string, or build the text outside the compiled code",
             )
 
     def fix(self, event: Call | Format, violation: Violation, project: Project) -> Rewrite | Declined | None:
@@ -37,8 +37,8 @@ class TensorToText(Rule):
             if rewrite is not None:
                 return rewrite
         return Declined(
-            "the form that Dynamo traces, an f-string, reads otherwise for a tensor without dimensions "
-            '(`f"{t}"` gives the bare number); write the f-string by hand if that will do'
+            "the form that Dynamo traces, an f-string, gives different text for a 0-dim tensor "
+            '(`f"{t}"` gives the plain number); write the f-string by hand if that is acceptable'
         )
 
 
@@ -88,7 +88,5 @@ def _as_fstring(event: Call, project: Project) -> Rewrite | None:
     title = "Write an f-string, which Dynamo traces"
     if tensor.rank and tensor.dtype in ("bool", "int"):
         return Rewrite(title, "safe", edits)
-    changes = (
-        "the text of a tensor without dimensions is the bare number, and that of others may name another `grad_fn`"
-    )
+    changes = "the text of a 0-dim tensor becomes the plain number, and that of others may show a different `grad_fn`"
     return Rewrite(title, "unsafe", edits, (changes,))

@@ -21,7 +21,7 @@ from dynalint_rules._shared.text import atom
 class TolistOfTensor(Rule):
     code = "DYN207"
     name = "tolist-of-tensor"
-    summary = "`.tolist()` reads the elements of a tensor and ends the graph"
+    summary = "`.tolist()` reads the elements of a tensor and breaks the graph"
     gb = ("GB0033", "GB0109")
     events = (Call,)
     calls = frozenset({"Tensor.tolist", "numpy.ndarray.tolist"})
@@ -38,8 +38,8 @@ class TolistOfTensor(Rule):
         if not leads_to_raise(event, project):
             yield Violation(
                 event.node,
-                "`.tolist()` reads the elements of a tensor into Python, which ends the graph",
-                help="work on the tensor itself, and read it outside of the compiled code",
+                "`.tolist()` reads the elements of a tensor into Python, which breaks the graph",
+                help="work on the tensor itself, and read it outside the compiled code",
                 setting=SCALARS if tensor.dtype == "int" else "",
             )
 
@@ -60,7 +60,7 @@ def _setting(kind: k.Kind | None) -> str:
     tensor = k.only_tensor(kind) if kind is not None else None
     if tensor is None or tensor.dtype == "float":
         return ""
-    return ", or set `torch._dynamo.config.capture_scalar_outputs = True` for whole numbers"
+    return ", or set `torch._dynamo.config.capture_scalar_outputs = True` for integers"
 
 
 def _nearest(parent: ast.AST | None) -> str:
@@ -69,7 +69,7 @@ def _nearest(parent: ast.AST | None) -> str:
         return "a loop over the elements runs in Python; write it as one operation on the whole tensor"
     if isinstance(parent, ast.Call):
         return "the sizes come from data; mask a tensor of fixed size instead of cutting it into pieces"
-    return "a list of numbers cannot stay in the graph; index or unbind the tensor and go on with tensors"
+    return "a list of numbers cannot be part of the graph; index or unbind the tensor and continue with tensors"
 
 
 def _loop_over(scope: Scope, node: ast.Call) -> tuple[ast.For | None, ast.expr | None]:
@@ -101,7 +101,7 @@ def _unbound(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite | None:
     else:
         return None
     flow.conditions.update(dict.fromkeys(found.conditions))
-    title = "Go on with tensors: `.detach()` instead of `.tolist()`"
+    title = "Keep tensors: `.detach()` instead of `.tolist()`"
     edits = rw.written(scope.file, (node, f"{atom(source, scope.text(source))}{text}"), *flow.edits)
     return Rewrite(title, flow.safety, edits, flow.clauses, imports=flow.imports, leaves=flow.leaves)
 

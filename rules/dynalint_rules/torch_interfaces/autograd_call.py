@@ -10,16 +10,16 @@ from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.guard.statements import guarded
 
 _INSTEAD = {
-    "Tensor.retain_grad": "read the gradient with a hook, or return the tensor and ask for its gradient outside",
-    "torch.autograd.grad": "use `torch.func.grad`, or compute the gradient outside of the compiled code",
+    "Tensor.retain_grad": "read the gradient with a hook, or return the tensor and read its gradient outside",
+    "torch.autograd.grad": "use `torch.func.grad`, or compute the gradient outside the compiled code",
 }
-_OUTSIDE = "do this outside of the compiled code"
+_OUTSIDE = "do this outside the compiled code"
 
 
 class AutogradCall(Rule):
     code = "DYN607"
     name = "autograd-call"
-    summary = "a backward pass inside of the compiled function ends the graph"
+    summary = "A backward pass inside the compiled function breaks the graph"
     gb = ("GB0123", "GB9186", "GB0108", "GB0007", "GB0008", "GB0055")
     events = (Call,)
     calls = frozenset(
@@ -42,7 +42,7 @@ class AutogradCall(Rule):
             name = event.callee.replace("Tensor.", "t.")
             yield Violation(
                 event.node,
-                f"`{name}()` works on a backward pass that a graph does not have yet, so the graph ends there",
+                f"`{name}()` needs a backward pass that does not exist while Dynamo traces, so the graph breaks there",
                 help=_INSTEAD.get(event.callee, _OUTSIDE),
             )
 
@@ -54,8 +54,8 @@ class AutogradCall(Rule):
             except Refusal as refusal:
                 return Declined(f"{refusal}; or read the gradient with a hook")
         return Declined(
-            "`torch.func.grad` takes a function and not its result, so the code around has to change; or take the "
-            "gradient outside of the compiled code"
+            "`torch.func.grad` takes a function rather than its result, so the code around it has to change; "
+            "or compute the gradient outside the compiled code"
         )
 
 
@@ -64,6 +64,6 @@ def _kept_in_eager(scope: Scope, event: Call) -> Rewrite:
     owner = event.node.func.value if isinstance(event.node.func, ast.Attribute) else event.node
     reads = [one for one in walk(scope.function.node) if isinstance(one, ast.Attribute) and one.attr == "grad"]
     if any(ast.dump(one.value) == ast.dump(owner) for one in reads):
-        raise Refusal(f"{scope.quote(owner)}`.grad` is read here; take the gradient outside of the compiled code")
+        raise Refusal(f"{scope.quote(owner)}`.grad` is read here; read the gradient outside the compiled code")
     condition = f"a compiled run does not keep the gradient of {scope.quote(owner)}"
     return guarded(scope, event, "Keep the gradient only in eager code", safety="unsafe", conditions=(condition,))

@@ -11,20 +11,22 @@ from dynalint.rulekit import Call, Project, Rule, Violation, walk
 class DirtyInput(Rule):
     code = "DYN616"
     name = "dirty-input"
-    summary = "an autograd function that changes its input ends the graph"
+    summary = "An autograd function that marks an input as changed breaks the graph"
     gb = ("GB2464", "GB2019", "GB0092")
     events = (Call,)
     calls = frozenset({"torch.autograd.Function.mark_dirty"})
     torch = ">=2.13"
-    refusal = "the caller may count on its tensor having changed; compute out of place if it does not"
+    refusal = "the caller may rely on its tensor being changed; compute out of place if it does not"
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
         """Flag the call wherever it stands."""
         if _returns_marked(event):
-            message = "in runs without gradients the graph ends where this function is used, because of `mark_dirty`"
+            message = (
+                "in runs without gradients, the graph breaks where this function is applied, because of `mark_dirty`"
+            )
             yield Violation(event.node, message, help="compute out of place", severity="info")
         else:
-            message = "the graph ends where this function is used: it marks an argument that it does not return itself"
+            message = "the graph breaks where this function is applied: it marks an argument that it does not return"
             yield Violation(event.node, message, help="compute out of place")
 
 

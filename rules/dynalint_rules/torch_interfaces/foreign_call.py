@@ -37,15 +37,15 @@ _CALLS = {
 class ForeignCall(Rule):
     code = "DYN615"
     name = "foreign-call"
-    summary = "a function written in C that Dynamo does not know ends the graph"
+    summary = "A C function that Dynamo does not support breaks the graph"
     gb = ("GB0007", "GB0156", "GB0059", "GB0147")
     events = (Call,)
     calls = frozenset(
         {"ctypes.CDLL.*", "cv2.*", *(f"{module}.{name}" for module, names in _CALLS.items() for name in names.split())}
     )
-    message = "`{callee}()` runs C code that Dynamo does not know, so the graph ends there"
-    help = "compute it before, or make it an operation with `torch.library.custom_op`"
+    message = "`{callee}()` runs C code that Dynamo does not support, so the graph breaks there"
+    help = "compute it beforehand, or make it an operation with `torch.library.custom_op`"
     refusal = (
-        "what it depends on decides where it can go; compute it in `__init__`, or make it an operation with "
+        "where it can be computed depends on its arguments; compute it in `__init__`, or make it an operation with "
         "`torch.library.custom_op`"
     )

@@ -11,22 +11,23 @@ from dynalint.rulekit import FUNCTION_VARIABLE, Project, Read, Rule, Violation, 
 class FunctionVariable(Rule):
     code = "DYN623"
     name = "function-variable"
-    summary = "a variable of an autograd function's class, or `apply` of an instance, ends the graph"
+    summary = "A class variable of an autograd function, or `apply` of an instance, breaks the graph"
     gb = ("GB4841", "GB6215", "GB0055", "GB0156")
     events = (Read,)
     calls = frozenset({FUNCTION_VARIABLE, "torch.autograd.Function.apply"})
-    refusal = "who else sets or reads it is not in the code; keep it in a global, or pass it to `apply`"
+    refusal = "the code does not show what else sets or reads it; keep it in a global, or pass it to `apply`"
 
     def check(self, event: Read, project: Project) -> Iterable[Violation]:
         """Flag a variable that something is done with, and `apply` of an instance that was there before."""
         if event.name == FUNCTION_VARIABLE:
             if _is_used(event, project):
                 shown = ast.unparse(event.node)
-                text = f"`{shown}` is a variable of an autograd function's class, which Dynamo does not look up"
-                yield Violation(event.node, text, help="keep it in a global of the module, or pass it to `apply`")
+                text = f"`{shown}` is a class variable of an autograd function, which Dynamo does not support"
+                yield Violation(event.node, text, help="keep it in a module global, or pass it to `apply`")
         elif isinstance(event.owner, k.Instance) and not event.owner.made:
             text = (
-                f"`{ast.unparse(event.node.value)}` is an instance of an autograd function: only its class is applied"
+                f"`{ast.unparse(event.node.value)}` is an instance of an autograd function, of which Dynamo "
+                "supports only the class"
             )
             yield Violation(event.node, text, help="store the class, not an instance")
 

@@ -10,13 +10,13 @@ from dynalint.rulekit import Project, Read, Rule, k, walk
 class LeafTest(Rule):
     code = "DYN621"
     name = "leaf-test"
-    summary = "whether an argument is a leaf is asked once, when the code is compiled"
+    summary = "Compiled code keeps the answer of `is_leaf` from when it was compiled"
     category = "miscompile"
     events = (Read,)
     calls = frozenset({"Tensor.is_leaf"})
-    message = "compiled code keeps the answer of `is_leaf` that the first argument gave"
-    help = "ask outside of the compiled code and pass the answer"
-    refusal = "what is right for a leaf and for others is not in the code; pass the answer as an argument"
+    message = "compiled code keeps the answer of `is_leaf` for the first argument"
+    help = "test outside the compiled code and pass in the answer"
+    refusal = "the code does not show what is right for a leaf and for others; pass the answer as an argument"
 
     def flags(self, event: Read, project: Project) -> bool:
         """Whether it is asked of an argument as it came, in a function that is compiled by itself."""

@@ -25,7 +25,7 @@ _PLACES = {
 class LegacyReduction(Rule):
     code = "DYN620"
     name = "legacy-reduction"
-    summary = "a loss made with `size_average` or `reduce` while the model runs ends the graph"
+    summary = "Creating a loss with `size_average` or `reduce` in compiled code breaks the graph"
     gb = ("GB0208",)
     events = (Call,)
     calls = frozenset(f"torch.nn.{name}" for name in _PLACES)
@@ -39,15 +39,15 @@ class LegacyReduction(Rule):
         for option, place in zip(_OPTIONS, _PLACES[name], strict=True):
             kind = event.keywords.get(option, given.get(place, k.NONE))
             if k.is_number(kind):
-                message = f"`nn.{name}()` is told by `{option}` how to reduce, which ends the graph"
+                message = f"`nn.{name}()` takes the deprecated `{option}`, which breaks the graph"
                 yield Violation(event.node, message, help="use `reduction`")
                 return
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Say how to reduce by `reduction`, where a single old option says it."""
+        """Use `reduction`, where a single old option says it."""
         rewrite = _by_reduction(event)
         return rewrite or Declined(
-            "several arguments say how to reduce, or stand by their place; use `reduction` by hand"
+            "several arguments set the reduction, or are passed by position; use `reduction` by hand"
         )
 
 
@@ -72,11 +72,11 @@ def _by_reduction(event: Call) -> Rewrite | None:
         text = f'"{yes if value.value else no}"'
     elif isinstance(value, ast.Name | ast.Attribute):
         text = f'"{yes}" if {file.segment(value)} else "{no}"'
-        conditions.append(f"`{file.segment(value)}` is never None, which torch takes for true")
+        conditions.append(f"`{file.segment(value)}` is never None, which torch treats as true")
     else:
         return None
     every: list[ast.expr | ast.keyword] = [*node.args, *node.keywords]
     every.sort(key=lambda one: (one.lineno, one.col_offset))
     place, words = every.index(argument), rw.expression(text)
     edits = rw.written(file, (node, lambda old: rw.with_argument(old, place, words, "reduction")))
-    return Rewrite("Say how to reduce by `reduction`", "unsafe", edits, tuple(conditions))
+    return Rewrite("Use `reduction`", "unsafe", edits, tuple(conditions))

@@ -43,7 +43,7 @@ _FACTORIES = frozenset("empty eye full linspace ones rand randint randn tensor z
 class MadeParameter(Rule):
     code = "DYN604"
     name = "made-parameter"
-    summary = "a parameter or a layer with weights that is made while the model runs ends the graph"
+    summary = "Creating a parameter, or a layer with weights, in compiled code breaks the graph"
     gb = ("GB0264", "GB0119")
     events = (Call,)
     calls = frozenset({*_PARAMETERS, *(f"torch.nn.{name}" for name in (*_PARAMETRISED, *_OPTIONAL))})
@@ -56,12 +56,12 @@ class MadeParameter(Rule):
         if event.callee in _PARAMETERS:
             if not _is_made_here(event):
                 return
-            message = "`nn.Parameter()` makes a leaf that outlives the call, which ends the graph"
+            message = "`nn.Parameter()` creates a leaf that outlives the call, which breaks the graph"
         elif last in _OPTIONAL and _is_off(event.node, _OPTIONAL[last]):
             return
         else:
-            message = f"`nn.{last}()` makes parameters while the model runs, which ends the graph"
-        yield Violation(event.node, message, help="make it once, in `__init__`")
+            message = f"`nn.{last}()` creates parameters in compiled code, which breaks the graph"
+        yield Violation(event.node, message, help="create it once, in `__init__`")
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Compute with the tensor itself where nothing else is done; decline layers: what is made once is trained."""
@@ -69,8 +69,8 @@ class MadeParameter(Rule):
             with suppress(Refusal):
                 return _plain(Scope.of(event, project), event.node)
         return Declined(
-            "made once, it would keep its weights from call to call; move it to `__init__`, or draw a plain tensor if "
-            "new numbers in every call are meant"
+            "if it was created once, it would keep its weights from call to call; move it to `__init__`, or "
+            "use a plain tensor if every call should draw new numbers"
         )
 
 
@@ -89,7 +89,7 @@ def _plain(scope: Scope, call: ast.Call) -> Rewrite:
     if not isinstance(given, ast.Call) or callee(scope, given).rpartition(".")[2] not in _FACTORIES:
         tensor = rw.method(tensor, "detach")
     edits = rw.written(scope.file, (call, tensor))
-    condition = "what is computed of it asks for no gradient because of it, which nobody could read"
+    condition = "results no longer require a gradient because of it, which nobody could read"
     return Rewrite("Compute with a plain tensor", "unsafe", edits, (condition,))
 
 

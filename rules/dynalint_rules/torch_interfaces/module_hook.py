@@ -33,7 +33,7 @@ _EFFECTS = frozenset("append extend add update insert setdefault".split())
 class ModuleHook(Rule):
     code = "DYN612"
     name = "module-hook"
-    summary = "a hook on a backward pass, or one registered while the model runs, ends the graph"
+    summary = "A backward hook on a module, or a hook registered in compiled code, breaks the graph"
     gb = ("GB0083", "GB0104", "GB0467", "GB0067", "GB0059")
     events = (Call,)
     calls = frozenset({HOOKED, "Tensor.register_hook", *(f"torch.nn.Module.register_{name}" for name in _REGISTERING)})
@@ -43,23 +43,24 @@ class ModuleHook(Rule):
         if leads_to_raise(event, project):
             return
         if event.callee == HOOKED:
-            message = "this module has a backward hook, which Dynamo does not trace, so the graph ends at its call"
+            message = "this module has a backward hook, which Dynamo does not trace, so the graph breaks at its call"
         elif event.callee != "Tensor.register_hook":
             message = (
-                f"`{event.callee.rpartition('.')[2]}()` changes a module that is being traced, which ends the graph"
+                f"`{event.callee.rpartition('.')[2]}()` changes the module that Dynamo is tracing, which breaks "
+                "the graph"
             )
         elif _keeps_things(event.args[0] if event.args else event.keywords.get("hook")):
-            message = "the hook keeps something outside of itself, which the backward graph cannot do"
+            message = "the hook stores something outside itself, which the backward graph cannot do"
         else:
             return
-        yield Violation(event.node, message, help="register hooks before, and only where nothing is compiled")
+        yield Violation(event.node, message, help="register hooks beforehand, and only without compilation")
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Take out a hook that does nothing; what another one is for decides what can stand for it."""
         if event.callee == HOOKED:
             with suppress(Refusal):
                 return _without_idle_hook(Scope.of(event, project), event)
-        return Declined("what the hook is for decides what can stand for it; register it where nothing is compiled")
+        return Declined("the replacement depends on the purpose of the hook; register it only without compilation")
 
 
 def _without_idle_hook(scope: Scope, event: Call) -> Rewrite:
@@ -72,16 +73,16 @@ def _without_idle_hook(scope: Scope, event: Call) -> Rewrite:
     methods = [one for cls in scope.project.mro(owner) for one in cls.methods.values()] if owner is not None else []
     found = [(method, one) for method in methods for one in _registrations(method, called)]
     if len(found) != 1 or owner is None:
-        raise Refusal("it is not to be seen which hooks the module has")
+        raise Refusal("the code does not show which hooks the module has")
     method, statement = found[0]
     hook = statement.value.args[0] if isinstance(statement.value, ast.Call) and statement.value.args else None
     named = hook.attr if isinstance(hook, ast.Attribute) and ast.unparse(hook.value) == "self" else ""
     function = scope.project.find_method(owner, named)
     if method.name != "__init__" or function is None or not all(map(_does_nothing, function.statements)):
-        raise Refusal("the hook does something")
+        raise Refusal("the hook has an effect")
     inner = replace(scope, function=method, parents=scope.project.parents(method))
-    condition = f"nothing else puts a hook on {scope.quote(called)}"
-    return taken_out(inner, statement, "Take out the hook, which does nothing", "conditional", (condition,))
+    condition = f"nothing else registers a hook on {scope.quote(called)}"
+    return taken_out(inner, statement, "Remove the hook, which has no effect", "conditional", (condition,))
 
 
 def _registrations(method: FunctionInfo, module: ast.expr) -> Iterator[ast.Expr]:

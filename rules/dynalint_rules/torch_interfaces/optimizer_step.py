@@ -11,7 +11,7 @@ _SCALERS = ("torch.GradScaler", "torch.amp.GradScaler", "torch.cuda.amp.GradScal
 class OptimizerStep(Rule):
     code = "DYN613"
     name = "optimizer-step"
-    summary = "stepping an optimizer inside of the compiled function ends the graph"
+    summary = "Stepping an optimizer inside the compiled function breaks the graph"
     gb = ("GB0025", "GB0008", "GB0007")
     events = (Call,)
     calls = frozenset(
@@ -25,6 +25,6 @@ class OptimizerStep(Rule):
             *(f"{owner}.{method}" for owner in _SCALERS for method in _SCALER),
         }
     )
-    message = "`{callee}()` belongs between graphs, and ends this one"
-    help = "step outside of the compiled code, or compile the step by itself"
-    refusal = "the training loop has to move out of the compiled function; compile the step by itself"
+    message = "`{callee}()` runs between graphs, and breaks this one"
+    help = "step outside the compiled code, or compile the step on its own"
+    refusal = "move the training loop out of the compiled function and compile the step on its own"

@@ -12,13 +12,13 @@ _FUNCTIONS = ("pack_padded_sequence", "pack_sequence", "pad_packed_sequence", "u
 class PackedSequence(Rule):
     code = "DYN602"
     name = "packed-sequence"
-    summary = "packing or unpacking sequences ends the graph"
+    summary = "Packing or unpacking sequences breaks the graph"
     gb = ("GB0007",)
     events = (Call,)
     calls = frozenset(f"torch.nn.utils.rnn.{name}" for name in _FUNCTIONS)
     refusal = (
-        "packed data has a layout of its own that its readers expect; keep the padded tensor and a mask, or pack "
-        "outside of the compiled part"
+        "other code expects the layout of packed data; keep the padded tensor and a mask, or pack "
+        "outside the compiled part"
     )
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
@@ -26,8 +26,8 @@ class PackedSequence(Rule):
         if not leads_to_raise(event, project):
             yield Violation(
                 event.node,
-                f"Dynamo does not trace `{event.callee.rpartition('.')[2]}()`, so the graph ends there",
-                help="keep the padded tensor and a mask, or pack outside of the compiled part",
+                f"Dynamo does not trace `{event.callee.rpartition('.')[2]}()`, so the graph breaks there",
+                help="keep the padded tensor and a mask, or pack outside the compiled part",
                 # What was packed before the graph ended is an input of the next one, which 2.11 unpacks.
                 torch=">=2.13" if event.callee.endswith("pad_packed_sequence") else "",
             )

@@ -8,13 +8,13 @@ from dynalint.rulekit import Call, Project, Rule, k
 class PlainTensorView(Rule):
     code = "DYN617"
     name = "plain-tensor-view"
-    summary = "`as_subclass(torch.Tensor)` ends the graph"
+    summary = "`as_subclass(torch.Tensor)` breaks the graph"
     gb = ("GB0001",)
     events = (Call,)
     calls = frozenset({"Tensor.as_subclass"})
-    message = "Dynamo does not trace `as_subclass(torch.Tensor)`, so the graph ends there"
-    help = "do the work on plain tensors, and make the subclass outside of the compiled code"
-    refusal = "nothing that is traced gives a plain tensor of a subclass; work on plain tensors throughout"
+    message = "Dynamo does not trace `as_subclass(torch.Tensor)`, so the graph breaks there"
+    help = "work on plain tensors, and create the subclass outside the compiled code"
+    refusal = "no function that Dynamo traces converts a subclass to a plain tensor; work on plain tensors throughout"
 
     def flags(self, event: Call, project: Project) -> bool:
         """Whether the class is that of plain tensors."""

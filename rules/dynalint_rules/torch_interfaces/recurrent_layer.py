@@ -16,14 +16,14 @@ _LAYERS = ("torch.nn.RNN", "torch.nn.LSTM", "torch.nn.GRU", "torch.nn.RNNBase")
 class RecurrentLayer(Rule):
     code = "DYN601"
     name = "recurrent-layer"
-    summary = "a recurrent layer of torch ends the compiled part of the function"
+    summary = "From a recurrent layer of torch on, the function is not compiled"
     gb = ("GB0014",)
     gives_up = True
     events = (Call, Read)
     calls = frozenset(f"{name}.*" for name in _LAYERS)
     refusal = (
-        "no layer that Dynamo traces computes the same in the same order; compile the parts before and after it by "
-        "themselves, or write the recurrence as a loop over a cell"
+        "no layer that Dynamo traces computes the same in the same order; compile the parts before and after "
+        "it separately, or write the recurrence as a loop over a cell"
     )
 
     def check(self, event: Call | Read, project: Project) -> Iterable[Violation]:
@@ -41,8 +41,8 @@ class RecurrentLayer(Rule):
             shown = " or ".join(f"`{one.removeprefix('torch.')}`" for one in among or [name])
             yield Violation(
                 event.node,
-                f"Dynamo does not trace {shown}, and from here on the function is not compiled",
-                help="compile the parts before and after the layer by themselves, or use a cell in a loop",
+                f"Dynamo does not trace {shown}, and the function is not compiled from here on",
+                help="compile the parts before and after the layer separately, or use a cell in a loop",
                 setting="allow_rnn",
             )
 

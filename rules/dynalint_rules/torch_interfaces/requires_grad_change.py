@@ -36,7 +36,7 @@ _RESHAPING = frozenset(
 class RequiresGradChange(Rule):
     code = "DYN608"
     name = "requires-grad-change"
-    summary = "changing whether a tensor asks for gradients ends the graph"
+    summary = "Changing `requires_grad` breaks the graph"
     gb = ("GB0206", "GB0125", "GB8985", "GB0225")
     events = (Call, Write)
     calls = frozenset({"Tensor.requires_grad", *_METHODS, "Tensor.new_tensor", *(f"torch.{one}" for one in _FACTORIES)})
@@ -44,17 +44,19 @@ class RequiresGradChange(Rule):
     def check(self, event: Call | Write, project: Project) -> Iterable[Violation]:
         """Flag the assignment, or the call where it certainly makes or unmakes a leaf."""
         if isinstance(event, Write):
-            message = "setting `requires_grad` ends the graph"
+            message = "setting `requires_grad` breaks the graph"
         elif event.callee in _METHODS:
             if not _changes(event, project):
                 return
-            message = "`requires_grad_()` changes what the backward pass is for, which ends the graph"
+            message = "`requires_grad_()` changes what the backward pass computes, which breaks the graph"
         elif not _is_true(event.node, "requires_grad"):
             return
         else:
-            message = f"`{event.callee}(requires_grad=True)` makes a leaf for gradients, which ends the graph"
+            message = (
+                f"`{event.callee}(requires_grad=True)` creates a leaf that requires a gradient, which breaks the graph"
+            )
         if not leads_to_raise(event, project):
-            yield Violation(event.node, message, help="ask for gradients outside of the compiled code")
+            yield Violation(event.node, message, help="set `requires_grad` outside the compiled code")
 
     def fix(self, event: Call | Write, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Take out what changes nothing; decline where the gradient may be read elsewhere."""
@@ -64,8 +66,8 @@ class RequiresGradChange(Rule):
             if rewrite is not None:
                 return rewrite
         return Declined(
-            "who reads the gradient is not to be seen from here; set it before the call, or drop it where the "
-            "tensor is new and False is set"
+            "the code does not show who reads the gradient; set it before the call, or remove it if the tensor "
+            "is new and False is set"
         )
 
 
@@ -120,7 +122,7 @@ def _changing_nothing(scope: Scope, event: Write) -> Rewrite | None:
     changed = changed_in_place(scope, owner.id)
     if changed is not None and getattr(changed, "lineno", 0) < statement.lineno:
         return None
-    return taken_out(scope, statement, "Take out what changes nothing: the tensor asks for no gradient", "safe")
+    return taken_out(scope, statement, "Remove the statement: the tensor requires no gradient anyway", "safe")
 
 
 def _asking_for_none(scope: Scope, event: Write) -> Rewrite | None:
@@ -140,10 +142,10 @@ def _asking_for_none(scope: Scope, event: Write) -> Rewrite | None:
         statement = parent
     shown = f"`{owner.id}`"
     conditions = (
-        f"nothing asks for the gradient of {shown}",
-        f"what is computed from {shown} has gradients all the same",
+        f"no code reads the gradient of {shown}",
+        f"what is computed from {shown} has gradients anyway",
     )
-    gone = taken_out(scope, statement, "Take out the demand for a gradient that nobody reads", "unsafe", conditions)
+    gone = taken_out(scope, statement, "Remove `requires_grad` for a gradient that nobody reads", "unsafe", conditions)
     return replace(gone, shown=True)
 
 

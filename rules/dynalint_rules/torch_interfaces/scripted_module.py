@@ -12,11 +12,11 @@ _SCRIPTING = ("torch.jit.script", "torch.jit.trace", "torch.jit.trace_module")
 class ScriptedModule(Rule):
     code = "DYN605"
     name = "scripted-module"
-    summary = "a call of a module that TorchScript has taken over ends the graph"
+    summary = "A call of a TorchScript module breaks the graph"
     gb = ("GB4695", "GB0008", "GB0357")
     events = (Call,)
     calls = frozenset({"torch.jit.ScriptModule.__call__", "torch.jit.ScriptModule.forward"})
-    message = "Dynamo cannot see into a module of TorchScript, so the graph ends at its call"
+    message = "Dynamo cannot trace into a TorchScript module, so the graph breaks at its call"
     help = "use the module itself instead of its script"
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
@@ -25,7 +25,7 @@ class ScriptedModule(Rule):
         if made is not None:
             return _unscripted(*made)
         return Declined(
-            "the module is scripted elsewhere; use the Python module itself, and let the compiler work on it"
+            "the module is scripted elsewhere; use the Python module itself, and let the compiler optimise it"
         )
 
 
@@ -53,7 +53,7 @@ def _made(event: Call, project: Project) -> tuple[SourceFile, ast.Call] | None:
 def _unscripted(file: SourceFile, made: ast.Call) -> Rewrite:
     """Keep the module that a script is made of, and make no script."""
     edits = rw.written(file, (made, rw.kept(file, made.args[0])))
-    conditions = ["nothing needs the script itself, to save it or to show its code"]
+    conditions = ["no code needs the script itself, for example to save it or show its code"]
     if len(made.args) > 1:
-        conditions.append("the module does with all inputs what it did with those that it was traced with")
+        conditions.append("the module does the same for all inputs as for those that it was traced with")
     return Rewrite("Use the module itself", "unsafe", edits, tuple(conditions), shown=True)

@@ -11,12 +11,12 @@ from dynalint.rulekit import Call, Event, Project, Rule, Violation, k
 class ShapeAsTensor(Rule):
     code = "DYN622"
     name = "shape-as-tensor"
-    summary = "a shape asked for as a tensor is a tuple in compiled code, which has no methods of tensors"
+    summary = "`shape_as_tensor` returns a tuple in compiled code, which has no tensor methods"
     gb = ("GB0088", "GB0156")
     events = (Call,)
     calls = frozenset({f"{k.SHAPE_AS_TENSOR.type}.*", "int.*"})
     gives_up = True
-    refusal = "whether the shape has to be a tensor is not to be seen from here; use `x.shape` if not"
+    refusal = "the code does not show whether the shape has to be a tensor; use `x.shape` if not"
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
         """Flag methods that tensors have and shapes, or their elements, have not."""
@@ -31,8 +31,8 @@ class ShapeAsTensor(Rule):
         what = "an int" if is_element else "a tuple"
         yield Violation(
             event.node,
-            f"`{method.attr}()` is called on {what}: in compiled code `shape_as_tensor()` gives the shape itself",
-            help="use `x.shape`, or `torch.tensor(x.shape)` where it has to be a tensor",
+            f"`{method.attr}()` is called on {what}: in compiled code, `shape_as_tensor()` returns the shape itself",
+            help="use `x.shape`, or `torch.tensor(x.shape)` if it has to be a tensor",
         )
 
 

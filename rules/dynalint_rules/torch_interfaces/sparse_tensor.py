@@ -24,13 +24,13 @@ from dynalint_rules._code.order import always_before
 class SparseTensor(Rule):
     code = "DYN606"
     name = "sparse-tensor"
-    summary = "making a sparse tensor ends the graph"
+    summary = "Creating or using a sparse tensor breaks the graph"
     gb = ("GB0277", "GB0374", "GB0015", "GB0007")
     events = (Call, SparseLoad)
     calls = SPARSE_MAKERS
     refusal = (
-        "what is done with the sparse tensor decides what can stand for it; a product is a gather, a "
-        "multiplication and an `index_add`"
+        "the replacement depends on how the sparse tensor is used; a product is a gather, a multiplication and "
+        "an `index_add`"
     )
 
     def check(self, event: Call | SparseLoad, project: Project) -> Iterable[Violation]:
@@ -48,7 +48,7 @@ class SparseTensor(Rule):
             shown = name if event.callee.startswith("Tensor") else f"torch{name}"
             yield Violation(
                 event.node,
-                f"`{shown}()` makes a sparse tensor, which cannot be part of a graph",
+                f"`{shown}()` creates a sparse tensor, which cannot be part of a graph",
                 help="gather and `index_add`, or keep the matrix dense",
             )
 

@@ -31,7 +31,7 @@ _VIEWING = "unsqueeze_ squeeze_ t_ transpose_ swapaxes_ swapdims_ as_strided_".s
 class StorageChange(Rule):
     code = "DYN611"
     name = "storage-change"
-    summary = "changing the size or the layout of a tensor in place ends the graph"
+    summary = "Changing the size, layout or data of a tensor in place breaks the graph"
     gb = ("GB0126", "GB0127", "GB0147", "GB0148", "GB0056", "GB0007")
     events = (Call, Write)
     calls = frozenset({*(f"Tensor.{name}" for name in (*_RESIZING, *_VIEWING)), "Tensor.data", "torch.resize_as_"})
@@ -45,15 +45,15 @@ class StorageChange(Rule):
             owner = event.owner
             if not _is_local(event, event.node.value) or not isinstance(owner, k.Tensor) or owner.origin is not None:
                 return
-            message, help_ = "a graph cannot exchange the data of a tensor that it computes", "assign to the name"
+            message, help_ = "a graph cannot replace the data of a tensor that it computes", "assign to the name"
         elif event.callee.rpartition(".")[2] in _VIEWING:
             if not _comes_from_outside(event):
                 return
-            message = f"`{event.callee.rpartition('.')[2]}()` turns a tensor from outside into a view of itself"
+            message = f"`{event.callee.rpartition('.')[2]}()` turns an input tensor into a view of itself"
             help_ = "use the method without the underscore"
         else:
             message = f"`{event.callee.rpartition('.')[2]}()` changes the size of a tensor in place"
-        yield Violation(event.node, f"{message}, so the graph ends there", help=help_)
+        yield Violation(event.node, f"{message}, so the graph breaks there", help=help_)
 
     def fix(self, event: Call | Write, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Make a new tensor where none is kept; decline where somebody else may see the change."""
@@ -64,7 +64,7 @@ class StorageChange(Rule):
             rewrite = rewrite or (_viewed(scope, node) if node.func.attr in _VIEWING else None)
             if rewrite is not None:
                 return rewrite
-        return Declined("whoever else holds the tensor sees it change; make a new one if nobody does")
+        return Declined("other code that holds the tensor sees it change; create a new one if there is none")
 
 
 def _made(scope: Scope, node: ast.Call) -> Rewrite | None:
@@ -91,7 +91,7 @@ def _made(scope: Scope, node: ast.Call) -> Rewrite | None:
     assert isinstance(made.func, ast.Attribute)
     like = made.func.value
     edits = rw.written(scope.file, (filled, f"{atom(like, scope.text(like))}.{content}"))
-    return Rewrite(f"Make the tensor at once with `{content.partition('(')[0]}`", "safe", edits)
+    return Rewrite(f"Create the tensor directly with `{content.partition('(')[0]}`", "safe", edits)
 
 
 def _reshaped(scope: Scope, node: ast.Call) -> Rewrite | None:
@@ -106,7 +106,7 @@ def _reshaped(scope: Scope, node: ast.Call) -> Rewrite | None:
     shown, sizes = owner.id, ", ".join(scope.text(one) for one in node.args)
     edits = rw.written(scope.file, (statement, [f"{shown} = {shown}.reshape({sizes})"]))
     conditions = (
-        f"`{shown}` has as many elements before as after, and they are next to each other in memory",
+        f"`{shown}` has the same number of elements before and after, contiguous in memory",
         f"`{shown}` needs no gradient, for which `resize_` raises",
     )
     return Rewrite("Reshape it under the same name", "conditional", edits, conditions)
@@ -131,7 +131,7 @@ def _viewed(scope: Scope, node: ast.Call) -> Rewrite | None:
     ]:
         return None
     conditions = (f"the tensor that is passed as `{owner.id}` keeps its shape",)
-    return Rewrite(f"Use `{name}`, which gives a view", "unsafe", rw.written(scope.file, change), conditions)
+    return Rewrite(f"Use `{name}`, which returns a view", "unsafe", rw.written(scope.file, change), conditions)
 
 
 def _is_local(event: Event, node: ast.expr) -> bool:

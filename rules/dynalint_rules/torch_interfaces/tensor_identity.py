@@ -27,7 +27,7 @@ from dynalint_rules._code.scope import Scope
 class TensorIdentity(Rule):
     code = "DYN609"
     name = "tensor-identity"
-    summary = "asking for the address or the history of a tensor ends the graph"
+    summary = "Reading the address or the history of a tensor breaks the graph"
     gb = ("GB5976", "GB0104", "GB0023", "GB0170")
     events = (Call, Read)
     calls = frozenset({"Tensor.data_ptr", "Tensor.grad_fn", "Tensor._version"})
@@ -40,13 +40,13 @@ class TensorIdentity(Rule):
             if _decides(event.node, project.parents(event.function)):
                 yield Violation(
                     event.node,
-                    "how often a tensor was changed is not known while it is traced, so the graph ends at this test",
-                    help="test it outside of the compiled code",
+                    "the version of a tensor is not known while Dynamo traces, so the graph breaks at this test",
+                    help="test it outside the compiled code",
                 )
         elif isinstance(event, Read) and _is_computed(event):
             yield Violation(
                 event.node,
-                "`grad_fn` of a tensor does not exist while a graph is traced, so the function is not compiled",
+                "`grad_fn` does not exist while Dynamo traces, so the function is not compiled",
                 help="ask for `requires_grad`",
             )
         elif isinstance(event, Call):
@@ -54,7 +54,7 @@ class TensorIdentity(Rule):
             if isinstance(parent, ast.Compare) and _addresses(parent)[0] is event.node and _compares_two(parent):
                 yield Violation(
                     parent,
-                    "tensors have no addresses while a graph is traced, so the graph ends at this comparison",
+                    "tensors have no addresses while Dynamo traces, so the graph breaks at this comparison",
                     help="compare the tensors with `is`",
                     # An address that is compared with a number stays a number for torch 2.11.
                     torch="" if len(_addresses(parent)) > 1 else ">=2.13",
@@ -63,18 +63,18 @@ class TensorIdentity(Rule):
     def fix(self, event: Call | Read, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Compare the tensors themselves; decline where there is no such form, or what comes near differs silently."""
         if isinstance(event, Read) and event.name == "Tensor._version":
-            return Declined("no tensor operation counts changes; test `_version` outside of the compiled code")
+            return Declined("no tensor operation returns the version; test `_version` outside the compiled code")
         if isinstance(event, Read):
             with suppress(Refusal):
                 return _asks_for_gradients(Scope.of(event, project), event)
             return Declined(
-                "a leaf that asks for gradients has no `grad_fn`; use `requires_grad` if there is none here"
+                "a leaf that requires a gradient has no `grad_fn`; use `requires_grad` if there is none here"
             )
         if isinstance(violation.node, ast.Compare):
             rewrite = _same_object(event, violation.node)
             if rewrite is not None:
                 return rewrite
-        return Declined("two views of the same memory are two objects; use `is` if no views are meant")
+        return Declined("two views of the same memory are different objects; use `is` if you do not mean views")
 
 
 def _decides(node: ast.expr, parents: Mapping[ast.AST, ast.AST]) -> bool:
@@ -127,9 +127,9 @@ def _asks_for_gradients(scope: Scope, event: Read) -> Rewrite:
         node, text = event.node, named
     else:
         raise Refusal("the node itself is needed")
-    condition = f"nothing asks for gradients of `{owner.id}` after it is computed"
+    condition = f"nothing sets `requires_grad` of `{owner.id}` after it is computed"
     edits = rw.written(scope.file, (node, text))
-    return Rewrite("Ask whether the tensor needs a gradient", "conditional", edits, (condition,))
+    return Rewrite("Test whether the tensor requires a gradient", "conditional", edits, (condition,))
 
 
 def _is_result(scope: Scope, name: str) -> bool:
@@ -158,5 +158,5 @@ def _same_object(event: Event, node: ast.Compare) -> Rewrite | None:
     words = ["is" if isinstance(one, ast.Eq) else "is not" for one in node.ops]
     first, *others = (file.segment(one) for one in names)
     text = first + "".join(f" {word} {name}" for word, name in zip(words, others, strict=True))
-    changes = "views of the same memory, and tensors without elements, no longer count as the same tensor"
+    changes = "views of the same memory, and empty tensors, no longer count as the same tensor"
     return Rewrite("Compare with `is`", "unsafe", rw.written(file, (node, text)), (changes,))

@@ -14,7 +14,7 @@ _SAVED = f"{_FUNCTION}.saved_variables"
 class UntracedBackward(Rule):
     code = "DYN619"
     name = "untraced-backward"
-    summary = "a `backward` that raises while it is traced ends the graph where its function is applied"
+    summary = "A `backward` that raises breaks the graph where its function is applied"
     gb = ("GB0088", "GB0077")
     events = (Raising, Read)
     calls = frozenset({_SAVED})
@@ -24,13 +24,13 @@ class UntracedBackward(Rule):
         if isinstance(event, Read):
             yield Violation(
                 event.node,
-                "Dynamo's `ctx` has no `saved_variables`, so the graph ends where this function is applied",
+                "Dynamo's `ctx` has no `saved_variables`, so the graph breaks where this function is applied",
                 help="read `ctx.saved_tensors`",
             )
         elif isinstance(event, Raising) and _is_all_of_backward(event, project):
             yield Violation(
                 event.node,
-                "Dynamo traces `backward` where the function is applied, comes to this `raise`, and ends the graph",
+                "Dynamo traces `backward` where the function is applied, reaches this `raise`, and breaks the graph",
                 help="compute what has no gradient under `torch.no_grad()`, without an autograd function",
             )
 
@@ -42,7 +42,7 @@ class UntracedBackward(Rule):
             edits = rw.written(file, (event.node, rw.attribute(owner, "saved_tensors")))
             changes = "torch no longer warns that `saved_variables` is deprecated"
             return Rewrite("Read `saved_tensors`", "unsafe", edits, (changes,))
-        return Declined("without the autograd function nothing would raise when a gradient is asked for")
+        return Declined("without the autograd function, nothing would raise when a gradient is requested")
 
 
 def _is_all_of_backward(event: Raising, project: Project) -> bool:

@@ -49,14 +49,14 @@ _ROUNDED_ONCE: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.
 _SMALL = 256
 _IN_PYTHON = ("Tensor.apply_", "Tensor.map_")
 
-_OUTSIDE = "do it outside of the compiled code, and pass the tensor"
+_OUTSIDE = "do it outside the compiled code, and pass in the tensor"
 # What does something, where the others tell something: what to do instead.
 _DOES = {
-    "Tensor.apply_": "write what it computes with operations on whole tensors",
-    "Tensor.map_": "write what it computes with operations on whole tensors",
+    "Tensor.apply_": "write it with operations on whole tensors",
+    "Tensor.map_": "write it with operations on whole tensors",
     "Tensor.random_": "draw with `torch.randint`",
-    "Tensor.share_memory_": "share memory outside of the compiled code",
-    "torch.backends.mha.set_fastpath_enabled": "set it outside of the compiled code",
+    "Tensor.share_memory_": "share memory outside the compiled code",
+    "torch.backends.mha.set_fastpath_enabled": "set it outside the compiled code",
     "torch.compiler.cudagraph_mark_step_begin": "call it before each call of the compiled function",
     "torch.nn.init.normal": "use `torch.nn.init.normal_`",
     "torch.nn.init.uniform": "use `torch.nn.init.uniform_`",
@@ -70,7 +70,7 @@ _FACTORIES = frozenset(
 class UntracedTorch(Rule):
     code = "DYN610"
     name = "untraced-torch"
-    summary = "a function of torch that Dynamo does not trace ends the graph"
+    summary = "A torch function that Dynamo does not trace breaks the graph"
     gb = tuple(sorted({*_UNTRACED.values(), "GB0008"}))
     events = (Call,)
     calls = frozenset(_UNTRACED)
@@ -83,8 +83,8 @@ class UntracedTorch(Rule):
             name = event.callee.replace("Tensor.", "t.")
             yield Violation(
                 event.node,
-                f"Dynamo does not trace `{name}()`, so the graph ends there",
-                help=_DOES.get(event.callee, "ask for it before, in `__init__` if it does not change"),
+                f"Dynamo does not trace `{name}()`, so the graph breaks there",
+                help=_DOES.get(event.callee, "query it beforehand, in `__init__` if it does not change"),
                 gb=(_UNTRACED[event.callee],),
             )
 
@@ -97,11 +97,13 @@ class UntracedTorch(Rule):
             whole = _on_whole_tensor(Scope.of(event, project), event.node)
             return whole or Declined(f"Python computes each element; {_DOES[event.callee]}")
         if event.callee in _DOES:
-            return Declined(f"it does more than tell something; {_DOES[event.callee]}")
+            return Declined(f"it does more than return information; {_DOES[event.callee]}")
         if event.callee.startswith("Tensor."):
-            return Declined("the answer depends on the tensor; ask outside of the compiled code, and pass the answer")
+            return Declined(
+                "the answer depends on the tensor; query it outside the compiled code, and pass in the answer"
+            )
         return Declined(
-            "whether its answer changes is not to be seen from here; ask once, in `__init__`, if it does not"
+            "the code does not show whether its answer changes; query it once, in `__init__`, if it does not"
         )
 
 
@@ -109,7 +111,7 @@ def _rewrite(scope: Scope, event: Call) -> Rewrite | None:
     if event.callee == "Tensor.random_":
         return _drawn(scope, event.node)
     if event.callee == "Tensor.share_memory_":
-        condition = "a compiled run leaves the tensor in the memory of the process"
+        condition = "a compiled run does not share the tensor's memory"
         return guarded(scope, event, "Share memory only in eager code", safety="unsafe", conditions=(condition,))
     return None
 
@@ -123,12 +125,11 @@ def _drawn(scope: Scope, call: ast.Call) -> Rewrite:
     function, arguments = call.func, call.args
     if not arguments and not call.keywords:
         raise Refusal(
-            f"{scope.quote(call)} draws from all whole numbers that the dtype holds; draw with `torch.randint`, which "
-            "is told the bounds"
+            f"{scope.quote(call)} draws from all integers of the dtype; use `torch.randint`, which takes bounds"
         )
     plain = 1 <= len(arguments) <= 2 and not any(isinstance(one, ast.Starred) for one in arguments)
     if not isinstance(function, ast.Attribute) or not plain or call.keywords:
-        raise Refusal(f"the bounds of {scope.quote(call)} are not given by position; draw with `torch.randint`")
+        raise Refusal(f"the bounds of {scope.quote(call)} are not passed by position; draw with `torch.randint`")
     owner, bounds = function.value, ", ".join(scope.text(one) for one in arguments)
     drawn = f"{scope.torch}.randint_like({scope.text(owner)}, {bounds})"
     made: ast.expr | None = owner
@@ -139,7 +140,7 @@ def _drawn(scope: Scope, call: ast.Call) -> Rewrite:
     is_new = made is not None and _is_made_by_factory(scope, made)
     if not is_new and not isinstance(owner, ast.Name):
         raise Refusal(f"{scope.quote(owner)} may be a view of another tensor; draw with `torch.randint`, and copy")
-    conditions = () if is_new else (f"{scope.quote(owner)} needs no gradient, and no two elements of it share memory",)
+    conditions = () if is_new else (f"{scope.quote(owner)} needs no gradient, and none of its elements share memory",)
     edits = rw.written(scope.file, (call, drawn))
     safety: Safety = "safe" if is_new else "conditional"
     return Rewrite("Draw with `torch.randint_like`", safety, edits, conditions, scope.imports)
@@ -182,5 +183,5 @@ def _on_whole_tensor(scope: Scope, call: ast.Call) -> Rewrite | None:
     sides = [text if side is variable else scope.text(side) for side in (left, right)]
     made = f"{sides[0]} {_ROUNDED_ONCE[type(body.op)]} {sides[1]}"
     edits = rw.written(scope.file, (call, made))
-    condition = f"{scope.quote(owner)} is floating, and needs no gradient"
+    condition = f"{scope.quote(owner)} is floating-point, and needs no gradient"
     return Rewrite("Compute with the whole tensor", "conditional", edits, (condition,))

@@ -12,7 +12,7 @@ from dynalint_rules._code.scope import Scope
 class VariableCheck(Rule):
     code = "DYN618"
     name = "variable-check"
-    summary = "no tensor is a `Variable` while Dynamo traces"
+    summary = "No tensor is a `Variable` while Dynamo traces"
     gb = ("GB0088",)
     events = (Call,)
     calls = frozenset({"torch.autograd.Variable.__instancecheck__"})
@@ -24,14 +24,14 @@ class VariableCheck(Rule):
         if raised is not None:
             yield Violation(
                 raised,
-                "Dynamo takes no tensor for a `Variable`, comes to this `raise`, and gives up the function",
-                help="ask `isinstance(..., torch.Tensor)`",
+                "for Dynamo, no tensor is a `Variable`: it reaches this `raise` and skips the function",
+                help="use `isinstance(..., torch.Tensor)`",
             )
         elif k.only_tensor(event.args[0]) is not None:
             yield Violation(
                 event.node,
-                "a tensor is no `Variable` for Dynamo, so compiled code takes the other side than Python does",
-                help="ask `isinstance(..., torch.Tensor)`",
+                "for Dynamo, no tensor is a `Variable`, so compiled code takes a different path than eager",
+                help="use `isinstance(..., torch.Tensor)`",
                 category="miscompile",
             )
 
@@ -39,7 +39,7 @@ class VariableCheck(Rule):
         """Ask for a tensor."""
         scope = Scope.of(event, project)
         edits = rw.written(scope.file, (event.node.args[1], rw.name(f"{scope.torch}.Tensor")))
-        return Rewrite("Ask for `torch.Tensor`, which every `Variable` is", "safe", edits, (), scope.imports)
+        return Rewrite("Test for `torch.Tensor`, which every `Variable` is", "safe", edits, (), scope.imports)
 
 
 def _raised(event: Call, project: Project) -> ast.Raise | None:

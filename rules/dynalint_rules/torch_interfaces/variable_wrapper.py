@@ -17,12 +17,12 @@ _FILLS = frozenset(
 class VariableWrapper(Rule):
     code = "DYN603"
     name = "variable-wrapper"
-    summary = "`Variable(...)` does nothing that `detach()` does not, and ends the graph"
+    summary = "`Variable(...)` does nothing that `detach()` does not, and breaks the graph"
     gb = ("GB0007",)
     events = (Call,)
     calls = frozenset({"torch.autograd.Variable"})
-    message = "Dynamo does not trace `Variable()`, so the graph ends there; a tensor needs no wrapper"
-    help = "use `.detach()`, or the tensor itself where it has no history"
+    message = "Dynamo does not trace `Variable()`, so the graph breaks there; a tensor needs no wrapper"
+    help = "use `.detach()`, or the tensor itself if it has no history"
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Detach the tensor, or leave out the wrapper where there is nothing to detach from."""
@@ -31,8 +31,8 @@ class VariableWrapper(Rule):
         wrapped = _wrapped(node)
         if wrapped is None or k.only_tensor(event.args[0]) is None:
             return Declined(
-                "a new leaf that asks for gradients cannot be made in a graph, nor is it known to be a tensor; drop "
-                "`Variable()` by hand and say with `.detach()` where gradients stop"
+                "a graph cannot create a new leaf that requires a gradient; remove `Variable()` by hand and "
+                "use `.detach()` where gradients should stop"
             )
         tensor = rw.kept(scope.file, wrapped)
         if _is_made_here(scope, wrapped):

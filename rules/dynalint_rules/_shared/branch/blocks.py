@@ -91,7 +91,7 @@ def chain_of(scope: Scope, statement: ast.If) -> Chain:
             if not is_elif(scope, below):
                 break
             raise Refusal(
-                f"{scope.quote(below.test)} in an `elif` is no tensor; test it first, in an `if` around this one"
+                f"{scope.quote(below.test)} in an `elif` is not a tensor; test it first, in an `if` around this one"
             )
         current = below
         tests.append(current.test)
@@ -124,8 +124,8 @@ def _chain(scope: Scope, head: ast.If, tests: list[ast.expr], bodies: list[list[
         # What follows in the round is the other side.
         if not _stands_in_loop(scope, head):
             raise Refusal(
-                "the `continue` skips what follows around it as well; compute the rest of the round always and choose "
-                "with `torch.where`"
+                "the `continue` also skips the code around it; always compute the rest of the iteration and "
+                "select with `torch.where`"
             )
         rest = statements_after(scope, head)
         bodies = [bodies[0][:-1], rest]
@@ -134,7 +134,7 @@ def _chain(scope: Scope, head: ast.If, tests: list[ast.expr], bodies: list[list[
     blocks = tuple(block_of(scope, body, stores=True) for body in bodies)
     if len({block.result is None for block in blocks}) > 1 or (any(leaving) and not all(leaving)):
         raise Refusal(
-            "one side returns and the other goes on; give both sides one result under a name and return it at the end"
+            "one side returns and the other continues; assign both results to the same name and return it at the end"
         )
     return Chain(head, tuple(tests), blocks, last, nested)
 
@@ -298,7 +298,7 @@ def _choice(
         if name in side:
             return side[name]
         if not is_bound_before(scope, name, statement):
-            raise Refusal(f"`{name}` gets a value on one side only; give it one before the test")
+            raise Refusal(f"`{name}` is assigned on one side only; assign it before the test as well")
         old = ast.copy_location(ast.Name(name, ast.Load()), statement)
         scope.kinds[old] = kind_of_name(scope, name, statement)
         scope.composed.add(old)

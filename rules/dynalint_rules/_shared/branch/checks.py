@@ -43,7 +43,7 @@ def rewrite_guard(scope: Scope, statement: ast.If) -> Rewrite:
         or not all(map(_is_plain, before))
     ):
         raise Refusal(
-            "the branch does more than raise; check in a statement of its own, and choose the rest with `torch.where`"
+            "the branch does more than raise; check in a separate statement, and select the rest with `torch.where`"
         )
     _refuse_caught(scope, statement)
     python, test = split_test(scope, statement)
@@ -91,8 +91,8 @@ def _refuse_caught(scope: Scope, statement: ast.stmt) -> None:
             handler = parent.handlers[0]
             caught = scope.quote(handler.type) if handler.type is not None else "everything"
             raise Refusal(
-                f"`except` around the check catches {caught}, and the exception would have another type, if it came at "
-                "all before the handler; decide with `torch.where` instead of raising"
+                f"`except` around the check catches {caught}, and the exception would have another type, if it "
+                "was raised before the handler at all; decide with `torch.where` instead of raising"
             )
         node = parent
 
@@ -169,12 +169,12 @@ def _message(scope: Scope, node: ast.expr | None) -> tuple[str, list[str]]:
     if is_constant_message(node):
         return f", {scope.text(node)}", []
     if isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords and is_constant_message(node.args[0]):
-        return f", {scope.text(node.args[0])}", [f"the assertion carries the text instead of {scope.quote(node)}"]
+        return f", {scope.text(node.args[0])}", [f"the assertion carries the message instead of {scope.quote(node)}"]
     plain = _without_values(scope, node)
     if plain is None:
         raise Refusal(
-            f"the message {scope.quote(node)} is put together when the check fails, "
-            "and a graph holds only constant ones; make it constant first"
+            f"the message {scope.quote(node)} is built when the check fails, and a graph can only hold a "
+            "constant; make it constant first"
         )
     return f", {plain}", ["the message shows the names of its values in braces instead of the values"]
 

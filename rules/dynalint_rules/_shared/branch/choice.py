@@ -25,7 +25,7 @@ from dynalint_rules._shared.branch.sizes import refuse_other_sizes
 from dynalint_rules._shared.branch.truth import Truth, is_tensor_test, truth_of
 from dynalint_rules._shared.text import LOOSE, atom, held_together
 
-TITLE = "Compute both sides and choose with `torch.where`"
+TITLE = "Compute both sides and select with `torch.where`"
 
 _LONGEST_REPEATED_TEST = 40
 # The guard of an operand on the first side and on the last: its own value there, a harmless one elsewhere.
@@ -148,17 +148,17 @@ def _why_no_tensor(scope: Scope, side: Side) -> str:
     kind = side.kind
     shown = _shown(scope, side)
     if k.NONE in kind.members:
-        given = "gives None" if kind == k.NONE else f"gives {shown}, which may be None"
-        return f"one side {given}; give a tensor on both sides, of zeros where there is nothing"
+        given = "gives None" if kind == k.NONE else f"returns {shown}, which may be None"
+        return f"one side {given}; use a tensor on both sides, filled with zeros if there is no value"
     if isinstance(kind, k.Tensor):
-        return f"{shown} is a NumPy array; make it a tensor, then choose with `torch.where`"
+        return f"{shown} is a NumPy array; convert it to a tensor, then select with `torch.where`"
     if k.is_number(kind):
-        return f"one side gives the number {shown}, the other a tensor; use `torch.full_like` of the tensor"
+        return f"one side is the number {shown}, the other a tensor; use `torch.full_like` of the tensor"
     if isinstance(kind, k.Value):
-        return f"one side gives the Python value {shown}; compute what depends on it on both sides instead"
+        return f"one side is the Python value {shown}; compute what depends on it on both sides instead"
     if isinstance(kind, k.Unknown | k.Nothing):
-        return f"dynalint cannot tell that {shown} is a tensor; if it is, choose with `torch.where` by hand"
-    return f"{shown} is not a single tensor; choose with `torch.where` for each tensor in it"
+        return f"dynalint cannot tell whether {shown} is a tensor; if it is, select with `torch.where` by hand"
+    return f"{shown} is not a single tensor; select with `torch.where` for each tensor in it"
 
 
 def _test_and_sides(scope: Scope, node: ast.IfExp, truth: Truth) -> tuple[str, tuple[rw.Change, ...], list[str]]:

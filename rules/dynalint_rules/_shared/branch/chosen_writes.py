@@ -25,7 +25,7 @@ from dynalint_rules._shared.branch.sides import NO_RAISE
 from dynalint_rules._shared.branch.truth import truth_of
 from dynalint_rules._shared.text import atom, inner_indentation
 
-_TITLE = "Write what `torch.where` chooses on every call"
+_TITLE = "Write what `torch.where` selects on every call"
 _OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 _IN_PLACE = frozenset(f"{name}_" for name in "abs add clamp div lerp mul neg sub".split())
 
@@ -222,7 +222,7 @@ class _Writer:
         """Return the lines.
 
         Raises:
-            Refusal: the ways write to the same tensors in another order.
+            Refusal: the branches write to the same tensors in another order.
         """
         found = [*self._test(), *self._steps()]
         lines: list[str] = []
@@ -271,7 +271,9 @@ class _Writer:
             found.append(self._step(step, counterpart))
         for one in rest:
             if isinstance(one, _Write) and one.target in self.one.target_names():
-                raise Refusal(f"the ways write to `{one.target}` in another order; write out what each tensor becomes")
+                raise Refusal(
+                    f"the branches write to `{one.target}` in a different order; write out what each tensor becomes"
+                )
         return [*found, *(self._step(None, one) for one in rest)]
 
     def _step(self, one: object, other: object) -> tuple[str, str]:
@@ -284,9 +286,7 @@ class _Writer:
         if isinstance(one, _Write) and isinstance(other, _Write):
             first, last = one.value, other.value
             if bool(one.owner) != bool(other.owner) or (one.number and other.number):
-                raise Refusal(
-                    f"`{step.target}` is written in two ways that have no form in common; write it out by hand"
-                )
+                raise Refusal(f"`{step.target}` is written in two forms that cannot be combined; write it out by hand")
         elif step.target == self.condition and self._stays_so(step, taken=one is not None):
             return step.header, self.scope.text(step.statement)
         elif step.number:

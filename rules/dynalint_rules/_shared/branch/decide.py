@@ -12,17 +12,17 @@ from dynalint_rules._shared.branch.choice import rewrite_conditional_expression
 from dynalint_rules._shared.branch.where import rewrite_if
 
 _FILTER = (
-    "the condition decides how many elements there are, and tensors need a size known beforehand; "
-    "keep all elements and give those that do not count a weight of zero with `torch.where`"
+    "the condition decides how many elements there are, and tensors need a known size; keep all elements and "
+    "give the others a weight of zero with `torch.where`"
 )
 _MATCH = (
-    "a `match` on a tensor has no form in tensor operations; write it as `if` and `elif`, "
-    "or decide outside the compiled code"
+    "a `match` on a tensor has no equivalent in tensor operations; write it as `if` and `elif`, or decide "
+    "outside the compiled code"
 )
 
 _ROUNDS = (
-    "how many rounds there are depends on data; run a fixed number of rounds and keep what is done with `torch.where`, "
-    "or keep the loop outside of the compiled code"
+    "the number of iterations depends on data; run a fixed number and keep finished results with "
+    "`torch.where`, or keep the loop outside the compiled code"
 )
 
 

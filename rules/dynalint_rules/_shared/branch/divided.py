@@ -25,7 +25,7 @@ from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.branch.blocks import is_elif, statements_after
 from dynalint_rules._shared.branch.truth import is_tensor_test, truth_of
 
-_TITLE = "Test the Python value in an `if` of its own, and compute both sides of the tensor's"
+_TITLE = "Test the Python value in a separate `if`, and compute both sides of the tensor's"
 _LEFT = ("DYN101", "DYN106", "DYN107", "DYN202")
 _MOST_REPEATED = 10
 _PLAIN = (ast.Name, ast.Attribute, ast.Constant, ast.expr_context, ast.UnaryOp, ast.Not)

@@ -99,10 +99,10 @@ def _of_call(scope: Scope, node: ast.Call) -> list[Guarded]:
         return []
     last = name.rpartition(".")[2]
     if name.startswith("torch.linalg.") and last not in ("norm", "vector_norm", "matrix_norm", "multi_dot", "cross"):
-        raise Refusal(f"{scope.quote(node)} raises or has no gradient for some matrices; guard its argument by hand")
+        raise Refusal(f"{scope.quote(node)} raises or has no gradient for some matrices; protect its argument by hand")
     if last in _HOPELESS:
         raise Refusal(
-            f"{scope.quote(node)} {_HOPELESS[last]}, which would reach the other side as NaN; guard it by hand"
+            f"{scope.quote(node)} {_HOPELESS[last]}, which would reach the other side as NaN; protect it by hand"
         )
     if last in _POWERS and len(arguments) == 2:
         return _of_power(scope, arguments[0], arguments[1])
@@ -114,7 +114,7 @@ def _of_call(scope: Scope, node: ast.Call) -> list[Guarded]:
     entry = api.method(last) if isinstance(callee, k.Method) else api.function(name)
     if entry is not None and "partial_domain" in entry.flags:
         raise Refusal(
-            f"{scope.quote(node)} is not finite everywhere, which would reach the other side; guard it by hand"
+            f"{scope.quote(node)} is not finite everywhere, which would reach the other side; protect it by hand"
         )
     return []
 

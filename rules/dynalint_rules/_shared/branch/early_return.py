@@ -116,9 +116,11 @@ class _EarlyReturn:
         inside = {id(node) for one in self.going_on for node in walk(one)}
         for one in later:
             if id(one) in inside:
-                raise Refusal("the function returns at several depths; give it one result under a name and return that")
+                raise Refusal(
+                    "the function returns at several nesting levels; assign one result to a name and return that"
+                )
             if one.value is None or result is None:
-                raise Refusal("one side returns None; return a tensor on both sides, or decide outside of it")
+                raise Refusal("one side returns None; return a tensor on both sides, or decide outside it")
             choice = self._choice(one, one.value, result, early)
             kept = [f"if {early[0]} is None:", f"    {self.scope.text(one)}", f"return {choice}"]
             changes.append((one.value, choice) if self.surely else (one, kept))
@@ -133,19 +135,19 @@ class _EarlyReturn:
         for node in (node for one in self.following for node in walk_function(one)):
             if isinstance(node, _OPAQUE):
                 raise Refusal(
-                    f"{scope.quote(node)} follows the early return and would always run; "
-                    "give both ways one result under a name and return it at the end"
+                    f"{scope.quote(node)} follows the early return and would always run; assign both results to "
+                    "one name and return it at the end"
                 )
             if isinstance(node, ast.Raise | ast.Assert):
                 raise Refusal(
-                    f"{scope.quote(node)} follows the early return and might raise where it never ran; "
+                    f"{scope.quote(node)} follows the early return and might raise where it did not run before; "
                     "check before the early return"
                 )
             if isinstance(node, ast.If | ast.IfExp) and is_tensor_test(scope, node.test):
                 raise Refusal(
-                    f"{scope.quote(node.test)} after the early return is another test; rewrite that one first"
+                    f"{scope.quote(node.test)} after the early return is a separate test; rewrite that one first"
                 )
-        refuse_lasting_effects(scope, self.following, "what follows the early return")
+        refuse_lasting_effects(scope, self.following, "the code after the early return")
         return effects_of(scope, list(_expressions(self.following))).layers
 
     def _head(self, block: Block) -> tuple[rw.Change, list[str]]:
@@ -184,7 +186,7 @@ class _EarlyReturn:
         ones, others = _parts(first), _parts(value)
         if len(ones) != len(others) or isinstance(first, ast.Tuple) is not isinstance(value, ast.Tuple):
             raise Refusal(
-                f"{scope.quote(later)} returns something of another form than the early return; make them alike"
+                f"{scope.quote(later)} returns a different structure than the early return; make them the same"
             )
         guards = guarded_operands(scope, value)
         texts = []
@@ -208,7 +210,7 @@ class _EarlyReturn:
         values = {result.value for result in later}
         if any(guarded_operands(scope, expression) for expression in _expressions(self.going_on)):
             raise Refusal(
-                "the side that goes on is not defined for all inputs; put it behind the branch, or guard it by hand"
+                "the side that continues is not defined for all inputs; move it after the branch, or protect it by hand"
             )
         for expression in _expressions(self.after):
             guards = [] if expression in values else guarded_operands(scope, expression)

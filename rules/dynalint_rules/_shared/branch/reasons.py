@@ -19,22 +19,26 @@ def why_not(scope: Scope, statement: ast.stmt) -> str:
             return f"a branch changes something in place, {shown}; build the new value with `torch.where` instead"
         return f"a branch assigns to several targets at once, {shown}; assign them one by one"
     if isinstance(statement, ast.Raise):
-        return "a branch raises; check with `torch._assert_async` apart from the branch"
+        return "a branch raises; check with `torch._assert_async` separately from the branch"
     if isinstance(statement, ast.Break):
-        return "a branch leaves the loop; run a fixed number of rounds and keep a `done` mask for `torch.where`"
+        return "a branch leaves the loop; run a fixed number of iterations and keep a `done` mask for `torch.where`"
     if isinstance(statement, ast.Continue):
         return (
-            "a branch goes on with the next round; compute the rest of the round always and choose with `torch.where`"
+            "a branch continues with the next iteration; always compute the rest of the iteration and select "
+            "with `torch.where`"
         )
     if isinstance(statement, ast.If):
         if is_tensor_test(scope, statement.test):
-            return f"a branch holds another `if`, on {scope.quote(statement.test)}; rewrite that one first"
-        return f"a branch holds an `if` on the Python value {scope.quote(statement.test)}; decide that before this test"
+            return f"a branch contains another `if`, on {scope.quote(statement.test)}; rewrite that one first"
+        return (
+            f"a branch contains an `if` on the Python value {scope.quote(statement.test)}; decide that before this test"
+        )
     if isinstance(statement, ast.For | ast.While | ast.With | ast.Try | ast.AsyncFor | ast.AsyncWith | ast.Match):
         keyword = type(statement).__name__.lower().removeprefix("async")
-        return f"a branch holds a `{keyword}` statement; move the branch into a function that returns a tensor"
+        return f"a branch contains a `{keyword}` statement; move the branch into a function that returns a tensor"
     if isinstance(statement, ast.Expr):
         return (
-            f"a branch runs {shown} for its effect, which must not happen on the other side; move it out of the branch"
+            f"a branch runs {shown} for its side effect, which must not happen on the other side; move it out "
+            "of the branch"
         )
-    return f"a branch holds {shown}, which is more than an assignment; choose with `torch.where` by hand"
+    return f"a branch contains {shown}, which is more than an assignment; select with `torch.where` by hand"

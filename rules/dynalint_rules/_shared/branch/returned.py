@@ -17,7 +17,7 @@ from dynalint_rules._shared.branch.truth import is_tensor_test
 from dynalint_rules._shared.text import atom
 
 _UNROLLED = frozenset({"builtins.range", "builtins.enumerate", "builtins.zip", "builtins.reversed"})
-_DEPTHS = "the function returns at several depths; give it one result under a name and return that"
+_DEPTHS = "the function returns at several nesting levels; assign one result to a name and return that"
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def _reached(scope: Scope, inner: ast.stmt, outer: ast.AST, *, again: bool) -> l
 def _check_loop(scope: Scope, loop: ast.For) -> None:
     """Make sure that the rounds of a loop may run on."""
     if loop.orelse or not has_known_rounds(scope, loop):
-        raise Refusal(f"{scope.quote(loop.iter)} may have other rounds in other calls; return after the loop")
+        raise Refusal(f"{scope.quote(loop.iter)} may have a different length in other calls; return after the loop")
     tests = [node.test for node in walk(loop) if isinstance(node, ast.If) and not is_tensor_test(scope, node.test)]
     effects_of(scope, [loop.iter, *tests])
 

@@ -14,7 +14,7 @@ from dynalint_rules._code.memory import changes_in_place, is_own, makes_tensor, 
 from dynalint_rules._code.names import loads, only_value, within
 from dynalint_rules._code.scope import Scope, as_tensor
 
-SAME_FORM = "both sides give tensors of the same dtype, shape and device"
+SAME_FORM = "both sides are tensors of the same dtype, shape and device"
 NO_RAISE = "neither side raises on inputs that would have gone the other way"
 FINITE = "the gradient of the side that is not taken is finite"
 
@@ -187,7 +187,7 @@ def alias_conditions(scope: Scope, sides: Sequence[Side], target: str | None, ar
         if name is not None:
             refuse_changed_alias(scope, name, around)
     names = " or ".join(dict.fromkeys(shared))
-    return [*conditions, f"nothing relies on getting the very tensor {names} rather than an equal copy"]
+    return [*conditions, f"no code relies on receiving the tensor {names} itself rather than an equal copy"]
 
 
 def refuse_changed_alias(scope: Scope, name: str, around: ast.stmt | ast.expr) -> None:
@@ -200,8 +200,8 @@ def refuse_changed_alias(scope: Scope, name: str, around: ast.stmt | ast.expr) -
     place = next((one for one in places if may_run_after(scope, one, around)), None)
     if place is not None:
         raise Refusal(
-            f"{scope.quote(place)} changes the tensor under `{name}` in place, which may be another one's memory; "
-            "the fix would put a copy in its place. Make that change out of place first"
+            f"{scope.quote(place)} changes the tensor under `{name}` in place, which may share memory with "
+            "another tensor; the fix would use a copy instead. Make that change out of place first"
         )
 
 
@@ -218,7 +218,9 @@ def gradient_conditions(branches: Sequence[set[str]], layers: dict[str, None]) -
         return []
     listed = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
     verb = "gets" if len(names) == 1 else "get"
-    return [f"it makes no difference that {listed} {verb} a gradient of zeros, not None, where the other side is taken"]
+    return [
+        f"it makes no difference that {listed} {verb} a gradient of zeros instead of None when the other side is taken"
+    ]
 
 
 def reads_of(scope: Scope, side: Side, branch: ast.AST) -> set[str]:
@@ -300,16 +302,16 @@ def number_conditions(scope: Scope, sides: Sequence[Side], uses: Sequence[ast.ex
     }
     if len(types) != 1 or "bool" in types or any(side.node is None or _number(side.node) is None for side in sides):
         raise Refusal(
-            "the two sides give Python values, of which `torch.where` would make a tensor; "
-            "write them as tensors, or compute what depends on them with `torch.where`"
+            "the two sides are Python values, which `torch.where` would turn into a tensor; write them as "
+            "tensors, or compute what depends on them with `torch.where`"
         )
     for use in uses:
         if not _is_tensor_arithmetic(scope, use):
             parent = scope.parents.get(use)
             place = scope.quote(parent if isinstance(parent, ast.expr | ast.stmt) else use)
             raise Refusal(
-                f"the sides give numbers, of which `torch.where` would make a tensor, and {place} may need a number; "
-                "write what depends on them with `torch.where`"
+                f"the sides are numbers, which `torch.where` would turn into a tensor, and {place} may need a "
+                "number; write what depends on them with `torch.where`"
             )
     conditions = ["the numbers are combined with tensors of one dimension or more"] if uses else []
     values = [_number(side.node) for side in sides if side.node is not None]

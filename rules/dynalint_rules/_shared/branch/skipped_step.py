@@ -19,9 +19,9 @@ from dynalint_rules._shared.branch.blocks import statements_after
 from dynalint_rules._shared.text import atom
 
 _DRAWS = frozenset({"torch.rand", "torch.rand_like", "torch.bernoulli"})
-_TITLE = "Take the step always, and choose with `torch.where`"
+_TITLE = "Always take the step, and select with `torch.where`"
 _CONDITIONS = (
-    "a step that is skipped is computed all the same, with its random numbers and whatever else it does",
+    "a skipped step is computed anyway, with its random numbers and side effects",
     "parameters of a step that is skipped get gradients of zero",
     "the step keeps shape and dtype, and changes nothing in place",
 )

@@ -27,7 +27,7 @@ COMPARISONS: dict[type[ast.cmpop], str] = {
 _LOOSE = (ast.BoolOp, ast.Compare, ast.IfExp, ast.Lambda, ast.NamedExpr)
 
 # What helps for a test in Python that is written with tensor operations instead.
-STAYS = "and choose by it with `torch.where`: an `if` on the tensor breaks as well"
+STAYS = "and select with it in `torch.where`: an `if` on the tensor breaks as well"
 
 
 @dataclass(frozen=True)
@@ -123,8 +123,8 @@ def _value(scope: Scope, node: ast.expr) -> Truth:
         if k.may_be_tensor(kind):
             raise Refusal(f"{scope.quote(node)} is not always a tensor; handle the other case before this test")
         raise Refusal(
-            f"{scope.quote(node)} is no tensor, and `torch.where` takes only tensors as its condition; "
-            "test it in an `if` of its own"
+            f"{scope.quote(node)} is not a tensor, and the condition of `torch.where` has to be one; test it in "
+            "a separate `if`"
         )
     scalar = tensor.rank == 0 or _reduces_all(scope, node)
     if tensor.dtype == "bool":
@@ -168,7 +168,7 @@ def _require_lasting(scope: Scope, node: ast.expr) -> None:
     while not makes_tensor(scope, owner):
         if isinstance(owner, ast.Name):
             if may_change_in_place(scope, owner.id):
-                raise Refusal(f"`{owner.id}` is tested and changed in place; give the answer a name of its own first")
+                raise Refusal(f"`{owner.id}` is tested and changed in place; give the result of the test a name first")
             return
         if isinstance(owner, ast.Call):
             owner = owner.func
@@ -199,12 +199,12 @@ def _comparison(scope: Scope, node: ast.Compare) -> Truth:
         if not own and len(node.ops) == 1:
             return _value(scope, node)
         if not own or type(operator) not in COMPARISONS:
-            raise Refusal(f"{scope.quote(node)} does not compare tensors all along; test its parts one by one")
+            raise Refusal(f"{scope.quote(node)} does not compare only tensors; test its parts one by one")
         others = [kind for kind in (scope.kind(left), scope.kind(right)) if as_tensor(kind) is None]
         numbers = numbers and all(k.is_number(kind) for kind in others)
         # Ordering a tensor and whatever gives a tensor, or raises; `==` gives False for what cannot be compared.
         if isinstance(operator, ast.Eq | ast.NotEq) and not numbers:
-            raise Refusal(f"{scope.quote(node)} compares a tensor with something that may be no number")
+            raise Refusal(f"{scope.quote(node)} compares a tensor with something that may not be a number")
         tensors += own
         links.append(f"{operand_text(scope, left)} {COMPARISONS[type(operator)]} {operand_text(scope, right)}")
     scalar = numbers and all(tensor.rank == 0 for tensor in tensors)
@@ -231,19 +231,19 @@ def _membership(scope: Scope, node: ast.Compare) -> Truth:
     left, right = node.left, node.comparators[0]
     if scope.tensor(right) is not None:
         if scope.tensor(left) is None and not k.is_number(scope.kind(left)):
-            raise Refusal(f"{scope.quote(left)} may be no number, and only numbers are found in a tensor")
+            raise Refusal(f"{scope.quote(left)} may not be a number, and a tensor only contains numbers")
         found = Truth(f"({atom(right, scope.text(right))} == {operand_text(scope, left)}).any()", True, True)
     elif isinstance(right, ast.Tuple | ast.List | ast.Set) and 1 <= len(right.elts) <= _MOST_MEMBERS:
         tensor = scope.tensor(left)
         if tensor is None or any(not k.is_number(scope.kind(one)) for one in right.elts):
-            raise Refusal(f"{scope.quote(node)} looks for more than numbers; compare with each member by itself")
+            raise Refusal(f"{scope.quote(node)} looks for more than numbers; compare with each element separately")
         if len(right.elts) > 1:
             effects_of(scope, [left])
         links = [f"{operand_text(scope, left)} == {operand_text(scope, one)}" for one in right.elts]
         text = " | ".join(f"({link})" for link in links) if len(links) > 1 else links[0]
         found = Truth(text, False, tensor.rank == 0)
     else:
-        raise Refusal(f"the members of {scope.quote(right)} are not written out; compare with `torch.isin`")
+        raise Refusal(f"the elements of {scope.quote(right)} are not literal; compare with `torch.isin`")
     return found if isinstance(node.ops[0], ast.In) else found.negated
 
 
@@ -300,7 +300,7 @@ def _any_or_all(scope: Scope, node: ast.Call, argument: ast.expr, method: str) -
     iterated = scope.kind(argument)
     if isinstance(iterated, k.Sequence) and k.may_be_tensor(iterated.element):
         raise Refusal(
-            f"{scope.quote(node)} goes through an iterable; gather the tests with `torch.stack([...]).{method}()`, "
-            "and say apart what holds where there is none"
+            f"{scope.quote(node)} iterates in Python; collect the tests with "
+            f"`torch.stack([...]).{method}()`, and handle the empty case separately"
         )
     return None

@@ -85,7 +85,7 @@ def _rewrite_as_expressions(scope: Scope, statement: ast.If) -> Rewrite:
         return other
     python, test = split_test(scope, statement)
     if python is not None and (statement.orelse or isinstance(statement.body[-1], ast.Return | ast.Continue)):
-        raise Refusal(f"`{python}` is no tensor and decides together with one; test it in an `if` of its own")
+        raise Refusal(f"`{python}` is not a tensor and decides together with one; test it in a separate `if`")
     chain = chain_of(scope, statement)
     truths = [truth_of(scope, one) for one in ([test] if python is not None else chain.tests)]
     writer = _Writer(scope, chain, python)
@@ -204,7 +204,7 @@ class _Writer:
                 sides.append(Side(None, kind_left(scope, name, head), name))
                 texts.append(name)
             else:
-                raise Refusal(f"`{name}` gets a value on one side only; give it one before the test")
+                raise Refusal(f"`{name}` is assigned on one side only; assign it before the test as well")
         if len(set(texts)) == 1:
             self.lines.append(f"{name} = {held_together(texts[0])}")
             return
@@ -230,8 +230,8 @@ class _Writer:
         number = k.is_number(kind_of_name(scope, assignment.name, assignment.statement))
         if not number and not is_own(scope, assignment.name, assignment.statement):
             raise Refusal(
-                f"{scope.quote(assignment.statement)} changes the tensor in place, for whoever else holds it too; "
-                f"if nobody does, write it as `{assignment.name} = ...`"
+                f"{scope.quote(assignment.statement)} changes the tensor in place, which other references to it "
+                f"see; if there are none, write it as `{assignment.name} = ...`"
             )
         operator = _OPERATORS.get(type(assignment.operator))
         if operator is None:
@@ -287,7 +287,9 @@ class _Writer:
         if all(k.is_number(side.kind) for side in sides):
             self.conditions += number_conditions(scope, sides, [])
             if scope.function.caller is not None and not is_passed_up(scope):
-                raise Refusal(f"`{texts[0]}` or `{texts[-1]}` is returned to code that may need a number; change both")
+                raise Refusal(
+                    f"`{texts[0]}` or `{texts[-1]}` is returned to code that may need a number; change both by hand"
+                )
             self.changes.append("the caller receives a 0-dim tensor instead of a number")
         else:
             self._require_tensors(sides, None)
@@ -329,7 +331,7 @@ class _Writer:
     def finish(self, python: str | None) -> Rewrite:
         """Return the rewrite."""
         head, last = self.chain.head, self.chain.last
-        title, lines = (TITLE, self.lines) if self.lines else ("Delete the test, which decides nothing", ["pass"])
+        title, lines = (TITLE, self.lines) if self.lines else ("Delete the test, which has no effect", ["pass"])
         if python is not None and self.lines:
             step = self._indent.removeprefix(indentation(self.scope.file, head.lineno))
             lines = [f"if {python}:", *(f"{step}{line}" for line in lines)]

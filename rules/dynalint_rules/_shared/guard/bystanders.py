@@ -33,7 +33,7 @@ def guarded_bystanders(
     """
     group = _Group(scope, watched)
     group.take(event.statement)
-    kept = [f"a compiled run leaves {shown} as it was" for shown in group.kept]
+    kept = [f"a compiled run does not change {shown}" for shown in group.kept]
     conditions = tuple(([effect] if effect else []) + kept)
     return guarded_all(scope, list(group.members), title, "unsafe" if conditions else "safe", conditions)
 
@@ -107,7 +107,7 @@ class _Group:
 
     def _refusal(self, node: ast.expr | ast.stmt) -> Refusal:
         return Refusal(
-            f"{self.scope.quote(node)} needs the value, and would have to be left out of a compiled run as well"
+            f"{self.scope.quote(node)} needs the value, and would have to be skipped in a compiled run as well"
         )
 
 

@@ -23,8 +23,8 @@ def recorded_in_eager(event: ContainerChange | StateChange, project: Project) ->
     for function, place in _reads(event, project):
         where = f"{function.file.path.name}:{place.lineno}"
         raise Refusal(
-            f"{where} reads `{name}` in compiled code, where it has to be whole; return what is added to it and let "
-            "the caller collect it, or keep a tensor of fixed size in a buffer"
+            f"{where} reads `{name}` in compiled code, where it has to be complete; return what is added and "
+            "let the caller collect it, or keep a tensor of fixed size in a buffer"
         )
     scope = Scope.of(event, project)
     title, conditions = f"Add to `{name}` only in eager code", (f"a compiled run adds nothing to `{name}`",)
@@ -56,7 +56,7 @@ def _parts(scope: Scope, node: ast.stmt | ast.expr) -> list[ast.expr]:
     if isinstance(node, ast.Assign) and len(node.targets) == 1:
         target = node.targets[0]
         return [node.value, target.slice] if isinstance(target, ast.Subscript) else [node.value]
-    raise Refusal(f"{scope.quote(node)} does more than add to a container; give that a statement of its own")
+    raise Refusal(f"{scope.quote(node)} does more than add to a container; make that a separate statement")
 
 
 def _reads(event: ContainerChange | StateChange, project: Project) -> Iterator[tuple[FunctionInfo, ast.expr]]:

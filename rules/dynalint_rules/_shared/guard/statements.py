@@ -60,7 +60,7 @@ def _behind_guard(scope: Scope, run: Sequence[ast.stmt]) -> tuple[Replacement, .
 def _joined_to_branch(scope: Scope, tree: rw.Tree, run: Sequence[ast.stmt]) -> tuple[Replacement, ...] | None:
     """Return what adds the guard to the test of an `if` that holds nothing but these statements; None if it may not.
 
-    It goes before a test that asks a tensor, which ends the graph as well, and behind any other.
+    It goes before a test that asks a tensor, which breaks the graph as well, and behind any other.
     """
     branch = scope.parents[run[0]]
     if not isinstance(branch, ast.If) or branch.orelse or branch.body != list(run):
@@ -90,7 +90,7 @@ def _asks_tensor(scope: Scope, test: ast.expr) -> bool:
 
 
 def _is_read(kind: k.Kind) -> bool:
-    """Whether a value was read out of a tensor, which ends the graph."""
+    """Whether a value was read out of a tensor, which breaks the graph."""
     return isinstance(kind, k.Value) and kind.source == "data"
 
 
@@ -145,8 +145,8 @@ def own_statement(scope: Scope, event: Call) -> ast.Expr:
         return statement
     shown = scope.quote(event.node)
     if isinstance(scope.function.node, ast.Lambda):
-        raise Refusal(f"{shown} stands in a lambda, which has no place for a guard; write the lambda as a function")
-    raise Refusal(f"{shown} is part of a larger expression; make it a statement of its own, then it can be guarded")
+        raise Refusal(f"{shown} is in a lambda, which has no room for a guard; write the lambda as a function")
+    raise Refusal(f"{shown} is part of a larger expression; make it a separate statement, which can be guarded")
 
 
 def check_arguments(scope: Scope, call: ast.Call) -> None:
@@ -159,8 +159,8 @@ def check_arguments(scope: Scope, call: ast.Call) -> None:
     check_left_out(scope, parts)
     if not implies_nothing(scope, call):
         raise Refusal(
-            f"{scope.quote(call)} calls methods of what it is given that may have an effect of their own, which would "
-            "be left out as well; make the text before and show that"
+            f"{scope.quote(call)} calls methods of its arguments that may have side effects, which would be "
+            "skipped as well; build the text first and print that"
         )
     for part in parts if is_caught(scope, call) else []:
         if not shows_without_raising(scope, part):
@@ -170,8 +170,8 @@ def check_arguments(scope: Scope, call: ast.Call) -> None:
 def may_raise(scope: Scope, part: ast.expr) -> Refusal:
     """Return why an expression cannot be left out of a compiled run where exceptions are caught."""
     return Refusal(
-        f"evaluating {scope.quote(part)} may raise, which decides what the function does next; evaluate it before, "
-        "then what shows it can be guarded"
+        f"evaluating {scope.quote(part)} may raise, which decides what the function does next; evaluate it "
+        "first, so that the statement can be guarded"
     )
 
 
@@ -202,8 +202,8 @@ def check_left_out(scope: Scope, parts: Sequence[ast.expr]) -> None:
     for part in parts:
         if not is_pure(scope, part.value if isinstance(part, ast.Starred) else part):
             raise Refusal(
-                f"evaluating {scope.quote(part)} may have an effect of its own, which would be left out as well; "
-                "assign it to a variable first"
+                f"evaluating {scope.quote(part)} may have a side effect, which would be skipped as well; assign "
+                "it to a variable first"
             )
 
 

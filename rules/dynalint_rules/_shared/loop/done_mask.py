@@ -25,7 +25,7 @@ from dynalint_rules._shared.branch.sizes import refuse_other_sizes
 from dynalint_rules._shared.branch.truth import truth_of
 from dynalint_rules._shared.text import held_together
 
-_TITLE = "Run all rounds and keep what is done with `torch.where`"
+_TITLE = "Run all iterations and keep finished results with `torch.where`"
 _UNROLLED = frozenset({"builtins.range", "builtins.enumerate", "builtins.zip", "builtins.reversed"})
 
 
@@ -80,7 +80,7 @@ class _DoneMask:
         self.done = scope.fresh_name("done")
         kept = [one for one in assignments if self._outlives_round(one.name)]
         if not kept:
-            raise Refusal("no tensor outlives a round of the loop; run it without the test by hand")
+            raise Refusal("no tensor outlives an iteration of the loop; run it without the test by hand")
         self._write_test()
         for one in assignments:
             self._write(one, kept=one in kept)
@@ -94,19 +94,23 @@ class _DoneMask:
     def _check_loop(self) -> None:
         scope, loop = self.scope, self.loop
         if loop.orelse:
-            raise Refusal("the `else` of the loop tells whether it was left by `break`; write that out with a mask")
+            raise Refusal(
+                "the `else` of the loop depends on whether it was left by `break`; write that out with a mask"
+            )
         rounds = scope.kind(loop.iter.func) if isinstance(loop.iter, ast.Call) else scope.kind(loop.iter)
         known = isinstance(rounds, k.Sequence | k.Object | k.Instance)
         if not known and not (isinstance(rounds, k.External) and rounds.name in _UNROLLED):
             raise Refusal(
-                f"dynalint cannot tell that {scope.quote(loop.iter)} has the same rounds in every call; "
-                "run a fixed number of rounds and keep a `done` mask for `torch.where`"
+                f"dynalint cannot tell that {scope.quote(loop.iter)} has the same length in every call; run a "
+                "fixed number of iterations and keep a `done` mask for `torch.where`"
             )
         effects_of(scope, [loop.iter])
         targets = [node.id for node in walk(loop.target) if isinstance(node, ast.Name)]
         for name in targets:
             if any(not within(node, loop, scope) for node in loads(scope, name)):
-                raise Refusal(f"`{name}` tells after the loop in which round it ended; keep that with `torch.where`")
+                raise Refusal(
+                    f"`{name}` shows after the loop in which iteration it ended; keep that with `torch.where`"
+                )
 
     def _outlives_round(self, name: str) -> bool:
         """Whether a name is read after the loop, or in a round before it is assigned there."""
@@ -114,7 +118,7 @@ class _DoneMask:
         if is_bound_before(scope, name, loop):
             return True
         if any(not within(node, loop, scope) for node in loads(scope, name)):
-            raise Refusal(f"`{name}` gets its first value in the loop; give it one before the loop")
+            raise Refusal(f"`{name}` gets its first value in the loop; assign it before the loop")
         return False
 
     def _write_test(self) -> None:

@@ -45,10 +45,10 @@ def rewrite_loop_return(scope: Scope, statement: ast.If) -> Rewrite | None:
     place, parts = place_of(scope, statement), parts_of(value)
     for node in walk(value):
         if isinstance(node, ast.Lambda):
-            raise Refusal(f"{scope.quote(node)} may run later, when its names mean something else")
+            raise Refusal(f"{scope.quote(node)} may run later, when its names have other values")
     for name in {node.id for node in walk(value) if isinstance(node, ast.Name)} & scope.function.locals:
         if not is_bound_before(scope, name, statement):
-            raise Refusal(f"`{name}` may have no value yet; give it one before the test")
+            raise Refusal(f"`{name}` may have no value yet; assign it before the test")
     layers = effects_of_always(scope, [statement.test, value], statement).layers
     early: list[str] = []
     for _ in parts:

@@ -30,7 +30,7 @@ def kept_in_one(scope: Scope, sizes: ast.expr) -> Rewrite | None:
         changes.append((made, []))
     shown = " and ".join(f"`{name}`" for name in dict.fromkeys(names))
     conditions = (
-        f"{shown} holds one piece, which is the same only to code that puts the pieces together",
+        f"{shown} holds one piece, which is equivalent only for code that joins the pieces",
         "lengths that are not those of the whole no longer raise",
     )
     return Rewrite("Keep the tensor in one piece", "unsafe", rw.written(scope.file, *changes), conditions, shown=True)

@@ -49,12 +49,12 @@ def in_one_call(scope: Scope, numbers: ast.Call, lengths: ast.expr) -> Rewrite |
         f"{piece} = {torch}.searchsorted({ends}, {positions}, right=True)",
         f"{mask} = {parted}{batched}.to({like}.dtype)",
     ]
-    title = "Call the attention once, with a mask that parts the pieces"
+    title = "Call the attention once, with a mask that separates the pieces"
     conditions = (
-        "the results are equal up to rounding, but the work grows with the square of the whole length",
+        "the results are equal up to rounding, but the work grows with the square of the total length",
         f"{scope.quote(found.attention.func)} adds its mask to its scores",
-        "the lengths are those of the whole",
-        *(("other random numbers drop out",) if _drops_out(found.attention) else ()),
+        "the lengths add up to the total length",
+        *(("dropout uses different random numbers",) if _drops_out(found.attention) else ()),
     )
     changes: list[rw.Change] = [(found.cut, lines), *_called_once(scope, found, mask)]
     if name is not lengths:

@@ -21,7 +21,8 @@ def binned(scope: Scope, event: Call) -> Rewrite:
     keywords = {one.arg: one.value for one in node.keywords}
     if len(given) != 1 or keywords.keys() != {"minlength"} or event.callee.startswith("numpy."):
         raise Refusal(
-            "how many bins there are is not in the code; sum `one_hot(t, n)` over its first dimension, with the number "
+            "the code does not say how many bins there are; sum `one_hot(t, n)` over its first dimension, with "
+            "the number "
             "from the configuration"
         )
     source, bins = given[0], keywords["minlength"]
@@ -32,4 +33,4 @@ def binned(scope: Scope, event: Call) -> Rewrite:
     made = f"{torch}.zeros({scope.text(bins)}, dtype={torch}.int64, device={text}.device)"
     edits = rw.written(scope.file, (node, f"{made}.scatter_add(0, {text}, {torch}.ones_like({text}))"))
     below = f"{scope.quote(source)} is of int64, of one dimension, and all of it is below {scope.quote(bins)}"
-    return Rewrite("Add ones into as many bins", "conditional", edits, (below,), scope.imports)
+    return Rewrite("Add ones into a fixed number of bins", "conditional", edits, (below,), scope.imports)

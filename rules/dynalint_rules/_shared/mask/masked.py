@@ -20,7 +20,7 @@ from dynalint_rules._shared.branch.choice import finished
 from dynalint_rules._shared.branch.sides import FINITE, NO_RAISE, SAME_FORM, refuse_changed_alias
 from dynalint_rules._shared.branch.truth import is_tensor_test
 
-_TITLE = "Drop the test, without which nothing changes either"
+_TITLE = "Remove the test, which makes no difference"
 # Methods that give a mask with the same elements selected, in another shape.
 _TORCH_LOOKS = frozenset({"torch.isnan", "torch.isinf", "torch.isfinite", "torch.isneginf", "torch.isposinf"})
 _RESHAPING = frozenset({"unsqueeze", "expand", "expand_as", "view", "view_as", "reshape", "contiguous", "bool"})
@@ -156,7 +156,7 @@ class _Body:
         if not is_own(self.scope, base.id, base):
             if sharing(self.scope, base.id) & parameters(self.scope):
                 return False  # a leaf that asks for a gradient takes no change at all, not even of nothing
-            self.conditions.append(f"`{base.id}` may be written to, even where nothing is selected")
+            self.conditions.append(f"`{base.id}` may be written to, even if nothing is selected")
         self.conditions += change_conditions(self.scope, base.id, base)
         return True
 
@@ -187,7 +187,7 @@ class _Body:
         self.conditions += switch_conditions(self.scope, name, value) + kept_conditions(self.scope, [self.mask])
         if not is_own(self.scope, name, value):
             refuse_changed_alias(self.scope, name, value)
-            self.conditions.append(f"nothing relies on getting the very tensor `{name}` rather than an equal copy")
+            self.conditions.append(f"no code relies on receiving the tensor `{name}` itself rather than an equal copy")
         return True
 
     def _selects(self, node: ast.expr) -> bool:

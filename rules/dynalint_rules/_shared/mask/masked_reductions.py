@@ -13,7 +13,7 @@ from dynalint_rules._shared.branch.sides import FINITE
 from dynalint_rules._shared.mask.masked import made_from
 from dynalint_rules._shared.mask.trailing import is_certain
 
-OTHER_ORDER = "the sum is taken in another order, so that it is equal up to rounding"
+OTHER_ORDER = "the sum is computed in a different order and is equal up to rounding"
 _ELEMENTWISE = frozenset({"abs", "square", "pow", "neg", "float", "double"})
 _OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
 
@@ -52,7 +52,7 @@ def reduced(scope: Scope, read: Selection) -> Rewrite | None:
     reduction = _reduction_of(scope, read.node)
     if reduction is None or not may_match(scope, read):
         return None
-    title = f"Take the {reduction.name} of the full shape, with zeros where nothing is selected"
+    title = f"Take the {reduction.name} of the full shape, with zeros where the mask is false"
     edits = rw.written(scope.file, _over_all(scope, read, reduction, scope.text(read.source)))
     return _rewrite(scope, read, title, edits)
 
@@ -78,7 +78,7 @@ def reduced_later(scope: Scope, read: Selection) -> Rewrite | None:
         return None
     values = rw.spliced(scope.file, reduction.values, dict.fromkeys(uses, source.id))
     edits = rw.written(scope.file, (statement, []), _over_all(scope, read, reduction, values))
-    title = f"Take the {reduction.name} of the full shape, with zeros where nothing is selected"
+    title = f"Take the {reduction.name} of the full shape, with zeros where the mask is false"
     return _rewrite(scope, read, title, edits, FINITE)
 
 

@@ -108,7 +108,7 @@ def scattered_back(scope: Scope, event: Subscript) -> Rewrite | None:
     edits = rw.written(scope.file, (scatter, f"{scope.torch}.where({mask}, {one}, {other})"))
     shown = f"{scope.quote(read.slice)}, {scope.quote(read.value)} and {scope.quote(owner)}"
     conditions = (f"{shown} have the same shape, and the last two the same dtype",)
-    return Rewrite("Choose with `torch.where`", "conditional", edits, conditions, scope.imports)
+    return Rewrite("Select with `torch.where`", "conditional", edits, conditions, scope.imports)
 
 
 class _Store:
@@ -145,7 +145,7 @@ class _Store:
         """
         scope, target, file = self.scope, self.target, self.scope.file
         if not isinstance(target.value, ast.Name):
-            raise Refusal(f"give {scope.quote(target.value)} a name first, to choose between its old and new value")
+            raise Refusal(f"give {scope.quote(target.value)} a name first, to select between its old and new value")
         name = target.value.id
         harmless = not isinstance(self.statement, ast.AugAssign) or isinstance(self.statement.op, _HARMLESS)
         self._require_elementwise(self.value, harmless=harmless)
@@ -153,8 +153,8 @@ class _Store:
         own = self.put or is_own(scope, name, self.last)
         if not own and self._keeps_old_value(name):
             raise Refusal(
-                f"`{name}` comes from elsewhere and its old value is needed for the gradient; make a copy first "
-                f"(`{name} = {name}.clone()`), if nothing else relies on the change"
+                f"`{name}` comes from elsewhere, and the gradient needs its old value; make a copy first "
+                f"(`{name} = {name}.clone()`), if no other code relies on the change"
             )
         head = f"{name if own else f'{name}[...]'} = "
         if self.put and isinstance(self.statement, ast.Assign):
@@ -172,7 +172,7 @@ class _Store:
         copied = self._copied(name)
         run, old = ([copied[0], *run], copied[1]) if copied is not None else (run, name)
         edits = rw.written(file, (run, [f"{head}{scope.torch}.where({mask}, {text}, {old})"]))
-        title = "Compute the value for all elements and choose with `torch.where`"
+        title = "Compute the value for all elements and select with `torch.where`"
         known = [is_certain(scope, one, self.mask) for one in self.reads.values()] if self.rows else []
         safety: Safety = "conditional" if all(known) else "unsafe"
         shown = safety == "unsafe"
@@ -203,9 +203,9 @@ class _Store:
         scope = self.scope
         yield f"the mask has as many dimensions as `{name}`, and dtypes are equal"
         if self.rows:
-            yield f"{scope.quote(self.value)} gives each row by itself"
+            yield f"{scope.quote(self.value)} computes each row independently"
         for one in self.given:
-            yield f"{scope.quote(one)} has exactly one element for each that the mask selects"
+            yield f"{scope.quote(one)} has exactly one element for each one that the mask selects"
         if self.computed:
             yield FINITE
             for read in dict.fromkeys(one.id for one in self.reads.values() if isinstance(one, ast.Name)):
@@ -220,7 +220,7 @@ class _Store:
             full = len(mask.elts) - 1
             mask = mask.elts[0]
         if not is_pure(scope, mask) or isinstance(mask, ast.Tuple):
-            raise Refusal(f"{scope.quote(mask)} is more than a mask; choose by `torch.where` by hand")
+            raise Refusal(f"{scope.quote(mask)} is more than a mask; select with `torch.where` by hand")
         if not full and self.rows:
             full = max(trailing(scope, one, mask) for one in (self.target.value, *self.reads.values()))
             full = full or max(self._sizes())
@@ -288,7 +288,7 @@ class _Store:
         tensor = scope.tensor(node)
         if k.is_number(kind) or (tensor is not None and tensor.rank == 0):
             if not is_pure(scope, node):
-                raise Refusal(f"{scope.quote(node)} may do more than give a value; compute it before")
+                raise Refusal(f"{scope.quote(node)} may do more than return a value; compute it first")
             return
         self.computed = True
         if tensor is not None and harmless and next(self._reads(node), None) is None:
@@ -327,7 +327,9 @@ class _Store:
             if layer and is_pure(scope, node) and next(self._reads(node), None) is not None:
                 self.rows = True
                 return None
-            raise Refusal(f"{scope.quote(node)} is not elementwise, so that it matters which elements it is given")
+            raise Refusal(
+                f"{scope.quote(node)} is not elementwise, so its result depends on which elements it receives"
+            )
         return operands
 
     def _keeps_old_value(self, name: str) -> bool:

@@ -71,7 +71,7 @@ def masked_instead(scope: Scope, event: Call) -> Rewrite | None:
     made = f"{places.text} = {mask_text(scope, mask, known)}"
     edits = rw.written(scope.file, (statement, [made]), *places.edits, *places.flow.edits)
     flow, leaves = places.flow, (*places.flow.leaves, *places.leaves)
-    title = "Use the mask instead of its places"
+    title = "Use the mask instead of the indices"
     return Rewrite(title, flow.safety, edits, flow.clauses, scope.imports, tuple(dict.fromkeys(leaves)))
 
 
@@ -118,7 +118,7 @@ def _counted(scope: Scope, places: _Places, asked: Count) -> bool:
         if not _is_compared_with_zero(scope, asked.node):
             text = f"{text} * {places.text}.dim()"
         elif places.rank is None:
-            places.flow.conditions[f"{scope.quote(places.mask)} has a dimension or more"] = None
+            places.flow.conditions[f"{scope.quote(places.mask)} has at least one dimension"] = None
         elif places.rank == 0:
             return False
     flow = flow_of(scope, asked.node, "int", wide=True)
@@ -144,7 +144,7 @@ def _indexed(scope: Scope, places: _Places, load: ast.Name) -> bool:
     if places.rank is None:
         many = "one dimension" if dimensions == 1 else f"{dimensions} dimensions"
         places.flow.conditions[f"{scope.quote(places.mask)} has {many}"] = None
-    shown = f"{scope.quote(places.mask)} is as large as {scope.quote(read.value)} in each of its own dimensions"
+    shown = f"{scope.quote(places.mask)} is as large as {scope.quote(read.value)} in each of its dimensions"
     places.flow.conditions[shown] = None
     places.edits.append((read, rw.item(rw.kept(scope.file, read.value), rw.name(places.text))))
     places.leaves[_SELECTED] = None

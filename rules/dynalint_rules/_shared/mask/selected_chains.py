@@ -54,9 +54,9 @@ def reduced_at_last(scope: Scope, read: Selection) -> Rewrite | None:
     chain = _Chain(scope, read, rows=chain.rows)
     chain.follow()
     chain.write()
-    title = "Compute with all elements, and reduce with zeros where nothing is selected"
+    title = "Compute with all elements, and reduce with zeros where the mask is false"
     edits = rw.written(scope.file, *chain.edits, *chain.flows_edits)
-    shape = f"{scope.quote(read.mask)} selects by the first dimensions of what it selects from"
+    shape = f"{scope.quote(read.mask)} covers the first dimensions of the tensor it selects from"
     clauses = tuple(dict.fromkeys([shape, OTHER_ORDER, FINITE, *chain.conditions]))
     certain = chain.is_certain()
     return Rewrite(title, "conditional" if certain else "unsafe", edits, clauses, scope.imports, shown=not certain)

@@ -21,7 +21,7 @@ from dynalint_rules._shared.branch.choice import finished
 from dynalint_rules._shared.branch.sides import NO_RAISE
 from dynalint_rules._shared.mask.masked import mask_of_nothing, mask_of_something, reduced_as_whole
 
-_TITLE = "Drop the test, without which the result is the same"
+_TITLE = "Remove the test, which does not change the result"
 
 
 def rewrite_shortcut(scope: Scope, statement: ast.If) -> Rewrite | None:
@@ -46,7 +46,7 @@ def rewrite_shortcut(scope: Scope, statement: ast.If) -> Rewrite | None:
         return None
     if not all(is_pure(scope, one.test) for one in branches):
         return None
-    same = f"where {scope.quote(first)} selects all or nothing, what is left gives the same"
+    same = f"where {scope.quote(first)} selects all or nothing, the remaining code gives the same result"
     return finished(scope, _TITLE, rw.written(scope.file, (head, last)), [same, NO_RAISE])
 
 

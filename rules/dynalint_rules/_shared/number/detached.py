@@ -52,7 +52,7 @@ def detached(scope: Scope, source: ast.expr, text: str | None = None, *, read: a
     shown = scope.quote(source)
     if tensor is None:
         raise Refusal(f"{shown} is not always a tensor; handle the other case before this line")
-    conditions = [f"{shown} is on the CPU or on the device of what it meets"]
+    conditions = [f"{shown} is on the CPU or on the same device as the tensors it is combined with"]
     if tensor.array:
         if text == "":
             raise Refusal(f"{shown} is a NumPy array, which has no `.detach()`; compute with tensors instead")
@@ -88,7 +88,7 @@ def rows_of(scope: Scope, source: ast.expr) -> Detached:
     """Return what stands for a list of the numbers in `source`, to be put after the text of `source` itself."""
     tensor = k.only_tensor(scope.kind(source))
     shown = scope.quote(source)
-    conditions = [f"{shown} is on the CPU or on the device of what it meets"]
+    conditions = [f"{shown} is on the CPU or on the same device as the tensors it is combined with"]
     if tensor is None or tensor.rank != 1:
         conditions.insert(0, f"{shown} has one dimension")
     return Detached(".detach()" if _is_fresh(scope, source) else ".detach().clone()", tuple(conditions))

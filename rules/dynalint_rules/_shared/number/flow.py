@@ -83,7 +83,7 @@ class Follower(ABC):
                 return
             if by_category > 0 and dtype == "float" and self.double:
                 shown = self.scope.quote(where)
-                raise Refusal(f"{shown} would become a tensor of doubles; convert what is read with `.float()` first")
+                raise Refusal(f"{shown} would become a float64 tensor; convert the value with `.float()` first")
         self.flow.conditions[f"the dtype of {self.scope.quote(where)} stays the same"] = None
 
     def refuse(self, parent: ast.AST, node: ast.expr) -> None:

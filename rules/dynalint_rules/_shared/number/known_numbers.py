@@ -15,13 +15,13 @@ def multiplied(scope: Scope, node: ast.Call, product: ast.expr) -> Rewrite | Non
     if scope.kind(product.func) != k.External("numpy.prod") or isinstance(product.args[0], ast.Starred):
         return None
     sizes, text = scope.kind(product.args[0]), scope.text(product.args[0])
-    title = "Multiply with `math.prod()`, which is done while tracing"
+    title = "Multiply with `math.prod()`, which Dynamo evaluates while tracing"
     if isinstance(sizes, k.Sequence) and is_whole(sizes.element):
         conditions = () if node is not product else _filled(scope, product.args[0])
         return _replaced(scope, node, f"math.prod({text})", title, conditions)
     if k.may_be_tensor(sizes) and not isinstance(sizes, k.Unknown):
         return None
-    numbers = "a sequence of whole numbers, at least one"
+    numbers = "a non-empty sequence of integers"
     shown = scope.quote(product.args[0])
     return _replaced(scope, node, f"math.prod({text})", title, (f"{shown} is {numbers}",))
 
@@ -34,11 +34,11 @@ def read_back(scope: Scope, node: ast.Call, source: ast.expr, *, listed: bool) -
     if not isinstance(source, ast.Call) or source.keywords or any(isinstance(one, ast.Starred) for one in source.args):
         return None
     function = scope.kind(source.func)
-    title = "Take the numbers as they are, without a tensor"
+    title = "Use the numbers directly, without a tensor"
     if function == k.External("torch.arange") and listed and all(is_whole(scope.kind(one)) for one in source.args):
         bounds = ", ".join(scope.text(one) for one in source.args)
         ordered = len(source.args) == 1 and scope.kind(source.args[0]) == k.SIZE
-        conditions = () if ordered else (f"the bounds of {scope.quote(source)} are in order",)
+        conditions = () if ordered else (f"the bounds of {scope.quote(source)} are in ascending order",)
         return _replaced(scope, node, f"list(range({bounds}))", title, conditions)
     if function == k.External("torch.prod") and not listed and len(source.args) == 1:
         numbers = _made_of(scope, source.args[0])
@@ -84,6 +84,6 @@ def _replaced(scope: Scope, node: ast.Call, text: str, title: str, conditions: t
     imports = ("import math",) if "math.prod(" in text else ()
     module = Import("math", None)
     if imports and ("math" in scope.function.locals or scope.function.module.bindings.get("math", module) != module):
-        raise Refusal("the name `math` means something else here; multiply with `math.prod` by hand")
+        raise Refusal("the name `math` has another meaning here; multiply with `math.prod` by hand")
     edits = rw.written(scope.file, (node, text))
     return Rewrite(title, "conditional" if conditions else "safe", edits, conditions, imports=imports)

@@ -107,7 +107,7 @@ class _Follower(Arguments):
         assert isinstance(subscript, ast.Subscript)
         shown = self.scope.quote(node)
         if dtype in ("bool", "float", "complex"):
-            raise Refusal(f"{shown} is no whole number to index with")
+            raise Refusal(f"{shown} is not an integer index")
         if dtype is None:
             self.flow.conditions[f"{shown} is a whole number"] = None
         edits, condition = with_a_dimension(self.scope, subscript, node)
@@ -125,14 +125,14 @@ class _Follower(Arguments):
         call = self.scope.parents.get(text) if text is not None else None
         if isinstance(call, ast.Call) and callee(self.scope, call).startswith(SHOWS):
             shown = self.scope.quote(part.value)
-            raise Refusal(f"{shown} is only shown; put the statement behind `if not torch.compiler.is_compiling():`")
+            raise Refusal(f"{shown} is only printed; put the statement under `if not torch.compiler.is_compiling():`")
 
     def _operation(self, operation: ast.BinOp, node: ast.expr, dtype: k.DType | None) -> None:
         other = operation.right if node is operation.left else operation.left
         kind = self.scope.kind(other)
         shown = self.scope.quote(operation)
         if not isinstance(operation.op, _ARITHMETIC):
-            raise Refusal(f"{shown} does not come out the same with a tensor; write that step with tensors by hand")
+            raise Refusal(f"{shown} gives a different result with a tensor; write that step with tensors by hand")
         tensor = as_tensor(kind)
         if tensor is not None and self.wide and tensor.rank == 0 and dtype == "float" and isinstance(other, ast.Name):
             # A quotient of counts has the default dtype, which another tensor without dimensions would take on.
@@ -159,7 +159,7 @@ class _Follower(Arguments):
             self.rounded(operation, node, kind)
             self.climb(operation, None)
         else:
-            raise Refusal(f"{self.scope.quote(other)} in {shown} takes no tensor; rewrite it by hand")
+            raise Refusal(f"{self.scope.quote(other)} in {shown} does not accept a tensor; rewrite it by hand")
 
     def _in_place(self, statement: ast.AugAssign, node: ast.expr, dtype: k.DType | None) -> None:
         target = statement.target
@@ -167,7 +167,7 @@ class _Follower(Arguments):
         tensor = as_tensor(kind)
         if tensor is None or not isinstance(statement.op, _ARITHMETIC):
             shown = self.scope.quote(statement)
-            raise Refusal(f"{shown} sums up numbers; start from a tensor and sum up tensors by hand")
+            raise Refusal(f"{shown} adds up numbers; start from a tensor and add up tensors by hand")
         self.meet(tensor, dtype, node)
 
     def _comparison(self, comparison: ast.Compare, node: ast.expr, dtype: k.DType | None) -> None:
@@ -181,14 +181,16 @@ class _Follower(Arguments):
             if self.drawn and isinstance(self.scope.kind(other), k.Unknown):
                 self.flow.changes[f"{self.scope.quote(other)} is a number"] = None
             elif tensor is None and not k.is_number(self.scope.kind(other)):
-                raise Refusal(f"{self.scope.quote(other)} in {shown} may be no number; compare with a tensor by hand")
+                raise Refusal(
+                    f"{self.scope.quote(other)} in {shown} may not be a number; compare with a tensor by hand"
+                )
             self._compared(node, other, dtype, shown)
             self.flow.leaves, self.flow.meets = DECISIONS, self.flow.meets or tensor is not None
             return
         if len(comparison.ops) > 1 or not isinstance(comparison.ops[0], _ORDER) or tensor is None:
             raise Refusal(
-                f"{shown} decides something in Python, which a tensor cannot do in one graph; "
-                "select with `torch.where` by hand"
+                f"{shown} decides something in Python, which breaks the graph for a tensor too; select with "
+                "`torch.where` by hand"
             )
         self.meet(tensor, dtype, comparison)
 
@@ -205,7 +207,7 @@ class _Follower(Arguments):
             if isinstance(node, ast.Name | ast.Call | ast.Attribute | ast.Subscript):
                 self.flow.edits.append((node, rw.calling("long")))
                 return
-        self.flow.conditions[f"{shown} comes out the same in the precision of the tensor"] = None
+        self.flow.conditions[f"{shown} gives the same result in the precision of the tensor"] = None
 
     def _decides(self, node: ast.expr) -> bool:
         """Whether `node` is all or part of what an `if`, a conditional expression or an assertion tests."""
@@ -261,7 +263,7 @@ class _Follower(Arguments):
         if not isinstance(target, ast.Name):
             raise Refusal(
                 f"{self.scope.quote(target)} keeps the number after this statement; "
-                "store the tensor's `.detach()` by hand if every reader takes a tensor"
+                "store the tensor's `.detach()` by hand if all other code accepts a tensor"
             )
         name = target.id
         uses = list(names(self.scope, name))
@@ -269,7 +271,7 @@ class _Follower(Arguments):
         alone = stores == [target] and name not in parameters(self.scope)
         mixed = not alone and not self._is_last(statement, stores)
         if name not in self.scope.function.locals or (mixed and not self._are_numbers(target, stores)):
-            raise Refusal(f"`{name}` is set at more than one place; give this value a name of its own first")
+            raise Refusal(f"`{name}` is assigned in several places; give this value its own name first")
         own = set(walk_function(self.scope.function.node))
         if any(use not in own for use in uses):
             raise Refusal(f"`{name}` is used in a nested function; pass it there as a tensor by hand")
@@ -286,7 +288,7 @@ class _Follower(Arguments):
             for use in loads:
                 self.climb(use, dtype)
             if mixed and (len(self.flow.edits) > edits or self.flow.leaves):
-                raise Refusal(f"`{name}` is set at more than one place; give this value a name of its own first")
+                raise Refusal(f"`{name}` is assigned in several places; give this value its own name first")
 
     def _goes_into_tensor(self, target: ast.expr) -> bool:
         """Whether a number is stored to elements of a tensor, in whose dtype it ends up either way.

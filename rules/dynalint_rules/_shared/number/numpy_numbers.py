@@ -27,10 +27,10 @@ def computed_by_math(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite 
     if not _collect(scope, inner, changes, conditions) or not changes:
         return None
     if scope.function.module.bindings.get("math", _MATH) != _MATH or "math" in scope.function.locals:
-        raise Refusal("the name `math` means something else here; compute with `math` under a name of its own by hand")
+        raise Refusal("the name `math` has another meaning here; import `math` under another name by hand")
     if method or inner is not source:
         changes.append((node if method else source, rw.kept(scope.file, inner)))
-    title = "Compute with `math`, which is done while tracing"
+    title = "Compute with `math`, which Dynamo evaluates while tracing"
     safety: Safety = "conditional" if conditions else "safe"
     return Rewrite(title, safety, rw.written(scope.file, *changes), tuple(conditions), imports=("import math",))
 
@@ -91,6 +91,6 @@ def _collect(scope: Scope, node: ast.expr, changes: list[rw.Change], conditions:
 def _is_of_sizes(scope: Scope, node: ast.expr, conditions: dict[str, None]) -> bool:
     kind = scope.kind(node)
     if isinstance(kind, k.Unknown) or not k.may_be_tensor(kind):
-        conditions[f"{scope.quote(node)} is a sequence of whole numbers, at least one"] = None
+        conditions[f"{scope.quote(node)} is a non-empty sequence of integers"] = None
         return True
     return False

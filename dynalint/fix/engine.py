@@ -281,7 +281,7 @@ class _Rounds:
         if safety == "unsafe" and not self._options.unsafe:
             return f"it is unsafe ({terms})" if terms else "it is unsafe", "--unsafe-fixes"
         if (safety == "conditional" or shown) and self._verify is None:
-            return f"it is {'right' if shown else 'exact'} only if {terms}, which only running it can show", None
+            return "only running it can show that it is right, and nothing was run", None
         return None
 
     def _check_sources(self, replacements: Sequence[Replacement]) -> None:

@@ -63,7 +63,7 @@ def refusal_of(unit: Unit, proof: Proof) -> str | None:
     if is_refuted(unit, proof):
         return f"running it showed a difference: {proof.detail}"
     if proof.outcome == "unverifiable" and unit.safety == "conditional":
-        return f"it is exact only if {'; '.join(unit.conditions)}, and that could not be shown: {proof.detail}"
+        return f"running it could not show that it is right: {proof.detail}"
     if proof.outcome == "unverifiable" and unit.safety == "unsafe":
         return f"it is unsafe and could not be run: {proof.detail} (`--no-verify` applies it all the same)"
     return None

@@ -48,6 +48,7 @@ from dynalint_rules._shared.branch.sides import (
 from dynalint_rules._shared.branch.sizes import refuse_other_sizes
 from dynalint_rules._shared.branch.skipped_step import rewrite_skipped
 from dynalint_rules._shared.branch.truth import Truth, truth_of
+from dynalint_rules._shared.guard.statements import asked_in_eager
 from dynalint_rules._shared.loop.done_mask import rewrite_break
 from dynalint_rules._shared.loop.loop_return import rewrite_loop_return
 from dynalint_rules._shared.mask.masked import rewrite_masked, rewrite_spared
@@ -71,7 +72,7 @@ def rewrite_if(scope: Scope, statement: ast.If) -> Rewrite:
         return _rewrite_as_expressions(scope, statement)
     except Refusal:
         found = rewrite_skipped(scope, statement) or rewrite_divided(scope, statement)
-        found = found or rewrite_writes(scope, statement)
+        found = found or rewrite_writes(scope, statement) or asked_in_eager(scope, statement)
         if found is None:
             raise
         return found

@@ -15,9 +15,7 @@ from dynalint_rules._code.effects import effects_of
 from dynalint_rules._code.names import statement_of
 from dynalint_rules._code.raising import never_raises
 from dynalint_rules._code.scope import Scope
-from dynalint_rules._shared.guard.statements import guarded_all, is_caught, may_raise
-
-_SHOWS = ("builtins.print", "logging.", "warnings.warn")
+from dynalint_rules._shared.guard.statements import SHOWS, guarded_all, is_caught, may_raise
 
 
 def guarded_bystanders(
@@ -83,7 +81,7 @@ class _Group:
 
     def _may_be_left_out(self, call: ast.Call) -> bool:
         name = callee(self.scope, call)
-        return self.watched(name) or name.startswith(_SHOWS)
+        return self.watched(name) or name.startswith(SHOWS)
 
     def _follow(self, target: ast.expr) -> None:
         scope = self.scope

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dynalint.rulekit import Call, Refusal, Replacement, Rewrite, Safety, k, rw, walk
+from dynalint_rules._code.calls import callee
 from dynalint_rules._code.effects import implies_nothing, is_pure
 from dynalint_rules._code.names import around
 from dynalint_rules._code.raising import never_raises, shows_without_raising
@@ -15,6 +17,9 @@ from dynalint_rules._shared.text import WIDTH
 
 if TYPE_CHECKING:
     import libcst as cst
+
+# What only shows what it is given.
+SHOWS = ("builtins.print", "logging.", "warnings.warn")
 
 
 def guarded(
@@ -35,8 +40,30 @@ def guarded(
     """
     statement = own_statement(scope, event)
     check_arguments(scope, event.node)
+    parent = scope.parents[statement]
+    together = asked_in_eager(scope, parent) if isinstance(parent, ast.If) and len(parent.body) > 1 else None
+    if together is not None:
+        return replace(together, title=title, safety=safety, conditions=conditions)
     run = _neighbours(scope, statement, alike) if alike is not None else [statement]
     return Rewrite(title, safety, _behind_guard(scope, run), conditions, imports=scope.imports)
+
+
+def asked_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
+    """Return the rewrite that asks a test in eager code only, None where it decides more than what is shown."""
+    calls = [one.value for one in statement.body if isinstance(one, ast.Expr) and isinstance(one.value, ast.Call)]
+    if statement.orelse or len(calls) < len(statement.body) or scope.file.segment(statement).startswith("elif"):
+        return None
+    if not all(callee(scope, one).startswith(SHOWS) for one in calls) or not may_go_unasked(scope, statement.test):
+        return None
+    try:
+        for one in calls:
+            check_arguments(scope, one)
+    except Refusal:
+        return None
+    tree = rw.Tree.around(scope.file, statement)
+    whole = rw.Substitution((tree.statement(statement),), (rw.branch(_guard(scope), [tree.line(statement)]),))
+    edits = _joined_to_branch(scope, tree, statement.body) or rw.replacements(tree, [whole])
+    return Rewrite("Ask in eager code only; a compiled run shows nothing", "safe", edits, imports=scope.imports)
 
 
 def guarded_all(

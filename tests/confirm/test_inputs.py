@@ -226,12 +226,17 @@ def test_what_is_annotated_as_a_tensor_stays_one() -> None:
     def ungated(x, gate):
         return x * 2 if gate > 0 else x
 
+    def indexed(x: torch.Tensor, idx: torch.Tensor):
+        return x * 2 if idx[0] in (1, 2) else x
+
     def misnamed(x: torch.Tensor, gate: torch.Tensor):
         return x * (gate.bit_length() if gate != 0 else 1)
 
     assert isinstance(find_call(gated, "cpu", 10).call[0][1], torch.Tensor)
     assert isinstance(find_call(ungated, "cpu", 10).call[0][1], int)
-    assert isinstance(find_call(misnamed, "cpu", 10).call[0][1], int)
+    assert isinstance(find_call(indexed, "cpu", 10).call[0][1], torch.Tensor)
+    with pytest.raises(NoInputsError):
+        find_call(misnamed, "cpu", 10)
 
 
 def test_an_annotation_that_does_not_resolve_leaves_the_name() -> None:

@@ -122,10 +122,9 @@ class _Search:
         """Go on from `start` until there are `most` attempts in all; `generic` shapes come last."""
         waiting: list[Specs] = [start]
         later: list[Specs] = []
-        last: list[Specs] = []
         usual = _generic(start) if generic else iter(())
         while len(self._tried) < most and time.monotonic() < self._deadline:
-            queue = waiting or later or last
+            queue = waiting or later
             specs = queue.pop(0) if queue else next(usual, None)
             if specs is None:
                 break
@@ -139,11 +138,9 @@ class _Search:
             if trouble is None:
                 return Found(call, ", ".join(f"{name}={worded(value)}" for name, value in specs.items()))
             answers = [*_supplied(self._function, specs, trouble), *revisions(specs, trouble)]
-            # An answer to the newest error goes first: each one brings the arguments a step nearer. What is annotated
-            # as a tensor becomes something else only where no other answer is left.
-            new = [answer for answer in answers if repr(answer) not in self._tried]
+            # An answer to the newest error goes first: each one brings the arguments a step nearer.
+            new = (answer for answer in answers if repr(answer) not in self._tried)
             waiting[:0] = [answer for answer in new if self._keeps_tensors(answer)]
-            last += [answer for answer in new if not self._keeps_tensors(answer)]
             later[:0] = itertools.islice(told_sizes(specs, trouble.message), 4)
             self.last = trouble
             self._counts[trouble.message] += 1

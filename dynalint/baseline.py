@@ -59,16 +59,16 @@ class Baseline:
             record = read_json(path)
             if record["version"] != _VERSION:
                 raise UsageError(
-                    f"{shown}: a baseline of version {record['version']}, which this dynalint cannot read."
+                    f"{shown}: a baseline of version {record['version']}, which this version of dynalint cannot read."
                 )
             return cls([_entry(one) for one in record["findings"]])
         except OSError as fault:
             reason = fault.strerror or fault
             raise UsageError(
-                f"{shown}: cannot read the baseline: {reason}; `dynalint check --write-baseline {shown}` makes one."
+                f"{shown}: cannot read the baseline: {reason}; `dynalint check --write-baseline {shown}` creates one."
             ) from fault
         except (ValueError, KeyError, TypeError) as fault:
-            text = f"{shown}: not a baseline of dynalint's; `dynalint check --write-baseline {shown}` makes one."
+            text = f"{shown}: not a dynalint baseline; `dynalint check --write-baseline {shown}` creates one."
             raise UsageError(text) from fault
 
     def write(self, path: Path, shown: str) -> None:

@@ -78,7 +78,7 @@ _OWN = (
     Entry(
         "DYN001",
         "graph-break",
-        "A graph break that only running showed",
+        "A graph break that no rule predicted",
         "graph-break",
         "error",
         _said("""
@@ -92,7 +92,7 @@ _OWN = (
     Entry(
         "DYN002",
         "recompile",
-        "A recompilation that only running showed",
+        "A recompilation that no rule predicted",
         "recompile",
         "error",
         _said("""
@@ -105,7 +105,7 @@ _OWN = (
     Entry(
         "DYN012",
         "miscompile",
-        "A difference between compiled and uncompiled code that only running showed",
+        "A difference between compiled and eager code that no rule predicted",
         "miscompile",
         "error",
         _said("""
@@ -123,7 +123,7 @@ _OWN = (
     Entry(
         "DYN901",
         "syntax-error",
-        "A file that Python cannot read",
+        "A file that Python cannot parse",
         "error",
         "error",
         _said("""

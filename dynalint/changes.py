@@ -115,7 +115,7 @@ def changes_since(revision: str, directory: Path) -> Changes:
         raise UsageError(f"--since asks git, which {fault}.") from fault
     wanted = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
     start = _commit(repository, wanted, f"--since {revision}: no such revision.")
-    unrelated = f"--since {revision}: no common history with the current commit; a shallow clone has to fetch it."
+    unrelated = f"--since {revision}: no common history with the current commit; in a shallow clone, fetch it first."
     return Changes(directory, repository, _commit(repository, ("merge-base", start, "HEAD"), unrelated))
 
 

@@ -92,7 +92,7 @@ class _Walk:
             is_directory, exists = path.is_dir(), path.exists()
         except (OSError, ValueError) as fault:  # a name that is too long or holds a null byte
             reason = getattr(fault, "strerror", None) or fault
-            raise UsageError(f"{show_path(path, Path.cwd())}: cannot be looked at: {reason}.") from fault
+            raise UsageError(f"{show_path(path, Path.cwd())}: cannot be read: {reason}.") from fault
         if not exists:
             raise UsageError(f"{show_path(path, Path.cwd())}: no such file or directory.")
         link = link_out(path)
@@ -106,13 +106,13 @@ class _Walk:
     def notes_on_links(self) -> Iterator[str]:
         links = sorted({show_path(link, Path.cwd()) for link in self.links_out})
         for link in links[:_MOST_NOTES]:
-            yield f"{link}: passed over, the link leads out of the project: name its target instead."
+            yield f"{link}: skipped, because the link leads out of the project: name its target instead."
         if len(links) > _MOST_NOTES:
-            yield f"{len(links) - _MOST_NOTES} more links passed over that lead out of the project."
+            yield f"{len(links) - _MOST_NOTES} more links that lead out of the project were skipped."
 
     def named_file(self, path: Path, *, force_exclude: bool) -> None:
         if path.suffix == ".pyi":
-            self.note(path, "passed over, a stub holds no code that runs.")
+            self.note(path, "skipped, because a stub contains no code that runs.")
         elif not force_exclude or not is_excluded(path, self.settings_for):
             self.add(path, linked=_real(path) != path)
 
@@ -165,16 +165,16 @@ class _Walk:
     def gitignore(self, file: Path, base: Path, root: Path | None) -> tuple[_Patterns, ...]:
         try:
             if file.name == ".gitignore" and file.is_symlink():
-                self.note(file, "passed over: it is a link, which git does not follow either.")
+                self.note(file, "skipped: it is a link, which git does not follow either.")
                 return ()
             lines = tuple(read_bounded(file, _MOST_GITIGNORE_BYTES).decode(errors="replace").splitlines())
         except (FileNotFoundError, NotADirectoryError):
             return ()
         except OSError as fault:
-            self.note(file, f"passed over: {fault.strerror or fault}.")
+            self.note(file, f"skipped: {fault.strerror or fault}.")
             return ()
         if len(lines) > _MOST_PATTERNS:
-            self.note(file, f"passed over: it has more than {_MOST_PATTERNS} lines.")
+            self.note(file, f"skipped: it has more than {_MOST_PATTERNS} lines.")
             return ()
         return (_Patterns(base, _compile(lines, None if root is None else root.relative_to(base).as_posix())),)
 

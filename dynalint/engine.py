@@ -100,7 +100,7 @@ def _included(settings: Settings, directory: Path) -> tuple[tuple[Path, ...], tu
     root = project_root(Path(os.path.realpath(settings.root)))
     inside = tuple(path for path in settings.include if is_inside(path, root))
     notes = tuple(
-        f"{show_path(path, directory)}: passed over: `include` leads out of the project; name it on the command line."
+        f"{show_path(path, directory)}: skipped: `include` leads out of the project; name it on the command line."
         for path in settings.include
         if path not in inside
     )

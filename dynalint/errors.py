@@ -13,7 +13,7 @@ class DynalintError(Exception):
 
 
 class UsageError(DynalintError):
-    """A wrong argument: a missing path, an unknown code, options that exclude each other."""
+    """A wrong argument: a missing path, an unknown code, options that cannot be combined."""
 
 
 class ConfigError(DynalintError):

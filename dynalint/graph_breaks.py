@@ -20,10 +20,10 @@ from dynalint.catalogue import Entry, catalogue
 Seen = Literal["static", "partly", "dynamic", "internal"]
 
 MEANINGS: dict[Seen, str] = {
-    "static": "reading the source shows it",
-    "partly": "reading the source shows some of its causes",
-    "dynamic": "only running shows it",
-    "internal": "it comes from inside of torch, or from code that models do not hold",
+    "static": "visible in the source",
+    "partly": "some causes are visible in the source",
+    "dynamic": "visible only when running",
+    "internal": "caused inside torch, or by code that models do not contain",
 }
 assert tuple(MEANINGS) == get_args(Seen)
 

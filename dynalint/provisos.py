@@ -32,9 +32,9 @@ def provisos(events: Sequence[Event], refused: Collection[Event], project: Proje
     certain: dict[FunctionInfo, list[Event]] = defaultdict(list)
     for event in events:
         if isinstance(event.node, ast.Call) and event.condition is event.node.func:
-            found[event] = f"{quote(event.function.file, event.node.func)} is something else on other ways here"
+            found[event] = f"{quote(event.function.file, event.node.func)} may be something else on other paths"
         elif event.condition is not None and not is_passed_by_all(event, project):
-            found[event] = f"only runs that get past {quote(event.function.file, event.condition)} come here"
+            found[event] = f"only runs that get past {quote(event.function.file, event.condition)} reach this line"
         elif isinstance(event, Branch) and only_tensor(event.kind) is None:
             found[event] = "on other ways to this line it is a plain Python value"
         else:
@@ -44,9 +44,9 @@ def provisos(events: Sequence[Event], refused: Collection[Event], project: Proje
         for event, other, always in _hidden(own, _ending(function, own, refused, breaking, project), project):
             line = other.node.lineno
             found[event] = (
-                f"for now the whole function runs uncompiled because of line {line}, and this comes next"
+                f"at present, the whole function runs in eager because of line {line}; this is the next break"
                 if always
-                else f"runs that come to line {line} leave the whole function uncompiled; the others break here"
+                else f"runs that reach line {line} leave the whole function in eager; the others break here"
             )
     return found
 

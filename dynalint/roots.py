@@ -22,7 +22,7 @@ def complaints(settings: Settings, analysis: Analysis) -> Iterator[str]:
     names = [name_of(analysis.project, one) for one in _models(analysis.project)] if analysis.unknown_roots else []
     for name in analysis.unknown_roots:
         place = settings.origins.get("roots", "settings")
-        yield f'{place}: `roots`: nothing that can be compiled is called "{name}"{nearest(name, names)}'
+        yield f'{place}: `roots`: there is nothing to compile named "{name}"{nearest(name, names)}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +54,12 @@ def suggestions(analysis: Analysis, shown: Callable[[Path], str]) -> Suggestions
         elif forward.doubt or not forward.reached:
             left_out["rarely compiled"] += 1
         elif cls in made.parts or _is_called(forward, cls):
-            left_out["parts of others"] += 1
+            left_out["submodules of other models"] += 1
         elif place is not None:
             function, call = place
             ranked[name_of(project, cls)] = (1, f"built in {shown(function.file.path)}:{call.lineno}")
         elif cls.subclasses:
-            left_out["bases of others"] += 1
+            left_out["base classes of other models"] += 1
         elif cls.name.startswith("_"):
             left_out["private"] += 1
         else:

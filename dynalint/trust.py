@@ -19,7 +19,10 @@ from dynalint.reading import read_json
 from dynalint.user_folders import state_folder
 
 # Ends a sentence about a setting, and says what to do about it.
-UNTRUSTED = "as this project is not trusted; look at it, then run `dynalint trust`, or give it on the command line"
+UNTRUSTED = (
+    "because this project is not trusted; read its configuration and run `dynalint trust`, or pass the "
+    "setting on the command line"
+)
 
 _NAME = "trusted.json"
 
@@ -78,14 +81,14 @@ class Trust:
 
     def _keep(self, known: dict[str, str]) -> None:
         if self._folder is None:
-            raise DynalintError("there is nowhere to remember trust: this user has no home folder; set XDG_STATE_HOME.")
+            raise DynalintError("trust cannot be stored: this user has no home folder; set XDG_STATE_HOME.")
         from dynalint.confirm.cache import write_atomically
 
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             write_atomically(self._folder / _NAME, json.dumps(known, indent=1).encode())
         except OSError as fault:
-            text = f"cannot remember trust in {self._folder / _NAME}: {fault.strerror or fault}."
+            text = f"cannot store trust in {self._folder / _NAME}: {fault.strerror or fault}."
             raise DynalintError(text) from fault
         self._known = known
 

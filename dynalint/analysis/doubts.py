@@ -61,9 +61,9 @@ def doubts_of_roots(interpreter: Interpreter, roots: Collection[FunctionInfo]) -
 def _doubt(interpreter: Interpreter, root: FunctionInfo) -> str:
     project = interpreter.project
     if is_test(root.file.path):
-        return "stands in a test"
+        return "is in a test"
     if root.owner is not None and any(name in _PARALLEL for name in project.lineage(root.owner)[1]):
-        return "spreads a model over devices"
+        return "distributes a model over devices"
     if _takes_module(interpreter, root):
         return "takes a model as an argument"
     return "takes text" if _takes_text(interpreter, root) else ""

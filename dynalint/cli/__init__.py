@@ -87,7 +87,7 @@ def _run(arguments: Sequence[str]) -> int:
     except Exception as fault:  # noqa: BLE001 - a traceback is for those who ask for one
         if "-v" in arguments or "--verbose" in arguments:
             write(visible_lines(format_exc()), sys.stderr)
-        fail(f"dynalint failed: {type(fault).__name__}: {fault}; this is a fault of dynalint, -v shows where it is")
+        fail(f"dynalint failed: {type(fault).__name__}: {fault}; this is a bug in dynalint; -v shows where")
         return FAILED
     return result if isinstance(result, int) else 0
 

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 _HELP = """\
   y  accept this fix
-  n  leave it out
+  n  skip it
   a  accept it and all further fixes of the same rule
-  s  leave it out and all further fixes of the same rule
-  q  leave out everything from here on; what was accepted is written
+  s  skip it and all further fixes of the same rule
+  q  skip everything from here on; accepted fixes are written
 """
 
 
@@ -37,7 +37,7 @@ class Asking:
             return answer
         self._show(proposal)
         while True:
-            write(f"Take it? [y]es, [n]o, [a]ll or [s]kip all of {', '.join(codes)}, [q]uit, [?]: ")
+            write(f"Accept it? [y]es, [n]o, [a]ll or [s]kip all of {', '.join(codes)}, [q]uit, [?]: ")
             given = sys.stdin.readline() if sys.stdin is not None else ""
             letter = given.strip().lower()[:1] if given else "q"
             if letter in ("y", "a"):

@@ -24,8 +24,8 @@ Examples:
   dynalint check --static src/model.py           only read the source; needs no torch
   dynalint check --select DYN1,DYN2 --statistics
   dynalint check --fail-on graph-break           advice and recompiles do not fail the build
-  dynalint check --since origin/main             only what stands on changed lines
-  dynalint check --write-baseline baseline.json  from now on, --baseline baseline.json hides what is there today
+  dynalint check --since origin/main             only findings on changed lines
+  dynalint check --write-baseline baseline.json  --baseline baseline.json then hides today's findings
   dynalint check --output-format github          annotations on a pull request
   cat model.py | dynalint check --stdin-filename model.py -
 """
@@ -53,30 +53,28 @@ class _Command(click.Command):
 @click.command(cls=_Command, epilog=_EPILOG)
 @linting_options
 @click.option("--statistics", is_flag=True, help="Count the findings by rule instead of listing them.")
-@click.option("--show-fixes", is_flag=True, help="Say of each finding how it would be fixed, or why it is not.")
-@click.option("--show-files", is_flag=True, help="List the files that would be checked, and check none.")
-@click.option(
-    "--show-refuted", is_flag=True, help="Report findings too that Dynamo refuted: it traced that place whole."
-)
+@click.option("--show-fixes", is_flag=True, help="Show how each finding would be fixed, or why it would not.")
+@click.option("--show-files", is_flag=True, help="List the files that would be checked, without checking them.")
+@click.option("--show-refuted", is_flag=True, help="Also report refuted findings, which Dynamo traced without a break.")
 @click.option(
     "--fail-on",
     multiple=True,
     type=click.Choice(CATEGORIES),
     help="Exit with 1 only for findings of this category; may be repeated.",
 )
-@click.option("--since", metavar="REVISION", help="Report only what stands on lines changed since this git revision.")
+@click.option("--since", metavar="REVISION", help="Report only findings on lines changed since this git revision.")
 @click.option(
     "--write-baseline",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Write all findings to this file, for --baseline, and report none.",
+    help="Write all findings to this file, for --baseline, instead of reporting them.",
 )
 @click.option(
     _ADD_IGNORE,
     metavar="[REASON]",
-    help="Silence all findings with comments, which end in the reason given as --add-ignore=REASON.",
+    help="Silence all findings with comments, which end with the reason given as --add-ignore=REASON.",
 )
-@click.option("-w", "--watch", is_flag=True, help="Check again whenever a file has changed, until Ctrl-C.")
+@click.option("-w", "--watch", is_flag=True, help="Check again whenever a file changes, until Ctrl-C.")
 def check(**options: Any) -> int:
     """Find the lines that break graphs or force recompilation.
 
@@ -120,7 +118,7 @@ def _check(options: dict[str, Any]) -> int:
     if changes is not None:
         unchanged = len(findings)
         findings = changes.among(findings)
-        run.verbose(f"{unchanged - len(findings)} findings stand on lines that have not changed.")
+        run.verbose(f"{unchanged - len(findings)} findings are on lines that have not changed.")
     if options["add_ignore"] is not None:
         return _silence(run, checked, run.shown(findings), options["add_ignore"])
     run.verbose(f"{len(findings)} findings, {refuted} refuted.")
@@ -158,7 +156,7 @@ def _watched(options: dict[str, Any]) -> Iterator[Path]:
 
 
 def _check_options(options: dict[str, Any]) -> None:
-    """Refuse options that exclude each other.
+    """Refuse options that cannot be combined.
 
     Raises:
         UsageError: there are such.
@@ -169,7 +167,7 @@ def _check_options(options: dict[str, Any]) -> None:
     doing = [name for name in given if name in _EXCLUDED]
     doing += [name for one in doing for name in given if name in _EXCLUDED[one]]
     if len(doing) > 1:
-        raise UsageError(f"{doing[0]} and {doing[1]} exclude each other.")
+        raise UsageError(f"{doing[0]} and {doing[1]} cannot be combined.")
 
 
 def _silence(run: Run, checked: Checked, findings: Sequence[Finding], reason: str) -> int:

@@ -22,8 +22,8 @@ Examples:
   dynalint config show                           the settings for the working directory
   dynalint config show src/model.py              for one file
   dynalint config show --output-format json
-  dynalint config suggest                        what to name in `roots`, by what the code says
-  dynalint config schema > dynalint.schema.json  for editors that check what you write
+  dynalint config suggest                        which names to put in `roots`
+  dynalint config schema > dynalint.schema.json  for editors that check the settings
 """
 
 
@@ -98,13 +98,13 @@ def _suggested(found: Suggestions, *, in_table: bool) -> str:
     left_out = ", ".join(f"{number} {reason}" for reason, number in found.left_out.items() if number)
     remark = f"# Left out: {left_out}.\n" if left_out else ""
     if not found.roots:
-        return f"# Nothing suggests itself for `roots`.\n{remark}"
+        return f"# Nothing was found to put in `roots`.\n{remark}"
     entries = {_toml(name): visible(reason) for name, reason in found.roots.items()}
     width = min(max(map(len, entries)), 60)
     body = "".join(f"    {name + ',':<{width + 1}}  # {reason}\n" for name, reason in entries.items())
     table = "[tool.dynalint]\n" if in_table else ""
     return (
-        f"# Keep what you compile: only that, and what it calls, is checked then.\n{table}roots = [\n{body}]\n{remark}"
+        f"# Keep what you compile: only that, and what it calls, will be checked.\n{table}roots = [\n{body}]\n{remark}"
     )
 
 
@@ -156,11 +156,11 @@ def _text(settings: Settings, shown: str, file: str | None, enabled: frozenset[s
     body = "".join(f"{text:<{width}}  # {visible(origin)}\n" if origin else f"{text}\n" for text, origin in lines)
     found = chosen_interpreter(settings)
     release = installed_torch(found.python)
-    remarks = [f"{one.described} in {one.place} does not count, {UNTRUSTED}." for one in settings.ignored]
+    remarks = [f"{one.described} in {one.place} has no effect, {UNTRUSTED}." for one in settings.ignored]
     remarks.append(f"Code is run by {found.python}, {f'with torch {release}' if release else 'which has no torch'}.")
     remarks += found.notes(Path.cwd())
     said = "".join(f"# {visible(remark)}\n" for remark in remarks)
-    return f"{head}{body}\n{said}# Rules that are on: {', '.join(sorted(enabled))}\n"
+    return f"{head}{body}\n{said}# Enabled rules: {', '.join(sorted(enabled))}\n"
 
 
 def _value(settings: Settings, key: str) -> Any:

@@ -34,13 +34,13 @@ Examples:
     type=click.Choice(["eager", "aot_eager", "inductor"]),
     default="eager",
     show_default=True,
-    help="What compiles and runs the graphs while times are kept.",
+    help="The backend that compiles and runs the graphs while times are measured.",
 )
-@click.option("--no-advice", is_flag=True, help="Do not try which settings would help.")
+@click.option("--no-advice", is_flag=True, help="Do not try out which settings would help.")
 @click.option("--export", is_flag=True, help="Also try `torch.export.export(strict=True)`.")
-@click.option("--device", type=click.Choice(["cpu", "cuda"]), help="Where to run code.")
-@click.option("--confirm", is_flag=True, help="Run code even where no sandbox holds.")
-@click.option("--python", metavar="PATH", help="The interpreter, with torch, that runs code.")
+@click.option("--device", type=click.Choice(["cpu", "cuda"]), help="The device to run code on.")
+@click.option("--confirm", is_flag=True, help="Run code even without a working sandbox.")
+@click.option("--python", metavar="PATH", help="The interpreter to run code with; it needs torch.")
 @configuration_options
 def explain(target: str, form: str, output_file: Path | None, backend: str, **options: Any) -> int:
     """Show the graphs that Dynamo makes of one model or function, and where and why they split.
@@ -67,7 +67,7 @@ def explain(target: str, form: str, output_file: Path | None, backend: str, **op
     several = len(targets) > 1
     if several and form != "text":
         raise UsageError(
-            f"{target} holds {len(targets)} things to explain, and {form} takes one: name it, "
+            f"{target} has {len(targets)} models and functions, and {form} takes one: name it, "
             f"as in {target}::{targets[0].qualname}."
         )
     style = Style() if output_file else style_for(sys.stdout, options["color"])
@@ -86,7 +86,7 @@ def explain(target: str, form: str, output_file: Path | None, backend: str, **op
                 continue
         text += _rendered(explanation, form, style, verbose=options["verbose"], brief=several)
     if several:
-        text += f"`dynalint explain {target}::{targets[0].qualname}` shows one of them whole.\n"
+        text += f"`dynalint explain {target}::{targets[0].qualname}` shows one of them in full.\n"
     if output_file is None:
         write(text)
         return 0

@@ -23,25 +23,25 @@ Examples:
   dynalint fix                                   show the diff; exit with 1 if there is one
   dynalint fix --apply                           write it
   dynalint fix --interactive                     ask about each fix, and write those that you accept
-  dynalint fix --apply --static                  only what is exact for every input; runs nothing
+  dynalint fix --apply --static                  only fixes that are exact for every input; runs nothing
   dynalint fix --select DYN1 --unsafe-fixes src
   dynalint fix --output-format github-suggestions -o review.json
-  dynalint fix --print-fix remove                take prints and log calls out instead of guarding them
+  dynalint fix --print-fix remove                remove prints and log calls instead of guarding them
 """
 
 
 @click.command(epilog=_EPILOG)
 @linting_options
 @click.option("--apply", is_flag=True, help="Write the fixes.")
-@click.option("--interactive", is_flag=True, help="Show each fix with what running it has shown, and ask; then write.")
-@click.option("--unsafe-fixes", is_flag=True, help="Take fixes too that change something by nature.")
-@click.option("--no-verify", is_flag=True, help="Do not run the fixed code against the original.")
+@click.option("--interactive", is_flag=True, help="Show each fix and its evidence, ask, then write.")
+@click.option("--unsafe-fixes", is_flag=True, help="Include fixes that change behaviour by design.")
+@click.option("--no-verify", is_flag=True, help="Do not compare the fixed code with the original by running both.")
 @click.option(
     "--print-fix",
     type=click.Choice(["guard", "remove"]),
-    help="Whether prints, log calls and warnings are skipped while compiling, or removed.",
+    help="Whether to skip prints, log calls and warnings while compiling, or remove them.",
 )
-@click.option("--exit-non-zero-on-fix", is_flag=True, help="Exit with 1 if --apply has fixed anything.")
+@click.option("--exit-non-zero-on-fix", is_flag=True, help="Exit with 1 if --apply fixed anything.")
 def fix(**options: Any) -> int:
     """Show as a diff what would be fixed; with --apply, write it.
 
@@ -87,7 +87,7 @@ def _telling_what_is_done(run: Run, writer: Writer) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         if writer.written:
-            run.note(f"what was fixed until then is written: {', '.join(writer.written)}.")
+            run.note(f"the fixes made so far are written: {', '.join(writer.written)}.")
         raise
 
 
@@ -103,7 +103,7 @@ def _finish_interrupted(run: Run, *, write: bool) -> None:
             run.note(f"{text}.")
         run.add_failures(failures)
     elif interrupted(roots):
-        run.add_failures(["an earlier fix of several files was interrupted; `dynalint fix --apply` finishes it"])
+        run.add_failures(["an earlier fix of several files was interrupted; run `dynalint fix --apply` to finish it"])
 
 
 def _show(run: Run, result: FixResult) -> int:
@@ -174,7 +174,7 @@ def _reported(findings: Iterable[Finding]) -> list[Finding]:
 def _nothing(left: int) -> str:
     """Return that there is no diff to show, and where findings without a fix are explained."""
     findings = "1 finding has" if left == 1 else f"{left} findings have"
-    return f"nothing to fix: {findings} no fix, `dynalint check` says why." if left else "nothing to fix."
+    return f"nothing to fix: {findings} no fix; `dynalint check --show-fixes` says why." if left else "nothing to fix."
 
 
 def _them(number: int) -> str:
@@ -205,4 +205,4 @@ def _explain(run: Run, result: FixResult) -> None:
     left = [finding for finding in result.remaining if finding.fixable]
     folded = len(left) - len(run.shown(left))
     if folded:
-        run.note(f"{folded} in code that is rarely compiled can be fixed: `--all` takes {_them(folded)}.")
+        run.note(f"{folded} in code that is rarely compiled can be fixed: `--all` includes {_them(folded)}.")

@@ -35,32 +35,36 @@ def _codes(name: str, text: str) -> Callable[[Command], Command]:
 
 
 _SELECTION = (
-    _codes("select", "Codes or prefixes to report, separated by commas, such as DYN1,DYN401; ALL is all."),
+    _codes("select", "Codes or prefixes to report, separated by commas, such as DYN1,DYN401; ALL selects every rule."),
     _codes("ignore", "Codes or prefixes not to report."),
-    _codes("extend-select", "Codes or prefixes to report on top of those of the configuration."),
-    _codes("extend-ignore", "Codes or prefixes not to report, on top of those of the configuration."),
+    _codes("extend-select", "Codes or prefixes to report in addition to the configuration."),
+    _codes("extend-ignore", "Codes or prefixes not to report, in addition to the configuration."),
     click.option(
         "--per-file-ignores",
         multiple=True,
         metavar="PATTERN:CODE",
-        help="Codes not to report in the files that match a pattern, such as 'tests/**:DYN4'.",
+        help="Codes not to report in files that match a pattern, such as 'tests/**:DYN4'.",
     ),
     click.option(
         "--extend-per-file-ignores",
         multiple=True,
         metavar="PATTERN:CODE",
-        help="The same, on top of those of the configuration.",
+        help="The same, in addition to the configuration.",
     ),
-    _codes("fixable", "Codes or prefixes that may be fixed."),
-    _codes("unfixable", "Codes or prefixes that may not be fixed."),
+    _codes("fixable", "Codes or prefixes that `fix` may rewrite."),
+    _codes("unfixable", "Codes or prefixes that `fix` leaves alone."),
 )
 
 _RUNNING = (
-    click.option("--static", is_flag=True, help="Never run code: only read the source."),
-    click.option("--confirm", is_flag=True, help="Run code even where no sandbox holds."),
-    click.option("--python", metavar="PATH", help="The interpreter, with torch, that runs code."),
-    click.option("--torch", metavar="VERSION", help='Judge by this release of torch, such as 2.13, or range ">=2.6".'),
-    click.option("--device", type=click.Choice(["cpu", "cuda"]), help="Where to run code."),
+    click.option("--static", is_flag=True, help="Only read the source; never run code."),
+    click.option("--confirm", is_flag=True, help="Run code even without a working sandbox."),
+    click.option("--python", metavar="PATH", help="The interpreter to run code with; it needs torch."),
+    click.option(
+        "--torch",
+        metavar="VERSION",
+        help='The release of torch to check against, such as 2.13, or a range such as ">=2.6".',
+    ),
+    click.option("--device", type=click.Choice(["cpu", "cuda"]), help="The device to run code on."),
     click.option(
         "--select-roots",
         type=click.Choice(["modules", "explicit"]),
@@ -69,11 +73,11 @@ _RUNNING = (
     click.option(
         "--equivalence",
         type=click.Choice(["practical", "exact"]),
-        help="What a fix must leave equal: what a reviewer would ask for, or every bit, gradient and object.",
+        help="How exactly a fix must preserve results: as a reviewer would ask, or in every bit, gradient and object.",
     ),
-    click.option("-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="How many processes may work at once."),
-    click.option("--no-cache", is_flag=True, help="Neither read nor keep results of earlier runs."),
-    click.option("--cache-dir", metavar="DIRECTORY", help="Where results are kept."),
+    click.option("-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="The maximum number of processes."),
+    click.option("--no-cache", is_flag=True, help="Do not read or write cached results."),
+    click.option("--cache-dir", metavar="DIRECTORY", help="The folder for cached results."),
 )
 
 _CONFIGURATION = (
@@ -82,28 +86,28 @@ _CONFIGURATION = (
         "configs",
         multiple=True,
         metavar="FILE|'KEY = VALUE'",
-        help="A configuration file to use instead of those found, or one setting in TOML; may be repeated.",
+        help="A configuration file to use instead of the ones found, or one setting in TOML; may be repeated.",
     ),
     click.option("--isolated", is_flag=True, help="Use no configuration file."),
 )
 
 _FILES = (
-    click.option("--exclude", multiple=True, metavar="PATTERNS", help="Files and directories to pass over."),
+    click.option("--exclude", multiple=True, metavar="PATTERNS", help="Files and directories to skip."),
     click.option(
         "--extend-exclude",
         multiple=True,
         metavar="PATTERNS",
-        help="Files and directories to pass over, on top of those of the configuration.",
+        help="Files and directories to skip, in addition to the configuration.",
     ),
-    click.option("--force-exclude", is_flag=True, help="Pass over excluded files even if they are named."),
-    click.option("--stdin-filename", metavar="NAME", help="The name of the file that is read from standard input."),
+    click.option("--force-exclude", is_flag=True, help="Skip excluded files even if they are named."),
+    click.option("--stdin-filename", metavar="NAME", help="The file name to use for standard input."),
 )
 
 _OUTPUT = (
     click.option(
         "--output-format",
         type=click.Choice(list(FORMATS)),
-        help="How findings are written.  [default: full]",
+        help="The output format.  [default: full]",
     ),
     click.option(
         "-o",
@@ -113,24 +117,28 @@ _OUTPUT = (
         help="Write the findings to this file instead of standard output.",
     ),
     click.option("-e", "--exit-zero", is_flag=True, help="Exit with 0 even if there are findings."),
-    click.option("--all", is_flag=True, help="Take findings in code that is rarely compiled as well."),
+    click.option("--all", is_flag=True, help="Include findings in code that is rarely compiled."),
 )
 
 _KNOWN = (
     click.option(
-        "--baseline", metavar="FILE", help="Report only what this file, made by --write-baseline, does not hold."
+        "--baseline",
+        metavar="FILE",
+        help="Report only findings that are not in this file, which --write-baseline creates.",
     ),
-    click.option("--ignore-suppressions", is_flag=True, help="Report what comments silence, too."),
+    click.option("--ignore-suppressions", is_flag=True, help="Also report findings that comments silence."),
 )
 
 _TALK = (
-    click.option("-q", "--quiet", is_flag=True, help="Write findings and nothing else."),
-    click.option("-v", "--verbose", is_flag=True, help="Say on standard error what is done and how long it takes."),
+    click.option("-q", "--quiet", is_flag=True, help="Print findings and nothing else."),
+    click.option(
+        "-v", "--verbose", is_flag=True, help="Print on standard error what is being done and how long it takes."
+    ),
     click.option(
         "--color",
         type=click.Choice(["auto", "always", "never"]),
         default="auto",
-        help="Whether to write in colour; NO_COLOR and FORCE_COLOR are heeded too.",
+        help="Whether to use colour; NO_COLOR and FORCE_COLOR are respected too.",
     ),
 )
 
@@ -159,14 +167,14 @@ def note_ignored(settings: Settings, options: Mapping[str, Any]) -> None:
 
     if settings.ignored and settings.confirm != "never" and not options["quiet"]:
         listed = ", ".join(f"{one.described} ({one.place})" for one in settings.ignored)
-        note(f"{listed} {'does' if len(settings.ignored) == 1 else 'do'} not count, {UNTRUSTED}.", options["color"])
+        note(f"{listed} {'has' if len(settings.ignored) == 1 else 'have'} no effect, {UNTRUSTED}.", options["color"])
 
 
 def read_configuration(options: Mapping[str, Any]) -> Configuration:
     """Return the configuration that options of the command line come to.
 
     Raises:
-        UsageError: options that exclude each other.
+        UsageError: options that cannot be combined.
         ConfigError: a configuration that cannot be used.
     """
     from dynalint.catalogue import known_codes
@@ -174,7 +182,7 @@ def read_configuration(options: Mapping[str, Any]) -> Configuration:
 
     directory = Path.cwd()
     if options.get("static") and options.get("confirm"):
-        raise UsageError("--static and --confirm exclude each other.")
+        raise UsageError("--static and --confirm cannot be combined.")
     layers = [environment_layer(os.environ, directory)]
     file: Path | None = None
     for text in options["configs"]:
@@ -188,7 +196,7 @@ def read_configuration(options: Mapping[str, Any]) -> Configuration:
         else:
             layers.append(inline_layer(text, directory))
     if file is not None and options["isolated"]:
-        raise UsageError("--config with a file and --isolated exclude each other.")
+        raise UsageError("--config with a file and --isolated cannot be combined.")
     layers.append(options_layer(options, directory))
     overrides = Overrides(tuple(layers), file, isolated=options["isolated"])
     return Configuration(overrides, known_codes(), directory)

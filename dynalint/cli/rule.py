@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 _EPILOG = """\b
 Examples:
-  dynalint rule DYN101                           what it flags, why, and how it is fixed
-  dynalint rule GB0170                           which rules stand for an id of Dynamo's
+  dynalint rule DYN101                           what it flags, why, and how to fix it
+  dynalint rule GB0170                           which rules find this graph break of Dynamo's
   dynalint rule --all                            one line for each rule
   dynalint rule --all --output-format json
   dynalint rule XYZ101 --new my_rules/two_words.py   a rule of your own, ready to prove
@@ -32,10 +32,10 @@ Examples:
     "--new",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Write the file of a new rule with this code, for a rule pack of your own.",
+    help="Create the file of a new rule with this code, for a rule pack of your own.",
 )
 def rule(code: str | None, every: bool, output_format: str, new: Path | None) -> None:
-    """Explain a rule: what it flags, why, and how it is fixed.
+    """Explain a rule: what it flags, why, and how to fix it.
 
     CODE is a code such as DYN101, a name such as branch-on-tensor, or the id of a graph break in Dynamo's log, such as
     GB0170.
@@ -46,7 +46,7 @@ def rule(code: str | None, every: bool, output_format: str, new: Path | None) ->
     from dynalint.cli.console import write
 
     if every == (code is not None):
-        raise UsageError("give the code of a rule, or --all.")
+        raise UsageError("pass the code of a rule, or --all.")
     if new is not None:
         _write_new(code, new)
         return
@@ -70,9 +70,9 @@ def _write_new(code: str | None, path: Path) -> None:
     from dynalint.cli.new_rule import write_rule
 
     if code is None:
-        raise UsageError("--new wants the code of the new rule, such as XYZ101.")
+        raise UsageError("--new needs the code of the new rule, such as XYZ101.")
     write_rule(code, path)
-    note(f"wrote {path} and its page {path.with_suffix('.md').name}; {GUIDE} tells how to prove it.")
+    note(f"wrote {path} and its page {path.with_suffix('.md').name}; {GUIDE} explains how to prove it.")
 
 
 def _find(code: str) -> Entry:
@@ -106,10 +106,10 @@ def _break_text(found: GraphBreak) -> str:
 
     lines = [f"{found.id}: {found.type}", "", f"A graph break of Dynamo's; {MEANINGS[found.seen]}.", ""]
     if found.rules:
-        lines += ["These rules stand for it:", ""]
+        lines += ["These rules find it:", ""]
         lines += [f"  {code}  {catalogue()[code].name}: {catalogue()[code].summary}" for code in found.rules]
     else:
-        lines.append(found.reason or "No rule stands for it: it is reported as DYN001 where findings are confirmed.")
+        lines.append(found.reason or "No rule finds it: it is reported as DYN001 when findings are confirmed.")
     return "\n".join(lines) + "\n"
 
 

@@ -24,5 +24,5 @@ def server() -> None:
     except ModuleNotFoundError as fault:
         if (fault.name or "").partition(".")[0] not in ("pygls", "lsprotocol"):
             raise
-        raise DynalintError("the server needs pygls: `pip install 'dynalint[server]'` brings it.") from fault
+        raise DynalintError("the server needs pygls: run `pip install 'dynalint[server]'`.") from fault
     serve()

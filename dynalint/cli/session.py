@@ -62,12 +62,12 @@ class Run:
         paths: Sequence[str] = self._options["paths"]
         if STDIN in paths:
             if len(paths) > 1:
-                raise UsageError('"-" reads one file from standard input; no other path can be given with it.')
+                raise UsageError('"-" reads one file from standard input and cannot be combined with other paths.')
             self.stdin = sys.stdin.buffer.read()
             name = Path(self._options["stdin_filename"] or STDIN)
             return text_workspace(name, self.stdin, self.configuration, self.directory)
         if self._options["stdin_filename"]:
-            raise UsageError('--stdin-filename names what "-" reads from standard input; give "-" as the path.')
+            raise UsageError('--stdin-filename names standard input; pass "-" as the path.')
         workspace, found = open_workspace([Path(path) for path in paths], self.configuration, self.directory)
         for text in found.notes:
             self.note(text)
@@ -125,7 +125,7 @@ class Run:
 
     @cached_property
     def style(self) -> Style:
-        """How findings are written."""
+        """The output format."""
         return Style() if self._options["output_file"] else style_for(sys.stdout, self.color)
 
     def new(self, findings: Sequence[Finding], lines: Mapping[str, Sequence[str]]) -> tuple[Finding, ...]:
@@ -144,12 +144,11 @@ class Run:
         if gone:
             many = f"{len(gone)} finding{'s' if len(gone) != 1 else ''}"
             self.note(
-                f"{many} of the baseline not found again; "
-                f"`--write-baseline {self.workspace.shown(path)}` drops what is gone."
+                f"{many} of the baseline no longer found; `--write-baseline {self.workspace.shown(path)}` drops them."
             )
         for entry in gone:
             where = f" in {entry.function}" if entry.function else ""
-            self.verbose(f"not found again: {entry.path}: {entry.code}{where}: {entry.text}")
+            self.verbose(f"no longer found: {entry.path}: {entry.code}{where}: {entry.text}")
         return compared.new
 
     def _looked_for(self, entry: Identity) -> bool:

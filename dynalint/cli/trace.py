@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 _EPILOG = """\b
 Examples:
-  dynalint trace -- pytest                       confirm on the calls that the tests make
+  dynalint trace -- pytest                       confirm with the calls that the tests make
   dynalint trace -- python train.py --steps 10
   dynalint trace --budget 600 -- pytest -n 4 tests/models
-  dynalint check                                 judge by what was seen
+  dynalint check                                 use what the trace showed
 
 \b
 The exit code is that of the command.
@@ -33,10 +33,10 @@ _MOST_NAMES = 5
     default=120.0,
     show_default=True,
     metavar="SECONDS",
-    help="The most time that confirming may take, over all processes of the command.",
+    help="The maximum time for confirming, over all processes of the command.",
 )
-@click.option("--confirm", is_flag=True, help="Confirm even where no sandbox holds.")
-@click.option("--cache-dir", metavar="DIRECTORY", help="Where evidence is left.")
+@click.option("--confirm", is_flag=True, help="Confirm even without a working sandbox.")
+@click.option("--cache-dir", metavar="DIRECTORY", help="The folder for the evidence.")
 @configuration_options
 def trace(command: tuple[str, ...], budget: float, **options: Any) -> int:
     """Run COMMAND, and confirm the outermost calls of modules and compiled functions that it makes.
@@ -53,9 +53,7 @@ def trace(command: tuple[str, ...], budget: float, **options: Any) -> int:
     settings = read_configuration(options).for_run([])
     note_ignored(settings, options)
     if settings.cache_directory is None:
-        raise UsageError(
-            "the configuration keeps no cache, so there is nowhere to leave evidence; --cache-dir names a place."
-        )
+        raise UsageError("the cache is turned off, so there is nowhere to store evidence; use --cache-dir.")
     confirm = ConfirmOptions(
         mode="always" if settings.confirm == "always" else "auto",
         timeout=settings.timeout,
@@ -78,7 +76,7 @@ def summary(traced: Traced, *, verbose: bool = False) -> list[str]:
     did = (
         f"{_kinds(len(heard))} confirmed in {traced.seconds:.1f} s: {broken} with graph breaks, {again} compiled again"
     )
-    lines = [f"{did} on every call; {traced.known} known before. `dynalint check` judges by them."]
+    lines = [f"{did} on every call; {traced.known} known before. `dynalint check` uses them."]
     problems = [f"{name} not confirmed: {reason.rstrip('.')}." for name, reason in traced.problems]
     shown = problems if verbose else problems[:_MOST_NAMES]
     lines += shown
@@ -86,16 +84,16 @@ def summary(traced: Traced, *, verbose: bool = False) -> list[str]:
         lines.append(f"{len(problems) - len(shown)} more not confirmed; -v lists them.")
     if traced.raising:
         names = f": {', '.join(traced.raising)}" if verbose else ""
-        lines.append(f"{_kinds(len(traced.raising))} not confirmed, for the call itself raises{names}.")
+        lines.append(f"{_kinds(len(traced.raising))} not confirmed, because the call itself raises{names}.")
     if traced.left:
-        lines.append(f"{_kinds(len(traced.left))} left when the budget was spent; trace again, or with more --budget.")
+        lines.append(f"{_kinds(len(traced.left))} left when the budget was spent; trace again, or raise --budget.")
     if not traced.processes:
-        lines.append("no process of the command imported torch, or none could be watched.")
+        lines.append("no process of the command imported torch, or it could not be watched.")
     elif not (traced.confirmed or traced.known or traced.left or traced.problems or traced.raising):
         names = ", ".join(traced.foreign[:_MOST_NAMES])
         called = f"called were modules of {names}, " if names else "nothing was called "
         lines.append(f"{called}and of none is the code in this project.")
-    lines += [f"tracing failed in a part: {reason}" for reason in traced.failures[: None if verbose else 1]]
+    lines += [f"part of the trace failed: {reason}" for reason in traced.failures[: None if verbose else 1]]
     return lines
 
 

@@ -16,14 +16,14 @@ Examples:
   dynalint trust --revoke
 
 \b
-What asks for trust: `python`, `cache-dir`, `confirm = "always"`, `device = "cuda"`, a `timeout` of more than 600 s,
+These require trust: `python`, `cache-dir`, `confirm = "always"`, `device = "cuda"`, a `timeout` of more than 600 s,
 more `memory` or `jobs` than by default; and a .venv in a project that is in no git repository.
 """
 
 
 @click.command(epilog=_EPILOG)
 @click.argument("path", required=False)
-@click.option("--revoke", is_flag=True, help="Trust the project no longer.")
+@click.option("--revoke", is_flag=True, help="Withdraw trust from the project.")
 @talking_options
 def trust(path: str | None, *, revoke: bool, **options: Any) -> None:
     """Let a project's own configuration name the interpreter and lower walls.
@@ -48,11 +48,11 @@ def trust(path: str | None, *, revoke: bool, **options: Any) -> None:
     said = []
     if revoke:
         was = Trust().revoke(settings.root)
-        said.append(f"{settings.root} is trusted no longer." if was else f"{settings.root} was not trusted.")
+        said.append(f"{settings.root} is no longer trusted." if was else f"{settings.root} was not trusted.")
     else:
         Trust().grant(settings.root, settings.asked)
-        said += [f"{one.place}: {one.described} counts from now on." for one in settings.asked]
-        said.append(f"{settings.root} is trusted; `dynalint trust --revoke` takes that back.")
+        said += [f"{one.place}: {one.described} takes effect from now on." for one in settings.asked]
+        said.append(f"{settings.root} is trusted; `dynalint trust --revoke` withdraws this.")
     if not options["quiet"]:
         for text in said:
             note(text, options["color"])

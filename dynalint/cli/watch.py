@@ -29,7 +29,7 @@ def watch(check: Callable[[], object], watched: Callable[[], Iterable[Path]]) ->
             check()
         except DynalintError as fault:
             fail(str(fault))
-        note("waiting for changes; Ctrl-C ends it.")
+        note("waiting for changes; press Ctrl-C to stop.")
         while _snapshot(watched) == before:
             time.sleep(_PAUSE)
 

@@ -79,23 +79,23 @@ class Settings:
     trusted: bool = False
 
     include: tuple[Path, ...] = field(
-        default=(), metadata=_about(v.array(v.path), "The paths to check when none are given.")
+        default=(), metadata=_about(v.array(v.path), "The paths to check if none are given.")
     )
     exclude: tuple[Glob, ...] = field(
         default=tuple(Glob(Path(), name) for name in DEFAULT_EXCLUDE),
         metadata=_about(
             v.array(v.glob),
-            "Patterns, as in a .gitignore, of files and directories to pass over. Replaces the default list.",
+            "Patterns, as in a .gitignore, of files and directories to skip. Replaces the default list.",
         ),
     )
     extend_exclude: tuple[Glob, ...] = field(
-        default=(), metadata=_about(v.array(v.glob), "Patterns to pass over on top of `exclude`.", joins=True)
+        default=(), metadata=_about(v.array(v.glob), "Patterns to skip in addition to `exclude`.", joins=True)
     )
     force_exclude: bool = field(
-        default=False, metadata=_about(v.boolean, "Whether excluded files are passed over even if named.")
+        default=False, metadata=_about(v.boolean, "Whether excluded files are skipped even if they are named.")
     )
     respect_gitignore: bool = field(
-        default=True, metadata=_about(v.boolean, "Whether files that git ignores are passed over.")
+        default=True, metadata=_about(v.boolean, "Whether files that git ignores are skipped.")
     )
 
     select: tuple[Selector, ...] = field(
@@ -105,20 +105,22 @@ class Settings:
         default=(), metadata=_about(v.array(v.selector), "Codes or prefixes not to report.", joins=True)
     )
     extend_select: tuple[Selector, ...] = field(
-        default=(), metadata=_about(v.array(v.selector), "Codes or prefixes to report on top of `select`.", joins=True)
+        default=(),
+        metadata=_about(v.array(v.selector), "Codes or prefixes to report in addition to `select`.", joins=True),
     )
     extend_ignore: tuple[Selector, ...] = field(
         default=(),
-        metadata=_about(v.array(v.selector), "Codes or prefixes not to report on top of `ignore`.", joins=True),
+        metadata=_about(v.array(v.selector), "Codes or prefixes not to report in addition to `ignore`.", joins=True),
     )
     per_file_ignores: tuple[tuple[Glob, tuple[Selector, ...]], ...] = field(
         default=(),
         metadata=_about(
-            v.per_file_ignores, 'For each pattern, codes not to report there; "!pattern" means everywhere else.'
+            v.per_file_ignores, 'Codes not to report in files that match a pattern; "!pattern" means all other files.'
         ),
     )
     extend_per_file_ignores: tuple[tuple[Glob, tuple[Selector, ...]], ...] = field(
-        default=(), metadata=_about(v.per_file_ignores, "Patterns and codes on top of `per-file-ignores`.", joins=True)
+        default=(),
+        metadata=_about(v.per_file_ignores, "Patterns and codes in addition to `per-file-ignores`.", joins=True),
     )
     fixable: tuple[Selector, ...] = field(
         default=(Selector("ALL"),), metadata=_about(v.array(v.selector), "Codes or prefixes that `fix` may rewrite.")
@@ -138,14 +140,14 @@ class Settings:
     torch: str | None = field(
         default=None,
         metadata=_about(
-            v.releases, "The releases of torch to judge by; by default the one found, else the newest known."
+            v.releases, "The releases of torch to check against; by default the installed one, or the newest known."
         ),
     )
     confirm: Literal["auto", "always", "never"] = field(
         default="auto",
         metadata=_about(
             v.choice("auto", "always", "never"),
-            "Whether findings are confirmed by running: where a sandbox holds, always, or never.",
+            "Whether findings are confirmed by running code: if there is a sandbox, always, or never.",
             reserved=lambda value: value == "always",
         ),
     )
@@ -153,26 +155,30 @@ class Settings:
         default=None,
         metadata=_about(
             v.interpreter,
-            "The interpreter, with torch, that runs code; by default that of the activated environment, the one that "
-            "runs dynalint, or that of a .venv in the project which git does not track: the first that has torch.",
+            "The interpreter to run code with. By default, the first that has torch: the activated "
+            "environment, the environment of dynalint, or a .venv in the project that git does not track.",
             reserved=_always,
         ),
     )
     device: Literal["cpu", "cuda"] = field(
         default="cpu",
-        metadata=_about(v.choice("cpu", "cuda"), "Where code is run.", reserved=lambda value: value != "cpu"),
+        metadata=_about(v.choice("cpu", "cuda"), "The device to run code on.", reserved=lambda value: value != "cpu"),
     )
     timeout: float = field(
         default=60.0,
         metadata=_about(
             v.seconds,
-            "How many seconds the code of one model or function may run.",
+            "The time limit in seconds for one model or function.",
             reserved=lambda value: value > _MOST_SECONDS,
         ),
     )
     memory: int = field(
         default=4096,
-        metadata=_about(v.positive, "How many MiB of memory it may use.", reserved=lambda value: value > _MOST_MEMORY),
+        metadata=_about(
+            v.positive,
+            "The memory limit in MiB for one model or function.",
+            reserved=lambda value: value > _MOST_MEMORY,
+        ),
     )
     examples: Mapping[str, str] = field(
         default_factory=dict,
@@ -186,40 +192,40 @@ class Settings:
         default="guard",
         metadata=_about(
             v.choice("guard", "remove"),
-            "What the fix of a print, a log call or a warning does: skip it while compiling, or remove it.",
+            "How to fix a print, a log call or a warning: skip it while compiling, or remove it.",
         ),
     )
     equivalence: Literal["practical", "exact"] = field(
         default="practical",
         metadata=_about(
             v.choice("practical", "exact"),
-            "What a fix must leave equal: what a reviewer would ask for, or every bit, gradient and object.",
+            "How exactly a fix must preserve results: as a reviewer would ask, or in every bit, gradient and object.",
         ),
     )
     unsafe_fixes: bool = field(
-        default=False, metadata=_about(v.boolean, "Whether `fix` applies fixes that change something by nature.")
+        default=False, metadata=_about(v.boolean, "Whether `fix` applies fixes that change behaviour by design.")
     )
 
     baseline: Path | None = field(
         default=None,
-        metadata=_about(v.path, "A file with findings not to report, as `--write-baseline` makes it."),
+        metadata=_about(v.path, "A file with findings not to report, created by `--write-baseline`."),
     )
 
-    output_format: str = field(default="full", metadata=_about(v.choice(*FORMATS), "How findings are written."))
+    output_format: str = field(default="full", metadata=_about(v.choice(*FORMATS), "The output format."))
     cache_dir: Path | None = field(
         default=None,
         metadata=_about(
             v.path,
-            "Where verdicts and evidence are kept; by default a folder for the project in the user's own cache folder.",
+            "The folder for verdicts and evidence; by default a folder for the project in your cache folder.",
             reserved=_always,
         ),
     )
-    cache: bool = field(default=True, metadata=_about(v.boolean, "Whether anything is kept between runs."))
+    cache: bool = field(default=True, metadata=_about(v.boolean, "Whether results are cached between runs."))
     jobs: int = field(
         default_factory=_available_processors,
         metadata=_about(
             v.positive,
-            "How many processes may work at once.",
+            "The maximum number of processes.",
             reserved=lambda value: value > _available_processors(),
         ),
     )

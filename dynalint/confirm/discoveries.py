@@ -170,7 +170,7 @@ def _differences(scribe: _Scribe) -> list[Finding]:
 def _does(found: Comparison) -> str:
     if found.what == "exception":
         return found.detail.removeprefix("it ")
-    return f"computes something else than uncompiled: {found.what} differs"
+    return f"gives different results than eager: {found.what} differs"
 
 
 def _recompile_findings(scribe: _Scribe, again: Compile) -> list[Finding]:
@@ -198,13 +198,13 @@ def _recompile_findings(scribe: _Scribe, again: Compile) -> list[Finding]:
         name="recompile",
         category="recompile",
         severity="error",
-        message=f"Dynamo compiles {function} again on every call, for the guard {guard(again)}",
+        message=f"Dynamo compiles {function} again on every call, because of the guard {guard(again)}",
         help=hint(again),
         function=function,
         region=(function,),
         evidence=Evidence(
             "confirmed",
-            f"{result.inputs} showed it in {result.same} calls alike.",
+            f"{result.inputs} showed it in {result.same} identical calls.",
             None,
             result.torch,
             None,

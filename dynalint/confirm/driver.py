@@ -318,7 +318,9 @@ class _TargetRuns:
         """Return what the worker said of a target, and have the cache remember it."""
         if answer.outcome == "refused":
             reason = answer.ending["reason"]
-            self._obstacle = f"not run: no sandbox holds on this system ({reason}); --confirm runs code all the same."
+            self._obstacle = (
+                f"not run: there is no working sandbox on this system ({reason}); --confirm runs code anyway."
+            )
         record, torch = record_of(answer), worker.hello.torch or ""
         try:
             result = result_of(target, torch, record, self._spots)

@@ -44,10 +44,13 @@ def blamed(placed: Placed, result: TargetResult, sources: Sources) -> Blame | No
     alike = [again for again in ours if again.call < result.same]
     other = [again for again in ours if result.same <= again.call < result.same + result.batch]
     if alike:
-        text = f"compiled again {_times(len(alike))} in {result.same} calls alike, for the guard {guard(alike[-1])}."
+        text = (
+            f"recompiled {_times(len(alike))} in {result.same} identical calls, because of the "
+            f"guard {guard(alike[-1])}."
+        )
         return Blame(len(alike), text)
     if other and placed.finding.category == "recompile":
-        return Blame(len(other), f"compiled again for another batch size, for the guard {guard(other[-1])}.")
+        return Blame(len(other), f"recompiled for another batch size, because of the guard {guard(other[-1])}.")
     return None
 
 

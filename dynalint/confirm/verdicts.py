@@ -167,7 +167,7 @@ def _failed(result: TargetResult) -> Verdict | None:
         return None
     text = problem_text(result.problem, result.target, result.torch)
     if result.outdated:
-        text += " What dynalint trace has left of it is out of date, for files it ran have changed: trace again."
+        text += " The trace of it is out of date, because files have changed: trace again."
     return _FAILED, Evidence("unconfirmed", text, torch=result.torch or None)
 
 
@@ -193,7 +193,7 @@ def _never_reached(result: TargetResult, placed: Placed) -> Verdict | None:
     """Say so only of a target that is meant to come there: that others do not means nothing."""
     if not _concerns(result, placed):
         return None
-    return _UNREACHED, _evidence(result, "unreached", f"{result.inputs} ran and never came here.")
+    return _UNREACHED, _evidence(result, "unreached", f"{result.inputs} ran, but never reached this line.")
 
 
 def _confirmed_by_break(confirmation: Confirmation, placed: Placed, result: TargetResult, seen: Break) -> Evidence:
@@ -208,9 +208,9 @@ def _confirmed_by_break(confirmation: Confirmation, placed: Placed, result: Targ
     if result.mode:
         texts.append(f"Seen {result.mode}.")
     if result.part:
-        texts.append(f"Seen by a call of this part alone: {result.inputs}.")
+        texts.append(f"Seen in a call of this part only: {result.inputs}.")
     if evidence.fullgraph == "passes":
-        texts.append("fullgraph=True traces it.")
+        texts.append("With fullgraph=True, Dynamo traces it.")
     if result.explain is not None and result.explain.error is None and not result.explain.reasons:
         texts.append("torch._dynamo.explain says nothing of it.")
     return replace(evidence, detail=" ".join(text for text in texts if text))
@@ -231,10 +231,10 @@ def _compared(confirmation: Confirmation, placed: Placed, result: TargetResult) 
         text = f"{comparison_text(comparison)}."
         return _CONFIRMED, _evidence(result, "confirmed", text, placed, confirmation)
     if not comparison.stable:
-        return _UNSEEN, _evidence(result, "unconfirmed", "two uncompiled runs differ, so nothing can be compared.")
+        return _UNSEEN, _evidence(result, "unconfirmed", "two eager runs differ, so nothing can be compared.")
     if not coverage.whole or not comparison.gradients:
-        return _UNSEEN, _evidence(result, "unconfirmed", "compiled and uncompiled code agree in what was compared.")
-    text = f"values, gradients and state of {result.inputs} are the same compiled and uncompiled over three calls."
+        return _UNSEEN, _evidence(result, "unconfirmed", "compiled and eager code agreed in everything compared.")
+    text = f"values, gradients and state of {result.inputs} are the same in compiled and eager code over three calls."
     return _REFUTED, _evidence(result, "refuted", text, placed, confirmation)
 
 
@@ -248,17 +248,21 @@ def _unbroken(confirmation: Confirmation, placed: Placed, result: TargetResult) 
     again = next((one for one in result.recompiles if one.file == placed.path and name in one.function), None)
     if again is not None and placed.finding.category == "recompile":
         # Each compile brings a new value along: whether this would have asked for one never shows.
-        text = f"{result.inputs}: calls alike were compiled again, for another reason: {guard(again)}."
+        text = f"{result.inputs}: identical calls recompiled for another reason: {guard(again)}."
     elif coverage.whole and placed.finding.category != "miscompile":
-        text = "ran and was traced whole"
-        text += ", and three calls alike needed one compile." if placed.finding.category == "recompile" else "."
+        text = "ran and was traced without a break"
+        recompile = placed.finding.category == "recompile"
+        text += ", and three identical calls needed one compilation." if recompile else "."
         return _REFUTED, _evidence(result, "refuted", f"{result.inputs}: this {text}", placed, confirmation)
     elif default is not None and default.error is not None:
         text = f"the compiled code failed with {default.error.type} before this could be judged."
     elif (hiding := _hiding(confirmation, placed, result)) is not None:
         return _uncovered(confirmation, placed, result, *hiding)
     elif coverage.traced:
-        text = f"{result.inputs}: only a part of this ran, and it was traced; an example that runs all would settle it."
+        text = (
+            f"{result.inputs}: only part of this ran, and it was traced; an example that runs all of it "
+            "would settle it."
+        )
     else:
         text = f"{result.inputs}: this ran, but not in a frame that Dynamo compiled."
     return _UNSEEN, _evidence(result, "unconfirmed", text)
@@ -269,7 +273,7 @@ def _uncovered(
 ) -> Verdict:
     """Judge what a break hides by the run in which that break was taken out of the way, if there was one."""
     kind = f"{hiding.gb}, {hiding.gb_type}" if hiding.gb else hiding.gb_type
-    hidden = f"hidden by the graph break in line {frame.line} ({kind}), which leaves this code to eager"
+    hidden = f"hidden by the graph break in line {frame.line} ({kind}), which leaves this code in eager"
     if result.latent is None or placed.finding.category != "graph-break":
         return _UNSEEN, _evidence(result, "unconfirmed", f"{hidden}.")
     seen = next((one for one in result.latent.run.breaks if placed in confirmation.attributed(one.stack, one.gb)), None)
@@ -277,7 +281,7 @@ def _uncovered(
         text = f"{break_text(seen)} For now it is {hidden}."
         return _LATENT, _evidence(result, "confirmed", text, gb=seen.gb)
     if result.latent.coverage.get(placed.path, {}).get(placed.spot, Coverage(0, 0)).whole:
-        text = f"{result.inputs}: this is {hidden}; without that break it was traced whole."
+        text = f"{result.inputs}: this is {hidden}; without that break, it was traced completely."
         return _REFUTED, _evidence(result, "refuted", text)
     return _UNSEEN, _evidence(result, "unconfirmed", f"{hidden}.")
 

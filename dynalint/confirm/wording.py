@@ -42,8 +42,8 @@ def helpful_hints(hints: Iterable[str]) -> list[str]:
 def effect_text(found: Break) -> str:
     """Return what a break costs beyond one more graph, empty if nothing."""
     if found.effect == "frame":
-        return "The whole function goes back to eager."
-    return "The rest of the function goes back to eager." if found.effect == "rest" else ""
+        return "The whole function falls back to eager."
+    return "The rest of the function falls back to eager." if found.effect == "rest" else ""
 
 
 def _sentence(text: str) -> str:
@@ -59,8 +59,8 @@ def comparison_text(found: Comparison) -> str:
     """Return in what compiled code differed from the code itself, as a sentence without its full stop."""
     mode = " in evaluation mode" if found.evaluation else "" if found.training else " without gradients"
     return (
-        f"compiled with aot_eager, call {found.call + 1}{mode} differs from the same call uncompiled"
-        f" in {_first_line(found.what)}: {_first_line(found.detail)}"
+        f"compiled with aot_eager, call {found.call + 1}{mode} differs from the same call in eager in "
+        f"{_first_line(found.what)}: {_first_line(found.detail)}"
     )
 
 
@@ -92,7 +92,9 @@ def problem_text(problem: Problem, target: Target, torch: str) -> str:
 def _process_text(problem: Problem) -> str:
     ending, stage = problem.ending, problem.stage
     if problem.outcome == "refused":
-        return f"nothing was run, for no sandbox holds here: {ending['reason']}; --confirm runs the code all the same."
+        return (
+            f"nothing was run, because there is no working sandbox: {ending['reason']}; --confirm runs the code anyway."
+        )
     if problem.outcome == "failed":
         return f"the worker failed while {stage}: {_first_line(str(ending['reason']))}."
     if problem.outcome == "lost":
@@ -105,10 +107,10 @@ def _process_text(problem: Problem) -> str:
         "signal": "crashed with {signal}",
         "killed": "was ended by the system with {signal} (out of memory or processor time)",
         "channel": "closed file descriptors that it had not opened",
-        "flood": "told more than an answer may hold ({size})",
-        "garbled": "changed Python or the worker so that what it showed cannot be read",
+        "flood": "sent an answer larger than allowed ({size})",
+        "garbled": "changed Python or the worker, so that its results cannot be read",
         "supervisor": "ended the process that watches it",
-    }.get(problem.outcome, "ended in a way that nobody knows")
+    }.get(problem.outcome, "ended in an unknown way")
     when = "" if problem.outcome == "garbled" else f" while {stage}"
     return f"the code {did.format(size=_size(ending.get('bytes', 0)), **ending)}{when}."
 
@@ -118,14 +120,14 @@ def _walls_text(failure: Failure) -> str:
     message = failure.message
     files = {Path(frame.file).name for frame in failure.stack}
     if failure.type in _NETWORK_TYPES or ("Operation not permitted" in message and "socket.py" in files):
-        return f"it needs the network, which the sandbox does not give ({failure.type}{_place(failure)})"
+        return f"it needs the network, which the sandbox blocks ({failure.type}{_place(failure)})"
     refused = re.search(r"\[Errno (?:13|30)\] [^:]*: (.*)", _first_line(message))
     if failure.type in ("PermissionError", "OSError") and refused:
-        return f"it reads or writes what the sandbox keeps shut: {refused[1]}{_place(failure)}"
+        return f"it reads or writes files that the sandbox blocks: {refused[1]}{_place(failure)}"
     if failure.type == "MemoryError" or re.search(r"can't allocate memory|std::bad_alloc", message):
-        return f"it needs more memory than it may use{_place(failure)}"
+        return f"it needs more memory than the limit{_place(failure)}"
     if re.search(r"File too large|No space left", message):
-        return f"it writes more than it may{_place(failure)}"
+        return f"it writes more data than the limit{_place(failure)}"
     return ""
 
 

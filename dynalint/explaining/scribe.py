@@ -94,11 +94,11 @@ class Scribe:
         run, flow = decode(records.Run, timed["run"]), decode(told.Flow, timed["flow"])
         if [graph.compile_id for graph in flow.graphs] != [graph.compile_id for graph in self._flow.graphs]:
             if run.error is not None:
-                note = f"Nothing is said of times: the backend {backend} failed: {_failure(run.error)}"
+                note = f"No times are given: the backend {backend} failed: {_failure(run.error)}"
                 return replace(self._flow, steps=(), calls=0), (" ".join(note.split())[:_LONGEST],)
             note = (
-                f"Nothing is said of times: with the backend {backend} there are {len(flow.graphs)} graphs"
-                f" where the run that was watched had {len(self._flow.graphs)}."
+                f"No times are given: with the backend {backend} there are {len(flow.graphs)} graphs, while the "
+                f"observed run had {len(self._flow.graphs)}."
             )
             return replace(self._flow, steps=(), calls=0), (note,)
         self._compiles = {one.compile_id: one for one in run.compiles}

@@ -42,7 +42,7 @@ def find_targets(
     if not qualname:
         if not known:
             raise UsageError(
-                f"{text} holds no nn.Module and nothing that torch.compile is applied to; name what to run."
+                f"{text} contains no nn.Module and nothing that is passed to torch.compile; name what to run."
             )
         return known, options, workspace
     name = qualname.split(".")[0]
@@ -77,9 +77,7 @@ def _file(where: str, configuration: Configuration, directory: Path) -> Path:
             for path in _candidates(start, parts):
                 if path.is_file():
                     return absolute(path, directory)
-    raise UsageError(
-        f'no module "{where}" was found from here; name a file: dynalint explain path/to/{parts[-1]}.py:Name'
-    )
+    raise UsageError(f'no module "{where}" was found here; name a file: dynalint explain path/to/{parts[-1]}.py:Name')
 
 
 def _candidates(start: Path, parts: list[str]) -> Iterator[Path]:

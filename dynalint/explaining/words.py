@@ -74,14 +74,14 @@ def what(found: Break) -> str:
 
 def cost(step: Step) -> str:
     """Return what a cut costs: what is handed on across it, and how long no graph runs."""
-    return f"hands on {size(step.crossing)}; {seconds(step.gap)} outside graphs"
+    return f"passes on {size(step.crossing)}; {seconds(step.gap)} outside graphs"
 
 
 def effect(found: Break) -> str:
     """Return what a break costs beyond one more graph, empty if nothing."""
     if found.loses:
-        return f"All of {' and '.join(found.loses)} goes back to eager."
-    return f"The rest of {' and '.join(found.cuts_off)} goes back to eager." if found.cuts_off else ""
+        return f"All of {' and '.join(found.loses)} falls back to eager."
+    return f"The rest of {' and '.join(found.cuts_off)} falls back to eager." if found.cuts_off else ""
 
 
 def hints(found: Break) -> list[str]:
@@ -100,12 +100,12 @@ def remedy(rule: Rule) -> str:
     return f"{help_text} `dynalint fix`" + (" does so." if rule.fix.rstrip(".") in help_text else f": {rule.fix}.")
 
 
-CUT_SHORT = "Time ran out before everything was tried; `timeout` in the configuration gives more."
+CUT_SHORT = "Time ran out before everything was tried; raise `timeout` in the configuration."
 REMEDIES = {
-    "settings": "Settings of Dynamo",
+    "settings": "Dynamo settings",
     "fullgraph": "The whole graph or an error",
     "boundary": "One function left out",
-    "region": "Only the parts that compile whole",
+    "region": "Only the parts that compile into one graph",
 }
 
 
@@ -118,8 +118,8 @@ def counted(before: Outcome, after: Outcome) -> list[tuple[str, int, int]]:
     """Return what was counted without and with a remedy, by name."""
     return [
         ("breaks", before.breaks, after.breaks),
-        ("graphs run in a call", before.graphs, after.graphs),
-        ("operators run in graphs", before.operators, after.operators),
+        ("graph runs per call", before.graphs, after.graphs),
+        ("operators in graphs", before.operators, after.operators),
         ("recompiles", before.recompiles, after.recompiles),
     ]
 
@@ -127,10 +127,10 @@ def counted(before: Outcome, after: Outcome) -> list[tuple[str, int, int]]:
 def equality(remedy: Remedy) -> str:
     """Return whether results stayed equal."""
     if remedy.equal is None:
-        return "Results were not compared: the code itself gives others in every run."
+        return "Results were not compared, because the code gives different results in every run."
     if remedy.equal:
-        return "Results, gradients and state stayed equal to those of eager code (backend aot_eager)."
-    return f"Not equal to eager code: {remedy.difference}."
+        return "Results, gradients and state stayed equal to eager (backend aot_eager)."
+    return f"Not equal to eager: {remedy.difference}."
 
 
 def others(advice: Advice) -> list[str]:
@@ -142,7 +142,7 @@ def others(advice: Advice) -> list[str]:
     useless = [one.name for one in rest if one.name not in helps]
     return [
         f"{title}: {', '.join(names)}."
-        for title, names in (("Helps too, no more than these", helps), ("Tried without effect", useless))
+        for title, names in (("Also helps, but no more than these", helps), ("Tried without effect", useless))
         if names
     ]
 
@@ -153,4 +153,4 @@ def _counts(outcome: Outcome) -> tuple[int, int]:
 
 def no_help(advice: Advice) -> str:
     """Return what is said where nothing helped."""
-    return f"Nothing that was tried ({len(advice.tried)} ways) left fewer breaks or recompiles: change the source."
+    return f"Nothing that was tried ({len(advice.tried)} options) reduced breaks or recompilations: change the source."

@@ -112,9 +112,7 @@ class _Chain:
         # What leaves its own kind of finding has moved the others in its text, which Dynamo would meet there.
         self.whole = start.unit.linted[0].finding.code in start.leaves
         self.error = (
-            EditError("it changes several files, and what it leaves in them has to be changed by hand")
-            if others
-            else None
+            EditError("it changes several files, and the follow-up changes have to be made by hand") if others else None
         )
         self._steps = 0
 
@@ -137,9 +135,9 @@ class _Chain:
     def _add(self, step: Rewrite) -> None:
         plan = plan_of(step)
         if set(plan) != {self.path}:
-            raise EditError("what it leaves has to be changed in other files too; do that by hand")
+            raise EditError("it needs follow-up changes in other files; make them by hand")
         if self._steps == _MOST_STEPS:
-            raise EditError("it leads to ever more changes; carry them out by hand")
+            raise EditError("it leads to a chain of further changes; make them by hand")
         before = self.unit.sources[self.path].text
         self.unit = replace(
             self.unit,

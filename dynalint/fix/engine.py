@@ -175,7 +175,7 @@ class _Rounds:
             if answer == "accept":
                 wanted.append(unit)
             else:
-                self._block(unit, "it was left out on request", None, for_good=True)
+                self._block(unit, "you skipped it", None, for_good=True)
         return tuple(wanted)
 
     def _open(self) -> tuple[Item, ...]:
@@ -277,11 +277,11 @@ class _Rounds:
         """Why a fix is not tried at all, with the option that would let it; None if it is."""
         terms = "; ".join(conditions)
         if safety == "suggestion":
-            return "it is a suggestion, to be carried out by hand", None
+            return "it is only a suggestion; make the change by hand", None
         if safety == "unsafe" and not self._options.unsafe:
             return f"it is unsafe ({terms})" if terms else "it is unsafe", "--unsafe-fixes"
         if (safety == "conditional" or shown) and self._verify is None:
-            return "only running it can show that it is right, and nothing was run", None
+            return "only a run can show that it is right, and nothing was run", None
         return None
 
     def _check_sources(self, replacements: Sequence[Replacement]) -> None:
@@ -291,7 +291,7 @@ class _Rounds:
             if file.text != self._texts.get(file.path, source.text):
                 raise EditError("its edits were made for another state of the file")
             if source.data is not None and source.encode(source.text) != source.data:
-                raise EditError(f"the file's encoding {source.encoding} does not keep its bytes")
+                raise EditError(f"the file's encoding {source.encoding} does not preserve its bytes")
 
     def _settle(self, accepted: tuple[Unit, ...], candidates: tuple[Unit, ...]) -> tuple[Unit, ...]:
         """Return the most units that stand together: `accepted`, which do, and those of `candidates` that join them."""
@@ -329,7 +329,7 @@ class _Rounds:
             fault = parse_fault(self._sources[path], text)
             if fault is not None:
                 suspects = tuple(unit for unit in units if path in unit.plan)
-                return Trial(trouble=f"the code does not parse afterwards: {fault}", suspects=suspects)
+                return Trial(trouble=f"the result does not parse: {fault}", suspects=suspects)
         texts = {**self._texts, **texts}
         view = self._view()
         after = view.lint(texts)
@@ -349,9 +349,7 @@ class _Rounds:
         trial = replace(trial, proofs=proofs)
         refuted = tuple(unit for unit in units if is_refuted(unit, proofs[unit]))
         if len(refuted) > 1:
-            return replace(
-                trial, trouble=f"running it showed a difference: {proofs[refuted[0]].detail}", suspects=refuted
-            )
+            return replace(trial, trouble=f"a run showed a difference: {proofs[refuted[0]].detail}", suspects=refuted)
         # A difference ends the run: what it left open, another run without the one that differs may show.
         blamed = {unit: reason for unit in refuted or units if (reason := refusal_of(unit, proofs[unit])) is not None}
         return replace(trial, blamed=blamed)

@@ -182,7 +182,7 @@ def _finish(record: Record, entries: Sequence[Entry], notes: list[str], failures
     if old:
         failures.append(
             f"a fix of several files was interrupted and cannot be finished: {_names(new)} changed, {_names(old)} not; "
-            f"put {'it' if len(new) == 1 else 'them'} back, or make the rest of the change by hand"
+            f"restore {'it' if len(new) == 1 else 'them'}, or make the rest of the change by hand"
         )
     else:
         notes.append(f"finished an interrupted fix of {_names(entries)}")

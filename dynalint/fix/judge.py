@@ -25,13 +25,13 @@ def judge_compiled(case: Case, compiled: Mapping[str, Any], name: str) -> None:
         return
     recompiles, before = compiled["recompiles"], compiled["recompiled_before"] or 0
     if compiled["differed_before"] and not compiled["differs"]:
-        case.notes.append("compiled, it is right now")  # and may well have to compile more often for that
+        case.notes.append("the compiled code is now correct")  # and may well have to compile more often for that
     elif recompiles > before or (recompiles and recompiles == before and "recompile" in categories):
-        case.refute(f"{name} recompiles afterwards for inputs like those before ({compiled['reason']})")
+        case.refute(f"{name} recompiles for the same kind of inputs ({compiled['reason']})")
     elif compiled["differs"] and (not compiled["differed_before"] or "miscompile" in categories):
-        case.refute(f"{name} computes something else when it is compiled: {compiled['differs']}")
+        case.refute(f"{name} gives different results when compiled: {compiled['differs']}")
     elif compiled["failure"] is not None or compiled["breaks"]:
-        case.notes.append("it breaks elsewhere still")
+        case.notes.append("it still breaks elsewhere")
     else:
         case.notes.append("one graph")
 

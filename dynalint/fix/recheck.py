@@ -82,7 +82,7 @@ def recheck(
         reason = (
             "the finding is still there afterwards"
             if still
-            else f"it brings a new finding: {extra.path}:{extra.line}: {extra.code} {extra.message}"
+            else f"it causes a new finding: {extra.path}:{extra.line}: {extra.code} {extra.message}"
         )
         if owner is None and len(units) == 1:
             owner = units[0]

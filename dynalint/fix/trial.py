@@ -36,7 +36,7 @@ class Trial:
 
 def never(linted: Linted) -> str | None:
     """Why a finding must not be fixed whatever its rule offers; None if it may."""
-    return "Dynamo traces this place whole" if linted.finding.evidence.status == "refuted" else None
+    return "Dynamo traces this code without a break" if linted.finding.evidence.status == "refuted" else None
 
 
 def united(units: Sequence[Unit]) -> Unit:
@@ -61,11 +61,11 @@ def is_refuted(unit: Unit, proof: Proof) -> bool:
 def refusal_of(unit: Unit, proof: Proof) -> str | None:
     """Why a unit is not applied after it was run; None if it is."""
     if is_refuted(unit, proof):
-        return f"running it showed a difference: {proof.detail}"
+        return f"a run showed a difference: {proof.detail}"
     if proof.outcome == "unverifiable" and unit.safety == "conditional":
-        return f"running it could not show that it is right: {proof.detail}"
+        return f"a run could not show that it is right: {proof.detail}"
     if proof.outcome == "unverifiable" and unit.safety == "unsafe":
-        return f"it is unsafe and could not be run: {proof.detail} (`--no-verify` applies it all the same)"
+        return f"it is unsafe and could not be run: {proof.detail} (`--no-verify` applies it anyway)"
     return None
 
 

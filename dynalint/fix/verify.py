@@ -90,7 +90,7 @@ class Case:
             return Proof("proven", detail, *counts, passed=passed)
         if self.inputs:
             missing = next(side for key, side in sorted(self.sides.items(), key=str) if key not in self.seen)
-            detail = f"on none of {self.inputs} inputs did {missing.words} on line {missing.line} run"
+            detail = f"{missing.words} on line {missing.line} did not run on any of {self.inputs} inputs"
             return Proof("unverifiable", detail, *counts, spilled=self.failed)
         return Proof("unverifiable", self.obstacles[0] if self.obstacles else "no compiled root reaches it", *counts)
 
@@ -246,7 +246,7 @@ class WorkerVerifier:
         request = self._request(target, cases, comparison)
         answer = _asked(self._worker, request)
         if answer.outcome == "refused":
-            self._obstacle = f"no sandbox holds on this system ({answer.ending['reason']})"
+            self._obstacle = f"there is no working sandbox on this system ({answer.ending['reason']})"
             return None
         return answer
 
@@ -403,9 +403,9 @@ def _limits(answer: Answer) -> Iterator[str]:
     if ran["rounded"]:
         yield "gradients equal up to rounding"
     if ran["stride"] > 1:
-        yield f"as it is slow, one in {ran['stride']} of the usual inputs"
+        yield f"one in {ran['stride']} of the usual inputs, because it is slow"
     if left_out:
-        yield f"left out what the original crashes on ({', '.join(left_out)})"
+        yield f"inputs on which the original crashes were left out ({', '.join(left_out)})"
 
 
 def _asked(worker: Worker, request: Mapping[str, Any]) -> Answer:
@@ -436,7 +436,7 @@ def _obstacle(answer: Answer, target: Target) -> str | None:
     if "problem" in parts:
         return f"{target.name} cannot be run: {parts['problem']['message']}"
     if parts.get("difference") is not None:
-        return f"{target.name} gives other results in every run ({parts['difference']['what']})"
+        return f"{target.name} gives different results in every run ({parts['difference']['what']})"
     if "ran" in parts and not parts["ran"]["returned"]:
         return f"{target.name} raises {parts['ran']['error']} on every input"
     if answer.done or "compiled" in parts:
@@ -449,4 +449,4 @@ def _obstacle(answer: Answer, target: Target) -> str | None:
         "signal": f"it was ended by {ending.get('signal')}",
         "failed": textwrap.shorten(str(ending.get("reason")), _LONGEST_REASON, placeholder=" ..."),
     }.get(answer.outcome, f"the worker ended ({answer.outcome})")
-    return f"{target.name} could not be run to its end: {how} while {answer.stage}"
+    return f"{target.name} could not be run to the end: {how} while {answer.stage}"

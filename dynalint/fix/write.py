@@ -76,8 +76,8 @@ def _begin(writes: Sequence[Write], targets: Sequence[Path]) -> journal.Record |
         if len(writes) == 1:
             return None
         raise WriteError(
-            f"{writes[0].name}: not fixed: what changes several files together is recorded first, and that cannot be "
-            f"written: {_reason(fault)}; set XDG_STATE_HOME to a folder that can"
+            f"{writes[0].name}: not fixed: a change of several files is recorded first, and the record cannot "
+            f"be written: {_reason(fault)}; set XDG_STATE_HOME to a folder that can"
         ) from None
 
 
@@ -90,7 +90,7 @@ def write_groups(groups: Sequence[Sequence[Path]], writes: Mapping[Path, Write])
             write_together([writes[path] for path in group])
         except WriteError as fault:
             others = [writes[path].name for path in group if not str(fault).startswith(writes[path].name)]
-            along = f"; {', '.join(others)} not written either, as the fix changes them together" if others else ""
+            along = f"; {', '.join(others)} not written either, because the fix changes them together" if others else ""
             failures.append(f"{fault}{along}")
         else:
             written.update(group)
@@ -143,7 +143,7 @@ def _stage(write: Write, target: Path, data: bytes, temporary: Path) -> None:
                 os.fchmod(file.fileno(), stat.S_IMODE(state.st_mode))
             os.fsync(file.fileno())
     except OSError as fault:
-        raise WriteError(f"{write.name}: not fixed: cannot write beside it: {_reason(fault)}") from None
+        raise WriteError(f"{write.name}: not fixed: cannot write next to it: {_reason(fault)}") from None
 
 
 def _owner(descriptor: int) -> tuple[int, int]:

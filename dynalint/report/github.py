@@ -78,4 +78,7 @@ def _count(findings: Sequence[Finding]) -> str:
     codes = Counter(finding.code for finding in findings)
     listed = ", ".join(f"{number} {code}" for code, number in sorted(codes.items()))
     more = "1 more finding is" if len(findings) == 1 else f"{len(findings)} more findings are"
-    return f"{more} not annotated here, as GitHub shows ten of each level: {listed}. The summary of the step has all."
+    return (
+        f"{more} not annotated here, because GitHub shows ten of each level: {listed}. The job summary lists "
+        "all of them."
+    )

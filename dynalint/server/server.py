@@ -116,7 +116,7 @@ class Server(LanguageServer):
     def _tell_ignored(self) -> None:
         """Say once of each setting that is not in force that it is not, for nobody has trusted the project."""
         for asked in self.analyst.ignored:
-            text = f"dynalint: {asked.described} ({asked.place}) does not count, {UNTRUSTED}."
+            text = f"dynalint: {asked.described} ({asked.place}) has no effect, {UNTRUSTED}."
             if text not in self._told:
                 self._told.add(text)
                 self.window_show_message(types.ShowMessageParams(types.MessageType.Info, text))

@@ -137,7 +137,7 @@ def test_a_wrapper_for_several_devices_is_doubted(tmp_path: Path) -> None:
         def forward(self, x: Tensor):
             return clipped(x)
     """
-    assert doubts(tmp_path, text) == ["`Spread.forward` spreads a model over devices"]
+    assert doubts(tmp_path, text) == ["`Spread.forward` distributes a model over devices"]
 
 
 def test_what_draws_is_doubted_and_what_may_draw_is_not(tmp_path: Path) -> None:
@@ -194,9 +194,9 @@ def test_loading_data_and_showing_progress_in_any_case_are_signs(tmp_path: Path)
 
 def test_modules_of_tests_are_doubted_unless_they_are_compiled(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").touch()
-    assert doubts(tmp_path, PLAIN, "tests/helpers.py") == ["`Net.forward` stands in a test"]
+    assert doubts(tmp_path, PLAIN, "tests/helpers.py") == ["`Net.forward` is in a test"]
     (tmp_path / "tests" / "helpers.py").unlink()
-    assert doubts(tmp_path, PLAIN, "pkg/test_net.py") == ["`Net.forward` stands in a test"]
+    assert doubts(tmp_path, PLAIN, "pkg/test_net.py") == ["`Net.forward` is in a test"]
     (tmp_path / "pkg" / "test_net.py").unlink()
     compiled = "\ndef test_net():\n    torch.compile(Net())(torch.ones(3))\n"
     assert doubts(tmp_path, PLAIN + compiled, "tests/test_net.py") == [""]
@@ -209,7 +209,7 @@ def test_code_that_a_test_calls_through_a_module_of_its_own_is_doubted_only_if_n
         "from torch import nn\nfrom model import clipped\n\n"
         "class Wrapped(nn.Module):\n    def forward(self, x):\n        return clipped(x)\n"
     )
-    assert doubts(tmp_path, "") == ["`Wrapped.forward` stands in a test"]
+    assert doubts(tmp_path, "") == ["`Wrapped.forward` is in a test"]
     assert doubts(tmp_path, PLAIN) == [""]
 
 

@@ -397,4 +397,4 @@ def test_a_key_stands_in_no_report(victim: Victim) -> None:
         done = victim.dynalint("check", "--output-format", form)
         assert SECRET not in done.stdout + done.stderr
         assert "Traceback" not in done.stderr
-        assert "what the sandbox keeps shut" in done.stdout
+        assert "files that the sandbox blocks" in done.stdout

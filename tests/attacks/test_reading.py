@@ -247,7 +247,7 @@ def test_settings_that_are_nonsense_end_the_run_with_a_sentence(victim: Victim, 
     assert ran.returncode == 2
     assert name in ran.stderr
     assert len(ran.stderr.splitlines()) == 1
-    assert "this is a fault of dynalint" not in ran.stderr
+    assert "this is a bug in dynalint" not in ran.stderr
 
 
 def deepen(folder: Path, name: str, depth: int) -> int:

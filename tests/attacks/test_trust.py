@@ -45,7 +45,7 @@ def test_a_program_of_the_repository_is_not_started(victim: Victim, mark: Path, 
     configure(victim, 'python = "./evil"')
     ran = victim.dynalint(*command, environment={"PATH": os.environ["PATH"]})
     assert not mark.exists()
-    assert "(pyproject.toml:2) does not count, as this project is not trusted" in ran.stderr
+    assert "(pyproject.toml:2) has no effect, because this project is not trusted" in ran.stderr
 
 
 @pytest.mark.parametrize("key", ["python", "extend", "dynalint.toml", "below"])
@@ -172,7 +172,7 @@ def test_what_raises_walls_counts(victim: Victim, setting: str) -> None:
 
 def test_trust_is_for_what_was_asked_then(victim: Victim, mark: Path) -> None:
     configure(victim, f'python = "{sys.executable}"')
-    assert "counts from now on" in victim.dynalint("trust").stderr
+    assert "takes effect from now on" in victim.dynalint("trust").stderr
     assert "not trusted" not in victim.dynalint("config", "show").stdout
     # The rest of the file may change.
     configure(victim, f'select = ["DYN"]\npython = "{sys.executable}"')
@@ -188,7 +188,7 @@ def test_trust_is_for_one_place_and_can_be_taken_back(victim: Victim) -> None:
     victim.dynalint("trust")
     copy = victim.write("repository/copy/pyproject.toml", "[tool.dynalint]\nmemory = 9999\n").parent
     assert "not trusted" in victim.dynalint("config", "show", str(copy)).stdout
-    assert "is trusted no longer" in victim.dynalint("trust", "--revoke").stderr
+    assert "is no longer trusted" in victim.dynalint("trust", "--revoke").stderr
     assert "not trusted" in victim.dynalint("config", "show").stdout
 
 

@@ -33,7 +33,7 @@ def fixable(victim: Victim) -> Victim:
 def fix(victim: Victim, *paths: str) -> str:
     """Run what the shipped hook runs; return what was said."""
     ran = victim.dynalint("fix", "--apply", "--static", *(paths or ("model.py",)))
-    assert "is a fault of dynalint" not in ran.stderr
+    assert "is a bug in dynalint" not in ran.stderr
     assert "Traceback" not in ran.stderr
     return ran.stderr
 
@@ -143,7 +143,7 @@ def test_other_names_of_a_file_are_named_and_stay(fixable: Victim) -> None:
     other = fixable.home / "same.py"
     os.link(fixable.repository / "model.py", other)
     said = fix(fixable)
-    assert "model.py had 1 other name (hard links), under which it stays as it was" in said
+    assert "model.py had 1 other name (hard links), under which the file is unchanged" in said
     assert other.read_text() == PRINTS
     assert (fixable.repository / "model.py").read_text() == GUARDED
 

@@ -68,7 +68,7 @@ def test_what_is_new_is_reported(baseline: Run, model: Path) -> None:
     model.write_text(MODEL.replace("x.sum() > 0", "x.mean() > 0"))
     ran = baseline()
     assert ran.places == ["model.py:7 DYN101"]
-    assert "1 finding of the baseline not found again" in ran.err
+    assert "1 finding of the baseline no longer found" in ran.err
 
 
 def test_what_is_fixed_since_is_said(baseline: Run, model: Path) -> None:
@@ -78,8 +78,8 @@ def test_what_is_fixed_since_is_said(baseline: Run, model: Path) -> None:
     model.write_text(MODEL.replace("        print(x)\n", ""))
     ran = baseline("-v")
     assert ran.code == 0
-    assert "1 finding of the baseline not found again; `--write-baseline known.json` drops" in ran.err
-    assert "not found again: model.py: DYN401 in Model.forward: print(x)" in ran.err
+    assert "1 finding of the baseline no longer found; `--write-baseline known.json` drops" in ran.err
+    assert "no longer found: model.py: DYN401 in Model.forward: print(x)" in ran.err
 
 
 def test_a_baseline_is_relative_to_the_repository(check: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,9 +107,9 @@ def test_a_baseline_of_the_configuration(check: Run, dynalint: Run, model: Path)
     ("content", "words"),
     [
         (None, "cannot read the baseline: No such file"),
-        ("{", "not a baseline of dynalint's"),
-        ("[]", "not a baseline of dynalint's"),
-        ('{"version": 1, "findings": [{}]}', "not a baseline of dynalint's"),
+        ("{", "not a dynalint baseline"),
+        ("[]", "not a dynalint baseline"),
+        ('{"version": 1, "findings": [{}]}', "not a dynalint baseline"),
         ('{"version": 2, "findings": []}', "a baseline of version 2"),
     ],
 )
@@ -336,7 +336,7 @@ def test_since_in_a_shallow_clone(
     monkeypatch.chdir(clone)
     ran = check("--since", "origin/other")
     assert (ran.code, ran.out) == (2, "")
-    assert "--since origin/other: no common history with the current commit; a shallow clone" in ran.err
+    assert "--since origin/other: no common history with the current commit; in a shallow clone" in ran.err
 
 
 @pytest.mark.parametrize(
@@ -375,4 +375,4 @@ def test_since_in_a_repository_of_somebody_else(check: Run, repository: Path, mo
 def test_what_excludes_each_other(check: Run, model: Path, arguments: list[str]) -> None:
     ran = check(*arguments)
     assert ran.code == 2
-    assert "exclude each other" in ran.err
+    assert "cannot be combined" in ran.err

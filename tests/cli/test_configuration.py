@@ -168,7 +168,7 @@ def test_config_show(dynalint: Run, model: Path) -> None:
         'examples = {"a:B" = "c:d"} # pyproject.toml:10',
         'confirm = "auto"',
         "# torch is not set",
-        "# Rules that are on: DYN001, DYN002, DYN012, DYN901",
+        "# Enabled rules: DYN001, DYN002, DYN012, DYN901",
     }
     values = parse_toml(ran.out, "shown").values  # what is shown is a configuration itself
     record = dynalint("config", "show", "model.py", "--output-format", "json").json

@@ -33,7 +33,7 @@ class Two(One):
         ("nowhere.py::Model", "no such file: nowhere.py"),
         ("nowhere.model:Model", 'no module "nowhere.model" was found'),
         ("model.py::Modle", 'model.py has no "Modle" (did you mean `Model`?)'),
-        ("empty.py", "empty.py holds no nn.Module"),
+        ("empty.py", "empty.py contains no nn.Module"),
     ],
 )
 def test_a_target_that_is_not_there(dynalint: Run, model: Path, target: str, words: str) -> None:
@@ -52,7 +52,7 @@ def test_a_file_with_several_models(dynalint: Run, model: Path) -> None:
     assert one.startswith("several:One: 1 graph, 0 graph breaks")
     assert two.startswith("several:Two: 1 graph, 1 graph break, ")
     assert found == "  several.py:8 in Two.forward: DYN401 print-call"
-    assert more == "`dynalint explain several.py::One` shows one of them whole."
+    assert more == "`dynalint explain several.py::One` shows one of them in full."
     ran = dynalint("explain", "several.py", "--output-format", "json")
     assert ran.code == 2
     assert "json takes one: name it, as in several.py::One" in ran.err

@@ -104,7 +104,7 @@ def test_a_generated_file_is_not_fixed(fix: Run, model: Path) -> None:
     ran = fix("--apply", "--output-format", "json")
     assert model.read_text() == text
     assert "generated" in ran.json[1]["fix"]["declined"]
-    assert "2 findings have no fix, `dynalint check` says why" in fix().err
+    assert "2 findings have no fix; `dynalint check --show-fixes` says why" in fix().err
 
 
 def test_a_broken_file_is_left_alone(fix: Run, model: Path) -> None:
@@ -159,10 +159,10 @@ def test_each_fix_is_shown_and_asked_about(ask: Run) -> None:
     ran, text = ask("n", "y")
     assert "print(x)" in text
     assert "print(y)" not in text
-    assert ran.out.count("Take it?") == 2
+    assert ran.out.count("Accept it?") == 2
     assert "two.py:6:9: DYN401" in ran.out
     assert "+        if not flag: pass" in ran.out
-    assert "two.py:6:9: DYN401 not fixed: it was left out on request" in ran.err
+    assert "two.py:6:9: DYN401 not fixed: you skipped it" in ran.err
     assert ran.code == 1
 
 
@@ -173,7 +173,7 @@ def test_each_fix_is_shown_and_asked_about(ask: Run) -> None:
 def test_answers(ask: Run, answers: tuple[str, ...], fixed: int, asked: int) -> None:
     ran, text = ask(*answers)
     assert text.count("if not flag: pass") == fixed
-    assert ran.out.count("Take it?") == asked
+    assert ran.out.count("Accept it?") == asked
     assert ("accept it and all further fixes" in ran.out) is ("?" in answers)
 
 

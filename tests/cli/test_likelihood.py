@@ -97,7 +97,7 @@ def test_comments_are_written_for_what_is_shown(dynalint: Run, driver: Path) -> 
 def test_fix_leaves_it_alone_and_says_so(dynalint: Run, driver: Path) -> None:
     ran = dynalint("fix", "--static")
     assert (ran.out, ran.code) == ("", 0)
-    assert "1 in code that is rarely compiled can be fixed: `--all` takes it." in ran.err
+    assert "1 in code that is rarely compiled can be fixed: `--all` includes it." in ran.err
     ran = dynalint("fix", "--static", "--apply")
     assert (ran.out, ran.code) == (f"All checks passed!\n{COUNTED}", 0)
     assert driver.read_text() == DRIVER

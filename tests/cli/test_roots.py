@@ -115,7 +115,7 @@ def test_a_name_that_nothing_has_is_an_error_in_one_sentence(check: Run, project
     named(project, "pkg.models:Othr", "pkg.models:Net", "pkg.nowhere:Net", "pkg.models:torch")
     ran = check()
     assert (ran.code, ran.places) == (2, ["src/pkg/helpers.py:2 DYN101"])
-    start = "error: pyproject.toml:2: `roots`: nothing that can be compiled is called "
+    start = "error: pyproject.toml:2: `roots`: there is nothing to compile named "
     assert ran.err.splitlines() == [
         f'{start}"pkg.models:Othr" (did you mean `pkg.models:Other`?)',
         f'{start}"pkg.nowhere:Net" (did you mean `pkg.models:Net`?)',
@@ -132,7 +132,7 @@ def test_suggestions_are_toml_with_reasons(dynalint: Run, project: Path) -> None
     ran = dynalint("config", "suggest")
     assert ran.code == 0
     assert ran.out == (
-        "# Keep what you compile: only that, and what it calls, is checked then.\n"
+        "# Keep what you compile: only that, and what it calls, will be checked.\n"
         "[tool.dynalint]\n"
         "roots = [\n"
         '    "pkg.models:step",     # the project compiles it\n'
@@ -140,7 +140,7 @@ def test_suggestions_are_toml_with_reasons(dynalint: Run, project: Path) -> None
         '    "pkg.models:Net",      # no model builds it\n'
         '    "pkg.models:Other",    # no model builds it\n'
         "]\n"
-        "# Left out: 1 parts of others, 1 bases of others, 1 rarely compiled.\n"
+        "# Left out: 1 submodules of other models, 1 base classes of other models, 1 rarely compiled.\n"
     )
 
 
@@ -161,4 +161,4 @@ def test_suggestions_for_a_file_of_settings_alone_have_no_table(dynalint: Run, p
 
 def test_nothing_to_suggest(dynalint: Run, place: Path) -> None:
     (place / "plain.py").write_text("x = 1\n")
-    assert dynalint("config", "suggest").out == "# Nothing suggests itself for `roots`.\n"
+    assert dynalint("config", "suggest").out == "# Nothing was found to put in `roots`.\n"

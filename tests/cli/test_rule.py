@@ -79,8 +79,8 @@ def test_an_id_of_dynamo(dynalint: Run) -> None:
     ran = dynalint("rule", "gb0170")
     assert ran.code == 0
     assert ran.out == (
-        "GB0170: Data-dependent branching\n\nA graph break of Dynamo's; reading the source shows it.\n\n"
-        "These rules stand for it:\n\n  DYN101  branch-on-tensor: A branch on a tensor\n"
+        "GB0170: Data-dependent branching\n\nA graph break of Dynamo's; visible in the source.\n\n"
+        "These rules find it:\n\n  DYN101  branch-on-tensor: A branch on a tensor\n"
     )
     assert dynalint("rule", "GB0170", "--output-format", "json").json == {
         "id": "GB0170",
@@ -90,7 +90,7 @@ def test_an_id_of_dynamo(dynalint: Run) -> None:
         "reason": None,
     }
     assert "raises without `torch.compile` as well" in dynalint("rule", "GB0302").out
-    assert "No rule stands for it" in dynalint("rule", "GB0065").out
+    assert "No rule finds it" in dynalint("rule", "GB0065").out
     unknown = dynalint("rule", "GB00")
     assert (unknown.code, unknown.out) == (2, "")
     assert "has no graph break with the id" in unknown.err
@@ -198,8 +198,8 @@ def test_a_new_rule_is_written(dynalint: Run, place: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--new", "a_b.py"], "give the code"),
-        (["--all", "--new", "a_b.py"], "wants the code"),
+        (["--new", "a_b.py"], "pass the code"),
+        (["--all", "--new", "a_b.py"], "needs the code"),
         (["DYN101", "--new", "a_b.py"], "DYN101 is taken by branch-on-tensor"),
         (["xyz1", "--new", "a_b.py"], "capital letters and three digits"),
         (["XYZ101", "--new", "one.py"], "two or more words"),

@@ -181,7 +181,7 @@ def test_a_branch_on_a_shape_is_refuted(judged: dict[str, Finding]) -> None:
 def test_a_line_of_which_a_part_ran_is_not_refuted(judged: dict[str, Finding]) -> None:
     found = evidence(judged, "about x.dim() == 7 and x.sum() > 0")
     assert found.status == "unconfirmed"
-    assert "only a part of this ran" in found.detail
+    assert "only part of this ran" in found.detail
 
 
 def test_no_refutation_rests_on_the_rank_of_a_guessed_input(judged: dict[str, Finding]) -> None:
@@ -208,7 +208,7 @@ def test_a_wrong_gradient_is_confirmed_by_comparison(judged: dict[str, Finding])
 
 def test_a_break_in_a_loop_hides_what_follows(judged: dict[str, Finding]) -> None:
     assert evidence(judged, "the loop").status == "confirmed"
-    assert "The whole function goes back to eager." in evidence(judged, "the loop").detail
+    assert "The whole function falls back to eager." in evidence(judged, "the loop").detail
     hidden = evidence(judged, 'about print("in the loop")')
     # Taken out of the way, the break shows what it hid.
     assert hidden.status == "confirmed"
@@ -226,7 +226,7 @@ def test_a_declared_example_is_used(judged: dict[str, Finding]) -> None:
 def test_a_function_under_torch_compile_is_run(judged: dict[str, Finding]) -> None:
     found = evidence(judged, "about x.mean().item()")
     assert (found.status, found.gb, found.fullgraph) == ("confirmed", "GB0124", "passes")
-    assert "fullgraph=True traces it." in found.detail
+    assert "With fullgraph=True, Dynamo traces it." in found.detail
 
 
 def test_breaks_and_recompiles_that_no_finding_speaks_of_are_added(judged: dict[str, Finding]) -> None:
@@ -493,7 +493,7 @@ def test_parts_are_run_where_the_root_cannot_be(project: Project) -> None:
     found = confirm([gate, item, whole], roots, project.options(), parts=lambda finding: ways[finding.function])
     # What a part shows beyond what was asked is nobody's finding: neither the `print` nor that `x * 2` is traced whole.
     assert [one.evidence.status for one in found] == ["confirmed", "unconfirmed", "confirmed"]
-    assert "Seen by a call of this part alone: gate, called with x=float" in found[0].evidence.detail
+    assert "Seen in a call of this part only: gate, called with x=float" in found[0].evidence.detail
     assert "Asking was not run" in found[1].evidence.detail
 
 
@@ -513,6 +513,6 @@ def test_nothing_is_run_where_no_sandbox_holds_and_the_report_says_so(
     assert asked == [True]
     assert judged.evidence.status == "unconfirmed"
     assert judged.evidence.detail == (
-        "not run: no sandbox holds on this system (code could make files outside the scratch folder); --confirm runs"
-        " code all the same."
+        "not run: there is no working sandbox on this system (code could make files outside the scratch folder); --confirm runs"
+        " code anyway."
     )

@@ -210,7 +210,7 @@ def test_evidence_needs_no_example_and_holds_while_the_file_does(folder: Folder)
         stream.write("# changed\n")
     found = folder.judged("needy.py")["needy.py DYN101"]
     assert found["status"] == "unconfirmed"
-    assert found["detail"].endswith("is out of date, for files it ran have changed: trace again.")
+    assert found["detail"].endswith("is out of date, because files have changed: trace again.")
 
 
 @pytest.mark.long
@@ -524,7 +524,7 @@ def test_calls_that_raise_are_the_programs_own_affair(folder: Folder) -> None:
     )
     traced = folder.both(sys.executable, "raises.py")
     assert folder.evidence() == []
-    assert "1 kind of calls not confirmed, for the call itself raises." in traced.said
+    assert "1 kind of calls not confirmed, because the call itself raises." in traced.said
 
 
 @pytest.mark.long

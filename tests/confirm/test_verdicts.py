@@ -104,7 +104,7 @@ def test_a_break_in_the_range_confirms() -> None:
     found = evidence(BRANCH, heard(default=replace(RUN, breaks=(broken(5),))))
     assert found == Evidence(
         "confirmed",
-        "an explanation. fullgraph=True traces it. torch._dynamo.explain says nothing of it.",
+        "an explanation. With fullgraph=True, Dynamo traces it. torch._dynamo.explain says nothing of it.",
         "GB0170",
         "2.13.0",
         "passes",
@@ -187,7 +187,7 @@ def test_a_recompile_is_matched_by_place_or_by_name() -> None:
     assert evidence(COUNTER, heard(default=replace(RUN, compiles=tuple(by_place)))).recompiles == 1
     found = evidence(COUNTER, heard(default=replace(RUN, compiles=tuple(by_name))))
     assert (found.status, found.recompiles) == ("confirmed", 2)
-    assert found.detail == "compiled again twice in 3 calls alike, for the guard self.count == 1."
+    assert found.detail == "recompiled twice in 3 identical calls, because of the guard self.count == 1."
 
 
 def test_another_batch_size_is_no_recompile_of_state() -> None:
@@ -257,7 +257,7 @@ def test_a_difference_without_a_finding_is_a_finding() -> None:
         2,
         5,
     )
-    assert found.message == "Compiled, Model.forward computes something else than uncompiled: result differs"
+    assert found.message == "Compiled, Model.forward gives different results than eager: result differs"
     assert "call 3 without gradients differs" in found.help
     raises = replace(DIFFERS, what="exception", detail="it raises RuntimeError: twice")
     (found,) = discoveries(confirmation([], heard(comparison=raises)), Path(HOME))
@@ -319,7 +319,7 @@ def test_a_recompile_that_settles_is_no_finding_and_one_that_goes_on_is() -> Non
     goes_on = tuple(recompiled(call, f"0/{call}: {reason % call}") for call in (1, 2))
     (found,) = discoveries(confirmation([], heard(default=replace(RUN, compiles=goes_on))), Path(HOME))
     assert (found.code, found.line, found.column, found.end_column) == ("DYN002", 7, 9, 24)
-    assert found.message == "Dynamo compiles Model.forward again on every call, for the guard self.count == 2"
+    assert found.message == "Dynamo compiles Model.forward again on every call, because of the guard self.count == 2"
     assert found.help == "make it a tensor"
     assert found.evidence.recompiles == 2
     assert discoveries(confirmation([COUNTER], heard(default=replace(RUN, compiles=goes_on))), Path(HOME)) == []

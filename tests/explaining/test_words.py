@@ -51,6 +51,6 @@ def test_what_helps_too_is_not_said_to_be_without_effect() -> None:
     )
     advice = Advice(Outcome(1, 2, 9, 3), (Remedy("settings", best, equal=True),), tried, cut_short=False)
     assert words.others(advice) == [
-        "Helps too, no more than these: dynamic.",
+        "Also helps, but no more than these: dynamic.",
         "Tried without effect: capture_scalar_outputs, fullgraph.",
     ]

@@ -143,7 +143,7 @@ def test_what_is_repaired_along_with_another_says_so(path: Path) -> None:
     toy = Toy([path], {"A": [(path, "bad(A) + bad(B)", "where(1)")], "C": "c"}, {"A": "conditional"}, declined="B")
     alone = Toy([path], {"A": [(path, "bad(A) + bad(B)", "where(1)")]}, {"A": "conditional"}, declined="B")
     for result, title in (
-        (toy.fix(proofs({})), "Repair it along with others"),
+        (toy.fix(proofs({})), "Fix it together with others"),
         (alone.fix(proofs({})), "Rewrite it"),
     ):
         (along,) = [fixed.finding for fixed in result.fixed if fixed.finding.code == "DYNB"]
@@ -200,7 +200,7 @@ def test_what_does_not_parse_is_dropped_alone(path: Path) -> None:
     assert text_of(result, path) == "xA = 1\nxB = 2\nxC = bad(C)\nxD = 4\nxE = 5\n"
     (refused,) = result.refused
     assert refused.finding.code == "DYNC"
-    assert "does not parse afterwards" in refused.reason
+    assert "the result does not parse" in refused.reason
     (left,) = result.remaining
     assert left.fix is not None
     assert left.fix.declined == refused.reason
@@ -210,7 +210,7 @@ def test_what_does_not_parse_is_dropped_alone(path: Path) -> None:
     ("table", "reason"),
     [
         ({"A": "bad(A) + 1"}, "the finding is still there afterwards"),
-        ({"A": "bad(New)"}, "it brings a new finding: m.py:2: DYNNew `bad(New)` is bad"),
+        ({"A": "bad(New)"}, "it causes a new finding: m.py:2: DYNNew `bad(New)` is bad"),
     ],
 )
 def test_a_fix_that_leaves_or_brings_a_finding_is_dropped(path: Path, table: dict[str, str], reason: str) -> None:
@@ -303,7 +303,7 @@ def test_fixes_that_would_undo_each_other_do_not_go_round(path: Path) -> None:
     toy = Toy([path], {"A": "bad(B)", "B": "bad(A)"})
     result = toy.fix()
     assert not result.files
-    assert "brings a new finding" in result.refused[0].reason
+    assert "causes a new finding" in result.refused[0].reason
     assert toy.runs == 2
 
 

@@ -187,7 +187,7 @@ def test_the_command_says_so_and_finishes_it(tmp_path: Path, state: Path) -> Non
     _half([tmp_path / "a.py", tmp_path / "b.py"], state)
     ran = fix()
     assert ran.returncode == 2
-    assert "an earlier fix of several files was interrupted; `dynalint fix --apply` finishes it" in ran.stderr
+    assert "an earlier fix of several files was interrupted; run `dynalint fix --apply` to finish it" in ran.stderr
     assert (tmp_path / "b.py").read_text() == OLD
     ran = fix("--apply")
     assert ran.returncode == 0

@@ -143,7 +143,7 @@ def test_a_new_finding_that_no_view_shows_is_found_in_the_end(paths: list[Path])
     assert text_of(result, paths[0]) == "x = a\ny = b\n"
     assert text_of(result, paths[1]) == "x = bad(A)\ny = b\n"
     assert [refused.finding.code for refused in result.refused] == ["DYNA"]
-    assert "it brings a new finding: c.py:2: DYNX" in result.refused[0].reason
+    assert "it causes a new finding: c.py:2: DYNX" in result.refused[0].reason
     assert len(asked) == len(set(asked)) + 2  # two fixes in each of two files, each asked about once
 
 

@@ -157,7 +157,7 @@ def verified(
     [
         (
             [Answer("refused", {}, {"reason": "code could write"}, "")],
-            "no sandbox holds on this system (code could write)",
+            "there is no working sandbox on this system (code could write)",
         ),
         ([Answer("lost", {}, {}, "starting")] * 2, "the worker ended (lost) while starting"),
         (
@@ -241,7 +241,7 @@ def test_code_that_ran_on_no_input_beside_code_that_did(path: Path, monkeypatch:
     crash = Answer("signal", {}, {"signal": "SIGSEGV"}, "running Model")  # which is not for good: it is run once more
     proof = verified(path, monkeypatch, [crash, Answer("done", parts, {}, "")], FIRST, SECOND)
     assert (proof.outcome, proof.inputs) == ("unverifiable", 7)
-    assert "on none of 7 inputs did" in proof.detail
+    assert "did not run on any of 7 inputs" in proof.detail
 
 
 def test_inputs_that_the_original_does_not_survive_are_left_out(tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ def test_inputs_that_the_original_does_not_survive_are_left_out(tmp_path: Path) 
     with WorkerVerifier(options(path, mode="always"), [Target(path, "model", "Model")]) as verify:
         proof = verify({}, after, [unit])[unit]
     assert proof.outcome == "proven", proof
-    assert "left out what the original crashes on (one element NaN, inputs all NaN)" in proof.detail
+    assert "inputs on which the original crashes were left out (one element NaN, inputs all NaN)" in proof.detail
 
 
 def test_where_steps_take_long_some_of_each_kind_are_taken() -> None:

@@ -60,7 +60,7 @@ def test_one_missing_file_keeps_its_group_and_no_other(file: Path, tmp_path: Pat
     written, failures = write_groups([(missing, partner), (lone,), (file,)], writes)
     assert written == {lone, file}
     assert failures == [
-        "missing.py: not fixed: the file is gone; partner.py not written either, as the fix changes them together"
+        "missing.py: not fixed: the file is gone; partner.py not written either, because the fix changes them together"
     ]
     assert partner.read_bytes() == b"old\n"
 

@@ -71,8 +71,7 @@ def test_what_one_fix_changes_is_written_together_or_not_at_all(paths: tuple[Pat
     assert (result.files, result.fixed) == ((), ())
     (told,) = result.failures
     assert told == (
-        "n.py: not fixed: the file was changed while dynalint ran; run it again; m.py not written either, as the fix "
-        "changes them together"
+        "n.py: not fixed: the file was changed while dynalint ran; run it again; m.py not written either, because the fix changes them together"
     )
 
 

@@ -88,8 +88,8 @@ def test_at_most_ten_of_a_level_and_the_most_important_first(make: Make) -> None
     assert levels == ["error"] * 10 + ["warning"] * 10 + ["notice"] * 10
     assert [one["line"] for one in shown[:3]] == ["12", "1", "2"]
     assert shown[-1]["message"] == (
-        "4 more findings are not annotated here, as GitHub shows ten of each level: 3 DYN101, 1 DYN401. "
-        "The summary of the step has all."
+        "4 more findings are not annotated here, because GitHub shows ten of each level: 3 DYN101, 1 DYN401. "
+        "The job summary lists all of them."
     )
 
 

@@ -1,4 +1,4 @@
-"""Settings of Dynamo that a project makes are heeded for the code that they hold for, and no other."""
+"""Dynamo settings that a project makes are heeded for the code that they hold for, and no other."""
 
 from __future__ import annotations
 

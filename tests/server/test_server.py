@@ -212,7 +212,7 @@ def test_what_is_rarely_compiled_is_a_hint(tmp_path: Path) -> None:
         editor.open("test_model.py", MODEL)
         _, branch = await editor.diagnostics(uri)
         assert branch.severity == types.DiagnosticSeverity.Hint
-        said = "Rarely compiled: `Model.forward` stands in a test"
+        said = "Rarely compiled: `Model.forward` is in a test"
         assert said in branch.message.splitlines()
         assert said in await editor.hover(uri, branch.range.start.line, branch.range.start.character)
 

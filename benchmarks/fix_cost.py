@@ -49,7 +49,7 @@ def main() -> int:
     checked = engine.check(workspace).offered()
     print(f"check: {time.process_time() - start:.1f} s, {len(checked.linted)} findings in {len(workspace.files)} files")
     options = FixOptions(unsafe=arguments.unsafe)
-    views = engine.views_of(workspace, checked)
+    views = engine.views_of(checked)
     by_views, less = timed("by views", lambda: fix_findings(checked.linted, checked.linter, options, granted, views))
     if arguments.views_only:
         return 0

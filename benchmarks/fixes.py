@@ -115,10 +115,10 @@ def fix(
             workspace, _ = engine.open_workspace(paths, running, corpus)
         found += [one.finding for one in checked.linted]
         if options.assume:
-            limits, views = FixOptions(options.unsafe_fixes), engine.views_of(workspace, checked)
+            limits, views = FixOptions(options.unsafe_fixes), engine.views_of(checked)
             results.append(fix_findings(checked.linted, checked.linter, limits, _assumed, views))
         else:
-            result, failures = engine.fix(workspace, checked, verify=not options.static)
+            result, failures = engine.fix(checked, verify=not options.static)
             results.append(result)
             for failure in failures:
                 print(f"fixes: {failure}", file=sys.stderr)

@@ -25,6 +25,9 @@ Progress = Callable[[int, int, str], None]
 
 _MEBIBYTE = 1 << 20
 
+# Of the roots in other files that come to a finding, so many are run, the nearest first.
+_MOST_ROOTS = 4
+
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
@@ -100,10 +103,17 @@ def verifier(
 
 
 def targets(workspace: Workspace, result: LintResult) -> tuple[Target, ...]:
-    """Return what to run: the compiled roots, and what the user has declared an example for in the files checked."""
-    heirs = itertools.chain.from_iterable(_heirs(result.analysis).values())
-    found = dict.fromkeys([*_importable(result.analysis.roots), *heirs])
-    checked = {file.path for file in result.analysis.files}
+    """Return what to run: the compiled roots, and what the user has declared an example for in the files checked.
+
+    Of the roots in files around those, only what comes to a finding is run.
+    """
+    checked = set(workspace.files)
+    known = [*_importable(result.analysis.roots), *itertools.chain.from_iterable(_heirs(result.analysis).values())]
+    found = dict.fromkeys(target for target in known if target.path in checked or not workspace.around)
+    if workspace.around:
+        near = _roots_near(workspace, result)
+        for one in (*result.linted, *result.silenced):
+            found.update(dict.fromkeys(near(one.finding)[:_MOST_ROOTS]))
     for name in workspace.settings.examples:
         where, _, qualname = name.rpartition(":")
         module = result.analysis.project.find_module(where)
@@ -192,7 +202,7 @@ def _named(code: FunctionInfo | ClassInfo) -> Iterator[Target]:
 def _discovered(finding: Finding, files: dict[str, SourceFile], workspace: Workspace) -> Iterator[Linted]:
     """Yield what only running showed, if its code is on for the file and no comment silences it."""
     path = workspace.directory / finding.path
-    if finding.code not in workspace.enabled(path):
+    if finding.code not in workspace.enabled(path) or (workspace.around and path not in workspace.files):
         return
     file = files.get(finding.path) or read_source(path)
     if workspace.suppressions(file).apply([finding], set()):

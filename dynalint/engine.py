@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 
-from dynalint.analysis.importers import Importers
+from dynalint.analysis.importers import Importers, outlines_of
 from dynalint.analysis.source import parse_source
+from dynalint.around import around
 from dynalint.config import Configuration, Settings, show_path
 from dynalint.discover import Discovered, discover, is_excluded
 from dynalint.findings import Finding
 from dynalint.fix import Decider, FixOptions, FixResult, Keeper, Linted, View, Views, fix_findings
-from dynalint.lint import Linter, LintResult, Workspace, unreadable
+from dynalint.lint import Linter, LintResult, Workspace, search_folders, unreadable
 from dynalint.placing import lines_by_place, placed
 from dynalint.reading import is_inside, project_root
 from dynalint.rules import all_rules
@@ -26,14 +27,16 @@ Progress = Callable[[int, int, str], None]
 class Checked:
     """What a run came to: findings in order, refuted ones among them, each with its file.
 
-    `failures` are sentences about what dynalint itself could not cope with; each names a file. `interrupted` tells that
-    the user pressed Ctrl-C while findings were confirmed, so that some are not, `ran` that code was run.
+    `failures` are sentences about what dynalint itself could not cope with; each names a file. `notes` are others.
+    `interrupted` tells that the user pressed Ctrl-C while findings were confirmed, so that some are not, `ran` that
+    code was run.
     """
 
     linted: tuple[Linted, ...]
     linter: Linter
     lint: LintResult
     failures: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     interrupted: bool = False
     ran: bool = False
 
@@ -128,20 +131,37 @@ def check(workspace: Workspace, progress: Progress | None = None) -> Checked:
 
     `progress` is told how much is done, how much there is, and what is going on; it may be called from any thread.
     """
+    workspace, notes = in_project(workspace)
     linter = Linter(workspace, all_rules())
     result = linter.lint()
     if workspace.settings.confirm == "never":
-        return Checked((*unreadable(workspace), *result.linted), linter, result, result.failures)
+        return Checked((*unreadable(workspace), *result.linted), linter, result, result.failures, notes)
     from dynalint.confirming import confirmed
 
     heard = confirmed(workspace, result, progress)
     failures = (*result.failures, *heard.failures)
     linted = (*unreadable(workspace), *heard.linted)
-    return Checked(linted, linter, result, failures, heard.interrupted, heard.ran)
+    return Checked(linted, linter, result, failures, notes, heard.interrupted, heard.ran)
+
+
+def in_project(workspace: Workspace) -> tuple[Workspace, tuple[str, ...]]:
+    """Return a workspace with the files of the project that bear on those it checks, and what is to be said of them."""
+    if not workspace.files or _is_all(workspace):
+        return workspace, ()
+    settings = workspace.settings
+    found = around(workspace.files, workspace.configuration, search_folders(settings), workspace.texts)
+    many = f"{found.left_out} file{'s' if found.left_out != 1 else ''} around the named ones"
+    notes = (f"{many} could not be read with them, as it is too much: check the whole project to have all findings.",)
+    return replace(workspace, around=found.files), notes if found.left_out else ()
+
+
+def _is_all(workspace: Workspace) -> bool:
+    """Whether all of a project was asked for."""
+    tops = {project_root(folder) for folder in {path.parent for path in workspace.files}}
+    return all(any(top.is_relative_to(path) for path in workspace.named) for top in tops)
 
 
 def fix(
-    workspace: Workspace,
     checked: Checked,
     *,
     verify: bool,
@@ -156,8 +176,9 @@ def fix(
     is fixed if `unlikely` is set. `decide` is asked about each fix that is about to be taken, `keep` given the files as
     fixes are taken.
     """
+    workspace = checked.linter.workspace  # with what is around it
     options = FixOptions(unsafe=workspace.settings.unsafe_fixes, unlikely=unlikely, decide=decide, keep=keep)
-    fixed = partial(fix_findings, checked.linted, checked.linter, options, views=views_of(workspace, checked))
+    fixed = partial(fix_findings, checked.linted, checked.linter, options, views=views_of(checked))
     if not verify or workspace.settings.confirm == "never" or not any(one.rewrite for one in checked.linted):
         return fixed(), ()
     from dynalint.confirm import WorkerError
@@ -171,12 +192,12 @@ def fix(
         return fixed(), (str(fault),)
 
 
-def views_of(workspace: Workspace, checked: Checked) -> Views | None:
+def views_of(checked: Checked) -> Views | None:
     """Return what tells which files a step of fixing may be felt in; None where there is only one."""
-    everything = frozenset(workspace.files)
+    everything = frozenset(checked.linter.workspace.analysed)
     if len(everything) == 1:
         return None
-    importers = cache(lambda: Importers(checked.lint.analysis.project))
+    importers = cache(lambda: Importers(outlines_of(checked.lint.analysis.project)))
 
     def alone(paths: Collection[Path]) -> View:
         return View(checked.linter.narrowed(paths), frozenset(paths))

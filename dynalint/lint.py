@@ -41,7 +41,8 @@ class Workspace:
 
     `named` are the paths that were asked for. `texts` stands in for the content of files; `directory` is what shown
     paths are relative to. `unreadable` is a text that was to be checked and could not be decoded. With
-    `ignore_suppressions`, comments silence nothing.
+    `ignore_suppressions`, comments silence nothing. `around` are files that are analysed too, for their bearing on
+    the others.
     """
 
     files: tuple[Path, ...]
@@ -52,6 +53,12 @@ class Workspace:
     texts: Mapping[Path, str] = field(default_factory=dict)
     unreadable: SourceFile | None = None
     ignore_suppressions: bool = False
+    around: tuple[Path, ...] = ()
+
+    @property
+    def analysed(self) -> tuple[Path, ...]:
+        """All files that are analysed, in the order of the whole project."""
+        return tuple(sorted({*self.files, *self.around}, key=lambda path: path.parts)) if self.around else self.files
 
     def suppressions(self, file: SourceFile, *, found: bool = True) -> Suppressions:
         """Return the comments of a file that silence findings; the arguments are those of `read_suppressions`."""
@@ -201,12 +208,12 @@ def _caused(flags: Sequence[Flag], project: Project) -> Sequence[Flag]:
 class Linter:
     """Lints the files of a workspace as one project, as often as asked, each time with some texts replaced."""
 
-    def __init__(self, workspace: Workspace, rules: Sequence[Rule]) -> None:
+    def __init__(self, workspace: Workspace, rules: Sequence[Rule], sources: Sources | None = None) -> None:
         self._workspace = workspace
         rules = [rule for rule in rules if holds(rule.torch, workspace.settings.torch)]
         self._rules = RuleSet(rules)
         self._ran = frozenset(rule.code for rule in rules) | {SYNTAX_CODE, UNUSED_CODE}
-        self._sources = Sources()
+        self._sources = sources or Sources()
         settings = workspace.settings
         self._options = AnalysisOptions(
             roots=settings.roots,
@@ -214,11 +221,18 @@ class Linter:
             rule_options={key: settings.value(key) for key in OPTIONS},
         )
 
+    @property
+    def workspace(self) -> Workspace:
+        """What it lints."""
+        return self._workspace
+
     def narrowed(self, files: Collection[Path]) -> Linter:
         """Return what lints these files only, of those that this one lints; what is parsed already serves both."""
-        kept = tuple(path for path in self._workspace.files if path in files)
+        kept, around = (
+            tuple(path for path in some if path in files) for some in (self._workspace.files, self._workspace.around)
+        )
         narrow = copy(self)
-        narrow._workspace = replace(self._workspace, files=kept)  # noqa: SLF001 - it is one of its own kind
+        narrow._workspace = replace(self._workspace, files=kept, around=around)  # noqa: SLF001 - one of its own kind
         return narrow
 
     def __call__(self, texts: Mapping[Path, str]) -> tuple[Linted, ...]:
@@ -230,7 +244,7 @@ class Linter:
         """Lint the files, those of `texts` (by absolute path) as if they held that text."""
         overrides = {**self._workspace.texts, **(texts or {})}
         analysis = analyze(
-            self._workspace.files,
+            self._workspace.analysed,
             self._options,
             overrides=overrides,
             watched=self._rules.watched,
@@ -244,6 +258,7 @@ class _Pass:
 
     def __init__(self, workspace: Workspace, rules: RuleSet, ran: frozenset[str], analysis: Analysis) -> None:
         self._workspace, self._rules, self._ran, self._analysis = workspace, rules, ran, analysis
+        self._named = frozenset(workspace.files)
         self._enabled = {file.path: workspace.enabled(file.path) for file in analysis.files}
         self._suppressions: dict[Path, Suppressions] = {}
         self._silenced: list[Linted] = []
@@ -251,6 +266,7 @@ class _Pass:
         self._failures = [
             f"{workspace.shown(failure.path)}: cannot analyse {failure.function}: {failure.fault}"
             for failure in analysis.failures
+            if failure.path in self._named
         ]
         self._failures += complaints(workspace.settings, analysis)
 
@@ -260,9 +276,11 @@ class _Pass:
         release = self._workspace.settings.torch
         for flag in qualified([flag for flag in found if holds(flag.violation.torch, release)], self._analysis.project):
             flags[flag.event.function.file.path].append(flag)
-        linted = [one for file in self._analysis.files for one in self._file(file, flags[file.path])]
+        named = [file for file in self._analysis.files if file.path in self._named]
+        linted = [one for file in named for one in self._file(file, flags[file.path])]
         linted.sort(key=lambda one: one.finding.sort_key)
-        failures = tuple(dict.fromkeys([*self._failures, *self._analysis.budgets.failures(self._workspace.shown)]))
+        exhausted = self._analysis.budgets.failures(self._named, self._workspace.shown)
+        failures = tuple(dict.fromkeys([*self._failures, *exhausted]))
         silenced = tuple(self._silenced)
         offers = Offers(self._workspace.shown, self._workspace.fixable, self._answers)
         return LintResult(tuple(linted), silenced, self._analysis, self._suppressions, failures, offers)
@@ -321,8 +339,9 @@ class _Pass:
         if isinstance(fault, Exhausted):
             self._analysis.budgets.leave_out(event.function)
             return
-        place = f"{self._workspace.shown(event.function.file.path)}:{event.node.lineno}"
-        self._failures.append(f"{place}: {rule.code} failed: {type(fault).__name__}: {fault}")
+        if event.function.file.path in self._named:
+            place = f"{self._workspace.shown(event.function.file.path)}:{event.node.lineno}"
+            self._failures.append(f"{place}: {rule.code} failed: {type(fault).__name__}: {fault}")
 
 
 def _range(file: SourceFile, node: ast.expr | ast.stmt) -> tuple[int, int]:

@@ -108,6 +108,11 @@ def project_root(folder: Path) -> Path:
     return _marked_root(folder) or _nearest(folder, lambda one: not (one / "__init__.py").exists()) or folder
 
 
+def is_marked(folder: Path) -> bool:
+    """Whether a git repository, or a file that marks a project, tells where the project of a folder ends."""
+    return _marked_root(folder) is not None
+
+
 @cache
 def _marked_root(folder: Path) -> Path | None:
     return _nearest(folder, lambda one: (one / ".git").exists()) or _nearest(
@@ -117,9 +122,19 @@ def _marked_root(folder: Path) -> Path | None:
 
 def _nearest(folder: Path, has_mark: Callable[[Path], bool]) -> Path | None:
     home = Path(os.path.realpath(os.path.expanduser("~")))  # noqa: PTH111 - which raises where there is no home
+    barred = {_identity(one) for one in (home, *home.parents)}
     for one in (folder, *folder.parents):
-        if one != folder and home.is_relative_to(os.path.realpath(one)):
+        if one != folder and _identity(one) in barred:
             return None
         if has_mark(one):
             return one
     return None
+
+
+def _identity(folder: Path) -> tuple[int, int] | Path:
+    """What tells a folder from others by whatever links it is named: to resolve each on a deep way takes far longer."""
+    try:
+        state = folder.stat()
+    except OSError:
+        return folder
+    return state.st_dev, state.st_ino

@@ -30,13 +30,18 @@ def bind_imports(module: ModuleInfo, node: ast.Import | ast.ImportFrom) -> list[
 
 def absolute_module(module: ModuleInfo, node: ast.ImportFrom) -> str:
     """Return the absolute dotted name of the module that `from ... import` names."""
-    if not node.level:
-        return node.module or ""
-    parts = module.name.split(".")
-    if not module.package:
+    return absolute_name(module.name, module.package, node.level, node.module or "")
+
+
+def absolute_name(importer: str, package: bool, level: int, source: str) -> str:
+    """Return the absolute dotted name of `source`, behind `level` dots, as a module or `package` imports it."""
+    if not level:
+        return source
+    parts = importer.split(".")
+    if not package:
         parts = parts[:-1]
-    parts = parts[: len(parts) - (node.level - 1)] if node.level > 1 else parts
-    return ".".join([*parts, *([node.module] if node.module else [])])
+    parts = parts[: len(parts) - (level - 1)] if level > 1 else parts
+    return ".".join([*parts, *([source] if source else [])])
 
 
 class _Builder:

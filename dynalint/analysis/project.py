@@ -78,24 +78,13 @@ class Project(Hierarchy):
     def add(self, file: SourceFile) -> ModuleInfo:
         """Index one file that parses."""
         path = _absolute(file.path)
-        root, parts = package_root(path)
         known = self.modules.get(path)
         if known is None:
-            known = self.modules[path] = build_module(
-                self._module_name(path, root, parts), file, path.name == "__init__.py"
-            )
+            name = module_name(path, self.roots)
+            known = self.modules[path] = build_module(name, file, path.name == "__init__.py")
             known.hierarchy = self
             self._by_name.setdefault(known.name, known)
         return known
-
-    def _module_name(self, path: Path, root: Path, parts: list[str]) -> str:
-        """The dotted name of a file: from its package root, or from a search folder above it (namespace packages)."""
-        for folder in self.roots:
-            if folder != root and folder in root.parents:
-                between = root.relative_to(folder).parts
-                if all(part.isidentifier() for part in between):
-                    return ".".join([*between, *parts])
-        return ".".join(parts)
 
     @cached_property
     def _packages(self) -> frozenset[str]:
@@ -252,6 +241,17 @@ _EXTERNAL = frozenset({"torch", "numpy", "typing", "builtins", "typing_extension
 
 def _absolute(path: Path) -> Path:
     return Path(os.path.abspath(path))  # noqa: PTH100 - `resolve` follows links, which names files anew
+
+
+def module_name(path: Path, starts: Iterable[Path]) -> str:
+    """Return the dotted name of a file: from its package root, or from one of `starts` above (namespace packages)."""
+    root, parts = package_root(path)
+    for folder in starts:
+        if folder != root and folder in root.parents:
+            between = root.relative_to(folder).parts
+            if all(part.isidentifier() for part in between):
+                return ".".join([*between, *parts])
+    return ".".join(parts)
 
 
 def package_root(path: Path) -> tuple[Path, list[str]]:

@@ -8,7 +8,7 @@ at, and one for the computing of its rewrites. Files as people write them stay f
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -101,16 +101,18 @@ class Budgets:
             known = self._known[file] = Budget(self.most)
         return known
 
-    def failures(self, shown: Callable[[Path], str]) -> Iterator[str]:
+    def failures(self, among: Collection[Path], shown: Callable[[Path], str]) -> Iterator[str]:
         """Yield sentences about the files that did not get through; `shown` tells how a path is written."""
         for file, functions in self.left_out.items():
+            if file.path not in among:
+                continue
             many = f"{len(functions)} function{' was' if len(functions) == 1 else 's were'}"
             yield (
                 f"{shown(file.path)}: the analysis stopped after {self.most} steps, and {many} not looked at; "
                 "split the file, or exclude it"
             )
         for file, budget in self._known.items():
-            for text in budget.cuts:
+            for text in budget.cuts if file.path in among else ():
                 yield f"{shown(file.path)}: {text}"
 
     def leave_out(self, function: FunctionInfo) -> None:

@@ -106,6 +106,8 @@ def _check(options: dict[str, Any]) -> int:
     with run.activity() as progress:
         checked = engine.check(run.workspace, progress)
     run.add_failures(checked.failures)
+    for text in checked.notes:
+        run.note(text)
     run.keep_verdicts(checked)
     if checked.interrupted and (options["write_baseline"] or options["add_ignore"] is not None):
         raise KeyboardInterrupt

@@ -61,7 +61,7 @@ def fix(**options: Any) -> int:
     _finish_interrupted(run, write=writing)
     writer = Writer(lambda source: run.workspace.shown(source.path))
     keep = writer.keep if writing and run.stdin is None else None
-    fixing = partial(engine.fix, run.workspace, verify=verify, unlikely=options["all"], keep=keep)
+    fixing = partial(engine.fix, verify=verify, unlikely=options["all"], keep=keep)
     with keeping_a_server(), _telling_what_is_done(run, writer):
         with run.activity() as progress:
             checked = engine.check(run.workspace, progress)

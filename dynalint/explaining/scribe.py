@@ -19,7 +19,7 @@ from dynalint.confirm.wording import break_text
 from dynalint.confirm.worker.dynamo import graph_records as told
 from dynalint.confirm.worker.dynamo import records
 from dynalint.confirm.worker.dynamo.records import decode
-from dynalint.engine import open_workspace
+from dynalint.engine import in_project, open_workspace
 from dynalint.explaining.model import (
     Break,
     Eager,
@@ -286,7 +286,7 @@ def _findings(files: list[Path], configuration: Configuration, directory: Path) 
     if not files:
         return []
     workspace, _ = open_workspace(files, configuration, directory)
-    result = Linter(workspace, all_rules()).lint()
+    result = Linter(in_project(workspace)[0], all_rules()).lint()
     return [one.finding for one in (*result.offers.made(result.linted), *result.silenced)]
 
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dynalint.analysis.source import SourceFile
+from dynalint.analysis.source import SourceFile, Sources
 from dynalint.catalogue import known_codes
 from dynalint.config import Configuration, Overrides, environment_layer, parse_layer, split_reserved
 from dynalint.diffs import hunks
 from dynalint.discover import is_excluded
-from dynalint.engine import check, open_workspace
+from dynalint.engine import check, in_project, open_workspace
 from dynalint.errors import DynalintError
 from dynalint.findings import Finding
 from dynalint.fingerprints import fingerprinted, repository_path, repository_top
@@ -26,9 +26,6 @@ from dynalint.placing import lines_by_place, placed, unplaced
 from dynalint.rules import all_rules
 from dynalint.silence import NOT_SILENCED, silence
 from dynalint.trust import Asked
-
-# A larger project is read as far as the open files import it.
-MOST_FILES = 300
 
 
 @dataclass(frozen=True)
@@ -56,6 +53,7 @@ class Analyst:
         self.ignored: tuple[Asked, ...] = ()
         self._settings = settings
         self._lock = threading.Lock()
+        self._sources = Sources()  # a keystroke changes one file
 
     def look(self, texts: Mapping[Path, str]) -> dict[Path, Seen]:
         """Return what reading shows of the open files, with the verdicts that were confirmed last.
@@ -65,7 +63,7 @@ class Analyst:
         """
         with self._lock:
             workspace = self._workspace(texts)
-            result = Linter(workspace, all_rules()).lint()
+            result = Linter(workspace, all_rules(), self._sources).lint()
             verdicts = LastVerdicts(workspace.settings.cache_directory)
             shown = {workspace.shown(file.path): file for file in result.analysis.files}
             found = [placed(one.finding, one.file) for one in result.linted]
@@ -103,7 +101,7 @@ class Analyst:
         """
         with self._lock:
             workspace = self._workspace(texts)
-            linter = Linter(workspace, all_rules())
+            linter = Linter(workspace, all_rules(), self._sources)
             own = [one for one in linter({}) if one.file.path == path]
             result = fix_findings(
                 own, lambda held: [one for one in linter(held) if one.file.path == path], FixOptions()
@@ -139,12 +137,11 @@ class Analyst:
         return Configuration(Overrides(layers), known, self.folder)
 
     def _workspace(self, texts: Mapping[Path, str]) -> Workspace:
-        """Return a workspace of the open files and of the project around them, as far as that is small."""
+        """Return a workspace of the open files and of what bears on them in the project."""
         configuration = self._configuration({"confirm": "never"})
-        workspace, found = open_workspace([], configuration, self.folder)
-        own = [path for path in texts if not is_excluded(path, configuration.for_directory)]
-        files = {*own, *(found.files if len(found.files) <= MOST_FILES else ())}
-        return replace(workspace, files=tuple(sorted(files)), texts=dict(texts))
+        own = tuple(sorted(path for path in texts if not is_excluded(path, configuration.for_directory)))
+        settings = configuration.for_directory(self.folder)
+        return in_project(Workspace(own, configuration, settings, self.folder, own, dict(texts)))[0]
 
 
 def silenced(seen: Seen, finding: Finding) -> str | None:

@@ -60,7 +60,7 @@ def _linted(files: Sequence[Path]) -> tuple[Linted, ...]:
     """Return what the rules find in files, by reading alone."""
     from dynalint.catalogue import known_codes
     from dynalint.config import Configuration, Overrides, parse_layer
-    from dynalint.engine import open_workspace
+    from dynalint.engine import in_project, open_workspace
     from dynalint.lint import Linter
     from dynalint.rules import all_rules
 
@@ -70,7 +70,7 @@ def _linted(files: Sequence[Path]) -> tuple[Linted, ...]:
     layer = parse_layer({"confirm": "never"}, directory, lambda _: "assert_compiles")
     configuration = Configuration(Overrides((layer,)), known_codes(), directory)
     workspace, _ = open_workspace(files, configuration, directory)
-    return Linter(workspace, all_rules())({})
+    return Linter(in_project(workspace)[0], all_rules())({})
 
 
 def _block(finding: Finding, linted: Linted | None, sources: Sources, directory: Path) -> str:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dynalint.analysis.importers import Importers
+from dynalint.analysis.importers import Importers, outlines_of
 from dynalint.analysis.project import Project
 
 LAYERS = "class Layer:\n    pass\n\n\nSIZE = 3\n"
@@ -15,7 +15,7 @@ def reached(folder: Path, files: dict[str, str], *changed: str) -> list[str]:
     for path, text in zip(paths, files.values(), strict=True):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    found = Importers(Project.load(paths)).reached([folder / name for name in changed])
+    found = Importers(outlines_of(Project.load(paths))).reached([folder / name for name in changed])
     return sorted(path.relative_to(folder).as_posix() for path in found)
 
 

@@ -174,4 +174,7 @@ def test_what_is_cut_is_found_or_told(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def _told(analysis: dynalint.analysis.Analysis) -> list[str]:
-    return [*(failure.fault for failure in analysis.failures), *analysis.budgets.failures(lambda path: path.name)]
+    return [
+        *(failure.fault for failure in analysis.failures),
+        *analysis.budgets.failures([one.path for one in analysis.files], lambda path: path.name),
+    ]

@@ -211,7 +211,7 @@ def test_a_real_project_comes_to_the_same_by_views(
     configuration = Configuration(Overrides((layer,), isolated=True), known_codes(), tmp_path)
     workspace, _ = engine.open_workspace([package], configuration, tmp_path)
     checked = engine.check(workspace).offered()
-    result, failures = engine.fix(workspace, checked, verify=False)
+    result, failures = engine.fix(checked, verify=False)
     whole = fix_findings(checked.linted, checked.linter, FixOptions(unsafe=unsafe))
     assert (result.files, result.groups, result.fixed) == (whole.files, whole.groups, whole.fixed)
     assert [one.sort_key for one in result.remaining] == [one.sort_key for one in whole.remaining]

@@ -1,0 +1,95 @@
+"""What the text of a file tells of its place in the project, unparsed: what it imports, defines and inherits from.
+
+A tree takes some thirty times as long, and nearly all files of a project turn out to be none of a file's business.
+Text that only looks like code, in a docstring say, counts as code: a file too many is read, none is missed for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from dynalint.analysis.build import absolute_name
+
+_IMPORT = re.compile(
+    r"^[ \t]*(?:from(?:[ \t]+|(?=\.))(\.*[ \t]*[\w.]*)[ \t]*import[ \t]*(\((?:[^)#]|#.*)*\)|(?:[^\\\n#;]|\\\r?\n)+)"
+    r"|import[ \t]+((?:[^\\\n#;]|\\\r?\n)+))",
+    re.MULTILINE,
+)
+_NAME = re.compile(r"([\w.]+)(?:\s+as\s+(\w+))?|\*")
+_COMMENT = re.compile(r"#.*")
+_DEFINITION = re.compile(r"^(?:(?:async[ \t]+)?def|class)[ \t]+(\w+)|^(\w+)[ \t]*(?::[^=\n]*)?=(?!=)", re.MULTILINE)
+_BASES = re.compile(r"^[ \t]*class[ \t]+\w+[ \t]*\(((?:[^()]|\([^()]*\))*)\)[ \t]*:", re.MULTILINE)
+_STRING = re.compile(r"\"\"\"[\s\S]*?\"\"\"|'''[\s\S]*?'''|\"[^\"\n]*\"|'[^'\n]*'")
+_PLAIN_VALUE = r"[ \t]*(?::[^=\n]*)?=[ \t]*(?:\"[^\"\n]*\"|'[^'\n]*'|[\d.]+)[ \t]*(?:#.*)?$"
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """A name that an import statement binds: `module` is absolute, `attribute` None for the module itself."""
+
+    bound: str
+    module: str
+    attribute: str | None = None
+
+
+@dataclass(eq=False)
+class Outline:
+    """The module `name`, a package or not, that the file at `path` holds as `text`."""
+
+    path: Path
+    name: str
+    package: bool
+    text: str = field(repr=False)
+
+    @cached_property
+    def imports(self) -> tuple[Imported, ...]:
+        """What its import statements bind, wherever they stand; that of a star import is `*`."""
+        return tuple(self._imports())
+
+    def _imports(self) -> Iterator[Imported]:
+        for match in _IMPORT.finditer(self.text):
+            source, named, modules = match.groups()
+            names = _NAME.finditer(_COMMENT.sub("", named or modules))
+            if source is None:
+                for one in names:
+                    name, alias = one.groups()
+                    yield Imported(alias or name or "", name or "")
+                continue
+            dots = len(source) - len(source.lstrip("."))
+            module = absolute_name(self.name, self.package, dots, source[dots:].strip())
+            for one in names:
+                name, alias = one.groups()
+                yield Imported(alias or name or "*", module, name or "*")
+
+    @cached_property
+    def bindings(self) -> dict[str, Imported | None]:
+        """What its top level binds, by name: None for what it makes itself."""
+        found: dict[str, Imported | None] = {one.bound: one for one in self.imports if one.bound != "*"}
+        found.update(dict.fromkeys((match[1] or match[2] for match in _DEFINITION.finditer(self.text)), None))
+        return found
+
+    @cached_property
+    def stars(self) -> tuple[str, ...]:
+        """The modules that it has star imports of."""
+        return tuple(one.module for one in self.imports if one.attribute == "*")
+
+    @cached_property
+    def mentioned(self) -> frozenset[str]:
+        """The words in its code less its import statements."""
+        return frozenset(re.findall(r"\w+", _COMMENT.sub("", _STRING.sub("", _IMPORT.sub("", self.text)))))
+
+    @cached_property
+    def bases(self) -> frozenset[str]:
+        """The dotted names that its classes are written to inherit from."""
+        return frozenset(name for match in _BASES.finditer(self.text) for name in re.findall(r"[\w.]+", match[1]))
+
+    def is_plain(self, name: str) -> bool:
+        """Whether a name is assigned numbers or text, such as a version, and nothing else."""
+        assigned = re.findall(rf"^{re.escape(name)}\b.*=", self.text, re.MULTILINE)
+        return bool(assigned) and len(re.findall(rf"^{re.escape(name)}{_PLAIN_VALUE}", self.text, re.MULTILINE)) == len(
+            assigned
+        )

@@ -1,0 +1,110 @@
+"""The project around the files that are named: what else is read so that these are judged as with the whole of it.
+
+Who calls a function tells what it is given, and whether it is compiled at all; so the files that use the named ones are
+read, and those that these inherit from. That is worked out from the text of the project's files, unparsed; only what
+has a bearing is analysed. Findings are reported in the named files alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dynalint.analysis.importers import Importers
+from dynalint.analysis.notebook import SUFFIX
+from dynalint.analysis.outlines import Outline
+from dynalint.analysis.project import module_name, package_root
+from dynalint.analysis.source import read_source
+from dynalint.config import Configuration
+from dynalint.discover import discover
+from dynalint.reading import is_inside, is_marked, project_root, read_bounded
+
+# A megabyte of model code is analysed in a second or so: what is named costs a few seconds, however large the project.
+MOST_TEXT = 4 << 20
+# Of a tree that holds more files than any project, only what is named is read, and what that imports.
+MOST_FILES = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """The files that are analysed beside the named ones, sorted; `left_out` counts those that would be too much."""
+
+    files: tuple[Path, ...] = ()
+    left_out: int = 0
+
+
+def around(
+    named: Sequence[Path],
+    configuration: Configuration,
+    search: Sequence[Path],
+    texts: Mapping[Path, str],
+) -> Around:
+    """Find what has a bearing on the files `named` (absolute); `texts` stands in for the content of files.
+
+    `search` are further folders that imports start from.
+    """
+    others = [path for path in _project_files(named, configuration) if path not in set(named)]
+    if not others or len(others) > MOST_FILES:
+        return Around(left_out=len(others))
+    paths = sorted({*named, *others}, key=lambda path: path.parts)
+    starts = list(dict.fromkeys([*(package_root(path)[0] for path in paths), *search]))
+    outlines = [
+        Outline(path, module_name(path, starts), path.name == "__init__.py", text)
+        for path in paths
+        if (text := texts[path] if path in texts else _text(path)) is not None
+    ]
+    return _bearing(named, Importers(outlines), {one.path: len(one.text) for one in outlines})
+
+
+def _bearing(named: Sequence[Path], importers: Importers, sizes: Mapping[Path, int]) -> Around:
+    """Choose by nearness: who uses the named files, and what these inherit from, then what bears on all of that."""
+    own = frozenset(named)
+    room = max(MOST_TEXT, sum(sizes.get(path, 0) for path in own))
+    found, left_out = set(own), set[Path]()
+    new: Collection[Path] = own
+    while new and not left_out:
+        new = sorted(importers.users(new) - found)
+        for path in new:
+            room -= sizes[path]
+            (found if room >= 0 else left_out).add(path)
+    found |= importers.above(found)
+    while not left_out:
+        more = importers.users(found) - found
+        more |= importers.above(more) - found
+        room -= sum(sizes[path] for path in more)
+        if not more or room < 0:  # what comes now is far off: all of it, or nothing
+            break
+        found |= more
+    return Around(tuple(sorted(found - own, key=lambda path: path.parts)), len(left_out))
+
+
+def _project_files(named: Iterable[Path], configuration: Configuration) -> tuple[Path, ...]:
+    """Return the files of the projects that files belong to: what the settings include, else all that is there."""
+    tops = {top for folder in {path.parent for path in named} for top in _tops(folder, configuration)}
+    more = [top for top in sorted(tops.difference(named)) if top.exists()]
+    return discover(more, configuration.for_directory).files
+
+
+def _tops(folder: Path, configuration: Configuration) -> Iterator[Path]:
+    root, settings = project_root(folder), configuration.for_directory(folder)
+    if settings.config_file is not None and is_inside(settings.root, root) and is_inside(folder, settings.root):
+        root = settings.root
+        yield from (path for path in settings.include if is_inside(path, root))
+        if settings.include:
+            return
+    elif not is_marked(folder):  # a folder of anything: the package that the file is in, or the scripts beside it
+        yield from sorted(root.glob("*.py"))
+        if folder != root:
+            yield root / folder.relative_to(root).parts[0]
+        return
+    yield root
+
+
+def _text(path: Path) -> str | None:
+    if path.suffix == SUFFIX:
+        return read_source(path).text
+    try:
+        return read_bounded(path).decode(errors="replace")
+    except OSError:
+        return None

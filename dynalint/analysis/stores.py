@@ -14,13 +14,14 @@ from dynalint.analysis.frame import Frame
 from dynalint.analysis.index import ClassInfo
 from dynalint.analysis.kinds import UNKNOWN, Home, Kind, join, widened
 from dynalint.analysis.signatures import has_decorator
-from dynalint.analysis.steps import walk
 from dynalint.analysis.subscripts import note_index, taken_apart
 
 FUNCTION_VARIABLE = "torch.autograd.Function.*"
 """The name under which a rule watches for reads of a variable that an autograd function's class sets in its body."""
 # Of a dict that is filled key by key, so many are kept apart; what the others hold is known together.
 _MOST_KEYS = 32
+# What a new value may take from the old one and still owe nothing to it.
+_PLACEMENT = frozenset({"device", "dtype"})
 
 _OPERATORS = {
     ast.Add: "iadd",
@@ -120,9 +121,11 @@ def _emit_state(
     )
 
 
-def _reads(value: ast.expr, target: ast.expr) -> bool:
-    """Whether an expression reads what is assigned to."""
-    return any(_same_place(node, target) for node in walk(value))
+def _reads(value: ast.AST, target: ast.expr) -> bool:
+    """Whether an expression reads what is assigned to, for more than its device or type."""
+    if isinstance(value, ast.Attribute) and value.attr in _PLACEMENT:
+        return False
+    return _same_place(value, target) or any(_reads(child, target) for child in ast.iter_child_nodes(value))
 
 
 def _same_place(node: ast.AST, target: ast.AST) -> bool:

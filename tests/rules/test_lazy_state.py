@@ -28,7 +28,13 @@ _UNDER_A_TEST = "if self.mask is None:\n            self.mask = torch.ones(8)"
     ("first", "lines", "category"),
     [
         ("self.mask = None", _UNDER_A_TEST, "recompile"),
-        ("self.mask = given", _UNDER_A_TEST, "advice"),
+        ("self.mask = given", _UNDER_A_TEST, "recompile"),
+        ("self.mask = given or flag", _UNDER_A_TEST, "advice"),
+        ("self.ready = False", "if not self.ready:\n            self.ready = True", "recompile"),
+        ("self.ready = False", "if not self.ready:\n            self.ready = flag", "advice"),
+        ("self.mem = torch.zeros(0)", "if self.mem.shape != x.shape:\n            self.mem = x * 1", "recompile"),
+        ("self.mem = torch.zeros(8)", "if self.mem.shape != x.shape:\n            self.mem = x * 1", "advice"),
+        ("self.mem = torch.zeros(0)", "if self.mem.numel() == 0:\n            self.mem = x * 1", "recompile"),
         ("self.mask = None", "if flag:\n            return x\n        " + _UNDER_A_TEST, "advice"),
         ("self.mask = None", _UNDER_A_TEST.replace("is None", "is None and flag"), "advice"),
         ("self.mask = None", _UNDER_A_TEST.replace("is None", "is None or flag"), "recompile"),
@@ -60,6 +66,14 @@ def test_whether_the_first_call_makes_it(first: str, lines: str, category: str) 
 )
 def test_what_is_replaced_where_it_is_there_is_not_made_by_the_first_call(lines: str) -> None:
     assert not dynalint.check_source("m.py", _MODEL.format(first="self.mask = None", lines=lines))
+
+
+def test_what_is_asked_for_an_attribute_is_there_before_the_first_call() -> None:
+    lines = "self.mask = torch.relu(self.mask.to_dense())"
+    assert not dynalint.check_source("m.py", _MODEL.format(first="self.mask = given", lines=lines))
+    lines = "self.mask = torch.ones(8) if self.mask is None else torch.relu(self.mask)"
+    found = dynalint.check_source("m.py", _MODEL.format(first="self.mask = given", lines=lines))
+    assert [(one.code, one.category) for one in found] == [("DYN508", "recompile")]
 
 
 def test_what_is_made_before_it_is_changed_is_told_of_once() -> None:

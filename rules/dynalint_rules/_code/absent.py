@@ -4,7 +4,7 @@ if self.mask is None:           if n in self.masks:             mask = self.mask
     self.mask = make(n)             return self.masks[n]        if mask is None:
                                 self.masks[n] = make(n)             mask = self.masks[n] = make(n)
 
-self.state = cell(x, self.state)
+self.state = cell(x, self.state)     self.state["last"] = x
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from dynalint.rulekit import ClassInfo, ContainerChange, FunctionInfo, Project, StateChange, k, walk, walk_function, way
-from dynalint_rules._code.growth import state_name
+from dynalint.rulekit import ContainerChange, FunctionInfo, Project, StateChange, k, walk, walk_function, way
+from dynalint_rules._code.growth import other_changes, state_name
+from dynalint_rules._code.initial import initial, is_empty_tensor, is_filled, truth_of
 
 Change = StateChange | ContainerChange
 
-_EMPTY = frozenset({"dict", "OrderedDict", "list", "set"})
+# What a test may ask of a tensor to learn whether it has elements.
+_SIZES = frozenset({"shape", "size", "numel", "nelement"})
 
 
 @dataclass(frozen=True)
@@ -99,14 +101,58 @@ def is_made_for_sure(event: Change, found: Asking, project: Project) -> bool:
         return False
     parents = project.parents(function)
     arms = way(event.statement, parents) | way(found.statement, parents)
-    values = _initial(function.owner, state, project)
-    missing = all(map(_is_nothing, values)) if values else any(map(_is_hasattr, walk(found.statement.test)))
+    values = initial(function.owner, state.name, project)
+    if values:
+        made = all(
+            _outcome(found.statement.test, state, value) is found.truth and _differs(event, value) for value in values
+        )
+    else:
+        made = any(map(_is_hasattr, walk(found.statement.test))) and _is_forced(
+            found.statement.test, state, truth=found.truth
+        )
+    if isinstance(event, ContainerChange) and any(map(_takes_items_out, other_changes(event, project))):
+        return False
     return (
-        all(node is found.statement for node, _ in arms)
+        made
+        and all(node is found.statement for node, _ in arms)
         and not _may_return_before(event, besides=found.statement)
-        and _is_forced(found.statement.test, state, truth=found.truth)
-        and missing
     )
+
+
+def key_added(event: Change, project: Project) -> str | None:
+    """Return the key that each first call adds to a dict of the constructor's and none takes out: `self.d["k"] = v`."""
+    function, statement, name = event.function, event.statement, state_name(event)
+    if not isinstance(event, ContainerChange) or event.method != "setitem" or event.home.type != "attribute":
+        return None
+    target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+    key = target.slice.value if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant) else None
+    if not isinstance(key, str) or function.owner is None or event.home.name != name:
+        return None
+    values = initial(function.owner, name, project)
+    added = (
+        bool(values)
+        and all(_is_dict_without(key, value) for value in values)
+        and not is_filled(function.owner, name, project)
+        and not way(statement, project.parents(function))
+        and not _may_return_before(event)
+        and not any(map(_takes_items_out, other_changes(event, project)))
+    )
+    return key if added else None
+
+
+def _takes_items_out(other: tuple[FunctionInfo, ast.stmt]) -> bool:
+    """Whether another change of a container does more than to store items."""
+    _, statement = other
+    return not isinstance(statement, ast.Assign) or not all(
+        isinstance(target, ast.Subscript) for target in statement.targets
+    )
+
+
+def _is_dict_without(key: str, value: ast.expr) -> bool:
+    """Whether a value is a dict whose keys are written out, and are others."""
+    if isinstance(value, ast.Dict):
+        return all(isinstance(one, ast.Constant) and one.value != key for one in value.keys)
+    return isinstance(value, ast.Call) and truth_of(value) is False
 
 
 def turns_from_none(event: StateChange, project: Project) -> bool:
@@ -117,7 +163,7 @@ def turns_from_none(event: StateChange, project: Project) -> bool:
     if not all(isinstance(one, k.Tensor | k.Sequence) for one in event.new.members):
         return False
     parents = project.parents(function)
-    values = _initial(function.owner, state, project)
+    values = initial(function.owner, state.name, project)
     return (
         bool(values)
         and all(isinstance(one, ast.Constant) and one.value is None for one in values)
@@ -125,6 +171,7 @@ def turns_from_none(event: StateChange, project: Project) -> bool:
         and not _may_return_before(event)
         and len(list(_stores(function, state))) == 1
         and any(_looks_at(node, event, state, parents) for node in walk_function(function.node))
+        and not any(_takes_for_there(node, event, state, parents) for node in walk_function(function.node))
     )
 
 
@@ -145,6 +192,19 @@ def _looks_at(node: ast.AST, event: Change, state: _State, parents: Mapping[ast.
         return not isinstance(outer, ast.Expr)
     loads = (one for one in walk(event.function.node) if isinstance(one, ast.Name) and one.id == name.id)
     return any(isinstance(one.ctx, ast.Load) for one in loads)
+
+
+def _takes_for_there(node: ast.AST, event: Change, state: _State, parents: Mapping[ast.AST, ast.AST]) -> bool:
+    """Whether every call asks the state for an attribute or an item up to a change, which None does not have."""
+    outer = parents.get(node)
+    return (
+        isinstance(node, ast.Attribute)
+        and node.attr == state.name
+        and isinstance(outer, ast.Attribute | ast.Subscript)
+        and outer.value is node
+        and node.lineno <= (event.statement.end_lineno or event.statement.lineno)
+        and not way(node, parents)
+    )
 
 
 def _may_return_before(event: Change, besides: ast.AST | None = None) -> bool:
@@ -206,33 +266,66 @@ def _is_forced(test: ast.expr, state: _State, *, truth: bool) -> bool:
     return state.is_asked_for(test) and _says_missing(test, state, truth=truth) is True
 
 
-def _initial(owner: ClassInfo, state: _State, project: Project) -> list[ast.expr]:
-    """Return what an attribute is given by all but compiled code."""
-    related = [*project.mro(owner), *_below(owner)]
-    stored = [
-        getattr(statement, "value", None)
-        for cls in related
-        for method, statement in cls.stores.get(state.name, ())
-        if method.name == "__init__" or not method.reached
-    ]
-    return [one for one in stored if one is not None] + [
-        cls.body[state.name] for cls in related if state.name in cls.body
-    ]
+def _outcome(test: ast.expr, state: _State, value: ast.expr) -> bool | None:
+    """How a test comes out while the state is what the constructor leaves, None where something else decides."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        inner = _outcome(test.operand, state, value)
+        return None if inner is None else not inner
+    if isinstance(test, ast.BoolOp):
+        decisive = isinstance(test.op, ast.Or)
+        answers = [_outcome(one, state, value) for one in test.values]
+        return decisive if decisive in answers else None if None in answers else not decisive
+    if _is_hasattr(test):
+        return True if state.is_asked_for(test) else None
+    if isinstance(test, ast.Compare) and len(test.ops) == 1:
+        return _compared(test.left, test.ops[0], test.comparators[0], state, value)
+    return truth_of(value) if state.is_read_by(test) else None
 
 
-def _below(cls: ClassInfo) -> Iterator[ClassInfo]:
-    for one in cls.subclasses:
-        yield one
-        yield from _below(one)
+def _compared(left: ast.expr, operator: ast.cmpop, right: ast.expr, state: _State, value: ast.expr) -> bool | None:
+    """How a comparison comes out while the state is what the constructor leaves."""
+    if isinstance(operator, ast.In | ast.NotIn):
+        return isinstance(operator, ast.NotIn) if state.is_read_by(right) and truth_of(value) is False else None
+    equal: bool | None = None
+    if state.is_read_by(left) and isinstance(right, ast.Constant):
+        if isinstance(value, ast.Constant):
+            equal = value.value is right.value or (value.value == right.value and right.value is not None)
+        elif right.value is None:
+            # `found = self.masks.get(key)` is None while the dict is empty.
+            equal = isinstance(left, ast.Name) and truth_of(value) is False
+    elif is_empty_tensor(value) and not state.is_asked_for(right):
+        equal = _is_of_nothing(left, right, state)
+        if isinstance(operator, ast.Lt | ast.GtE) and equal is False:
+            return isinstance(operator, ast.Lt)
+    if equal is None or not isinstance(operator, ast.Is | ast.Eq | ast.IsNot | ast.NotEq):
+        return None
+    return isinstance(operator, ast.Is | ast.Eq) is equal
 
 
-def _is_nothing(value: ast.expr) -> bool:
-    """Whether a value is None, False or an empty container."""
-    if isinstance(value, ast.Constant):
-        return value.value is None or value.value is False
-    if isinstance(value, ast.Call):
-        return not value.args and not value.keywords and ast.unparse(value.func).rpartition(".")[2] in _EMPTY
-    return (isinstance(value, ast.Dict) and not value.keys) or (isinstance(value, ast.List) and not value.elts)
+def _is_of_nothing(measure: ast.expr, other: ast.expr, state: _State) -> bool | None:
+    """Whether the size of a tensor without elements equals another size, which stands for a tensor that has some."""
+    while isinstance(measure, ast.Subscript):
+        measure = measure.value
+    if isinstance(measure, ast.Call):
+        asked = measure.args[0] if isinstance(measure.func, ast.Name) and measure.args else measure.func
+        measure = asked
+    of_state = isinstance(measure, ast.Attribute) and measure.attr in _SIZES and state.is_read_by(measure.value)
+    if not of_state and not state.is_read_by(measure):
+        return None
+    return isinstance(other, ast.Constant) and other.value == 0
+
+
+def _differs(event: Change, value: ast.expr) -> bool:
+    """Whether a change leaves something that tests tell from what the constructor leaves."""
+    if not isinstance(event, StateChange) or is_empty_tensor(value) or truth_of(value) is None:
+        return True
+    constant = value.value if isinstance(value, ast.Constant) else None
+    if constant is None:
+        return event.new != k.NONE
+    return all(
+        not isinstance(one, k.Value) or (one.constant is not k.MISSING and one.constant != constant)
+        for one in event.new.members
+    )
 
 
 def _is_hasattr(node: ast.AST) -> bool:

@@ -127,13 +127,13 @@ def _first_parameter(function: FunctionInfo) -> str | None:
 def settles(event: Change, project: Project) -> bool:
     """Whether something around the change, or elsewhere in the region, keeps the state from growing for ever."""
     return _runs_a_few_times(event, project) or any(
-        _ends_growth(statement, function, event, project) for function, statement in _other_changes(event, project)
+        _ends_growth(statement, function, event, project) for function, statement in other_changes(event, project)
     )
 
 
 def sets_elsewhere(event: Change | InplaceChange, project: Project) -> bool:
     """Whether another statement of the region sets the state to something of its own."""
-    return any(True for _ in _other_changes(event, project))
+    return any(True for _ in other_changes(event, project))
 
 
 def state_name(event: Change | InplaceChange) -> str:
@@ -310,7 +310,7 @@ def _closes(test: ast.expr, block: list[ast.stmt], change: ast.stmt) -> bool:
     )
 
 
-def _other_changes(event: Change | InplaceChange, project: Project) -> Iterator[tuple[FunctionInfo, ast.stmt]]:
+def other_changes(event: Change | InplaceChange, project: Project) -> Iterator[tuple[FunctionInfo, ast.stmt]]:
     """Yield the other statements of the region that set or shrink the state."""
     name, sort = state_name(event), _sort_of_name(event)
     for function in reached_functions(project, name):

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable
 
 from dynalint.rulekit import FunctionInfo, Iteration, Project, Rule, Violation, k, walk
+from dynalint_rules._code.growth import UP_TO_LIMIT
 
 
 class ArgumentDecidesRounds(Rule):
@@ -24,8 +25,8 @@ class ArgumentDecidesRounds(Rule):
         if name is not None and _is_passed_in(name, event.function):
             yield Violation(
                 event.node,
-                f"the caller's `{name}` decides how often this loop runs, and each number of iterations has its "
-                "own graph",
+                f"the caller's `{name}` decides how often this loop runs: each number of iterations recompiles, "
+                f"{UP_TO_LIMIT}",
                 help="Compile the body of the loop, and leave the loop to the caller.",
             )
 

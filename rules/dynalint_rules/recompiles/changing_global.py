@@ -14,6 +14,7 @@ from dynalint.rulekit import (
     k,
     walk_function,
 )
+from dynalint_rules._code.growth import UP_TO_LIMIT
 
 _CONSTANTS = ("int", "bool", "str", "none")
 
@@ -39,9 +40,11 @@ class ChangingGlobal(Rule):
         writer = next(_writers(event, read), None) if _is_first(event, read) else None
         if writer is not None:
             shown = ast.unparse(read)
+            many = any(isinstance(one, k.Value) and one.type in ("int", "str") for one in kind.members)
             yield Violation(
                 read,
-                f"`{shown}` is a constant of the graph, and `{writer.qualname}` sets it: each value recompiles",
+                f"`{shown}` is a constant of the graph, and `{writer.qualname}` sets it: each value recompiles"
+                + (f", {UP_TO_LIMIT}" if many else ""),
                 help="Pass it in as an argument.",
             )
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from dynalint.rulekit import ClassInfo, CompilerUse, Project, Rule, Violation, k, walk, walk_function
 from dynalint_rules._code.compiling import compilation, loops_around
+from dynalint_rules._code.growth import UP_TO_LIMIT
 
 _LOOPS = (ast.For, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)
 
@@ -28,7 +29,7 @@ class LayerNumber(Rule):
             yield Violation(
                 event.statement,
                 f"each `{kind.cls.name}` has an int `{name}` of its own, so each recompiles instead of sharing "
-                "the code of the first",
+                f"the code of the first, {UP_TO_LIMIT}",
                 help=f"Pass in what `{name}` selects, or compile the model as a whole.",
             )
             return

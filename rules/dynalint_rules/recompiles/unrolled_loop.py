@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable
 
 from dynalint.rulekit import Iteration, Project, Rule, Violation, k, walk
+from dynalint_rules._code.growth import UP_TO_LIMIT
 
 _RANK = frozenset({"dim", "ndim", "ndimension"})
 
@@ -29,7 +30,8 @@ class UnrolledLoop(Rule):
         if k.only_tensor(event.kind) is not None or _is_range_of_size(event):
             yield Violation(
                 event.node,
-                "the graph contains the body of this loop once for every row, and another number of rows recompiles",
+                "the graph contains the body of this loop once for every row: another number of rows recompiles, "
+                f"{UP_TO_LIMIT}",
                 help="Compute on the whole tensor, or compile only the body.",
             )
 

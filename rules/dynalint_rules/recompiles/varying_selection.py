@@ -53,7 +53,8 @@ class VaryingSelection(Rule):
         if _is_drawn(event, project):
             yield Violation(
                 event.node,
-                "a random mask selects a different number of elements in each call, and the code after it recompiles",
+                "a random mask selects a different number of elements in each call: the code after it "
+                "recompiles once, and then takes any number",
                 help="Keep the full shape with `torch.where`, or select a fixed number of elements with "
                 "`torch.randperm`.",
             )
@@ -61,8 +62,8 @@ class VaryingSelection(Rule):
             rest = ast.unparse(part)
             yield Violation(
                 event.node,
-                f"how many elements are in this part and how many in `{rest}` changes from call to call, and "
-                "the code after it recompiles",
+                f"how many elements are in this part and how many in `{rest}` changes from call to call: the "
+                "code after it recompiles once, and then takes any number",
                 help="Keep the full shape, compute both and select with `torch.where`.",
             )
 

@@ -26,7 +26,8 @@ class GrowingTensor(Rule):
         if _is_prolonged(event) and is_there_before(event, project) and not settles(event, project):
             yield Violation(
                 event.statement,
-                f"`{event.home.name}` gets longer with every call: it recompiles until Dynamo makes the size dynamic",
+                f"`{event.home.name}` gets longer with every call: the second call recompiles, and Dynamo makes the "
+                "size dynamic",
                 help="Write into a tensor of fixed size at a position, or let the caller keep the joined tensor.",
             )
 

@@ -17,7 +17,7 @@ from dynalint.rulekit import (
     k,
     walk_function,
 )
-from dynalint_rules._code.absent import Asking, asking, is_made_for_sure, turns_from_none
+from dynalint_rules._code.absent import Asking, asking, is_made_for_sure, key_added, turns_from_none
 from dynalint_rules._code.growth import is_counter, is_held, same
 
 _REGISTERING = frozenset(f"torch.nn.Module.{name}" for name in ("register_buffer", "register_parameter", "add_module"))
@@ -59,6 +59,14 @@ class LazyState(Rule):
                 category="recompile",
                 severity="warning",
             )
+        elif isinstance(event, ContainerChange) and (key := _new_key(event, project)) is not None:
+            yield Violation(
+                event.statement,
+                f"`{_place(event)}` lacks {key!r} only in the first call: the second recompiles; later ones do not",
+                help="Give the dict all its keys in the constructor.",
+                category="recompile",
+                severity="warning",
+            )
         elif isinstance(event, StateChange | ContainerChange) and _may_be_first(event, project):
             found = asking(event, project)
             if found is not None:
@@ -72,7 +80,9 @@ class LazyState(Rule):
             line = event.statement.lineno
             told = f"the first call creates `{place}` in line {line}, the second finds it here and recompiles"
         else:
-            told = f"`{place}` is created by the first call: the second one finds it there and recompiles"
+            flag = all(isinstance(one, k.Value) and one.type == "bool" for one in event.new.members)
+            made, found_so = ("changed", "changed") if flag else ("created", "there")
+            told = f"`{place}` is {made} by the first call: the second one finds it {found_so} and recompiles"
         sure = is_made_for_sure(event, found, project)
         return Violation(
             found.statement.test if found.leaves else event.statement,
@@ -92,6 +102,8 @@ class LazyState(Rule):
             return Declined(
                 "as a buffer, it would be part of `state_dict()` or be cast with the module; register it by hand"
             )
+        if isinstance(event, ContainerChange) and _new_key(event, project) is not None:
+            return Declined("what the keys hold before the first call is not in the code; add them by hand")
         if isinstance(event, StateChange) and _comes_of_none(event, project):
             return Declined("its initial value depends on the input; start with zeros by hand")
         return Declined(
@@ -110,6 +122,10 @@ def _may_be_first(event: StateChange | ContainerChange, project: Project) -> boo
     if isinstance(event, ContainerChange):
         return event.method == "setitem"
     return not (event.fresh or event.reads_old or is_counter(event, project))
+
+
+def _new_key(event: ContainerChange, project: Project) -> str | None:
+    return key_added(event, project) if is_held(event.function, project, compiled=True) else None
 
 
 def _comes_of_none(event: StateChange, project: Project) -> bool:

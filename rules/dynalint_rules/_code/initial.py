@@ -1,0 +1,118 @@
+"""What the state of a module is before the first call: what all but compiled code gives it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dynalint.rulekit import ClassInfo, FunctionInfo, Project, walk_function
+
+_EMPTY = frozenset({"dict", "OrderedDict", "list", "set"})
+_FACTORIES = frozenset({"zeros", "ones", "empty", "rand", "randn", "full", "tensor", "Tensor", "FloatTensor"})
+# What gives a tensor of the size of another one.
+_ALIKE = frozenset({"zeros_like", "ones_like", "empty_like", "detach", "clone", "to"})
+
+
+def initial(owner: ClassInfo, name: str, project: Project) -> list[ast.expr]:
+    """Return what an attribute is given by all but compiled code.
+
+    A parameter of the constructor counts as its default. What is made like the state itself is left out.
+    """
+    related = [*project.mro(owner), *_below(owner)]
+    given = [
+        _resolved(value, method)
+        for cls in related
+        for method, value in _given(cls, name)
+        if (method.name == "__init__" or not method.reached) and not _is_alike(value, name)
+    ]
+    return given + [cls.body[name] for cls in related if name in cls.body]
+
+
+def is_filled(owner: ClassInfo, name: str, project: Project) -> bool:
+    """Whether code that is not compiled puts something into the container that an attribute holds."""
+    return any(
+        _fills(node, name)
+        for cls in [*project.mro(owner), *_below(owner)]
+        for method in cls.methods.values()
+        if method.name == "__init__" or not method.reached
+        for node in walk_function(method.node)
+    )
+
+
+def _fills(node: ast.AST, name: str) -> bool:
+    """Whether a node stores an item in the attribute, or calls a method of it."""
+    if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
+        return isinstance(node.value, ast.Attribute) and node.value.attr == name
+    held = node.func.value if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
+    return isinstance(held, ast.Attribute) and held.attr == name
+
+
+def _given(cls: ClassInfo, name: str) -> Iterator[tuple[FunctionInfo, ast.expr]]:
+    """Yield what the methods of a class store to an attribute, or register as a buffer under its name."""
+    for method, statement in cls.stores.get(name, ()):
+        value = getattr(statement, "value", None)
+        if isinstance(statement, ast.Expr) and isinstance(value, ast.Call):
+            value = next(iter([*value.args[1:2], *(one.value for one in value.keywords if one.arg == "tensor")]), None)
+        if value is not None:
+            yield method, value
+
+
+def _resolved(value: ast.expr, method: FunctionInfo) -> ast.expr:
+    """Return what a local name stands for: the one value that it is set to, or the default of the parameter."""
+    if not isinstance(value, ast.Name):
+        return value
+    stored = [
+        node
+        for node in walk_function(method.node)
+        if isinstance(node, ast.Name) and node.id == value.id and isinstance(node.ctx, ast.Store)
+    ]
+    assigned = [
+        node.value for node in walk_function(method.node) if isinstance(node, ast.Assign) and node.targets == stored
+    ]
+    if stored:
+        return assigned[0] if len(assigned) == 1 else value
+    arguments = method.node.args
+    named = [*arguments.posonlyargs, *arguments.args]
+    defaults = dict(zip([one.arg for one in reversed(named)], reversed(arguments.defaults), strict=False))
+    defaults.update((one.arg, own) for one, own in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if own)
+    return defaults.get(value.id, value)
+
+
+def truth_of(value: ast.expr) -> bool | None:
+    """Whether a value is true, None where that is not known."""
+    if isinstance(value, ast.Constant):
+        return bool(value.value)
+    if isinstance(value, ast.Call):
+        return False if not value.args and not value.keywords and _called(value) in _EMPTY else None
+    if isinstance(value, ast.Dict):
+        return bool(value.keys)
+    return bool(value.elts) if isinstance(value, ast.List | ast.Tuple | ast.Set) else None
+
+
+def is_empty_tensor(value: ast.expr) -> bool:
+    """Whether a value is a tensor without elements: `torch.zeros(0)`, `torch.tensor([])`."""
+    if not isinstance(value, ast.Call) or _called(value) not in _FACTORIES or not value.args:
+        return False
+    size = value.args[0]
+    while isinstance(size, ast.List | ast.Tuple) and size.elts:
+        size = size.elts[0]
+    is_zero = isinstance(size, ast.Constant) and size.value == 0 and _called(value) not in ("tensor", "FloatTensor")
+    return is_zero or isinstance(size, ast.List | ast.Tuple)
+
+
+def _is_alike(value: ast.expr, name: str) -> bool:
+    """Whether a value has the size of what the attribute was before: `torch.zeros_like(self.state)`."""
+    if not isinstance(value, ast.Call) or _called(value) not in _ALIKE:
+        return False
+    receiver = [value.func.value] if isinstance(value.func, ast.Attribute) else []
+    return any(isinstance(one, ast.Attribute) and one.attr == name for one in [*receiver, *value.args])
+
+
+def _below(cls: ClassInfo) -> Iterator[ClassInfo]:
+    for one in cls.subclasses:
+        yield one
+        yield from _below(one)
+
+
+def _called(node: ast.Call) -> str:
+    return ast.unparse(node.func).rpartition(".")[2]

@@ -42,7 +42,7 @@ class Entry:
 
     @property
     def fix(self) -> bool:
-        """Whether its findings may come with a fix; where all examples are declined, it only says why there is none."""
+        """Whether its findings may have a fix; false if the fix of every example is declined."""
         return self.rewrites and (not self.examples or any(one.fixed is not None for one in self.examples))
 
     @property

@@ -337,7 +337,7 @@ def _store_item(frame: Frame, target: ast.Subscript, kind: Kind) -> None:
 
 
 def _with_item(base: k.Sequence | k.Dictionary, index: Kind, kind: Kind) -> Kind:
-    """Return what a container is after an item was stored in it."""
+    """Return the kind of a container after an item is stored in it."""
     if isinstance(base, k.Sequence):
         return k.Sequence(base.type, k.shallow(join(base.element, kind)), None, base.home, base.fields)
     items = base.items

@@ -118,7 +118,7 @@ class Server:
             raise EOFError("the worker ended")
         message = parse(line)
         if not isinstance(message, dict):
-            raise ValueError("the worker sent something else than a message")  # noqa: TRY004 - as a broken line
+            raise ValueError("the worker sent something other than a message")  # noqa: TRY004 - as a broken line
         self._results = 0 if "end" in message else self._results + len(line)
         if self._results > 2 * MOST_BYTES:
             raise ValueError("the worker sent too much")

@@ -1,4 +1,4 @@
-"""DYN806: elements that a mask selects, another number in each call."""
+"""DYN806: a mask that selects a different number of elements in each call."""
 
 from __future__ import annotations
 

@@ -80,8 +80,8 @@ def enclose(
 ) -> Enclosure:
     """Shut this process in and try the walls.
 
-    `outside` is a folder beside the scratch folder as `set_out` has made it: what must not be possible is tried there.
-    `namespaces` tells that the supervisor has put this process into namespaces of its own.
+    `outside` is a folder next to the scratch folder, made by `set_out`: forbidden operations are tried there.
+    `namespaces` says whether the supervisor has put this process into namespaces of its own.
     """
     held = []
     own_processes = False

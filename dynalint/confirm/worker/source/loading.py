@@ -165,7 +165,7 @@ def _load_by_path(path: str, name: str) -> ModuleType:
 
 
 def load_target(target: Mapping[str, str]) -> Any:
-    """Return the object that `{"path", "module", "qualname"}` names; raises LoadError where the module lacks it."""
+    """Return the object that `{"path", "module", "qualname"}` names; raises LoadError if the module lacks it."""
     module = load_module(target["path"], target["module"])
     return _attribute(module, target["qualname"], target["path"])
 

@@ -146,13 +146,13 @@ _paths = click.argument("paths", nargs=-1, metavar="[PATHS]...")
 
 
 def linting_options(command: Command) -> Command:
-    """Add what every command takes that checks files."""
+    """Add the options of commands that check files."""
     options = (_paths, *_SELECTION, *_RUNNING, *_OUTPUT, *_KNOWN, *_FILES, *_CONFIGURATION, *_TALK)
     return _added(command, options)
 
 
 def configuration_options(command: Command) -> Command:
-    """Add what every command takes that only reads the configuration."""
+    """Add the options of commands that only read the configuration."""
     return _added(command, (*_CONFIGURATION, *_TALK))
 
 

@@ -213,7 +213,7 @@ def _levels(
 
 
 def _touched(file: SourceFile, block: Sequence[ast.stmt], change: Change) -> list[ast.stmt]:
-    """Return the statements of a block that a change touches, none where it reaches out of the block."""
+    """Return the statements of a block that a change touches; none if the change extends beyond the block."""
     spans = [(file.line_starts[one.lineno - 1], file.span(one)[1]) for one in block]
     if not spans or change.start < spans[0][0] or file.text[spans[-1][1] : change.end].strip():
         return []

@@ -94,7 +94,7 @@ class Writer:
         others = hard_links(source.path) - 1 if source.path not in self._on_disk else 0
         if others > 0:
             files = f"{others} other name{'s' if others > 1 else ''}"
-            self.notes.append(f"{self._name(source)} had {files} (hard links), under which the file is unchanged")
+            self.notes.append(f"{self._name(source)} had {files} (hard links), where the text is unchanged")
 
 
 def _original(source: SourceFile) -> bytes:

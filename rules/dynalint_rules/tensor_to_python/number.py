@@ -57,7 +57,7 @@ class NumberOfTensor(Rule):
 
 
 def _kept(scope: Scope, event: Call) -> Rewrite:
-    """Replace the conversion by `.detach()` where every use of the number takes a 0-dim tensor as well."""
+    """Replace the conversion with `.detach()`, if every use of the number accepts a 0-dim tensor."""
     name = event.callee.rpartition(".")[2]
     if event.callee == "builtins.bool":
         return _truth(scope, event.node)

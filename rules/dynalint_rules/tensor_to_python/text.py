@@ -21,7 +21,7 @@ class TensorToText(Rule):
     calls = frozenset({*_BUILTINS, *_METHODS})
 
     def check(self, event: Call | Format, project: Project) -> Iterable[Violation]:
-        """Flag text of what is certainly a tensor, or holds one."""
+        """Flag the conversion to text of a value that certainly is or contains a tensor."""
         way = _way(event, project)
         if way and not leads_to_raise(event, project):
             yield Violation(

@@ -103,7 +103,7 @@ def rounded(one: Observation, other: Observation) -> bool:
 
 
 def _is_same_error(one: Observation, other: Observation) -> bool:
-    """Whether two calls end by the same exception. Each operator has words of its own for what it cannot compute."""
+    """Whether two calls end by the same exception. Each operator has its own message for bad inputs."""
     return one.error == other.error or (one.refused and other.refused)
 
 

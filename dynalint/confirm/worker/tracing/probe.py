@@ -237,7 +237,7 @@ def _check_process() -> None:
 
 
 def _handler_of_ended_processes() -> Any:
-    """Return what the program does when a process ends; what torch's data loaders do then concerns only their own."""
+    """Return the program's handler for processes that end; torch's data loaders only handle their own."""
     handler: Any = signal.getsignal(signal.SIGCHLD)
     while isinstance(handler, types.FunctionType) and handler.__module__ == _DATA_LOADERS:
         cells = dict(zip(handler.__code__.co_freevars, handler.__closure__ or (), strict=False))

@@ -27,11 +27,11 @@ from dynalint.analysis.events import (
     InplaceChange,
     ItemWrite,
     Iteration,
+    Load,
     Operation,
     Ordering,
     Raising,
     Read,
-    SparseLoad,
     StateChange,
     Subscript,
     Write,
@@ -45,7 +45,7 @@ from dynalint.analysis.index import ClassInfo, FunctionInfo, FunctionNode, Impor
 from dynalint.analysis.project import Project
 from dynalint.analysis.signatures import has_decorator
 from dynalint.analysis.source import SourceFile, quote
-from dynalint.analysis.sparse import SPARSE_MAKERS
+from dynalint.analysis.sparse import RECURRENT_LAYERS, SPARSE_MAKERS
 from dynalint.analysis.steps import remembered, step, walk
 from dynalint.analysis.stores import FUNCTION_VARIABLE
 from dynalint.analysis.subscripts import index_parts, is_mask
@@ -58,6 +58,7 @@ __all__ = [
     "FUNCTION_VARIABLE",
     "HOOKED",
     "PROGRESS_BARS",
+    "RECURRENT_LAYERS",
     "SPARSE_MAKERS",
     "Branch",
     "Call",
@@ -79,6 +80,7 @@ __all__ = [
     "InplaceChange",
     "ItemWrite",
     "Iteration",
+    "Load",
     "ModuleInfo",
     "Operation",
     "Ordering",
@@ -91,7 +93,6 @@ __all__ = [
     "Rule",
     "Safety",
     "SourceFile",
-    "SparseLoad",
     "StateChange",
     "Subscript",
     "Violation",

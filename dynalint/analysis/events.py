@@ -107,10 +107,11 @@ class Write(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SparseLoad(Event):
-    """A variable or attribute is read that holds a sparse tensor."""
+class Load(Event):
+    """A variable or attribute is read that holds what Dynamo refuses: a sparse tensor, or a recurrent layer."""
 
     node: ast.Name | ast.Attribute
+    kind: Kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dynalint.analysis import kinds as k
-from dynalint.analysis.events import SparseLoad
+from dynalint.analysis.events import Load
 from dynalint.analysis.frame import Frame
 from dynalint.analysis.kinds import Kind, Unknown
 
@@ -30,6 +30,9 @@ SPARSE_MAKERS = frozenset(
     }
 )
 """The dotted names of what makes a sparse tensor, whatever it is given."""
+
+RECURRENT_LAYERS = ("torch.nn.RNN", "torch.nn.LSTM", "torch.nn.GRU", "torch.nn.RNNBase")
+"""The layers of torch that Dynamo does not look into."""
 
 _KEEPING = frozenset(
     "clone coalesce contiguous cpu cuda detach detach_ double float half neg requires_grad_ t to transpose type".split()
@@ -50,11 +53,18 @@ def made_sparse(name: str, receiver: Kind | None, result: Kind) -> Kind:
 
 
 def note_load(frame: Frame, node: ast.Name | ast.Attribute, kind: Kind) -> Kind:
-    """Emit that a variable or attribute is read that holds a sparse tensor; return its kind."""
-    tensor = k.only_tensor(kind) if isinstance(kind, (k.Tensor, k.Union)) else None
-    if tensor is not None and tensor.sparse:
-        frame.emit(SparseLoad, node)
+    """Emit that a variable or attribute is read that holds what Dynamo refuses; return its kind."""
+    if isinstance(kind, (k.Tensor, k.Union, k.Object)) and _is_refused(kind):
+        frame.emit(Load, node, kind=kind)
     return kind
+
+
+def _is_refused(kind: Kind) -> bool:
+    """Whether a value is a sparse tensor or a recurrent layer, None in an alternative apart."""
+    tensor = k.only_tensor(kind)
+    if tensor is not None:
+        return tensor.sparse
+    return all(one == k.NONE or (isinstance(one, k.Object) and one.type in RECURRENT_LAYERS) for one in kind.members)
 
 
 def as_sparse(kind: Kind) -> Kind:

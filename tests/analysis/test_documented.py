@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dynalint.analysis import analyze
-from dynalint.analysis.events import Branch, SparseLoad
+from dynalint.analysis.events import Branch, Load
 
 HEAD = """\
 import torch
@@ -113,7 +113,7 @@ class Model(nn.Module):
         """
         return torch.mm(adjacency, x)
 '''
-    assert lines(tmp_path, code, SparseLoad) == [8]
+    assert lines(tmp_path, code, Load) == [8]
 
 
 def test_used_as_a_sparse_tensor(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ class Model(nn.Module):
     def forward(self, x, adjacency):
         return self.layer(x, adjacency)
 """
-    assert lines(tmp_path, code, SparseLoad) == [4, 5, 13]
+    assert lines(tmp_path, code, Load) == [4, 5, 13]
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ class Model(nn.Module):
         {body}
         return torch.mm(adjacency, x)
 """
-    assert lines(tmp_path, code, SparseLoad) == []
+    assert lines(tmp_path, code, Load) == []
 
 
 def test_what_one_caller_passes_is_sparse(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ class Model(nn.Module):
 def test_model():
     Model()(torch.ones(2, 2), torch.eye(2).to_sparse())
 """
-    assert lines(tmp_path, code, SparseLoad) == [4]
+    assert lines(tmp_path, code, Load) == [4]
 
 
 def test_what_is_handed_to_what_takes_sparse_tensors(tmp_path: Path) -> None:
@@ -200,4 +200,4 @@ class Other(nn.Module):
             first = self.layer(first, up)
         return first
 '''
-    assert lines(tmp_path, code, SparseLoad) == [8, 16, 18, 19, 29]
+    assert lines(tmp_path, code, Load) == [8, 16, 18, 19, 29]

@@ -5,12 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Mapping
 
-from dynalint.rulekit import Call, Project, Read, Rule, Violation, k
+from dynalint.rulekit import RECURRENT_LAYERS, Call, Load, Project, Read, Rule, Violation, k
 from dynalint_rules._code.order import always_before
 
-# Whether something is such a layer may be asked.
+# Whether something else is such a layer may be asked.
 _ASKING = ".__instancecheck__"
-_LAYERS = ("torch.nn.RNN", "torch.nn.LSTM", "torch.nn.GRU", "torch.nn.RNNBase")
 
 
 class RecurrentLayer(Rule):
@@ -19,32 +18,42 @@ class RecurrentLayer(Rule):
     summary = "From a recurrent layer of torch on, the function is not compiled"
     gb = ("GB0014",)
     gives_up = True
-    events = (Call, Read)
-    calls = frozenset(f"{name}.*" for name in _LAYERS)
+    events = (Call, Read, Load)
+    calls = frozenset(f"{name}.*" for name in RECURRENT_LAYERS)
     refusal = (
         "no layer that Dynamo traces computes the same in the same order; compile the parts before and after "
         "it separately, or write the recurrence as a loop over a cell"
     )
 
-    def check(self, event: Call | Read, project: Project) -> Iterable[Violation]:
-        """Flag the first use of such a layer in its function."""
+    def check(self, event: Call | Read | Load, project: Project) -> Iterable[Violation]:
+        """Flag the first use of such a layer in its function, or the first reading of the attribute that holds it."""
         if isinstance(event, Call) and event.callee.endswith(_ASKING):
             return
         used = _owner(event)
         parents, kinds = project.parents(event.function), project.kinds(event.function)
+        if isinstance(event, Load) and (isinstance(used, ast.Name) or _is_used(used, parents)):
+            return  # that of a variable is no news, and any other use is another event
         for node, kind in kinds.items():
-            if _is_used(node, parents) and _layers(kind, project) and always_before(node, used, parents):
+            met = isinstance(node, ast.Attribute) or _is_used(node, parents)
+            if met and _layers(kind, project) and always_before(node, used, parents):
                 return
-        name = (event.callee if isinstance(event, Call) else event.name).rpartition(".")[0]
-        among = _layers(kinds.get(used, k.UNKNOWN), project)
-        if name not in among or name == among[0]:
-            shown = " or ".join(f"`{one.removeprefix('torch.')}`" for one in among or [name])
+        name = _name(event)
+        among = _layers(kinds.get(used, k.UNKNOWN), project) or [name]
+        if among != [""] and (name not in among or name == among[0]):
+            shown = " or ".join(f"`{one.removeprefix('torch.')}`" for one in among)
             yield Violation(
                 event.node,
                 f"Dynamo does not trace {shown}, and the function is not compiled from here on",
                 help="compile the parts before and after the layer separately, or use a cell in a loop",
                 setting="allow_rnn",
             )
+
+
+def _name(event: Call | Read | Load) -> str:
+    """Return the name of the layer that an event is about, empty for one that is read."""
+    return (
+        "" if isinstance(event, Load) else (event.callee if isinstance(event, Call) else event.name).rpartition(".")[0]
+    )
 
 
 def _is_used(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:
@@ -55,8 +64,10 @@ def _is_used(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:
     )
 
 
-def _owner(event: Call | Read) -> ast.expr:
+def _owner(event: Call | Read | Load) -> ast.expr:
     """Return the expression that is the layer: of `self.lstm(x)` and `self.lstm.flatten_parameters()` `self.lstm`."""
+    if isinstance(event, Load):
+        return event.node
     if isinstance(event, Read):
         return event.node.value
     function = event.node.func
@@ -71,8 +82,8 @@ def _layers(kind: k.Kind, project: Project) -> list[str]:
         if isinstance(one, k.Object):
             names.add(one.type)
         elif isinstance(one, k.Instance):
-            inherited = [base for base in project.lineage(one.cls)[1] if base in _LAYERS]
+            inherited = [base for base in project.lineage(one.cls)[1] if base in RECURRENT_LAYERS]
             names.update(inherited[:1])  # a class may inherit from a layer in several ways
         elif isinstance(one, k.Super):
             names.update(_layers(one.receiver, project))
-    return sorted(names & set(_LAYERS))
+    return sorted(names & set(RECURRENT_LAYERS))

@@ -9,9 +9,9 @@ from dynalint.rulekit import (
     SPARSE_MAKERS,
     Call,
     FunctionInfo,
+    Load,
     Project,
     Rule,
-    SparseLoad,
     Violation,
     called_function,
     k,
@@ -26,16 +26,16 @@ class SparseTensor(Rule):
     name = "sparse-tensor"
     summary = "Creating or using a sparse tensor breaks the graph"
     gb = ("GB0277", "GB0374", "GB0015", "GB0007")
-    events = (Call, SparseLoad)
+    events = (Call, Load)
     calls = SPARSE_MAKERS
     refusal = (
         "the replacement depends on how the sparse tensor is used; a product is a gather, a multiplication and "
         "an `index_add`"
     )
 
-    def check(self, event: Call | SparseLoad, project: Project) -> Iterable[Violation]:
+    def check(self, event: Call | Load, project: Project) -> Iterable[Violation]:
         """Flag the call wherever it stands, what is done with the result, and what comes from elsewhere."""
-        if leads_to_raise(event, project):
+        if leads_to_raise(event, project) or (isinstance(event, Load) and not _is_sparse(event.kind)):
             return
         for used in _first_uses(event, project):
             yield Violation(
@@ -53,7 +53,7 @@ class SparseTensor(Rule):
             )
 
 
-def _first_uses(event: Call | SparseLoad, project: Project) -> list[ast.expr]:
+def _first_uses(event: Call | Load, project: Project) -> list[ast.expr]:
     """Return what is done with the sparse tensors that a function uses first, on one way or another through it.
 
     With that, the rest is left uncompiled. It belongs to the call that makes the tensor, where that stands in the

@@ -41,7 +41,14 @@ _TENSORS: dict[str, k.Tensor] = {
     **{f"torch.sparse.{name}Tensor": k.Tensor(sparse=True) for name in ("", "Float", "Double", "Half", "Long", "Int")},
     "numpy.ndarray": k.Tensor(array=True),
 }
-_TORCH_VALUES = {"torch.dtype": "dtype", "torch.device": "device"}
+_OTHERS: dict[str, Kind] = {
+    "torch.dtype": k.Value("dtype"),
+    "torch.device": k.Value("device"),
+    "torch.Size": k.SHAPE,
+    # What ends the graph whatever it is asked.
+    "logging.Logger": k.Object("logging.Logger"),
+    **{name: k.Object(name) for name in ("random.Random", "numpy.random.Generator", "numpy.random.RandomState")},
+}
 # jaxtyping writes the shape into the annotation: Float[Tensor, "batch dim"].
 _JAXTYPING = re.compile(r"(?:B?(Float)|U?(Int)(?:eger)?|(Bool)|(Complex)|Shaped|Num|Inexact|Real)\d*")
 
@@ -160,10 +167,8 @@ def _named(interpreter: Interpreter, target: Kind, depth: int) -> Kind:
     tensor = _TENSORS.get(interpreter.project.api.canonical(name)) or _TENSORS.get(name)
     if tensor is not None:
         return tensor
-    if name in _TORCH_VALUES:
-        return k.Value(_TORCH_VALUES[name])
-    if name == "torch.Size":
-        return k.SHAPE
+    if name in _OTHERS:
+        return _OTHERS[name]
     if name in _LISTS:
         return k.Sequence(_LISTS[name], UNKNOWN)
     if name in _DICTS:

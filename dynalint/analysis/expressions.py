@@ -18,6 +18,7 @@ from dynalint.analysis.operators import binary, compare, repeated, unary
 from dynalint.analysis.sparse import note_load, sum_of
 from dynalint.analysis.steps import walk
 from dynalint.analysis.stores import bind_target, note_attribute
+from dynalint.analysis.subjects import subject
 
 # Expressions that only newer releases of Python have, or that stand inside others.
 _NEWER = ("FormattedValue", "TemplateStr", "Interpolation")
@@ -103,7 +104,8 @@ def _short_circuit(frame: Frame, node: ast.BoolOp, form: BranchForm, *, tested: 
     for index, operand in enumerate(node.values):
         last = index == len(node.values) - 1
         if last and not tested:
-            result = join(result, evaluate(frame, operand))
+            other = evaluate(frame, operand)
+            result = join(result, other) if going_on else k.stand_in(result, other)
             break
         kind = test(frame, operand, form)
         answer = truth(kind)
@@ -205,15 +207,18 @@ def _if_exp(frame: Frame, node: ast.IfExp) -> Kind:
     answer = truth(kind)
     outer, condition = frame.env, frame.condition
     inner = node.test if answer is None and is_condition(frame, node.test, kind) else condition
-    result: Kind = NOTHING
+    found: list[Kind] = []
     for way, branch in ((True, node.body), (False, node.orelse)):
         if answer is None or answer is way:
             frame.env, frame.condition = dict(outer), condition
             narrow(frame, node.test, way)
             frame.condition = inner
-            result = join(result, evaluate(frame, branch))
+            found.append(evaluate(frame, branch))
     frame.env, frame.condition = outer, condition
-    return result
+    asked = subject(node.test, None) if len(found) == 2 else None
+    if asked is None or asked.asks != "none" or not isinstance(found[asked.positive], k.Unknown):
+        return k.join_all(found)
+    return k.stand_in(found[asked.positive], found[not asked.positive])
 
 
 @evaluates(ast.Tuple, ast.List, ast.Set)

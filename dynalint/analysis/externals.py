@@ -71,6 +71,8 @@ _CONTAINERS = {
     "itertools.chain": "generator",
     "itertools.cycle": "generator",
 }
+# Libraries hand out loggers of the standard library by these names; those of structlog are others.
+_LOGGER_MAKERS = ("getLogger", "get_logger")
 PROGRESS_BARS = frozenset(f"tqdm{part}.{name}" for part in ("", ".auto", ".std") for name in ("tqdm", "trange"))
 SEQUENTIAL = "torch.nn.Sequential"
 MODULE_LISTS = {SEQUENTIAL, "torch.nn.ModuleList", "torch.nn.ParameterList"}
@@ -131,6 +133,8 @@ def external_call(name: str, args: list[Kind], keywords: dict[str, Kind], *, sta
     if name.startswith("time."):
         return k.FLOAT
     last = name.rpartition(".")[2]
+    if last in _LOGGER_MAKERS and not name.startswith("structlog."):
+        return k.Object("logging.Logger")
     if last[:1].isupper() and not last.isupper():
         return k.Object(name)
     return UNKNOWN

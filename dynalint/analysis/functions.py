@@ -180,6 +180,8 @@ def _bind(
             kind = _omitted(frame, function, name, declared, starred)
         elif isinstance(kind, k.Unknown):
             kind = declared if declared is not None else k.Unknown(name)
+        elif isinstance(kind, k.Union) and any(isinstance(one, k.Instance) for one in kind.alternatives):
+            kind = _without_objects(kind, parameter_kind(frame.interpreter, function, argument))
         # What one caller passes says little about the others; what none of them passes has its default.
         env[name] = _kept(kind) if keeps else widened(kind)
     if arguments.vararg:
@@ -190,6 +192,13 @@ def _bind(
         items = () if unknown else tuple(rest.items())
         env[arguments.kwarg.arg] = k.Dictionary("dict", UNKNOWN if unknown else k.join_all(list(rest.values())), items)
     return env
+
+
+def _without_objects(kind: k.Union, declared: Kind) -> Kind:
+    """What may be a tensor or an object is a tensor where the parameter is declared to be one."""
+    if k.only_tensor(declared) is None or not k.may_be_tensor(kind):
+        return kind
+    return k.join_all([one for one in kind.alternatives if not isinstance(one, k.Instance)])
 
 
 def _omitted(frame: Frame, function: FunctionInfo, name: str, declared: Kind | None, starred: bool) -> Kind:

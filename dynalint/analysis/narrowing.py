@@ -17,6 +17,7 @@ from dynalint.analysis.steps import walk
 if TYPE_CHECKING:
     from dynalint.analysis.project import Project
 
+_SCRIPTED = ("torch.jit.ScriptModule", "torch.jit.RecursiveScriptModule")
 _TENSOR_TYPE = k.External("torch.Tensor")
 
 
@@ -232,6 +233,8 @@ def is_instance(project: Project, kind: Kind, tested: Kind) -> bool | None:
         return _is_project_instance(project, kind, tested)
     if not isinstance(tested, k.External):
         return None
+    if isinstance(kind, k.Instance) and tested.name in _SCRIPTED:
+        return False  # a class of the project's own, as it stands in the code
     return _is_external_instance(kind, tested.name)
 
 

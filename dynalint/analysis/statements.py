@@ -126,7 +126,7 @@ def _if(frame: Frame, node: ast.If) -> bool:
 
 
 def _note_filled_in(frame: Frame, node: ast.If, before: Environment, ends: list[Environment]) -> None:
-    """`if mask is None: mask = torch.ones(...)`: what stands in for a parameter tells what it is else, a tensor.
+    """`if mask is None: mask = torch.ones(...)`: what stands in for a parameter tells what it is else.
 
     A tensor of one element (`if length is None: length = lengths.max()`) often stands in for a number.
     """
@@ -135,6 +135,8 @@ def _note_filled_in(frame: Frame, node: ast.If, before: Environment, ends: list[
         return
     kind, filled = before.get(asked.name), ends[0].get(asked.name)
     given = isinstance(kind, k.Unknown) and kind.parameter == asked.name and ends[1].get(asked.name) == kind
+    if kind is not None and filled is not None and given:
+        ends[1][asked.name] = k.stand_in(kind, filled)
     if kind is not None and given and isinstance(filled, k.Tensor) and filled.rank != 0 and not filled.array:
         frame.env = ends[1]
         frame.note_tensor(ast.Name(asked.name, ast.Load()), kind)

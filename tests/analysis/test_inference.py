@@ -800,3 +800,34 @@ def test_what_a_function_asks_for_counts_more_than_its_annotation(tmp_path: Path
     """
     branches = [event for event in analyzed(tmp_path, code).events if isinstance(event, Branch)]
     assert {event.function.name for event in branches} == {"first"}
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "from transformers.utils import logging as made\nlog = made.get_logger(__name__)",
+        "from accelerate.logging import get_logger\nlog = get_logger(__name__)",
+    ],
+)
+def test_loggers_of_libraries(tmp_path: Path, made: str) -> None:
+    code = f"""
+import logging
+import torch
+from torch import nn
+{made}
+
+class Model(nn.Module):
+    def forward(self, x: torch.Tensor):
+        log.info("seen")
+        return self.told(x, made_elsewhere())
+
+    def told(self, x, log: "logging.Logger"):
+        log.debug("told")
+        return x
+"""
+    (tmp_path / "code.py").write_text(code)
+    found = analyze([tmp_path / "code.py"], watched=lambda name: name if name.startswith("logging.") else None).events
+    assert [event.callee for event in found if isinstance(event, Call)] == [
+        "logging.Logger.info",
+        "logging.Logger.debug",
+    ]

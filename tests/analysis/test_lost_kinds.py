@@ -336,3 +336,61 @@ class Model(nn.Module):
         return x * 2
 """
     assert bool(branches(tmp_path, code)) is reached
+
+
+@pytest.mark.parametrize(
+    "filled_in",
+    [
+        "self.fn = fn if fn is not None else Default()",
+        "self.fn = Default() if fn is None else fn",
+        "self.fn = fn or Default()",
+        "if fn is None:\n            fn = Default()\n        self.fn = fn",
+    ],
+)
+def test_what_stands_in_for_an_object_that_is_left_out(tmp_path: Path, filled_in: str) -> None:
+    code = f"""
+class Default(nn.Module):
+    def forward(self, x):
+        return x
+
+class Model(nn.Module):
+    def __init__(self, fn=None):
+        super().__init__()
+        {filled_in}
+
+    def forward(self, x: Tensor):
+        if self.fn(x) > 0:
+            return x
+"""
+    assert len(branches(tmp_path, code)) == 1
+
+
+def test_what_stands_in_for_a_number_decides_nothing(tmp_path: Path) -> None:
+    code = """
+class Model(nn.Module):
+    def __init__(self, limit=None):
+        super().__init__()
+        self.limit = limit or torch.tensor(1.0)
+
+    def forward(self, x: Tensor):
+        if self.limit > 0:
+            return x
+"""
+    assert branches(tmp_path, code) == []
+
+
+def test_an_object_is_no_tensor_where_one_is_declared(tmp_path: Path) -> None:
+    code = """
+class Boxes:
+    def __init__(self, data):
+        self.data = data
+
+def moved(points: Tensor):
+    if (points > 0).all():
+        return points
+
+class Model(nn.Module):
+    def forward(self, x: Tensor, flag: bool):
+        return moved(x if flag else Boxes(x))
+"""
+    assert [only_tensor(one.kind) is not None for one in branches(tmp_path, code)] == [True]

@@ -21,6 +21,7 @@ from dynalint.analysis.kinds.values import (
     Instance,
     Kind,
     Method,
+    Object,
     Partial,
     Sequence,
     Tensor,
@@ -60,6 +61,21 @@ def join(left: Kind, right: Kind) -> Kind:
     if len(members) == len(left.members) and all(map(operator.is_, members, left.members)):
         return left
     return _union(members)
+
+
+def stand_in(given: Kind, other: Kind) -> Kind:
+    """Return what `given or other` is, where `given` may be left out: a layer or function stands for another like it.
+
+    So it does where nothing is known of `given` but that it is a parameter; else this is the join.
+    """
+    left_out = isinstance(given, Unknown) and given.parameter is not None
+    return other if left_out and all(_is_callable(one) for one in other.members) else join(given, other)
+
+
+def _is_callable(kind: Kind) -> bool:
+    return isinstance(kind, (Instance, Object, Function, Partial, Class)) or (
+        isinstance(kind, External) and kind.name.startswith("torch.")
+    )
 
 
 def join_all(kinds: list[Kind] | tuple[Kind, ...]) -> Kind:

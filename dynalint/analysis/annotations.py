@@ -157,7 +157,7 @@ def _named(interpreter: Interpreter, target: Kind, depth: int) -> Kind:
             return record
         if any(name.startswith(("typing.", "enum.")) for name in interpreter.project.lineage(target.cls)[1]):
             return UNKNOWN
-        return k.Instance(target.cls) if _worth_following(interpreter, target) else UNKNOWN
+        return _instance_of(interpreter, target.cls)
     if not isinstance(target, k.External):
         return UNKNOWN
     name = target.name
@@ -178,9 +178,13 @@ def _named(interpreter: Interpreter, target: Kind, depth: int) -> Kind:
     return UNKNOWN
 
 
-def _worth_following(interpreter: Interpreter, target: k.Class) -> bool:
-    """Whether an annotation with a project class says enough: a base class of modules may be any of them."""
-    return not interpreter.project.is_module_class(target.cls) or not target.cls.subclasses
+def _instance_of(interpreter: Interpreter, cls: ClassInfo) -> Kind:
+    """What an annotation says that names a class of the project: that, or any below it.
+
+    Of modules it is taken for that alone: what is below a base class is often most of the project.
+    """
+    _ = interpreter.project.all_classes  # fills `subclasses`
+    return k.Instance(cls, below=bool(cls.subclasses) and not interpreter.project.is_module_class(cls))
 
 
 def _subscript(interpreter: Interpreter, node: ast.Subscript, module: ModuleInfo, depth: int) -> Kind:

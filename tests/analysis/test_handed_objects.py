@@ -157,3 +157,32 @@ def build(limits):
 MODELS = build(config_of_others.limits)
 """
     assert branches(tmp_path, code) == [15]
+
+
+def test_an_annotation_with_a_base_class_means_any_class_below_it(tmp_path: Path) -> None:
+    code = """
+class Model(nn.Module):
+    def __init__(self, policy: "Policy"):
+        super().__init__()
+        self.policy = policy
+
+    def forward(self, x: Tensor):
+        return self.policy.choose(x)
+
+class Policy:
+    def choose(self, x):
+        raise NotImplementedError
+
+class Strict(Policy):
+    def choose(self, x: Tensor):
+        if x.sum() > 0:
+            return x
+
+class Lax(Policy):
+    def choose(self, x: Tensor):
+        if x.mean() > 0:
+            return x
+"""
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").touch()  # others may build them
+    assert branches(tmp_path / "package", code) == [16, 21]

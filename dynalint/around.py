@@ -62,20 +62,24 @@ def _bearing(named: Sequence[Path], importers: Importers, sizes: Mapping[Path, i
     own = frozenset(named)
     room = max(MOST_TEXT, sum(sizes.get(path, 0) for path in own))
     found, left_out = set(own), set[Path]()
+
+    def fits(more: Collection[Path]) -> bool:
+        nonlocal room
+        room -= sum(sizes[path] for path in more)
+        if room >= 0:
+            found.update(more)
+        return room >= 0
+
+    fits(importers.above(own) - own)
     new: Collection[Path] = own
     while new and not left_out:
         new = sorted(importers.users(new) - found)
-        for path in new:
-            room -= sizes[path]
-            (found if room >= 0 else left_out).add(path)
-    found |= importers.above(found)
-    while not left_out:
-        more = importers.users(found) - found
+        left_out.update(path for path in new if not fits(({path} | importers.above([path])) - found))
+    more = own if not left_out else frozenset[Path]()
+    while more:  # what comes now is far off: all that there is in a step, or nothing
+        more = frozenset(importers.users(found) - found)
         more |= importers.above(more) - found
-        room -= sum(sizes[path] for path in more)
-        if not more or room < 0:  # what comes now is far off: all of it, or nothing
-            break
-        found |= more
+        more = more if fits(more) else frozenset()
     return Around(tuple(sorted(found - own, key=lambda path: path.parts)), len(left_out))
 
 

@@ -135,7 +135,7 @@ class Importers:
             return next((one for one in found if one is not None), None)
         binding = module.bindings[name]
         if binding is None:
-            return [] if module.is_plain(name) else [module]
+            return [] if name in module.plain else [module]
         whole = self._modules.get(binding.module)
         if binding.attribute is not None:
             return (whole and self._definers(binding.module, binding.attribute)) or [module]

@@ -24,7 +24,9 @@ _COMMENT = re.compile(r"#.*")
 _DEFINITION = re.compile(r"^(?:(?:async[ \t]+)?def|class)[ \t]+(\w+)|^(\w+)[ \t]*(?::[^=\n]*)?=(?!=)", re.MULTILINE)
 _BASES = re.compile(r"^[ \t]*class[ \t]+\w+[ \t]*\(((?:[^()]|\([^()]*\))*)\)[ \t]*:", re.MULTILINE)
 _STRING = re.compile(r"\"\"\"[\s\S]*?\"\"\"|'''[\s\S]*?'''|\"[^\"\n]*\"|'[^'\n]*'")
-_PLAIN_VALUE = r"[ \t]*(?::[^=\n]*)?=[ \t]*(?:\"[^\"\n]*\"|'[^'\n]*'|[\d.]+)[ \t]*(?:#.*)?$"
+_ASSIGNED = re.compile(
+    r"^(\w+)\b(?:[ \t]*(?::[^=\n]*)?=[ \t]*(\"[^\"\n]*\"|'[^'\n]*'|[\d.]+)[ \t]*(?:#.*)?$|.*=)", re.MULTILINE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +89,8 @@ class Outline:
         """The dotted names that its classes are written to inherit from."""
         return frozenset(name for match in _BASES.finditer(self.text) for name in re.findall(r"[\w.]+", match[1]))
 
-    def is_plain(self, name: str) -> bool:
-        """Whether a name is assigned numbers or text, such as a version, and nothing else."""
-        assigned = re.findall(rf"^{re.escape(name)}\b.*=", self.text, re.MULTILINE)
-        return bool(assigned) and len(re.findall(rf"^{re.escape(name)}{_PLAIN_VALUE}", self.text, re.MULTILINE)) == len(
-            assigned
-        )
+    @cached_property
+    def plain(self) -> frozenset[str]:
+        """The names that are assigned numbers or text, such as a version, and nothing else."""
+        assigned = [(match[1], match[2] is not None) for match in _ASSIGNED.finditer(self.text)]
+        return frozenset(name for name, _ in assigned) - {name for name, is_plain in assigned if not is_plain}

@@ -10,11 +10,16 @@ from dynalint.analysis.project import Project
 LAYERS = "class Layer:\n    pass\n\n\nSIZE = 3\n"
 
 
-def reached(folder: Path, files: dict[str, str], *changed: str) -> list[str]:
+def written(folder: Path, files: dict[str, str]) -> list[Path]:
     paths = [folder / name for name in files]
     for path, text in zip(paths, files.values(), strict=True):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
+    return paths
+
+
+def reached(folder: Path, files: dict[str, str], *changed: str) -> list[str]:
+    paths = written(folder, files)
     found = Importers(outlines_of(Project.load(paths))).reached([folder / name for name in changed])
     return sorted(path.relative_to(folder).as_posix() for path in found)
 
@@ -26,6 +31,9 @@ def reached(folder: Path, files: dict[str, str], *changed: str) -> list[str]:
         "from .layers import Layer as L",
         "from . import layers",
         "from .layers import *",
+        "from.layers import(Layer)",
+        "from .layers import (\n    # the (usual) layer\n    Layer,  # as it is\n)",
+        "from .layers import \\\n    Layer",
         "import p.layers",
         "import p.layers as layers",
         "import p\nmodel = p.layers.Layer()",
@@ -100,3 +108,18 @@ def test_a_package_that_only_hands_a_name_on_is_reached_but_not_what_uses_the_pa
 def test_a_package_whose_code_uses_a_name_ties_its_users_to_it(tmp_path: Path, code: str) -> None:
     files = {"p/__init__.py": code, **HANDING}
     assert reached(tmp_path, files, "p/one.py") == ["p/__init__.py", "p/model.py", "p/one.py", "p/user.py"]
+
+
+def test_the_files_of_bases_are_those_above(tmp_path: Path) -> None:
+    files = {
+        "p/__init__.py": "from .bottom import *\n",
+        "p/bottom.py": "class Bottom:\n    pass\n",
+        "p/middle.py": "import p\nfrom . import mixins as m\n\nclass Middle(p.Bottom, m.Mixin['x'], metaclass=type):\n    pass\n",
+        "p/mixins.py": "class Mixin:\n    pass\n",
+        "p/top.py": "from .middle import Middle as M\nfrom .other import f\n\nclass Top(\n    M,\n):\n    pass\n",
+        "p/other.py": "def f():\n    pass\n",
+    }
+    paths = written(tmp_path, files)
+    above = Importers(outlines_of(Project.load(paths))).above([tmp_path / "p/top.py"])
+    names = {path.relative_to(tmp_path).as_posix() for path in above}
+    assert names - {"p/__init__.py"} == {"p/middle.py", "p/mixins.py", "p/bottom.py"}

@@ -6,6 +6,7 @@ import inspect
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -140,3 +141,21 @@ def test_files_imported_before_and_after_modules_were_remembered_are_listed(
     # Where the last one has gone, all are looked at again.
     del sys.modules[loading._last_known]
     assert set(loading.module_files()) == set(files)
+
+
+def test_modules_that_import_when_asked_for_anything_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Lazy(ModuleType):
+        def __getattr__(self, name: str) -> object:
+            raise ImportError(f"{self.__name__} needs what is not installed")
+
+    class Spying(ModuleType):
+        def __getattribute__(self, name: str) -> object:
+            raise AssertionError(name)
+
+    monkeypatch.setitem(sys.modules, "lazy_under_test", Lazy("lazy_under_test"))
+    monkeypatch.setitem(sys.modules, "spying_under_test", Spying("spying_under_test"))
+    monkeypatch.setitem(sys.modules, "no_module_under_test", 3)
+    known = ModuleType("known_under_test")
+    known.__file__ = __file__
+    monkeypatch.setitem(sys.modules, "known_under_test", known)
+    assert (__file__, loading.real_path(__file__)) in loading.module_files()

@@ -19,7 +19,7 @@ from torch import nn
 from ..dynamo.records import Run
 from ..dynamo.reports import resumed
 from ..dynamo.runs import Call, Maker, clone_inputs, force_eager, fresh_callable, fullgraph_run, user_compile
-from ..source.loading import is_below
+from ..source.loading import file_of, is_below
 
 _MOST_BOUNDARIES = 6
 _INDEX = re.compile(r"(.*)\.(\d+)$")
@@ -74,7 +74,7 @@ def boundaries(run: Run, roots: Iterable[str], make: Maker) -> list[Boundary]:
 def _functions_of(file: str) -> Iterator[tuple[Boundary, types.CodeType]]:
     """Yield the functions and methods that the modules of a file hold."""
     for module in list(sys.modules.values()):
-        if getattr(module, "__file__", None) != file:
+        if file_of(module) != file:
             continue
         classes = [value for value in vars(module).values() if isinstance(value, type)]
         for owner in (module, *(cls for cls in classes if cls.__module__ == module.__name__)):

@@ -29,6 +29,15 @@ def real_path(file: str) -> str:
     return os.path.realpath(file)
 
 
+def file_of(module: object) -> str | None:
+    """Return the file that a module names; to ask a lazy one for any attribute imports what it stands for, or fails."""
+    try:
+        file = object.__getattribute__(module, "__dict__").get("__file__")
+    except AttributeError:  # anything may stand among the modules
+        return None
+    return file if isinstance(file, str) else None
+
+
 def prepare(search: Iterable[str], overrides: Mapping[str, str]) -> None:
     """Put `search` in front of `sys.path`, and have the modules in `overrides` run from the texts given.
 
@@ -134,7 +143,7 @@ def load_module(path: str, name: str) -> ModuleType:
             if error.name is None or not (name == error.name or name.startswith(f"{error.name}.")):
                 raise
         else:
-            if _same_file(getattr(module, "__file__", None), path):
+            if _same_file(file_of(module), path):
                 return module
     return _load_by_path(path, name)
 
@@ -211,8 +220,8 @@ def _new_files() -> list[tuple[str, str]]:
     # What is imported later stands behind it; where it is gone, all count as new, and no more than time is lost. No
     # code of Python's runs in between, so that no thread of the user's can import more meanwhile.
     new = list(takewhile(_last_known.__ne__, reversed(sys.modules)))
-    files = (getattr(sys.modules.get(name), "__file__", None) for name in reversed(new))
-    return [(file, real_path(file)) for file in files if isinstance(file, str)]
+    files = (file_of(sys.modules.get(name)) for name in reversed(new))
+    return [(file, real_path(file)) for file in files if file is not None]
 
 
 def imported_files(roots: Iterable[str]) -> list[str]:

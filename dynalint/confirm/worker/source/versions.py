@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from .loading import is_below, prepare, real_path
+from .loading import file_of, is_below, prepare, real_path
 
 
 class Version:
@@ -76,8 +76,8 @@ class Version:
     def modules(self) -> Iterator[ModuleType]:
         """Yield the modules of the files that this version overrides, as far as they have been imported."""
         for module in [*self._modules.values(), *(self._owned().values() if self._depth else ())]:
-            file = getattr(module, "__file__", None)
-            if isinstance(file, str) and self._overrides_file(file):
+            file = file_of(module)
+            if file is not None and self._overrides_file(file):
                 yield module
 
     def _owned(self) -> dict[str, ModuleType]:
@@ -93,9 +93,8 @@ class Version:
     def _look_through(self) -> Iterator[str]:
         # What an installed module is called stays its name.
         for name in sys.modules.keys() - self._foreign:
-            if isinstance(file := getattr(sys.modules[name], "__file__", None), str) and _is_in_any(
-                file, self._folders
-            ):
+            file = file_of(sys.modules[name])
+            if file is not None and _is_in_any(file, self._folders):
                 yield name
             else:
                 self._foreign.add(name)

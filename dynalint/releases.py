@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 # Those that dynalint supports, oldest first. What a range in the settings means is judged by these.
-SUPPORTED = ("2.6", "2.7", "2.8", "2.9", "2.10", "2.11", "2.12", "2.13")
+SUPPORTED = ("2.6", "2.7", "2.8", "2.9", "2.10", "2.11", "2.12", "2.13", "2.14")
 
 _CLAUSE = re.compile(r"(==|!=|<=|>=|<|>|~=)?\s*(\d+(?:\.\d+)*)")
 _Version = tuple[int, ...]

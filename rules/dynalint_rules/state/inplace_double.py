@@ -16,6 +16,7 @@ class InplaceDouble(Rule):
     name = "inplace-double"
     summary = "An in-place change to a 0-dim float64 tensor is lost in compiled code"
     category = "miscompile"
+    torch = "<2.14"
     events = (InplaceChange,)
     refusal = (
         "other code may hold the tensor; if none does, assign a new one: `self.n = self.n + 1` instead of `self.n += 1`"

@@ -81,24 +81,6 @@ def lines(text: str) -> str:
             return early
             """,
         ),
-        (
-            """
-            z = x * 1
-            for i in range(3):
-                z = z * i + 1
-                if z.sum() > 0:
-                    return z
-            return z
-            """,
-            """
-            z = x * 1
-            done = torch.zeros((), dtype=torch.bool, device=z.device)
-            for i in range(3):
-                z = torch.where(done, z, z * i + 1)
-                done = done | (z.sum() > 0)
-            return z
-            """,
-        ),
     ],
 )
 def test_a_result_may_be_missing(body: str, wanted: str) -> None:

@@ -11,7 +11,6 @@ from dynalint.testing.cases import Case
 from dynalint.testing.static import Study
 from dynalint_rules.side_effects.clock import ClockCall
 from dynalint_rules.side_effects.debugger import DebuggerCall
-from dynalint_rules.side_effects.generator_state import GeneratorState
 from dynalint_rules.side_effects.log_call import LogCall
 from dynalint_rules.side_effects.print_call import PrintCall
 
@@ -414,39 +413,3 @@ def test_what_is_asked_behind_a_level_has_no_effect_of_its_own(rest: str) -> Non
     body = f"if logger.isEnabledFor(10) and {rest}:\n    logger.debug('a')\nreturn x"
     answers = [found.answer for found in study(body, LogCall(), head).own]
     assert isinstance(answers[0], Declined)
-
-
-_NOISY = """
-import torch
-
-
-class Noisy(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        {asked}
-        return x * torch.rand(8)
-
-    @staticmethod
-    def backward(ctx, grad):
-        {put}
-        return grad * torch.rand(8)
-
-
-@torch.compile
-def f(x: torch.Tensor):
-"""
-
-
-@pytest.mark.parametrize(
-    ("asked", "put"),
-    [
-        ("ctx.state = torch.get_rng_state()", "torch.set_rng_state(ctx.state)"),
-        ("state = torch.get_rng_state()", "pass"),
-        ("pass", "state = torch.get_rng_state(); torch.set_rng_state(state)"),
-    ],
-)
-def test_the_state_that_gradients_rest_on_is_set_in_a_compiled_run_too(asked: str, put: str) -> None:
-    head = _NOISY.format(asked=asked, put=put)
-    answers = [found.answer for found in study("return Noisy.apply(x)", GeneratorState(), head).own]
-    assert answers
-    assert all(isinstance(one, Declined) and "gradients" in one.reason for one in answers)

@@ -12,7 +12,6 @@ from dynalint.testing.cases import Case
 from dynalint.testing.static import Study
 from dynalint_rules.control_flow.bool_operator_on_tensor import BoolOperatorOnTensor
 from dynalint_rules.control_flow.branch_on_tensor import BranchOnTensor
-from dynalint_rules.control_flow.membership_on_tensor import MembershipOnTensor
 from dynalint_rules.python_constructs.dynamic_code import DynamicCode
 from dynalint_rules.python_constructs.operator_on_object import OperatorOnObject
 from dynalint_rules.side_effects.print_call import PrintCall
@@ -313,22 +312,3 @@ def test_torch_does_not_stay_what_it_was(lost: str) -> None:
     guarded = "try:\n    import torch\nexcept ImportError:\n    torch = None\n"
     kept = Study(Case(rule, Example("x", guarded + code.partition("{}")[2].removesuffix(lost))), [rule]).own[0].answer
     assert isinstance(kept, Rewrite)
-
-
-@pytest.mark.parametrize(
-    ("test", "condition"),
-    [
-        ("all([x.sum() > 0, x > 1])", "`x > 1` has one element"),
-    ],
-)
-def test_any_and_all_ask_no_further_than_they_have_to(test: str, condition: str) -> None:
-    found = answer(f"if {test}:\n{SIDES}", MembershipOnTensor())
-    assert isinstance(found, Rewrite), found
-    assert any(condition in one for one in found.conditions), found.conditions
-
-
-@pytest.mark.parametrize("test", ["any([x.sum() > 0, x.max() > 1])"])
-def test_any_may_ask_all_where_nothing_raises(test: str) -> None:
-    found = answer(f"if {test}:\n{SIDES}", MembershipOnTensor())
-    assert isinstance(found, Rewrite), found
-    assert found.safety == "safe", found.conditions

@@ -320,18 +320,6 @@ def other_changes(event: Change | InplaceChange, project: Project) -> Iterator[t
                     yield function, node
 
 
-def mentions_of(
-    event: Change | InplaceChange, project: Project
-) -> Iterator[tuple[FunctionInfo, ast.Attribute | ast.Name]]:
-    """Yield the places of the region that name the state, each with its function."""
-    name, sort = state_name(event), _sort_of_name(event)
-    for function in reached_functions(project, name):
-        if _may_name(function, event, sort, project):
-            for node in walk_function(function.node):
-                if isinstance(node, ast.Attribute | ast.Name) and isinstance(node, sort) and names(node, name):
-                    yield function, node
-
-
 def _sort_of_name(event: Change | InplaceChange) -> type[ast.expr]:
     """Whether the state is reached as an attribute or as a variable."""
     return ast.Attribute if event.home.type in ("attribute", "class") or "." in event.home.name else ast.Name

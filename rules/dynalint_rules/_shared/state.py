@@ -1,36 +1,30 @@
-"""A Python number kept on a module, turned into a buffer that the module registers.
+"""A count kept on a module, turned into a buffer that the module registers.
 
-The buffer does not go into the state dict, holds int64 for a count and the default dtype for a float, and is only ever
-assigned to, never changed in place: an update in place gives wrong gradients in compiled code once its value takes part
-in a differentiable expression.
+The buffer does not go into the state dict, holds int64, and is only ever assigned to, never changed in place: an update
+in place gives wrong gradients in compiled code once its value takes part in a differentiable expression.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from dynalint.rulekit import ClassInfo, FunctionInfo, Project, Refusal, Rewrite, SourceFile, StateChange, k, rw, walk
 from dynalint_rules._code.scope import Scope, torch_name
 from dynalint_rules._code.uses import Attribute, Use, self_name
-from dynalint_rules._shared.number.detached import detached
 from dynalint_rules._shared.number.numbers import DECISIONS, flow_of
 
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult)
 # Between ints these give ints, of tensors as of Python numbers.
 _INTEGRAL = (*_ARITHMETIC, ast.Mod, ast.FloorDiv)
 _WITH_TENSORS = (*_INTEGRAL, ast.Div)
-_FLOATING = (*_ARITHMETIC, ast.Div)
-_SIGNS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
+_SIGNS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*"}
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
 _TIGHT = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Constant)
 
 
-def number_to_buffer(event: StateChange, project: Project, *, floating: bool = False) -> Rewrite:
+def number_to_buffer(event: StateChange, project: Project) -> Rewrite:
     """Return the rewrite that keeps a number `self.name` in a buffer, in all places at once.
-
-    Whole numbers stay what they are; with `floating` the buffer holds fewer digits than Python does.
 
     Raises:
         Refusal: the constructor does not set it to a plain number, or a place that uses it needs a Python number.
@@ -38,7 +32,7 @@ def number_to_buffer(event: StateChange, project: Project, *, floating: bool = F
     name = event.home.name
     cls, function, statement = _constructor(event, project)
     attribute = Attribute(cls, name, project)
-    plan = Plan(name, floating)
+    plan = Plan(name)
     torch, imports = torch_name(function)
     for use in attribute.uses():
         if use.statement() is statement:
@@ -48,13 +42,11 @@ def number_to_buffer(event: StateChange, project: Project, *, floating: bool = F
         else:
             _read(plan, use)
     conditions = [f"no code outside this project reads or sets `{name}` as a Python number"]
-    if floating:
-        conditions.insert(0, f"`{name}` is stored in the default dtype, with less precision than a Python float")
-    elif plan.combined:
+    if plan.combined:
         conditions.append(f"the tensors that `{name}` is combined with are float32 or wider, or the count stays small")
     return Rewrite(
         title=f"Keep `{name}` in a buffer",
-        safety="unsafe" if floating else "conditional",
+        safety="conditional",
         replacements=tuple(one for file, some in plan.changes.items() for one in rw.written(file, *some)),
         conditions=(*conditions, *plan.conditions),
         imports=imports,
@@ -70,20 +62,10 @@ class Plan:
     """
 
     name: str
-    floating: bool = False
     changes: dict[SourceFile, list[rw.Change]] = field(default_factory=dict)
     conditions: dict[str, None] = field(default_factory=dict)
     combined: bool = False
     leaves: tuple[str, ...] = ()
-
-    @property
-    def operations(self) -> tuple[type[ast.operator], ...]:
-        """The operations with other numbers that give for a tensor what they give for a Python number."""
-        return _FLOATING if self.floating else _INTEGRAL
-
-    def takes(self, kind: k.Kind) -> bool:
-        """Whether a value is a number that the buffer can hold."""
-        return _is_int(kind) or (self.floating and k.is_number(kind))
 
     def replace(self, use: Use, node: ast.expr | ast.stmt, content: str) -> None:
         new: str | list[str] = content if isinstance(node, ast.expr) else [content]
@@ -104,7 +86,7 @@ def _read(plan: Plan, use: Use) -> None:
         function = use.function
         scope = Scope(use.project, function, use.project.parents(function), *torch_name(function))
         try:
-            flow = flow_of(scope, use.node, "float" if plan.floating else "int", wide=True)
+            flow = flow_of(scope, use.node, "int", wide=True)
         except Refusal:
             flow = None
         if flow is None or flow.changes:
@@ -158,14 +140,12 @@ def plain_number(node: ast.expr) -> str | None:
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         inner = plain_number(node.operand)
         return None if inner is None else f"-{inner}"
-    return repr(node.value) if isinstance(node, ast.Constant) and type(node.value) in (int, float) else None
+    return repr(node.value) if isinstance(node, ast.Constant) and type(node.value) is int else None
 
 
 def _registration(plan: Plan, function: FunctionInfo, statement: ast.Assign | ast.AnnAssign, torch: str) -> str:
     assert statement.value is not None
     value = plain_number(statement.value)
-    if plan.floating and isinstance(value, str) and value.lstrip("-").isdigit():
-        value += ".0"
     return f'{self_name(function)}.register_buffer("{plan.name}", {torch}.tensor({value}), persistent=False)'
 
 
@@ -178,15 +158,13 @@ def change_store(plan: Plan, use: Use) -> None:
     statement = use.statement()
     target = use.file.segment(use.node)
     if isinstance(statement, ast.AugAssign) and statement.target is use.node:
-        if type(statement.op) not in (_FLOATING if plan.floating else _ARITHMETIC):
+        if type(statement.op) not in _ARITHMETIC:
             raise Refusal(f"{use.quote(statement)} has no tensor equivalent; write it with `+`, `-` or `*`")
-        if not plan.takes(use.kind(statement.value)):
+        if not _is_int(use.kind(statement.value)):
             raise Refusal(
-                f"{use.quote(statement.value)} may be something other than a "
-                f"{'' if plan.floating else 'whole '}number, "
-                "which the buffer does not hold"
+                f"{use.quote(statement.value)} may be something other than a whole number, which it does not hold"
             )
-        value = _without_items(plan, use, statement.value)
+        value = use.file.segment(statement.value)
         if not isinstance(statement.value, _TIGHT):
             value = f"({value})"
         plan.replace(use, statement, f"{target} = {target} {_SIGNS[type(statement.op)]} {value}")
@@ -200,40 +178,9 @@ def change_store(plan: Plan, use: Use) -> None:
         torch, _ = torch_name(_function(use))
         value = f"{torch}.zeros_like({target})" if number == "0" else f"{torch}.full_like({target}, {number})"
         plan.replace(use, statement.value, value)
+    # What is computed from the number itself has readers that are looked at by themselves.
     elif not any(_is_same(node, use.node) for node in walk(statement.value)):
         raise Refusal(f"{use.place} sets {use.quote(use.node)} to {use.quote(statement.value)}, which is not a tensor")
-    else:
-        # It is computed from the number itself, and every reader in it is looked at by itself.
-        value = _without_items(plan, use, statement.value)
-        if value != use.file.segment(statement.value):
-            plan.replace(use, statement.value, value)
-
-
-def _without_items(plan: Plan, use: Use, value: ast.expr) -> str:
-    """The text of arithmetic in which the tensor stays one that `.item()` is called on."""
-    if not plan.floating:
-        return use.file.segment(value)
-    function = _function(use)
-    scope = Scope(use.project, function, use.project.parents(function), *torch_name(function))
-    parts: dict[ast.expr, str] = {}
-    for call in _operands(plan, value):
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "item":
-            found = detached(scope, call.func.value)
-            # Arithmetic gives a tensor of its own, so nothing follows later changes of this one.
-            parts[call] = found.text.replace(".clone()", "")
-            plan.conditions |= dict.fromkeys(found.conditions)
-    return rw.spliced(use.file, value, parts)
-
-
-def _operands(plan: Plan, value: ast.expr) -> Iterator[ast.expr]:
-    """Yield what the operations on numbers of an expression start from."""
-    if isinstance(value, ast.BinOp) and isinstance(value.op, plan.operations):
-        yield from _operands(plan, value.left)
-        yield from _operands(plan, value.right)
-    elif isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.USub):
-        yield from _operands(plan, value.operand)
-    else:
-        yield value
 
 
 def _function(use: Use) -> FunctionInfo:
@@ -261,7 +208,7 @@ def check_reader(plan: Plan, use: Use) -> None:
                 plan.combined = True
                 plan.conditions[f"{use.quote(other)} is a floating-point tensor"] = None
                 return
-            if not isinstance(parent.op, plan.operations) or not plan.takes(use.kind(other)):
+            if not isinstance(parent.op, _INTEGRAL) or not _is_int(use.kind(other)):
                 raise Refusal(_needs_number(plan, use, parent))
             node = parent
         elif isinstance(parent, ast.Assign | ast.AugAssign | ast.AnnAssign) and parent.value is node:
@@ -282,7 +229,7 @@ def _decides(plan: Plan, use: Use, node: ast.expr, parent: ast.AST | None) -> bo
     """Whether a number, or its comparison with another one, does nothing but decide which way to go."""
     if isinstance(parent, ast.Compare):
         others = [one for one in (parent.left, *parent.comparators) if one is not node]
-        if len(others) != 1 or not isinstance(parent.ops[0], _ORDER) or not plan.takes(use.kind(others[0])):
+        if len(others) != 1 or not isinstance(parent.ops[0], _ORDER) or not _is_int(use.kind(others[0])):
             return False
         node, parent = parent, use.parent(parent)
     while isinstance(parent, ast.BoolOp) or (isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.Not)):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dynalint.rulekit import Call, Declined, Project, Rewrite, Rule, Violation, quote
-from dynalint_rules._code.scope import Scope
-from dynalint_rules._shared.guard.statements import guarded
+from dynalint.rulekit import Call, Rule
 
 _CALLS: dict[str, str] = {
     "queue": "Queue LifoQueue PriorityQueue SimpleQueue",
@@ -21,7 +19,6 @@ _CALLS: dict[str, str] = {
     "torch.jit": "fork wait",
     "torch.futures": "Future",
 }
-_PUTS = ("put", "put_nowait")
 
 
 class ConcurrentCall(Rule):
@@ -33,14 +30,7 @@ class ConcurrentCall(Rule):
     calls = frozenset(f"{owner}.{name}" for owner, names in _CALLS.items() for name in names.split())
     message = "`{callee}()` communicates with other threads, which cannot be part of a graph"
     help = "return what they need, and communicate with them around the call"
-
-    def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Put into a queue in eager code only."""
-        if event.callee.startswith("queue.") and event.callee.rpartition(".")[2] in _PUTS:
-            condition = f"a compiled run skips {quote(event.function.file, event.node)}"
-            title, scope = "Put into the queue only in eager code", Scope.of(event, project)
-            return guarded(scope, event, title, safety="unsafe", conditions=(condition,))
-        return Declined(
-            "what another thread does cannot be part of a graph; return what it needs, and communicate with it "
-            "around the call"
-        )
+    refusal = (
+        "what another thread does cannot be part of a graph; return what it needs, and communicate with it "
+        "around the call"
+    )

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import Call, Declined, Entry, Import, Project, Refusal, Rewrite, Rule, Violation, k, rw
-from dynalint_rules._code.scope import Scope
+from dynalint.rulekit import Call, Entry, Project, Rule, Violation, k
 
-# Locks and the like, entered wherever they come from.
-_CONTEXTLIB = Import("contextlib", None)
 _LOCKS = frozenset(
     f"{owner}.{name}"
     for owner in ("threading", "multiprocessing")
@@ -30,13 +26,6 @@ _MAKERS: dict[str, str] = {
     "torch.jit": "optimized_execution strict_fusion",
     "torch.utils.flop_counter": "FlopCounterMode",
 }
-# Of those, the ones that leave results as they are but for rounding, each with what a compiled run goes without.
-_HARMLESS_TO_LEAVE = {
-    "torch.backends.cudnn.flags": "a compiled run uses the cuDNN kernels selected by the caller's settings",
-    "torch.backends.mkldnn.flags": "a compiled run uses the oneDNN kernels selected by the caller's settings",
-    "numpy.errstate": "a compiled run treats floating-point errors according to the caller's settings",
-    "numpy.printoptions": "a compiled run prints arrays according to the caller's settings",
-}
 
 
 class ContextManager(Rule):
@@ -46,6 +35,7 @@ class ContextManager(Rule):
     gb = ("GB0142", "GB0007", "GB0008", "GB0208", "GB0262", "GB0294")
     events = (Entry, Call)
     calls = frozenset(f"{owner}.{name}" for owner, names in _MAKERS.items() for name in names.split())
+    refusal = "the replacement depends on the context manager; see the help of the finding"
 
     def check(self, event: Entry | Call, project: Project) -> Iterable[Violation]:
         """Flag what is entered by its kind and by where it comes from, and what Dynamo cannot make by its name."""
@@ -55,35 +45,6 @@ class ContextManager(Rule):
             what = _unknown(event, project)
             if what:
                 yield Violation(event.node, f"Dynamo cannot enter {what}")
-
-    def fix(self, event: Entry | Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Take a lock, or settings that hardly change a result, in eager code only."""
-        title = "Take the lock only in eager code"
-        if isinstance(event, Entry) and isinstance(event.kind, k.Object) and event.kind.type in _LOCKS:
-            condition: str | None = "a compiled run does not hold the lock"
-        else:
-            title = "Change the settings only in eager code"
-            condition = _HARMLESS_TO_LEAVE.get(event.callee) if isinstance(event, Call) else None
-        if condition is None:
-            return Declined("the replacement depends on the context manager; see the help of the finding")
-        return _left_to_eager(Scope.of(event, project), violation.node, title, condition)
-
-
-def _left_to_eager(scope: Scope, node: ast.AST, title: str, condition: str) -> Rewrite:
-    """The rewrite of `with lock:`, which enters it in eager code only."""
-    item = scope.parents.get(node)
-    if not isinstance(node, ast.expr) or not isinstance(item, ast.withitem):
-        raise Refusal("it is not created where it is entered; move it into the `with` statement first")
-    if item.optional_vars is not None:
-        raise Refusal("the result of entering it is used; enter it around the call of the compiled function")
-    if "contextlib" in scope.function.locals or (
-        scope.function.module.bindings.get("contextlib", _CONTEXTLIB) != _CONTEXTLIB
-    ):
-        raise Refusal("the name `contextlib` has another meaning here; import `nullcontext` under another name")
-    text = f"contextlib.nullcontext() if {scope.torch}.compiler.is_compiling() else {scope.text(node)}"
-    edits = rw.written(scope.file, (node, text))
-    imports = ("import contextlib", *scope.imports)
-    return Rewrite(title, "unsafe", edits, (condition,), imports)
 
 
 def _unknown(event: Entry, project: Project) -> str | None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import Call, Declined, Project, Refusal, Rewrite, Rule, Violation, k, rw
-from dynalint_rules._code.scope import Scope
+from dynalint.rulekit import Call, Declined, Project, Rule, Violation, k
 
 # Each with what to write instead. That they read their data, the data of torch says of the call at hand.
 _COVARIANCE = "centre the rows and multiply: `x = x - x.mean(1, keepdim=True)`, `x @ x.mT / (n - 1)`"
@@ -61,10 +59,8 @@ class CheckingCall(Rule):
                 else _INSTEAD.get(event.callee, _PIECES),
             )
 
-    def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Check in the graph; decline the others, which written out would check nothing, and round otherwise."""
-        if event.callee == _CHECK:
-            return _asserted(Scope.of(event, project), event.node)
+    def fix(self, event: Call, violation: Violation, project: Project) -> Declined:
+        """Decline: written out, it would check nothing, and round otherwise."""
         return Declined(f"written out, it skips a check and rounds in a different order; {violation.help}")
 
 
@@ -73,20 +69,3 @@ def _reads(event: Call) -> bool:
         variance = event.args[2] if len(event.args) > 2 else event.keywords.get("var", k.UNKNOWN)
         return k.only_tensor(variance) is not None
     return "data_dependent" in event.flags
-
-
-def _asserted(scope: Scope, node: ast.Call) -> Rewrite:
-    """Replace `torch._check_tensor_all(t)` by an assertion in the graph."""
-    if not node.args or len(node.args) > 2 or node.keywords or not isinstance(node.func, ast.Attribute):
-        raise Refusal(f"{scope.quote(node)} is not called in the usual way; write `torch._assert_async` by hand")
-    holds = rw.method(rw.kept(scope.file, node.args[0]), "all")
-    message = []
-    if len(node.args) == 2:
-        words = node.args[1].body if isinstance(node.args[1], ast.Lambda) else None
-        if not isinstance(words, ast.Constant):
-            raise Refusal(f"the message {scope.quote(node.args[1])} is built when it is needed; make it constant")
-        message = [rw.kept(scope.file, words)]
-    check = rw.method(rw.kept(scope.file, node.func.value), "_assert_async", holds, *message)
-    edits = rw.written(scope.file, (node, check))
-    condition = "the exception may come later, and its message differs if none is given"
-    return Rewrite("Check in the graph: `torch._assert_async`", "unsafe", edits, (condition,))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable
 
 from dynalint.rulekit import Call, Declined, Project, Refusal, Rewrite, Rule, Subscript, Violation, k, quote, rw
@@ -11,8 +10,8 @@ from dynalint_rules._code.effects import is_pure
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.selection import reads_by_mask, target_of
 from dynalint_rules._code.settings import SHAPES, captures_shapes
-from dynalint_rules._shared.mask.masked_reductions import reduced, reduced_later, selection_of
-from dynalint_rules._shared.mask.masked_stores import put_back, scattered_back, stored_next
+from dynalint_rules._shared.mask.masked_reductions import reduced, selection_of
+from dynalint_rules._shared.mask.masked_stores import put_back, stored_next
 from dynalint_rules._shared.mask.selected_chains import reduced_at_last
 from dynalint_rules._shared.number.numbers import flow_of
 
@@ -54,10 +53,10 @@ class MaskRead(Rule):
         scope, selection = Scope.of(event, project), selection_of(event.node)
         rewrite = None
         if selection is not None:
-            rewrite = reduced(scope, selection) or reduced_later(scope, selection)
+            rewrite = reduced(scope, selection)
         if isinstance(event, Subscript):
             rewrite = rewrite or stored_next(scope, event) or put_back(scope, event)
-            rewrite = rewrite or scattered_back(scope, event) or _counted(scope, event)
+            rewrite = rewrite or _counted(scope, event)
         if rewrite is None and selection is not None:
             rewrite = reduced_at_last(scope, selection)
         if rewrite is not None:
@@ -75,8 +74,6 @@ def _setting(event: Subscript | Call, project: Project) -> str:
 def _counted(scope: Scope, event: Subscript) -> Rewrite | None:
     """The rewrite of `x[mask].numel()` and its like, None where more than the number of elements is asked for."""
     node, mask = event.node, scope.tensor(event.node.slice)
-    if isinstance(node.slice, ast.List):
-        return _positions(scope, node.slice)
     asked = count_of(scope, node)
     if asked is None or mask is None:
         return None
@@ -92,15 +89,3 @@ def _counted(scope: Scope, event: Subscript) -> Rewrite | None:
     edits = rw.written(scope.file, (asked.node, rw.method(rw.kept(scope.file, node.slice), "sum")), *flow.edits)
     title = "Count what the mask selects"
     return Rewrite(title, flow.safety, edits, flow.clauses, imports=flow.imports, leaves=flow.leaves)
-
-
-def _positions(scope: Scope, mask: ast.List) -> Rewrite | None:
-    """The rewrite of a mask that is written as a list of bools."""
-    if not all(isinstance(one, ast.Constant) and isinstance(one.value, bool) for one in mask.elts):
-        return None
-    chosen = [str(place) for place, one in enumerate(mask.elts) if isinstance(one, ast.Constant) and one.value]
-    if not chosen:
-        return None
-    edits = rw.written(scope.file, (mask, f"[{', '.join(chosen)}]"))
-    condition = "the list is as long as the dimension that it selects from"
-    return Rewrite("Index by positions", "conditional", edits, (condition,))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dynalint.rulekit import Call, Declined, Project, Refusal, Rewrite, Rule, Violation
+from dynalint.rulekit import Call, Declined, Project, Rewrite, Rule, Violation
 from dynalint_rules._code.scope import Scope
-from dynalint_rules._shared.guard.bystanders import guarded_bystanders
 from dynalint_rules._shared.guard.statements import removed
 
 
@@ -21,15 +20,5 @@ class DebuggerCall(Rule):
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Take the stop out."""
         if event.callee == "builtins.input":
-            return _asked_in_eager(event, project)
-        return removed(Scope.of(event, project), event, "Remove the stop in the debugger", "safe")
-
-
-def _asked_in_eager(event: Call, project: Project) -> Rewrite | Declined:
-    """Ask in eager code only, where nothing depends on the answer."""
-    try:
-        scope = Scope.of(event, project)
-        title, effect = "Ask for input only in eager code", "a compiled run does not wait for an answer"
-        return guarded_bystanders(scope, event, "builtins.input".__eq__, title, effect=effect)
-    except Refusal:
-        return Declined("the model depends on the input; ask before the call and pass the answer as an argument")
+            return Declined("the model depends on the input; ask before the call and pass the answer on")
+        return removed(Scope.of(event, project), event, "Take the stop in the debugger out", "safe")

@@ -6,16 +6,13 @@ import ast
 from collections.abc import Iterable, Mapping
 
 from dynalint.rulekit import (
-    Declined,
     FunctionInfo,
     InplaceChange,
     Project,
-    Rewrite,
     Rule,
     StateChange,
     Violation,
     k,
-    rw,
     walk,
     walk_function,
 )
@@ -32,6 +29,7 @@ class AttachedState(Rule):
     category = "miscompile"
     severity = "warning"
     events = (StateChange, InplaceChange)
+    refusal = "other code may differentiate through it; store it with `.detach()` if none does"
 
     def check(self, event: StateChange | InplaceChange, project: Project) -> Iterable[Violation]:
         """Flag state that is added to with a gradient and that nothing else in the region reads."""
@@ -51,27 +49,6 @@ class AttachedState(Rule):
                 "training step",
                 help="Store the value without its gradient: `.detach()`.",
             )
-
-    def fix(
-        self, event: StateChange | InplaceChange, violation: Violation, project: Project
-    ) -> Rewrite | Declined | None:
-        """Detach what is stored."""
-        file, statement = event.function.file, event.statement
-        if isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign):
-            values = [statement.value] if statement.value is not None else []
-        else:
-            kinds = project.kinds(event.function)
-            values = [value for value in _values(event) if k.may_be_tensor(kinds.get(value, k.UNKNOWN))]
-        if not values:
-            return Declined(
-                f"dynalint cannot determine what is added to `{event.home.name}`; call `.detach()` on it by hand"
-            )
-        return Rewrite(
-            title=f"Detach what is stored in `{event.home.name}`",
-            safety="unsafe",
-            replacements=rw.written(file, *((value, rw.method(rw.kept(file, value), "detach")) for value in values)),
-            conditions=(f"nothing outside the compiled code differentiates through `{event.home.name}`",),
-        )
 
 
 def _accumulates(event: StateChange | InplaceChange) -> bool:

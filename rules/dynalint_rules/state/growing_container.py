@@ -5,10 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import ContainerChange, Declined, Project, Rewrite, Rule, StateChange, Violation, k
+from dynalint.rulekit import ContainerChange, Project, Rule, StateChange, Violation, k
 from dynalint_rules._code.deques import deque_limits
 from dynalint_rules._code.growth import LIMIT, UP_TO_LIMIT, is_there_before, mentions, same, settles, state_name
-from dynalint_rules._shared.guard.records import recorded_in_eager
 
 _GROWING = frozenset({"append", "appendleft", "extend", "extendleft", "insert", "iadd"})
 _PLACES = {
@@ -26,6 +25,10 @@ class GrowingContainer(Rule):
     summary = "A container that outlives the call grows with every call, and every call recompiles"
     category = "recompile"
     events = (ContainerChange, StateChange)
+    refusal = (
+        "what is added comes from the compiled call; return it and collect it outside, or add to the container "
+        "only in eager code, behind `if not torch.compiler.is_compiling():`"
+    )
 
     def check(self, event: ContainerChange | StateChange, project: Project) -> Iterable[Violation]:
         """Flag additions to containers with a place outside of the call."""
@@ -39,12 +42,6 @@ class GrowingContainer(Rule):
                 help="Return what is added and collect it outside the compiled code.",
                 torch=">=2.13" if _is_numbered(event.statement) else "",
             )
-
-    def fix(
-        self, event: ContainerChange | StateChange, violation: Violation, project: Project
-    ) -> Rewrite | Declined | None:
-        """Add to it in eager code only, where compiled code never reads it."""
-        return recorded_in_eager(event, project)
 
 
 def _grows(event: ContainerChange, project: Project) -> bool:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import Declined, Project, Rewrite, Rule, StateChange, Violation, k
+from dynalint.rulekit import Project, Rule, StateChange, Violation, k
 from dynalint_rules._code.growth import is_specialised, is_there_before, same, settles
-from dynalint_rules._shared.state import number_to_buffer
 
 _PLACES = {"attribute": "`self.{}`", "class": "the class attribute `{}`", "global": "the module global `{}`"}
 
@@ -19,6 +18,10 @@ class SettlingNumber(Rule):
     category = "recompile"
     severity = "warning"
     events = (StateChange,)
+    refusal = (
+        "a tensor would hold it less precisely, or cannot decide which code runs; keep it in a buffer if that "
+        "does not matter, or change it around the compiled call"
+    )
 
     def check(self, event: StateChange, project: Project) -> Iterable[Violation]:
         """Flag numbers that become variables after one more graph, and flags that are turned over."""
@@ -32,15 +35,6 @@ class SettlingNumber(Rule):
                 f"{place} is {what} on every call: the second call recompiles",
                 help="Keep it in a buffer that the constructor registers, or change it outside the compiled code.",
             )
-
-    def fix(self, event: StateChange, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Keep a float of a module in a buffer."""
-        if event.home.type != "attribute" or not _is_only(event.new, "float"):
-            return Declined(
-                f"a tensor would hold `{event.home.name}` less precisely, or cannot decide which code runs; "
-                "keep it in a buffer if that does not matter, or change it around the compiled call"
-            )
-        return number_to_buffer(event, project, floating=True)
 
 
 def _what(event: StateChange, project: Project) -> str | None:

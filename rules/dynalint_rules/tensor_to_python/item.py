@@ -12,7 +12,6 @@ from dynalint_rules._code.settings import captures_scalars
 from dynalint_rules._shared.number.detached import detached, is_folded, is_stored_number
 from dynalint_rules._shared.number.known_numbers import read_back
 from dynalint_rules._shared.number.numbers import flow_of, with_conditions
-from dynalint_rules._shared.number.numpy_numbers import computed_by_math
 
 
 class ItemOfTensor(Rule):
@@ -44,7 +43,6 @@ class ItemOfTensor(Rule):
             return None
         scope, source = Scope.of(event, project), event.node.func.value
         known = read_back(scope, event.node, source, listed=False)
-        known = known or computed_by_math(scope, event.node, source)
         return known or _round_trip(scope, event.node, source) or _kept(scope, event.node, source)
 
 

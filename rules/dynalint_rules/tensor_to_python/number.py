@@ -12,7 +12,6 @@ from dynalint_rules._shared.branch.truth import operand_text
 from dynalint_rules._shared.number.detached import detached, is_folded, is_stored_number
 from dynalint_rules._shared.number.known_numbers import multiplied
 from dynalint_rules._shared.number.numbers import flow_of, with_conditions
-from dynalint_rules._shared.number.numpy_numbers import computed_by_math
 from dynalint_rules._shared.text import held_together
 
 _DEFAULT = ("builtins.int", "builtins.float", "builtins.bool", "operator.index")
@@ -51,8 +50,6 @@ class NumberOfTensor(Rule):
         scope = Scope.of(event, project)
         made = event.node.args[0] if event.callee == "builtins.int" and len(event.node.args) == 1 else None
         known = multiplied(scope, event.node, made) if made is not None else None
-        if known is None and event.callee == "builtins.int" and made is not None:
-            known = computed_by_math(scope, event.node, made)
         return known or _kept(scope, event)
 
 

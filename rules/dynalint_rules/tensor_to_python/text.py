@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import Call, Declined, Event, Format, Project, Rewrite, Rule, Violation, k, leads_to_raise, rw
-from dynalint_rules._shared.text import atom
+from dynalint.rulekit import Call, Event, Format, Project, Rule, Violation, k, leads_to_raise
 
 _BUILTINS = ("builtins.str", "builtins.repr", "builtins.ascii")
 _METHODS = ("Tensor.__str__", "Tensor.__repr__", "Tensor.__format__")
@@ -19,6 +18,10 @@ class TensorToText(Rule):
     gb = ("GB0059", "GB0569", "GB0208", "GB0033", "GB0088")
     events = (Call, Format)
     calls = frozenset({*_BUILTINS, *_METHODS})
+    refusal = (
+        "the form that Dynamo traces, an f-string, gives different text for a 0-dim tensor, the plain number; "
+        "write the f-string by hand if that is acceptable"
+    )
 
     def check(self, event: Call | Format, project: Project) -> Iterable[Violation]:
         """Flag the conversion to text of a value that certainly is or contains a tensor."""
@@ -29,17 +32,6 @@ class TensorToText(Rule):
                 f"{way} of a tensor needs its values, which breaks the graph",
                 help="use a plain f-string, or build the text outside the compiled code",
             )
-
-    def fix(self, event: Call | Format, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Write an f-string in the place of `str()`, which reads the same for a tensor with dimensions."""
-        if isinstance(event, Call) and event.callee == "builtins.str" and not event.node.keywords:
-            rewrite = _as_fstring(event, project)
-            if rewrite is not None:
-                return rewrite
-        return Declined(
-            "the form that Dynamo traces, an f-string, gives different text for a 0-dim tensor "
-            '(`f"{t}"` gives the plain number); write the f-string by hand if that is acceptable'
-        )
 
 
 def _way(event: Event, project: Project) -> str:
@@ -63,30 +55,3 @@ def _holds_tensor(kind: k.Kind) -> bool:
     if isinstance(kind, k.Sequence) and kind.type in ("list", "tuple") and kind.items:
         return any(k.only_tensor(item) is not None for item in kind.items)
     return k.only_tensor(kind) is not None
-
-
-def _as_fstring(event: Call, project: Project) -> Rewrite | None:
-    """Write `f"{t}"` for `str(t)`; None where the text of `t` cannot stand in an f-string, or more is done with it.
-
-    Dynamo does not add up such texts.
-    """
-    parents = project.parents(event.function)
-    outer: ast.AST = event.node
-    while isinstance(parents.get(outer), ast.Tuple | ast.List | ast.Dict):
-        outer = parents[outer]
-    if not isinstance(parents.get(outer), ast.Return):
-        return None
-    tensor, file = k.only_tensor(event.args[0]), event.function.file
-    if tensor is None or tensor.array:
-        return None
-    source = event.node.args[0]
-    text = atom(source, file.segment(source))
-    quote = next((one for one in "\"'" if one not in text), None)
-    if quote is None or any(one in text for one in "{}\\#\r\n"):
-        return None
-    edits = rw.written(file, (event.node, f"f{quote}{{{text}}}{quote}"))
-    title = "Write an f-string, which Dynamo traces"
-    if tensor.rank and tensor.dtype in ("bool", "int"):
-        return Rewrite(title, "safe", edits)
-    changes = "the text of a 0-dim tensor becomes the plain number, and that of others may show a different `grad_fn`"
-    return Rewrite(title, "unsafe", edits, (changes,))

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import Call, Declined, Project, Refusal, Rewrite, Rule, Violation, leads_to_raise, walk
-from dynalint_rules._code.scope import Scope
-from dynalint_rules._shared.guard.statements import guarded
+from dynalint.rulekit import Call, Project, Rule, Violation, leads_to_raise
 
 _INSTEAD = {
     "Tensor.retain_grad": "read the gradient with a hook, or return the tensor and read its gradient outside",
@@ -35,6 +32,10 @@ class AutogradCall(Rule):
             "torch.autograd.graph.save_on_cpu",
         }
     )
+    refusal = (
+        "`torch.func.grad` takes a function rather than its result, so the code around it has to change; or "
+        "compute the gradient outside the compiled code"
+    )
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
         """Flag the call wherever it stands."""
@@ -45,25 +46,3 @@ class AutogradCall(Rule):
                 f"`{name}()` needs a backward pass that does not exist while Dynamo traces, so the graph breaks there",
                 help=_INSTEAD.get(event.callee, _OUTSIDE),
             )
-
-    def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Keep gradients in eager code only; gradients of a function are another interface than those of results."""
-        if event.callee == "Tensor.retain_grad":
-            try:
-                return _kept_in_eager(Scope.of(event, project), event)
-            except Refusal as refusal:
-                return Declined(f"{refusal}; or read the gradient with a hook")
-        return Declined(
-            "`torch.func.grad` takes a function rather than its result, so the code around it has to change; "
-            "or compute the gradient outside the compiled code"
-        )
-
-
-def _kept_in_eager(scope: Scope, event: Call) -> Rewrite:
-    """Ask for the gradient to be kept in eager code only."""
-    owner = event.node.func.value if isinstance(event.node.func, ast.Attribute) else event.node
-    reads = [one for one in walk(scope.function.node) if isinstance(one, ast.Attribute) and one.attr == "grad"]
-    if any(ast.dump(one.value) == ast.dump(owner) for one in reads):
-        raise Refusal(f"{scope.quote(owner)}`.grad` is read here; read the gradient outside the compiled code")
-    condition = f"a compiled run does not keep the gradient of {scope.quote(owner)}"
-    return guarded(scope, event, "Keep the gradient only in eager code", safety="unsafe", conditions=(condition,))

@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
-from contextlib import suppress
 
 from dynalint.rulekit import (
     Call,
-    Declined,
     Project,
-    Refusal,
-    Rewrite,
     Rule,
     Violation,
     k,
     leads_to_raise,
-    rw,
     torch_api,
     walk,
 )
-from dynalint_rules._code.calls import callee
-from dynalint_rules._code.names import reads
-from dynalint_rules._code.scope import Scope
 
 _PARAMETERS = ("torch.nn.Parameter", "torch.nn.parameter.Parameter")
 # Layers that make parameters whatever they are given, by building each of torch.nn.
@@ -36,8 +28,6 @@ _OPTIONAL = {
     **dict.fromkeys(("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm", "GroupNorm"), "affine"),
     **dict.fromkeys(("LayerNorm", "RMSNorm"), "elementwise_affine"),
 }
-# Their tensors have no history.
-_FACTORIES = frozenset("empty eye full linspace ones rand randint randn tensor zeros".split())
 
 
 class MadeParameter(Rule):
@@ -47,6 +37,10 @@ class MadeParameter(Rule):
     gb = ("GB0264", "GB0119")
     events = (Call,)
     calls = frozenset({*_PARAMETERS, *(f"torch.nn.{name}" for name in (*_PARAMETRISED, *_OPTIONAL))})
+    refusal = (
+        "if it was created once, it would keep its weights from call to call; move it to `__init__`, or use a "
+        "plain tensor if every call should draw new numbers"
+    )
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
         """Flag the call, a parameter only where its tensor is certainly made in the graph."""
@@ -62,49 +56,6 @@ class MadeParameter(Rule):
         else:
             message = f"`nn.{last}()` creates parameters in compiled code, which breaks the graph"
         yield Violation(event.node, message, help="create it once, in `__init__`")
-
-    def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Compute with the tensor itself where nothing else is done; decline layers: what is made once is trained."""
-        if event.callee in _PARAMETERS:
-            with suppress(Refusal):
-                return _plain(Scope.of(event, project), event.node)
-        return Declined(
-            "if it was created once, it would keep its weights from call to call; move it to `__init__`, or "
-            "use a plain tensor if every call should draw new numbers"
-        )
-
-
-def _plain(scope: Scope, call: ast.Call) -> Rewrite:
-    """Compute with the tensor that a parameter is made of, without its history.
-
-    Raises:
-        Refusal: the parameter may be kept, or asked for its gradient.
-    """
-    if any(keyword.arg != "requires_grad" for keyword in call.keywords) or not all(
-        _is_computed_with(scope, use) for use in reads(scope, call, "the parameter is kept")
-    ):
-        raise Refusal("the parameter is kept")
-    given = call.args[0]
-    tensor = rw.kept(scope.file, given)
-    if not isinstance(given, ast.Call) or callee(scope, given).rpartition(".")[2] not in _FACTORIES:
-        tensor = rw.method(tensor, "detach")
-    edits = rw.written(scope.file, (call, tensor))
-    condition = "results no longer require a gradient because of it, which nobody could read"
-    return Rewrite("Compute with a plain tensor", "unsafe", edits, (condition,))
-
-
-def _is_computed_with(scope: Scope, use: ast.expr) -> bool:
-    """Whether a parameter is only an operand, or an argument of a function of torch."""
-    parent = scope.parents[use]
-    if isinstance(parent, ast.keyword):
-        parent = scope.parents[parent]
-    if isinstance(parent, ast.Call):
-        return callee(scope, parent).startswith("torch.") and callee(scope, parent) not in MadeParameter.calls
-    if isinstance(parent, ast.Attribute):
-        called = scope.parents[parent]
-        plain = isinstance(called, ast.Call) and called.func is parent and not parent.attr.endswith("_")
-        return plain and parent.attr not in ("register_hook", "backward", "retain_grad")
-    return isinstance(parent, ast.BinOp | ast.UnaryOp) or (isinstance(parent, ast.Subscript) and parent.value is use)
 
 
 def _is_further(event: Call, project: Project) -> bool:

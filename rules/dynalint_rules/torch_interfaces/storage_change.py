@@ -19,7 +19,6 @@ from dynalint.rulekit import (
     rw,
     walk,
 )
-from dynalint_rules._code.memory import is_own
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.text import atom
 
@@ -58,13 +57,9 @@ class StorageChange(Rule):
     def fix(self, event: Call | Write, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Make a new tensor where none is kept; decline where somebody else may see the change."""
         node = event.node
-        if isinstance(event, Call) and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            scope = Scope.of(event, project)
-            rewrite = _made(scope, node) or _reshaped(scope, node) if node.func.attr == "resize_" else None
-            rewrite = rewrite or (_viewed(scope, node) if node.func.attr in _VIEWING else None)
-            if rewrite is not None:
-                return rewrite
-        return Declined("other code that holds the tensor sees it change; create a new one if there is none")
+        resizes = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "resize_"
+        rewrite = _made(Scope.of(event, project), node) if isinstance(node, ast.Call) and resizes else None
+        return rewrite or Declined("other code that holds the tensor sees it change; create a new one if there is none")
 
 
 def _made(scope: Scope, node: ast.Call) -> Rewrite | None:
@@ -94,44 +89,8 @@ def _made(scope: Scope, node: ast.Call) -> Rewrite | None:
     return Rewrite(f"Create the tensor directly with `{content.partition('(')[0]}`", "safe", edits)
 
 
-def _reshaped(scope: Scope, node: ast.Call) -> Rewrite | None:
-    """The rewrite of the statement `y.resize_(sizes)` of a tensor that nobody else holds, None for any other."""
-    statement, method = scope.parents[node], node.func
-    assert isinstance(method, ast.Attribute)
-    owner = method.value
-    if not isinstance(owner, ast.Name) or not isinstance(statement, ast.Expr) or not node.args or node.keywords:
-        return None
-    if not is_own(scope, owner.id, statement):
-        return None
-    shown, sizes = owner.id, ", ".join(scope.text(one) for one in node.args)
-    edits = rw.written(scope.file, (statement, [f"{shown} = {shown}.reshape({sizes})"]))
-    conditions = (
-        f"`{shown}` has the same number of elements before and after, contiguous in memory",
-        f"`{shown}` needs no gradient, for which `resize_` raises",
-    )
-    return Rewrite("Reshape it under the same name", "conditional", edits, conditions)
-
-
 def _calls(node: ast.expr | None, method: str) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == method
-
-
-def _viewed(scope: Scope, node: ast.Call) -> Rewrite | None:
-    """The rewrite of `x = x.squeeze_()` and of the statement `x.squeeze_()`, None if neither stands there."""
-    statement, method = scope.parents[node], node.func
-    assert isinstance(method, ast.Attribute)
-    owner, name = method.value, method.attr.rstrip("_")
-    if not isinstance(owner, ast.Name):
-        return None
-    change: rw.Change = (method, rw.attribute(rw.kept(scope.file, owner), name))
-    if isinstance(statement, ast.Expr):
-        change = (statement, [f"{owner.id} = {owner.id}.{name}{scope.text(node)[len(scope.text(method)) :]}"])
-    elif not isinstance(statement, ast.Assign) or [ast.dump(one) for one in statement.targets] != [
-        ast.dump(ast.Name(owner.id, ast.Store()))
-    ]:
-        return None
-    conditions = (f"the tensor that is passed as `{owner.id}` keeps its shape",)
-    return Rewrite(f"Use `{name}`, which returns a view", "unsafe", rw.written(scope.file, change), conditions)
 
 
 def _is_local(event: Event, node: ast.expr) -> bool:

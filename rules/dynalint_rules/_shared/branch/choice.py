@@ -6,7 +6,7 @@ import ast
 from collections.abc import Sequence
 from contextlib import suppress
 
-from dynalint.rulekit import Refusal, Replacement, Rewrite, Safety, k, rw, walk
+from dynalint.rulekit import Refusal, Replacement, Rewrite, k, rw, walk
 from dynalint_rules._code.chosen_numbers import tensor_again_conditions
 from dynalint_rules._code.effects import effects_of_always, is_pure
 from dynalint_rules._code.names import statement_of
@@ -52,26 +52,25 @@ def _chosen(scope: Scope, node: ast.IfExp) -> tuple[str, tuple[rw.Change, ...], 
             inner += conditions
     effects = effects_of_always(scope, [node.body, node.orelse], node)
     sides = [Side(value, scope.kind(value)) for value in (node.body, node.orelse)]
-    conditions = [*truth.conditions, *inner]
+    conditions, name = [*truth.conditions, *inner], target_of(scope, node)
     if all(k.is_number(side.kind) for side in sides):
-        conditions += number_conditions(scope, sides, uses_of_expression(scope, node))
+        conditions += number_conditions(
+            scope, sides, [node] if name is None else uses_of(scope, name, scope.parents[node])
+        )
     else:
         conditions += require_tensors(scope, sides)
         refuse_other_sizes(scope, sides)
         conditions += tensor_conditions(scope, sides)
-        conditions += alias_conditions(scope, sides, target_of(scope, node), node)
+        conditions += alias_conditions(scope, sides, name, node)
         conditions += gradient_conditions([reads_of(scope, side, node) for side in sides], effects.layers)
     test, named, values = _test_and_sides(scope, node, truth)
     return f"{scope.torch}.where({', '.join([test, *values])})", named, conditions
 
 
-def finished(
-    scope: Scope, title: str, edits: tuple[Replacement, ...], conditions: Sequence[str], changes: Sequence[str] = ()
-) -> Rewrite:
-    """Return a rewrite that is exact for every input, or under conditions if there are any, but for `changes`."""
-    unique = tuple(dict.fromkeys([*changes, *conditions]))
-    safety: Safety = "unsafe" if changes else "conditional" if unique else "safe"
-    return Rewrite(title, safety, edits, unique, scope.imports)
+def finished(scope: Scope, title: str, edits: tuple[Replacement, ...], conditions: Sequence[str]) -> Rewrite:
+    """Return a rewrite that is exact for every input, or under conditions if there are any."""
+    unique = tuple(dict.fromkeys(conditions))
+    return Rewrite(title, "conditional" if unique else "safe", edits, unique, scope.imports)
 
 
 def rendered(scope: Scope, node: ast.expr, guards: Sequence[Guarded], guard: str) -> str:
@@ -153,7 +152,7 @@ def _why_no_tensor(scope: Scope, side: Side) -> str:
     if isinstance(kind, k.Tensor):
         return f"{shown} is a NumPy array; convert it to a tensor, then select with `torch.where`"
     if k.is_number(kind):
-        return f"one side is the number {shown}, the other a tensor; use `torch.full_like` of the tensor"
+        return f"one side is the number {shown}; give a tensor on both sides, by `torch.full_like`"
     if isinstance(kind, k.Value):
         return f"one side is the Python value {shown}; compute what depends on it on both sides instead"
     if isinstance(kind, k.Unknown | k.Nothing):
@@ -205,9 +204,3 @@ def target_of(scope: Scope, node: ast.expr) -> str | None:
     if isinstance(parent, ast.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0], ast.Name):
         return parent.targets[0].id
     return None
-
-
-def uses_of_expression(scope: Scope, node: ast.expr) -> list[ast.expr]:
-    """Return the places that read what an expression gives."""
-    name, parent = target_of(scope, node), scope.parents.get(node)
-    return [node] if name is None or parent is None else uses_of(scope, name, parent)

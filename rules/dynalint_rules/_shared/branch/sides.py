@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import math
-import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -292,40 +291,17 @@ def _may_have_gradient(kind: k.Kind) -> bool:
 def number_conditions(scope: Scope, sides: Sequence[Side], uses: Sequence[ast.expr]) -> list[str]:
     """Return what must hold where both sides give numbers, of which `torch.where` makes a tensor without dimensions.
 
-    `uses` are the places that read the result.
-
     Raises:
-        Refusal: something reads the result that takes a number and no tensor.
+        Refusal: they are not written out, or one of `uses`, which read the result, is more than tensor arithmetic.
     """
-    types = {
-        type(_number(side.node)).__name__ for side in sides if side.node is not None and _number(side.node) is not None
-    }
-    if len(types) != 1 or "bool" in types or any(side.node is None or _number(side.node) is None for side in sides):
+    numbers = [None if side.node is None else _number(side.node) for side in sides]
+    fits = {type(one) for one in numbers} in ({int}, {float}) and all(_is_tensor_arithmetic(scope, one) for one in uses)
+    if not fits or not uses:
         raise Refusal(
-            "the two sides are Python values, which `torch.where` would turn into a tensor; write them as "
-            "tensors, or compute what depends on them with `torch.where`"
+            "both sides give numbers, of which `torch.where` would make a tensor; "
+            "write them as tensors, or compute what depends on them with `torch.where`"
         )
-    for use in uses:
-        if not _is_tensor_arithmetic(scope, use):
-            parent = scope.parents.get(use)
-            place = scope.quote(parent if isinstance(parent, ast.expr | ast.stmt) else use)
-            raise Refusal(
-                f"the sides are numbers, which `torch.where` would turn into a tensor, and {place} may need a "
-                "number; write what depends on them with `torch.where`"
-            )
-    conditions = ["the numbers are combined with tensors of one dimension or more"] if uses else []
-    values = [_number(side.node) for side in sides if side.node is not None]
-    if any(isinstance(value, float) and not _fits_float32(value) for value in values):
-        conditions.append("the precision of the default dtype is enough for the numbers")
-    return conditions
-
-
-def _fits_float32(value: float) -> bool:
-    try:
-        rounded: float = struct.unpack("f", struct.pack("f", value))[0]
-    except OverflowError:
-        return False
-    return rounded == value
+    return ["the numbers are combined with tensors of one dimension or more, in which their precision is enough"]
 
 
 def _is_tensor_arithmetic(scope: Scope, node: ast.expr) -> bool:

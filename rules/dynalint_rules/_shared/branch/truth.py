@@ -268,8 +268,6 @@ def _call(scope: Scope, node: ast.Call) -> Truth | None:
     plain = not node.keywords and not any(isinstance(argument, ast.Starred) for argument in arguments)
     if name in ("builtins.bool", "torch.is_nonzero") and len(arguments) == 1 and plain:
         return truth_of(scope, arguments[0]) if name == "builtins.bool" else _value(scope, arguments[0])
-    if name in ("builtins.any", "builtins.all") and len(arguments) == 1 and plain:
-        return _any_or_all(scope, node, arguments[0], name.rpartition(".")[2])
     if name == "torch.equal" and len(arguments) == 2 and plain:
         left, right = (operand_text(scope, argument) for argument in arguments)
         shapes = f"{scope.quote(arguments[0])} and {scope.quote(arguments[1])} have the same shape"
@@ -279,28 +277,4 @@ def _call(scope: Scope, node: ast.Call) -> Truth | None:
         given += [scope.text(keyword.value) if keyword.arg is None else f"{keyword.arg}={scope.text(keyword.value)}"
                   for keyword in node.keywords]  # fmt: skip
         return Truth(f"{scope.torch}.isclose({', '.join(given)}).all()", True, True)
-    return None
-
-
-def _any_or_all(scope: Scope, node: ast.Call, argument: ast.expr, method: str) -> Truth | None:
-    """The builtins `any` and `all` over the elements of a tensor, or over tensors written out in a list."""
-    tensor = scope.tensor(argument)
-    if tensor is not None:
-        conditions: tuple[str, ...] = () if tensor.rank == 1 else (f"{scope.quote(argument)} has one dimension",)
-        return Truth(f"{atom(argument, scope.text(argument))}.{method}()", True, True, conditions)
-    if isinstance(argument, ast.List | ast.Tuple) and argument.elts:
-        parts = [truth_of(scope, element) for element in argument.elts]
-        operator = " | " if method == "any" else " & "
-        later = zip(argument.elts[1:], parts[1:], strict=True)
-        texts = [text for part in parts for text in part.conditions]
-        texts += [f"{scope.quote(element)} has one element" for element, part in later if not part.scalar]
-        conditions = tuple(dict.fromkeys(texts))
-        text = operator.join(part.operand for part in parts)
-        return Truth(text, len(parts) == 1 and parts[0].atomic, all(part.scalar for part in parts), conditions)
-    iterated = scope.kind(argument)
-    if isinstance(iterated, k.Sequence) and k.may_be_tensor(iterated.element):
-        raise Refusal(
-            f"{scope.quote(node)} iterates in Python; collect the tests with "
-            f"`torch.stack([...]).{method}()`, and handle the empty case separately"
-        )
     return None

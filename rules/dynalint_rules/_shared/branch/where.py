@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 from dynalint.rulekit import Refusal, Rewrite, k, rw
 from dynalint_rules._code.effects import effects_of, effects_of_always
-from dynalint_rules._code.handover import is_passed_up
 from dynalint_rules._code.memory import is_own
 from dynalint_rules._code.names import is_bound_before, kind_left, kind_of_name, may_be_unbound
 from dynalint_rules._code.raising import raising_conditions
@@ -46,10 +45,8 @@ from dynalint_rules._shared.branch.sides import (
     uses_of,
 )
 from dynalint_rules._shared.branch.sizes import refuse_other_sizes
-from dynalint_rules._shared.branch.skipped_step import rewrite_skipped
 from dynalint_rules._shared.branch.truth import Truth, truth_of
 from dynalint_rules._shared.guard.statements import asked_in_eager
-from dynalint_rules._shared.loop.done_mask import rewrite_break
 from dynalint_rules._shared.loop.loop_return import rewrite_loop_return
 from dynalint_rules._shared.mask.masked import rewrite_masked, rewrite_spared
 from dynalint_rules._shared.mask.shortcuts import rewrite_shortcut
@@ -71,8 +68,8 @@ def rewrite_if(scope: Scope, statement: ast.If) -> Rewrite:
     try:
         return _rewrite_as_expressions(scope, statement)
     except Refusal:
-        found = rewrite_skipped(scope, statement) or rewrite_divided(scope, statement)
-        found = found or rewrite_writes(scope, statement) or asked_in_eager(scope, statement)
+        found = rewrite_divided(scope, statement) or rewrite_writes(scope, statement)
+        found = found or asked_in_eager(scope, statement)
         if found is None:
             raise
         return found
@@ -80,8 +77,7 @@ def rewrite_if(scope: Scope, statement: ast.If) -> Rewrite:
 
 def _rewrite_as_expressions(scope: Scope, statement: ast.If) -> Rewrite:
     """Give each name one expression of what the sides give it."""
-    other = rewrite_early_return(scope, statement) or rewrite_break(scope, statement)
-    other = other or rewrite_loop_return(scope, statement)
+    other = rewrite_early_return(scope, statement) or rewrite_loop_return(scope, statement)
     if other is not None:
         return other
     python, test = split_test(scope, statement)
@@ -108,7 +104,6 @@ class _Writer:
     copies: list[str] = field(default_factory=list)
     tests: list[str] = field(default_factory=list)
     conditions: list[str] = field(default_factory=list)
-    changes: list[str] = field(default_factory=list)
     guards: list[list[Guarded]] = field(default_factory=list)
     plan: Plan = field(default_factory=Plan)
 
@@ -285,15 +280,7 @@ class _Writer:
             text = ", ".join(parts) + ("," if len(parts) == 1 else "")
             return f"({text})" if inner else text
         sides = [Side(result, scope.kind(result)) for result in results]
-        if all(k.is_number(side.kind) for side in sides):
-            self.conditions += number_conditions(scope, sides, [])
-            if scope.function.caller is not None and not is_passed_up(scope):
-                raise Refusal(
-                    f"`{texts[0]}` or `{texts[-1]}` is returned to code that may need a number; change both by hand"
-                )
-            self.changes.append("the caller receives a 0-dim tensor instead of a number")
-        else:
-            self._require_tensors(sides, None)
+        self._require_tensors(sides, None)
         return self._where(texts)
 
     def _where(self, texts: list[str]) -> str:
@@ -339,7 +326,7 @@ class _Writer:
         after = statements_after(self.scope, head)
         run = [head] if last is head else [head, *after[: after.index(last) + 1]]
         edits = rw.written(self.scope.file, (run, lines))
-        return finished(self.scope, title, edits, self.conditions, self.changes)
+        return finished(self.scope, title, edits, self.conditions)
 
 
 def _choices(results: Sequence[ast.expr]) -> int:

@@ -1,5 +1,4 @@
 """Statements for eager code alone, behind `if not torch.compiler.is_compiling():`, and statements taken out.
 
-`statements.py` guards a call or takes it out, `bystanders.py` all that its value goes to, `records.py` what is added to
-a container that nothing reads.
+`statements.py` guards a call or takes it out, `bystanders.py` all that its value goes to.
 """

@@ -1,6 +1,5 @@
-"""Loops that a tensor ends, and pieces that a loop goes through.
+"""Loops that a tensor ends, and pieces that are cut by lengths from data.
 
-`done_mask.py` is for `break`, `loop_return.py` for `return`: all rounds run, and a mask keeps what there was. Pieces of
-lengths from data (`pieces.py`) stay one tensor where they are put together again: `one_piece.py`,
-`packed_attention.py`.
+`loop_return.py` is for `return`: all rounds run, and a mask keeps the first result. `one_piece.py` keeps a tensor whole
+where its pieces are put together again.
 """

@@ -5,17 +5,12 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from dynalint.rulekit import Refusal, Replacement, Rewrite, rw, walk
-from dynalint_rules._code.memory import changed_in_place
-from dynalint_rules._code.names import loads, within
+from dynalint.rulekit import Refusal, Replacement, Rewrite, rw
 from dynalint_rules._code.scope import Scope
-from dynalint_rules._shared.branch.sides import FINITE
 from dynalint_rules._shared.mask.masked import made_from
 from dynalint_rules._shared.mask.trailing import is_certain
 
 OTHER_ORDER = "the sum is computed in a different order and is equal up to rounding"
-_ELEMENTWISE = frozenset({"abs", "square", "pow", "neg", "float", "double"})
-_OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
 
 
 @dataclass(frozen=True)
@@ -57,31 +52,6 @@ def reduced(scope: Scope, read: Selection) -> Rewrite | None:
     return _rewrite(scope, read, title, edits)
 
 
-def reduced_later(scope: Scope, read: Selection) -> Rewrite | None:
-    """The rewrite of `d = d[mask]` that is followed by `(d ** 2).mean()`, None where more is done with the elements."""
-    statement = scope.parents[read.node]
-    if not isinstance(statement, ast.Assign) or scope.parents[statement] is not scope.function.node:
-        return None
-    (target, *others), source, mask = statement.targets, read.source, read.mask
-    if others or not isinstance(target, ast.Name) or not isinstance(source, ast.Name) or not isinstance(mask, ast.Name):
-        return None
-    if not may_match(scope, read):
-        return None
-    uses = [use for use in loads(scope, target.id) if use.lineno > (statement.end_lineno or 0)]
-    reductions = {id(found.call): found for use in uses if (found := _computed(scope, use)) is not None}
-    if len(reductions) != 1 or any(_computed(scope, use) is None for use in uses):
-        return None
-    (reduction,) = reductions.values()
-    if any(_stores_after(scope, name, statement) for name in (target.id, source.id, mask.id)):
-        return None
-    if any(changed_in_place(scope, name) is not None for name in (target.id, source.id, mask.id)):
-        return None
-    values = rw.spliced(scope.file, reduction.values, dict.fromkeys(uses, source.id))
-    edits = rw.written(scope.file, (statement, []), _over_all(scope, read, reduction, values))
-    title = f"Take the {reduction.name} of the full shape, with zeros where the mask is false"
-    return _rewrite(scope, read, title, edits, FINITE)
-
-
 def _reduction_of(scope: Scope, values: ast.expr) -> _Reduction | None:
     attribute = scope.parents.get(values)
     call = scope.parents.get(attribute) if attribute is not None else None
@@ -90,27 +60,6 @@ def _reduction_of(scope: Scope, values: ast.expr) -> _Reduction | None:
     if not isinstance(call, ast.Call) or call.func is not attribute or call.args or call.keywords:
         return None
     return _Reduction(call, values, attribute.attr)
-
-
-def _computed(scope: Scope, node: ast.expr) -> _Reduction | None:
-    """The reduction that `node` goes to, through elementwise operations with numbers or with itself."""
-    found = _reduction_of(scope, node)
-    if found is not None:
-        return found
-    parent = scope.parents.get(node)
-    if parent is None:
-        return None
-    if isinstance(parent, ast.BinOp) and isinstance(parent.op, _OPERATORS):
-        other = parent.right if node is parent.left else parent.left
-        plain = isinstance(other, ast.Constant) or ast.dump(other) == ast.dump(node)
-        return _computed(scope, parent) if plain else None
-    if isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.USub):
-        return _computed(scope, parent)
-    call = scope.parents.get(parent)
-    if isinstance(parent, ast.Attribute) and isinstance(call, ast.Call) and call.func is parent:
-        plain = parent.attr in _ELEMENTWISE and all(isinstance(one, ast.Constant) for one in call.args)
-        return _computed(scope, call) if plain and not call.keywords else None
-    return None
 
 
 def _over_all(scope: Scope, read: Selection, reduction: _Reduction, values: str) -> rw.Change:
@@ -145,11 +94,3 @@ def _rewrite(scope: Scope, read: Selection, title: str, edits: tuple[Replacement
     conditions = (OTHER_ORDER, *(() if certain else ("the mask has as many dimensions as the tensor",)), *more)
     certain = certain or is_certain(scope, read.source, read.mask)
     return Rewrite(title, "conditional" if certain else "unsafe", edits, conditions, scope.imports, shown=not certain)
-
-
-def _stores_after(scope: Scope, name: str, statement: ast.stmt) -> bool:
-    return any(
-        isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Load)
-        for node in walk(scope.function.node)
-        if getattr(node, "lineno", 0) >= statement.lineno and not within(node, statement, scope)
-    )

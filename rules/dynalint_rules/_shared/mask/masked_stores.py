@@ -85,32 +85,6 @@ def put_back(scope: Scope, event: Subscript) -> Rewrite | None:
     return _Store(scope, statement, target, statement, value=value).rewrite()
 
 
-def scattered_back(scope: Scope, event: Subscript) -> Rewrite | None:
-    """Return the rewrite of `a.masked_scatter(mask, b[mask])`, None if that is not what stands there.
-
-    `a.masked_scatter_` is rewritten where the function returns what it gives, and nothing else refers to `a`.
-    """
-    read, scatter = event.node, scope.parents.get(event.node)
-    if not (isinstance(scatter, ast.Call) and isinstance(scatter.func, ast.Attribute)) or scatter.keywords:
-        return None
-    owner, callee = scatter.func.value, scope.kind(scatter.func)
-    if not isinstance(callee, k.Method) or callee.name not in ("masked_scatter", "masked_scatter_"):
-        return None
-    if len(scatter.args) != 2 or scatter.args[1] is not read or ast.dump(scatter.args[0]) != ast.dump(read.slice):
-        return None
-    if scope.tensor(owner) is None or not all(is_pure(scope, one) for one in (owner, read.value, read.slice)):
-        return None
-    if callee.name == "masked_scatter_":
-        name = owner.id if isinstance(owner, ast.Name) else ""
-        if not isinstance(event.statement, ast.Return) or not is_own(scope, name, event.statement):
-            return None
-    one, other, mask = (scope.text(part) for part in (read.value, owner, read.slice))
-    edits = rw.written(scope.file, (scatter, f"{scope.torch}.where({mask}, {one}, {other})"))
-    shown = f"{scope.quote(read.slice)}, {scope.quote(read.value)} and {scope.quote(owner)}"
-    conditions = (f"{shown} have the same shape, and the last two the same dtype",)
-    return Rewrite("Select with `torch.where`", "conditional", edits, conditions, scope.imports)
-
-
 class _Store:
     """The rewrite of a statement whose value goes into `target` by a mask, there or in the next one, `last`.
 

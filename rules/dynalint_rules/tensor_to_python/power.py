@@ -11,6 +11,7 @@ class BuiltinPow(Rule):
     name = "builtin-pow"
     summary = "The builtin `pow()` of a tensor breaks the graph; the operator `**` does not"
     gb = ("GB0059",)
+    torch = "<2.14"
     events = (Call,)
     calls = frozenset({"builtins.pow"})
     message = "Dynamo does not trace the builtin `pow()` of a tensor, so the graph breaks there"

@@ -215,7 +215,7 @@ class Interpreter:
         """Return parameters joined with those of a call from outside, if one is to come: one run does for both."""
         if not self._is_open(function):
             return params
-        receiver = next(iter(params.values())) if self.method_receiver(function) is not None else None
+        receiver = next(iter(params.values()), None) if self.method_receiver(function) is not None else None
         outside = bind_defaults(self, function, receiver)
         both = Context(function, dict(params))
         if both.agrees(outside):

@@ -161,3 +161,16 @@ def test_what_a_compiled_caller_passes_as_a_tensor_is_certain() -> None:
     caller = "@torch.compile\ndef caller(x):\n    return head(x, x.sum())\n\n"
     found = {one.line: one.category for one in check_source("head.py", COMPILED + caller + BY_TENSOR + BY_DEFAULT)}
     assert found[8] == "graph-break"
+
+
+def test_a_method_without_any_parameter_is_no_fault(tmp_path: Path) -> None:
+    lines = "".join(f"            x{number} = model(torch.ones({number + 1}), True)\n" for number in range(60))
+    script = f"""
+        import torch
+        from model import Model
+
+        class TestModel:
+            def test_without_self():
+                model = Model()
+{lines.replace("            ", "                ")}"""
+    assert branches(tmp_path, MODEL, test_model=script) == []

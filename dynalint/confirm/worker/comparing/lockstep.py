@@ -223,8 +223,8 @@ def _scenes(one: Subject, other: Subject, equality: Equality, search: Search, to
         pair = Pair(one, other, equality, training=True, change=HALF)
         large = (BASE, *USUAL, *islice(broken_trials(), _BROKEN))
         yield _Scene(pair, search.telling(large, pair.probe), training=True, change=HALF)
-    for precision in PRECISIONS if equality.practical else ():
-        coarse = replace(equality, computed_in=torch.bfloat16)
+    for precision in PRECISIONS:  # what is rounded so is compared so, whatever counts as equal otherwise
+        coarse = replace(equality, practical=True, computed_in=torch.bfloat16)
         pair = Pair(one, other, coarse, training=True, change=precision)
         yield _Scene(pair, search.thinned((BASE, *USUAL[:2])), training=True, change=precision, tells=False)
     broken = broken_trials()

@@ -140,6 +140,6 @@ def branch(
 
 
 def asking(statement: cst.CSTNode, test: cst.BaseExpression) -> cst.If:
-    """Return an `if` with another test and all else that it has."""
+    """Return an `if` with another test and all else that it has; the lines above it stay where it is put."""
     assert isinstance(statement, cst.If)
-    return statement.with_changes(test=test, whitespace_before_test=cst.SimpleWhitespace(" "))
+    return statement.with_changes(test=test, whitespace_before_test=cst.SimpleWhitespace(" "), leading_lines=())

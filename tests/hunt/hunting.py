@@ -235,7 +235,7 @@ def differs(one: Any, other: Any, *, exact: bool, loose: bool, numbers: bool = F
         one, other = torch.tensor(one).double(), torch.tensor(other).double()
     if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
         near = 5e-2 if loose else 2e-3 if one.dtype == torch.half else 1e-4
-        slack = {"rtol": 0, "atol": 0} if exact else {"rtol": near, "atol": near}
+        slack = {"rtol": 0, "atol": 0} if exact and not loose else {"rtol": near, "atol": near}
         try:
             torch.testing.assert_close(other, one, equal_nan=True, **slack)  # type: ignore[arg-type]
         except AssertionError as error:

@@ -17,6 +17,7 @@ _ASKING = ("isEnabledFor", "vlog", "log_first_n", "log_every_n", "warning_once",
 _LOGGER = "logging.Logger."
 _ADAPTER = "logging.LoggerAdapter."
 _LOGURU = "loguru.logger."
+_CONFIGURES = frozenset({"setLevel", "addHandler", "removeHandler", "addFilter", "removeFilter", "basicConfig"})
 # Not `trace`: no handler takes it unless one was asked to.
 _LOGURU_LEVELS = "debug info success warning error critical exception log".split()
 
@@ -53,6 +54,8 @@ class LogCall(Rule):
         scope = Scope.of(event, project)
         if event.callee == "logging.getLogger":
             return _made_in_eager(scope, event)
+        if event.callee.rpartition(".")[2] in _CONFIGURES:
+            return Declined("this sets up logging, which other code relies on; do it where nothing is compiled")
         title = "Log only in eager code; a compiled run does not log"
         asked = _asked_first(scope, event.node)
         if asked is not None:

@@ -12,6 +12,10 @@ _MAKES = frozenset("new new_empty new_full new_ones new_zeros".split())
 _FILLS = frozenset(
     "bernoulli_ cuda double exponential_ fill_ float half int long normal_ random_ to uniform_ zero_".split()
 )
+# Functions that take sizes and numbers, and no history with them.
+_FACTORIES = frozenset(
+    f"torch.{name}" for name in "arange empty eye linspace ones rand randint randn randperm zeros".split()
+)
 
 
 class VariableWrapper(Rule):
@@ -60,10 +64,14 @@ def _is_made_here(scope: Scope, node: ast.expr) -> bool:
     given = [*node.args, *(keyword.value for keyword in node.keywords)]
     if any(keyword.arg in (None, "requires_grad", "out") for keyword in node.keywords):
         return False
+    name = callee.name if isinstance(callee, k.External) else ""
+    copied = name.startswith("torch.") and name.endswith("Tensor") and all(isinstance(one, ast.List) for one in given)
+    if name in _FACTORIES or copied:
+        return True
     if not all(_is_plain(scope.kind(one)) for one in given):
         return False
     if isinstance(callee, k.External):
-        return callee.name.startswith("torch.")
+        return name.startswith("torch.")
     if not isinstance(node.func, ast.Attribute):
         return False
     owner, name = node.func.value, node.func.attr

@@ -454,5 +454,6 @@ HALF = StateChange("all in half precision", _same, _as_it_is, _as_it_is, dtype=t
 PRECISIONS = (
     StateChange("all in bfloat16", _same, _as_it_is, _as_it_is, dtype=torch.bfloat16),
     StateChange("autocast to bfloat16", _same, _as_it_is, _as_it_is, autocast=True),
+    StateChange("all in float64", _same, _as_it_is, _as_it_is, dtype=torch.float64),
 )
 MORE_STATES = tuple(_drawn_state(number, flags=number % 2 == 0) for number in range(1, 9))

@@ -62,7 +62,7 @@ def rewrite_divided(scope: Scope, statement: ast.If) -> Rewrite | None:
         for wanted in (False, True)
     )  # fmt: skip
     old = tree.statement(statement)
-    inner = rw.asking(old, tensor).with_changes(leading_lines=())
+    inner = rw.asking(old, tensor)
     new = rw.asking(old, python)
     if either:
         new = new.with_changes(orelse=inner)

@@ -223,9 +223,12 @@ def _scenes(one: Subject, other: Subject, equality: Equality, search: Search, to
         pair = Pair(one, other, equality, training=True, change=HALF)
         large = (BASE, *USUAL, *islice(broken_trials(), _BROKEN))
         yield _Scene(pair, search.telling(large, pair.probe), training=True, change=HALF)
-    for precision in PRECISIONS:  # what is rounded to bfloat16 is compared so, whatever counts as equal otherwise
+    for precision in PRECISIONS:
+        # What is rounded to bfloat16 is compared so, whatever counts as equal. A number that became a tensor is
+        # float32, which practical lets pass in float64.
         coarse = replace(equality, practical=True, computed_in=torch.bfloat16)
-        wanted = equality if precision.dtype is torch.float64 else coarse
+        fine = replace(equality, computed_in=torch.float32) if equality.practical else equality
+        wanted = fine if precision.dtype is torch.float64 else coarse
         pair = Pair(one, other, wanted, training=True, change=precision)
         yield _Scene(pair, search.thinned((BASE, *USUAL[:2])), training=True, change=precision, tells=False)
     broken = broken_trials()

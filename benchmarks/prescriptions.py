@@ -42,7 +42,7 @@ from dynalint.catalogue import known_codes
 from dynalint.config import Configuration, Overrides, parse_layer
 from dynalint.confirm import Target
 from dynalint.confirm.client import Worker
-from dynalint.confirm.driver import request_for, worker_options
+from dynalint.confirm.requests import request_for, worker_options
 from dynalint.confirm.worker.dynamo.graph_records import Outcome, Remedy, Tried
 from dynalint.confirm.worker.dynamo.records import decode
 from dynalint.confirming import confirm_options, targets

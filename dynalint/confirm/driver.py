@@ -16,10 +16,11 @@ from queue import SimpleQueue
 from typing import Any
 
 from dynalint.confirm.cache import VerdictCache
-from dynalint.confirm.client import Answer, Worker, WorkerError, WorkerOptions, python_path
+from dynalint.confirm.client import Answer, Worker, WorkerError, python_path
 from dynalint.confirm.discoveries import discoveries
 from dynalint.confirm.evidence import Stock
 from dynalint.confirm.options import ConfirmOptions, Target
+from dynalint.confirm.requests import request_for, worker_options
 from dynalint.confirm.results import TargetResult, record_of, result_of
 from dynalint.confirm.sources import Sources
 from dynalint.confirm.untrusted import sober, worded
@@ -376,34 +377,6 @@ def _batches(targets: Iterable[Target], workers: int, options: ConfirmOptions) -
     for _, group in itertools.groupby(every, module):
         together = list(group)
         yield from (together[start : start + most] for start in range(0, len(together), most))
-
-
-def worker_options(options: ConfirmOptions) -> WorkerOptions:
-    """Return how the worker is to be run."""
-    return WorkerOptions(
-        python=options.python,
-        search=tuple(map(str, options.search)),
-        seconds=options.timeout,
-        memory=options.memory,
-        device=options.device,
-        required=options.mode != "always",
-        cwd=options.project,
-    )
-
-
-def request_for(target: Target, options: ConfirmOptions) -> dict[str, Any]:
-    """Return what the worker must know to import, build and call a target."""
-    return {
-        "name": target.path.name,
-        "target": {"path": str(target.path), "module": target.module, "qualname": target.qualname},
-        "example": options.example_for(target),
-        "folder": str(options.project),
-        "search": [str(folder) for folder in options.search],
-        "overrides": {os.path.realpath(path): text for path, text in options.overrides.items()},
-        "roots": [str(root) for root in options.own_roots()],
-        "device": options.device,
-        "seconds": options.timeout,
-    }
 
 
 def _spots(placed: Iterable[Placed]) -> Spots:

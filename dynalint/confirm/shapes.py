@@ -31,7 +31,6 @@ class _Difference:
     what: str
     where: str
     raises: bool
-    spilled: bool
     passes: bool
     stable: bool
 
@@ -80,11 +79,7 @@ _VERIFIED: Mapping[str, Any] = {
     "problem": _Problem,
     "ran": _Ran,
     "seen": tuple[tuple[int, bool | None], ...],
-    "drawn": tuple[tuple[int, bool | None], ...],
-    "forced": tuple[tuple[int, bool | None], ...],
-    "failed": tuple[tuple[int, bool | None], ...],
     "difference": _Difference | None,
-    "passed": tuple[str, ...],
 }
 
 

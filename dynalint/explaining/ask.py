@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dynalint.confirm import ConfirmOptions, Target, WorkerError
 from dynalint.confirm.client import Answer, Worker
-from dynalint.confirm.driver import request_for, worker_options
+from dynalint.confirm.requests import request_for, worker_options
 from dynalint.confirm.results import Problem
 from dynalint.confirm.wording import problem_text
 from dynalint.confirm.worker.dynamo import graph_records as told

@@ -6,7 +6,7 @@ Offsets count characters of `SourceFile.text`, as in `Replacement`. New lines ge
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -141,16 +141,6 @@ class Moves:
         if index is not None:
             return self._starts[index] + self._shifts[index]
         return offset + self._shifts[bisect_right(self._ends, offset)]
-
-    def line_moved(self, offset: int) -> int | None:
-        """Return where lines put at `offset` would stand, before all that changes put there; None if inside of one."""
-        index = self.inside(offset)
-        if index is not None and self._starts[index] != offset:
-            return None
-        index = bisect_left(self._ends, offset)
-        while index < len(self._changes) and self._starts[index] < self._ends[index] == offset:
-            index += 1
-        return offset + self._shifts[index]
 
     def new_span(self, index: int) -> tuple[int, int]:
         """Return the start and end of the content of change `index` in the new text."""

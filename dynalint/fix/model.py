@@ -73,9 +73,8 @@ class Proof:
 
     `detail` is a clause: what was compared, what differed (with the input that shows it), or why nothing could be run.
     `inputs` counts the inputs tried, `sides` the branch sides and statements in the changed code, `sides_run` those
-    that ran on the original. `raises` tells that the rewritten code failed where the original did not, `spilled` that
-    it has NaN in gradients where the original has numbers. `passed` are the differences that the equivalence in force
-    lets pass.
+    that ran on the original. `raises` tells that the rewritten code failed where the original did not. `passed`
+    are the differences that the equivalence in force lets pass.
     """
 
     outcome: Literal["proven", "refuted", "unverifiable"]
@@ -84,7 +83,6 @@ class Proof:
     sides: int = 0
     sides_run: int = 0
     raises: bool = False
-    spilled: bool = False
     passed: tuple[str, ...] = ()
 
 

@@ -19,7 +19,6 @@ from dynalint.analysis.source import SourceFile, parse_text
 from dynalint.confirm.client import Answer, Worker, WorkerOptions
 from dynalint.confirm.options import ConfirmOptions, Target
 from dynalint.findings import Finding
-from dynalint.fix.draws import Asked, Draw, asked_of, draws_of
 from dynalint.fix.edits import Change, Moves, merged
 from dynalint.fix.judge import judge_compiled
 from dynalint.fix.model import Proof, Unit
@@ -45,10 +44,7 @@ _WORKER_FAULTS = frozenset({"supervisor", "lost", "signal"})
 class Case:
     """One unit while it is tried: what has to run, what has run, and what came of it.
 
-    `old_lines` and `new_lines` are the changed lines by resolved path, before and after. `drawn` is that part of `seen`
-    which ran only on tensors drawn in the place of computed ones, `forced` that part of it for which tests were given
-    answers; `failed` tells that the fixed code raised on such tensors, or had NaN in gradients, where the original did
-    not.
+    `old_lines` and `new_lines` are the changed lines by resolved path, before and after.
     """
 
     unit: Unit
@@ -57,9 +53,6 @@ class Case:
     new_lines: dict[str, set[int]] = field(default_factory=dict)
     targets: list[Target] = field(default_factory=list)
     seen: set[Key] = field(default_factory=set)
-    drawn: set[Key] = field(default_factory=set)
-    forced: set[Key] = field(default_factory=set)
-    failed: bool = False
     inputs: int = 0
     obstacles: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -71,9 +64,9 @@ class Case:
         """Whether nothing more has to be tried."""
         return self.proof is not None or (self.inputs > 0 and self.seen >= self.sides.keys())
 
-    def refute(self, detail: str, *, raises: bool = False, spilled: bool = False) -> None:
+    def refute(self, detail: str, *, raises: bool = False) -> None:
         """Settle the case: a difference was seen."""
-        self.proof = Proof("refuted", detail, self.inputs, len(self.sides), len(self.seen), raises, spilled)
+        self.proof = Proof("refuted", detail, self.inputs, len(self.sides), len(self.seen), raises)
 
     def outcome(self) -> Proof:
         """Return what was shown, once all targets have been tried."""
@@ -82,8 +75,6 @@ class Case:
         counts = (self.inputs, len(self.sides), len(self.seen))
         if self.complete:
             ran = f"{counts[2]} of {counts[1]} sides and statements ran" if self.sides else "all of it ran"
-            ran += f", {len(self.drawn)} of them only on values drawn in the function" if self.drawn else ""
-            ran += f", {len(self.forced)} of these where other tests were given answers" if self.forced else ""
             passed = changes_of(self.passed)
             but = [f"but {'; '.join(passed)}"] if passed else []
             detail = "; ".join([f"equal on {self.inputs} inputs, {ran}", *self.notes, *but])
@@ -91,7 +82,7 @@ class Case:
         if self.inputs:
             missing = next(side for key, side in sorted(self.sides.items(), key=str) if key not in self.seen)
             detail = f"{missing.words} on line {missing.line} did not run on any of {self.inputs} inputs"
-            return Proof("unverifiable", detail, *counts, spilled=self.failed)
+            return Proof("unverifiable", detail, *counts)
         return Proof("unverifiable", self.obstacles[0] if self.obstacles else "no compiled root reaches it", *counts)
 
 
@@ -202,27 +193,22 @@ class WorkerVerifier:
                 case.refute(f"{target.name} no longer runs: {problem['message']}", raises=True)
             return
         obstacle = _obstacle(answer, target)
-        kinds = ("seen", "drawn", "forced", "failed")
-        seen, drawn, forced, failed = ({(one[0], one[1]) for one in answer.parts.get(kind, ())} for kind in kinds)
-        touched = [case for case in cases if not case.sides or (seen | drawn) & case.sides.keys()] or list(cases)
+        seen = {(one[0], one[1]) for one in answer.parts.get("seen", ())}
+        touched = [case for case in cases if not case.sides or seen & case.sides.keys()] or list(cases)
         difference = answer.parts.get("difference")
-        for case in cases:
-            case.failed = case.failed or not failed.isdisjoint(case.sides)
         for case in touched:
             if difference is not None and difference["stable"]:
                 what = f"{target.name}: {difference['what']}, with {difference['where']}"
                 what += ", which `--equivalence practical` lets pass" if difference["passes"] else ""
-                case.refute(what, raises=difference["raises"], spilled=difference["spilled"])
+                case.refute(what, raises=difference["raises"])
             elif obstacle is not None:
                 case.obstacles.append(obstacle)
             else:
-                case.seen |= (seen | drawn) & case.sides.keys()
-                case.drawn |= (drawn - seen) & case.sides.keys()
-                case.forced |= (forced - seen) & case.sides.keys()
+                case.seen |= seen & case.sides.keys()
                 case.inputs += answer.parts["ran"]["inputs"]
                 judge_compiled(case, answer.parts["compiled"], target.name)
                 case.notes += _limits(answer)
-                case.passed.update(answer.parts["ran"]["passed"], answer.parts.get("passed", ()))
+                case.passed.update(answer.parts["ran"]["passed"])
         if difference is None and obstacle is None:
             for case in cases:
                 case.inputs += 0 if case in touched else answer.parts["ran"]["inputs"]
@@ -263,7 +249,6 @@ class WorkerVerifier:
             "overrides": {**given, **comparison.before},
             "marked": {**given, **comparison.marked(cases)},
             "rewritten": {**given, **comparison.after},
-            "drawn": comparison.drawn(cases, given),
             "turned": comparison.turned(given),
             "sides": [list(key) for case in cases for key in sorted(case.sides, key=str)],
             "anyway": any(not case.sides for case in cases),
@@ -286,28 +271,19 @@ class _Comparison:
         self._old = {path: parse_text(path, before.get(path, _text_of(path, units))) for path in self._changes}
         self._new = {path: parse_text(path, after[path]) for path in self._changes}
         self._insertions: dict[Case, dict[Path, list[Insertion]]] = {}
-        self._draws: dict[Case, dict[Path, list[Draw]]] = {}
-        self._asked: dict[Case, dict[Path, list[Asked]]] = {}
-        self._tests: dict[Case, list[list[int]]] = {}
         self.before = {os.path.realpath(path): text for path, text in before.items()}
         self.before.update({os.path.realpath(path): file.text for path, file in self._old.items()})
         self.after = {os.path.realpath(path): text for path, text in after.items()}
         self.cases: list[Case] = []
-        mark = draw = 0
+        mark = 0
         for unit in units:
             case = Case(unit)
-            self._insertions[case], self._draws[case], self._asked[case], self._tests[case] = {}, {}, {}, []
+            self._insertions[case] = {}
             for path, own in unit.plan.items():
                 sides, insertions = sides_of(self._old[path], self._new[path], self._changes[path], own, mark)
                 mark += len({side.key[0] for side in sides})
                 case.sides.update({side.key: side for side in sides})
                 self._insertions[case][path] = insertions
-                self._draws[case][path] = draws_of(self._old[path], own, draw)
-                draw += len(self._draws[case][path])
-                asked, tests = asked_of(self._old[path], self._new[path], _placed(self._changes[path], own), draw)
-                self._asked[case][path] = asked
-                self._tests[case] += tests
-                draw += len(asked)
                 case.old_lines[os.path.realpath(path)] = _old_lines(self._old[path], own)
                 case.new_lines[os.path.realpath(path)] = _new_lines(self._new[path], self._changes[path], own)
             self.cases.append(case)
@@ -335,25 +311,6 @@ class _Comparison:
         for path, file in self._new.items():
             rewritten[os.path.realpath(path)] = inserted(file.text, self._kept[path])
         return {"rewritten": {**given, **rewritten}, "words": sorted(self._words.items())}
-
-    def drawn(self, cases: Sequence[Case], given: Mapping[str, str]) -> dict[str, Any]:
-        """Return the texts before, marked, and after, both with draws in them, and what belongs to each case."""
-        marked, rewritten = self.marked(cases), dict(self.after)
-        for path, file in self._old.items():
-            moves, name = Moves(self._changes[path]), os.path.realpath(path)
-            draws = [draw for case in cases for draw in self._draws[case].get(path, ())]
-            moved = [(draw, place) for draw in draws if (place := moves.line_moved(draw.offset)) is not None]
-            before = [(draw.offset, draw.number, draw.lines(file.newline)) for draw, _ in moved]
-            after = [(place, draw.number, draw.lines(file.newline)) for draw, place in moved]
-            marks = [one for case in cases for one in self._insertions[case].get(path, ())] + self._beside[path]
-            asked = [one for case in cases for one in self._asked[case].get(path, ())]
-            before += [insertion for one in asked for insertion in one.insertions(one.before)]
-            after += [insertion for one in asked for insertion in one.insertions(one.after)]
-            marked[name] = inserted(file.text, [*marks, *before])
-            rewritten[name] = inserted(self._new[path].text, after)
-        numbers = {case: [one.number for draws in self._draws[case].values() for one in draws] for case in cases}
-        parts = [[numbers[case], self._tests[case], sorted(map(list, case.sides))] for case in cases]
-        return {"marked": {**given, **marked}, "rewritten": {**given, **rewritten}, "parts": parts}
 
     def same_code(self, unit: Unit) -> bool:
         """Whether the files that a unit changes hold the same code before and after."""

@@ -75,17 +75,6 @@ def _without_conversions(warnings: list[tuple[str, str]]) -> list[tuple[str, str
     return [one for one in warnings if not one[1].startswith(_CONVERTED)]
 
 
-def spills(one: Observation, other: Observation) -> bool:
-    """Whether gradients of the second are NaN where those of the first are not, or are none at all."""
-    for name, right in other.gradients.items():
-        left = one.gradients.get(name)
-        if right is not None and (left is None or left.shape == right.shape):
-            new = torch.isnan(right.to_dense())
-            if (new if left is None else new & ~torch.isnan(left.to_dense())).any():
-                return True
-    return False
-
-
 def let_pass(one: Observation, other: Observation) -> Iterator[str]:
     """Yield what a practical equality has let pass, as clauses."""
     gained = [name for name, right in other.gradients.items() if right is not None and one.gradients.get(name) is None]

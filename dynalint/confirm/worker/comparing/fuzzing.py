@@ -20,7 +20,8 @@ from .differences import Equality
 from .mutations import WAYS, Mutation
 from .pairs import Pair, Subject
 from .reached_code import MARK, Search, Side
-from .trials import BASE, MORE_STATES, NO_NUMBERS, STATES, USUAL, StateChange, Trial, is_changeable, is_left_out
+from .states import MORE_STATES, STATES, StateChange
+from .trials import BASE, NO_NUMBERS, USUAL, Trial, is_changeable, is_left_out
 
 # Of runs, and of those in a row by which nothing new was seen.
 _MOST, _MOST_IN_VAIN = 6000, 2000

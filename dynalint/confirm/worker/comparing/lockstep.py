@@ -12,31 +12,25 @@ import torch
 from torch.utils import _pytree as pytree
 
 from ..dynamo.runs import Call, force_eager
-from .differences import NOT_FINITE, Equality, difference, let_pass, rounded, spills
+from .differences import NOT_FINITE, Equality, difference, let_pass, rounded
 from .fuzzing import Way, fuzzed
 from .observing import Observation, attempt, hearing_all_logs
 from .other_builds import builds_of
 from .pairs import Difference, NotMadeError, Pair, Subject, fresh, state_tensors
 from .reached_code import Search, Side
+from .states import ALWAYS, HALF, MORE_STATES, PRECISIONS, STATES, StateChange, built_otherwise
 from .trials import (
     ALIKE,
-    ALWAYS,
     BASE,
     BATCHES,
-    HALF,
-    MORE_STATES,
     NO_NUMBERS,
-    PRECISIONS,
     RANKS,
-    STATES,
     TWICE,
     USUAL,
-    StateChange,
     Trial,
     all_finite,
     at_edges,
     broken_trials,
-    built_otherwise,
     is_left_out,
     mixed_trials,
     random_trials,
@@ -159,8 +153,7 @@ def _run_each(
                 explained = _explained(one, other, scene, differs)
                 raises = first.error is None and second.error is not None
                 passes = difference(first, second, replace(equality, practical=True)) is None
-                spilled = spills(first, second)
-                found.difference = replace(explained, raises=raises, spilled=spilled, passes=passes)
+                found.difference = replace(explained, raises=raises, passes=passes)
                 return
     found.stride = search.stride
 

@@ -17,7 +17,8 @@ from ..source.versions import Version
 from .differences import Equality, difference
 from .observing import OWN_TO_MODULES, Observation, attempt, globals_of, modules_of, observe, parameters_of
 from .other_builds import Build, built
-from .trials import BASE, StateChange, Trial
+from .states import StateChange
+from .trials import BASE, Trial
 
 
 @dataclass(frozen=True)
@@ -40,15 +41,13 @@ class Subject:
 class Difference:
     """What differed and on which input. `raises` tells that the second version failed where the first did not.
 
-    `spilled` tells that it has NaN in gradients where the first has numbers, `passes` that a practical equality lets
-    the difference pass.
+    `passes` tells that a practical equality lets the difference pass.
     `stable` is False where the first version differs from itself too when it is run again.
     """
 
     what: str
     where: str
     raises: bool
-    spilled: bool = False
     passes: bool = False
     stable: bool = True
 

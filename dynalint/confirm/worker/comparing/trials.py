@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,9 +17,23 @@ from torch.utils import _pytree as pytree
 
 from ..dynamo.runs import Call
 from .mutations import Mutation
-from .other_builds import Build
-
-Change = Callable[[torch.Tensor, torch.Generator], torch.Tensor]
+from .tensor_changes import (
+    Change,
+    apart,
+    coin,
+    drawn,
+    filled,
+    highest,
+    lowest,
+    mask,
+    negative,
+    normal,
+    positive,
+    same,
+    scaled,
+    unit,
+    with_one,
+)
 
 
 @dataclass(frozen=True)
@@ -137,100 +151,25 @@ def _batch_size(leaves: list[Any]) -> int | None:
     return sizes[0] if sizes else None
 
 
-def _same(tensor: torch.Tensor, _: torch.Generator) -> torch.Tensor:
-    return tensor
-
-
-def _normal(scale: float, shift: float = 0.0) -> Change:
-    def draw(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-        return torch.randn(tensor.shape, generator=generator, dtype=torch.float32) * scale + shift
-
-    return draw
-
-
-def _apart(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Numbers with a scale and a shift that are drawn for this tensor, so that one is negative and another is not."""
-    scale = 10.0 ** (torch.rand((), generator=generator) * 4 - 2)
-    shift = torch.randint(-1, 2, (), generator=generator) * scale * torch.randint(1, 5, (), generator=generator)
-    return torch.randn(tensor.shape, generator=generator, dtype=torch.float32) * scale + shift
-
-
-def _filled(value: float) -> Change:
-    return lambda tensor, _: torch.full_like(tensor, value)
-
-
-def _scaled(factor: float) -> Change:
-    return lambda tensor, _: tensor * factor
-
-
-def _with_one(value: float) -> Change:
-    """The tensor with its middle element replaced."""
-
-    def put(tensor: torch.Tensor, _: torch.Generator) -> torch.Tensor:
-        result = tensor.clone().flatten()
-        result[result.numel() // 2 :][:1] = value
-        return result.reshape(tensor.shape)
-
-    return put
-
-
-def _drawn(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Integers within the range of the example's own, and from zero on: ids must stay valid."""
-    if not tensor.numel():
-        return tensor
-    low, high = min(0, int(tensor.min())), int(tensor.max())
-    return torch.randint(low, high + 1, tensor.shape, generator=generator)
-
-
-def _lowest(tensor: torch.Tensor, _: torch.Generator) -> torch.Tensor:
-    return torch.full_like(tensor, int(tensor.min())) if tensor.numel() else tensor
-
-
-def _highest(tensor: torch.Tensor, _: torch.Generator) -> torch.Tensor:
-    return torch.full_like(tensor, int(tensor.max())) if tensor.numel() else tensor
-
-
-def _coin(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    return torch.randint(0, 2, tensor.shape, generator=generator).bool()
-
-
-def _mask(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Bools of which each is drawn, or all are true, or none."""
-    share = torch.randint(3, (), generator=generator) / 2
-    return torch.rand(tensor.shape, generator=generator) < share
-
-
-def _positive(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    return torch.randn(tensor.shape, generator=generator, dtype=torch.float32).abs() + 0.1
-
-
-def _unit(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    return torch.rand(tensor.shape, generator=generator, dtype=torch.float32)
-
-
-def _negative(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    return -_positive(tensor, generator)
-
-
-BASE = Trial("the example's own inputs", 0, _same, _same, _same)
+BASE = Trial("the example's own inputs", 0, same, same, same)
 
 USUAL: tuple[Trial, ...] = (
-    Trial("inputs negated", 1, _scaled(-1.0), _same, lambda tensor, _: ~tensor),
-    Trial("inputs all zero", 2, _filled(0.0), _filled(0), _filled(0)),
-    Trial("inputs all one", 3, _filled(1.0), _lowest, _filled(1)),
-    Trial("inputs all minus one", 4, _filled(-1.0), _highest, _filled(0)),
-    Trial("inputs drawn anew", 5, _normal(1.0), _drawn, _coin),
-    Trial("inputs positive", 6, _positive, _drawn, _filled(1)),
-    Trial("inputs negative", 7, _negative, _drawn, _filled(0)),
-    Trial("inputs a thousand times larger", 8, _scaled(1e3), _same, _same),
-    Trial("inputs a thousand times smaller", 9, _scaled(1e-3), _same, _same),
-    Trial("inputs between 0 and 1", 20, _unit, _drawn, _coin),
+    Trial("inputs negated", 1, scaled(-1.0), same, lambda tensor, _: ~tensor),
+    Trial("inputs all zero", 2, filled(0.0), filled(0), filled(0)),
+    Trial("inputs all one", 3, filled(1.0), lowest, filled(1)),
+    Trial("inputs all minus one", 4, filled(-1.0), highest, filled(0)),
+    Trial("inputs drawn anew", 5, normal(1.0), drawn, coin),
+    Trial("inputs positive", 6, positive, drawn, filled(1)),
+    Trial("inputs negative", 7, negative, drawn, filled(0)),
+    Trial("inputs a thousand times larger", 8, scaled(1e3), same, same),
+    Trial("inputs a thousand times smaller", 9, scaled(1e-3), same, same),
+    Trial("inputs between 0 and 1", 20, unit, drawn, coin),
 )
 
 BATCHES: tuple[Trial, ...] = (
-    Trial("a batch of one", 10, _same, _same, _same, batch=1),
-    Trial("a batch of seven, drawn anew", 11, _normal(1.0), _drawn, _coin, batch=7),
-    Trial("an empty batch", 24, _same, _same, _same, batch=0),
+    Trial("a batch of one", 10, same, same, same, batch=1),
+    Trial("a batch of seven, drawn anew", 11, normal(1.0), drawn, coin, batch=7),
+    Trial("an empty batch", 24, same, same, same, batch=0),
 )
 
 
@@ -249,21 +188,21 @@ RANKS: tuple[Trial, ...] = (
 )
 
 # For tests of whether two tensors are equal.
-ALIKE = Trial("inputs drawn anew and equal to each other", 15, _normal(1.0), _drawn, _coin, alike=True)
+ALIKE = Trial("inputs drawn anew and equal to each other", 15, normal(1.0), drawn, coin, alike=True)
 
 # What the first call keeps for its gradient, the second one must not change.
-TWICE = Trial("two calls before one backward pass", 25, _normal(1.0), _drawn, _coin, times=2)
+TWICE = Trial("two calls before one backward pass", 25, normal(1.0), drawn, coin, times=2)
 
 # On callables of their own: state that has once been NaN may never show anything else. What is infinite on the side of
 # a branch that is not taken must not reach the gradient, and the sign mostly decides which side that is.
 NO_NUMBERS: tuple[Trial, ...] = (
-    Trial("one element infinite", 12, _with_one(float("inf")), _same, _same),
-    Trial("one element infinite and negative", 17, _with_one(float("-inf")), _same, _same),
-    Trial("one element of the first tensor infinite", 18, _with_one(float("inf")), _same, _same, which=(0, 1)),
-    Trial("one element of the others infinite", 19, _with_one(float("-inf")), _same, _same, which=(1, None)),
-    Trial("one element NaN", 13, _with_one(float("nan")), _same, _same),
-    Trial("inputs all NaN", 14, _filled(float("nan")), _same, _same),
-    Trial("inputs drawn, a third NaN", 21, _normal(1.0), _same, _same, spoilt=(Spoilt(float("nan"), widely=True),)),
+    Trial("one element infinite", 12, with_one(float("inf")), same, same),
+    Trial("one element infinite and negative", 17, with_one(float("-inf")), same, same),
+    Trial("one element of the first tensor infinite", 18, with_one(float("inf")), same, same, which=(0, 1)),
+    Trial("one element of the others infinite", 19, with_one(float("-inf")), same, same, which=(1, None)),
+    Trial("one element NaN", 13, with_one(float("nan")), same, same),
+    Trial("inputs all NaN", 14, filled(float("nan")), same, same),
+    Trial("inputs drawn, a third NaN", 21, normal(1.0), same, same, spoilt=(Spoilt(float("nan"), widely=True),)),
 )
 
 
@@ -324,7 +263,7 @@ _MOST_AT_EDGES = 8
 _MOST_LARGER = 8
 # The exponential is infinite from 89 on, and of the many things that tests ask, each keeps to one of these.
 _LARGER: tuple[tuple[Change, str], ...] = (
-    (_scaled(30), "30 times larger"),
+    (scaled(30), "30 times larger"),
     (_stretched, "larger, up to 1000"),
     (_shifted, "with 100 as the largest"),
 )
@@ -337,24 +276,9 @@ def is_left_out(trial: Trial, names: Collection[str]) -> bool:
     )
 
 
-def answers(seed: int) -> Trial:
-    """Return the trial that draws what a test asks for, so that any answer comes often."""
-    return Trial("what a test asks for", seed, _any_number, _any_count, _coin)
-
-
-def _any_number(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    zero = torch.rand((), generator=generator) < 1 / 3
-    return torch.zeros_like(tensor) if zero else _apart(tensor, generator)
-
-
-def _any_count(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Integers around zero and up to somewhat more than there are."""
-    return torch.randint(-1, max(0, int(tensor.max())) + 3, tensor.shape, generator=generator)
-
-
 def visit(method: str) -> Trial:
     """Return the trial that calls a method of the target or of a part of it."""
-    return Trial(f"a call of {method}()", 16, _same, _same, _same, method=method)
+    return Trial(f"a call of {method}()", 16, same, same, same, method=method)
 
 
 def random_trials() -> Iterator[Trial]:
@@ -364,10 +288,10 @@ def random_trials() -> Iterator[Trial]:
         choose = random.Random(seed)  # noqa: S311 - inputs for a comparison, no secrets
         scale = choose.choice([0.01, 0.1, 1.0, 3.0, 10.0, 100.0])
         shift = choose.choice([0.0, -1.0, 1.0, 0.5, -10.0, 10.0]) * choose.choice([1.0, scale])
-        bools = choose.choice([_coin, _filled(0), _filled(1)])
+        bools = choose.choice([coin, filled(0), filled(1)])
         name = f"inputs drawn with mean {shift:g} and deviation {scale:g}"
-        yield Trial(name, seed, _normal(scale, shift), _drawn, bools)
-        yield Trial("inputs drawn, each tensor with a mean and deviation of its own", seed, _apart, _drawn, bools)
+        yield Trial(name, seed, normal(scale, shift), drawn, bools)
+        yield Trial("inputs drawn, each tensor with a mean and deviation of its own", seed, apart, drawn, bools)
         seed += 1
 
 
@@ -375,17 +299,17 @@ def broken_trials() -> Iterator[Trial]:
     """Yield trials without end in which one element is no finite number: to be run on callables of their own."""
     for seed in itertools.count(10_000):
         choose = random.Random(seed)  # noqa: S311 - as above
-        drawn, how = choose.choice([(_apart, "apart"), (_negative, "negative"), (_positive, "positive")])
+        drawn, how = choose.choice([(apart, "apart"), (negative, "negative"), (positive, "positive")])
         value, words = choose.choice([("inf", "infinite"), ("-inf", "infinite and negative"), ("nan", "NaN")])
         where, which = choose.choice([("the first tensor", (0, 1)), ("the others", (1, None)), ("each", (0, None))])
         name = f"inputs drawn {how}, one element of {where} {words}"
-        yield Trial(name, seed, drawn, _drawn, _coin, spoilt=(Spoilt(float(value), which),))
+        yield Trial(name, seed, drawn, drawn, coin, spoilt=(Spoilt(float(value), which),))
 
 
 def mixed_trials() -> Iterator[Trial]:
     """Yield trials without end that change each tensor in its own way, some to numbers that are infinite or none."""
     for seed in itertools.count(20_000):
-        yield Trial("each tensor changed in its own way, some infinite or NaN", seed, _in_any_way, _drawn, _mask)
+        yield Trial("each tensor changed in its own way, some infinite or NaN", seed, _in_any_way, drawn, mask)
 
 
 def _in_any_way(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -394,66 +318,6 @@ def _in_any_way(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tenso
 
 
 _WAYS: tuple[Change, ...] = (
-    _same, _normal(1.0), _apart, _positive, _negative, _unit, _filled(0.0), _filled(-1.0),
-    _with_one(float("inf")), _with_one(float("-inf")), _with_one(float("nan")),
+    same, normal(1.0), apart, positive, negative, unit, filled(0.0), filled(-1.0),
+    with_one(float("inf")), with_one(float("-inf")), with_one(float("nan")),
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class StateChange:
-    """A change of all parameters and buffers, in words and by kind of tensor.
-
-    With `flags`, bools are turned over. With `build`, it is the state of what was built otherwise. With `dtype`,
-    floating numbers are cast to it, those of inputs too; with `autocast`, calls run under `torch.autocast`.
-    """
-
-    name: str
-    floats: Callable[[torch.Tensor, torch.Generator], torch.Tensor]
-    ints: Callable[[torch.Tensor], torch.Tensor]
-    bools: Callable[[torch.Tensor], torch.Tensor]
-    seed: int = 0
-    flags: bool = False
-    build: Build | None = None
-    dtype: torch.dtype | None = None
-    autocast: bool = False
-
-    def of(self, tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-        """Return the changed tensor, of the same dtype and on the same device."""
-        if tensor.is_floating_point() or tensor.is_complex():
-            changed = self.floats(tensor, generator)
-        else:
-            changed = self.bools(tensor) if tensor.dtype is torch.bool else self.ints(tensor)
-        return changed.to(tensor.device, tensor.dtype)
-
-
-def built_otherwise(build: Build) -> StateChange:
-    """Return the state that another build comes with."""
-    return StateChange(build.words, _same, _as_it_is, _as_it_is, build=build)
-
-
-def _as_it_is(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor
-
-
-def _drawn_state(number: int, *, flags: bool) -> StateChange:
-    name = f"parameters drawn apart ({number}{', flags turned over' if flags else ''})"
-    return StateChange(name, _apart, _as_it_is, _as_it_is, seed=number, flags=flags)
-
-
-# Integers in buffers are mostly indices and counts: rarely worth changing, and then upwards.
-STATES: tuple[StateChange, ...] = (
-    StateChange("flags turned over", _same, _as_it_is, _as_it_is, flags=True),
-    StateChange("parameters negated", _scaled(-1.0), _as_it_is, torch.logical_not),
-    StateChange("parameters drawn anew", _normal(1.0), _as_it_is, torch.ones_like),
-    StateChange("parameters ten times larger", _scaled(10.0), lambda tensor: tensor + 1000, _as_it_is),
-    StateChange("parameters all zero", _filled(0.0), torch.zeros_like, torch.zeros_like),
-)
-ALWAYS = STATES[1:3]
-HALF = StateChange("all in half precision", _same, _as_it_is, _as_it_is, dtype=torch.float16)
-# Code need not run so: where the original raises, nothing is compared.
-PRECISIONS = (
-    StateChange("all in bfloat16", _same, _as_it_is, _as_it_is, dtype=torch.bfloat16),
-    StateChange("autocast to bfloat16", _same, _as_it_is, _as_it_is, autocast=True),
-    StateChange("all in float64", _same, _as_it_is, _as_it_is, dtype=torch.float64),
-)
-MORE_STATES = tuple(_drawn_state(number, flags=number % 2 == 0) for number in range(1, 9))

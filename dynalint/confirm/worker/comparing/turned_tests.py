@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from .differences import Equality, difference, spills
+from .differences import Equality, difference
 from .lockstep import Told
 from .pairs import Difference, Pair, Subject
 from .reached_code import Search
-from .trials import BASE, StateChange, Trial
+from .states import StateChange
+from .trials import BASE, Trial
 
 _MOST_TESTS = 12
 _MOST_WAYS = 6
@@ -64,5 +65,5 @@ def _first_difference(
             passes = difference(first, second, replace(equality, practical=True)) is None
             mode = "while training" if training else "in evaluation, without gradients"
             where = f"{trial.name}, {mode},"
-            return Difference(differs, where, second.error is not None, spills(first, second), passes)
+            return Difference(differs, where, second.error is not None, passes)
     return None

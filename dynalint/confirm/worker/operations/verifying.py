@@ -8,7 +8,6 @@
     pairs       both versions in the same state
     lockstep    these through the same calls
     turning     the same with the answer of a test beside the changed code turned over
-    drawing     the same with tensors drawn right before the changed code
     fuzzing     inputs for what is left, made from those that came by a way of their own
 
 The request is one of `confirming` with `overrides` being the texts of the original, and besides:
@@ -22,8 +21,6 @@ The request is one of `confirming` with `overrides` being the texts of the origi
     half        whether to look for further inputs in half precision too
     left_out    names of inputs that are not to be tried
     search_seconds   how long to look for further inputs, in seconds of work
-    drawn       `{"marked", "rewritten", "parts"}`: the texts of both with draws in them (see `drawing`), and of each
-                part of the changed code `[draws, asked, sides]`, where `asked` has those of each test
     turned      `{"rewritten", "words"}`: the texts after the fix with marks on the tests beside what changed, and
                 `[mark, words]` for each of these
 
@@ -38,10 +35,6 @@ Parts of the answer, in the order in which they are known:
                 `recompiles` for inputs of the same shape with the `reason` of one, `differs` null or what compiled code
                 gets wrong; where there is any of these, what the original did in `breaks_before` and so on;
                 or a `problem`
-    drawn       the sides that ran, and equally so, only on tensors that were drawn before them
-    forced      those of these that ran only where other tests were given answers
-    failed      the sides of those parts in which the fixed code failed on such tensors (see `drawing.Drawn`)
-    passed      in what both differed that a practical equality lets pass, on such tensors
 """
 
 from __future__ import annotations
@@ -55,7 +48,6 @@ import torch
 from torch.utils import _pytree as pytree
 
 from ..comparing.differences import Equality, difference
-from ..comparing.drawn_tensors import Drawn, Draws, Part, run_with_draws
 from ..comparing.fuzzing import constants_of
 from ..comparing.lockstep import Findings, run_fuzzed, run_side_by_side
 from ..comparing.observing import PLAIN, observe
@@ -120,20 +112,15 @@ def verify(request: Mapping[str, Any], reply: Reply) -> None:
     has_run = not wanted or bool(seen) or request["anyway"]
     if has_run:
         compiled()
-    drawn = Drawn()
     if left:
-        reply.stage(f"running {name} with tensors drawn before the fix")
-        drawn = _run_with_draws(request, equality, search, left)
-        _tell_drawn(reply, drawn)
-    if left - drawn.shown:
         reply.stage(f"running {name} on inputs that are looked for")
-        rest = replace(search, wanted=left - drawn.shown, seconds=search.seconds * _FUZZING)
+        rest = replace(search, wanted=left, seconds=search.seconds * _FUZZING)
         found = _run_fuzzed(request, original, rewritten, equality, rest, found)
         seen |= found.telling.keys() & wanted
         _tell(reply, found, seen)
         if found.difference is not None:
             return
-    if not has_run and (drawn.shown or seen):
+    if not has_run and seen:
         compiled()
     elif not has_run:
         reply.part("compiled", {"problem": "nothing of the changed code ran"})
@@ -240,26 +227,6 @@ def _turned_over(
     return difference_when_turned(original, rewritten, equality, search, found.telling, tests)
 
 
-def _run_with_draws(request: Mapping[str, Any], equality: Equality, search: Search, left: frozenset[Side]) -> Drawn:
-    """Run what no input reaches on other tensors, drawn right before the changed code."""
-    texts = request["drawn"]
-    parts = [
-        Part(frozenset(draws), left & {(mark, truth) for mark, truth in sides}, tuple(map(frozenset, asked)))
-        for draws, asked, sides in texts["parts"]
-    ]
-    wanted = [part for part in parts if (part.draws or part.asked) and part.sides]
-    if not wanted:
-        return Drawn()
-    draws = Draws()
-    draws.install()
-    try:
-        original = _subject(request, texts["marked"])
-        rewritten = _alike(_subject(request, texts["rewritten"]), original)
-    except ProblemError:
-        return Drawn()
-    return run_with_draws(original, rewritten, equality, search, wanted, draws)
-
-
 def _tell(reply: Reply, found: Findings, seen: set[Side]) -> None:
     """Tell what has run, and what differed."""
     reply.part("trying", None)
@@ -267,13 +234,6 @@ def _tell(reply: Reply, found: Findings, seen: set[Side]) -> None:
     reply.part("ran", {**ran, "passed": sorted(found.passed)})
     reply.part("seen", sorted([list(side) for side in seen], key=str))
     reply.part("difference", None if found.difference is None else asdict(found.difference))
-
-
-def _tell_drawn(reply: Reply, drawn: Drawn) -> None:
-    """Tell what has run on drawn tensors."""
-    for kind in ("drawn", "forced", "failed"):
-        reply.part(kind, [list(side) for side in getattr(drawn, "shown" if kind == "drawn" else kind)])
-    reply.part("passed", sorted(drawn.passed))
 
 
 def _run_fuzzed(

@@ -1,0 +1,37 @@
+"""What the worker is told: how to run, and what to import, build and call."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from dynalint.confirm.client import WorkerOptions
+from dynalint.confirm.options import ConfirmOptions, Target
+
+
+def worker_options(options: ConfirmOptions) -> WorkerOptions:
+    """Return how the worker is to be run."""
+    return WorkerOptions(
+        python=options.python,
+        search=tuple(map(str, options.search)),
+        seconds=options.timeout,
+        memory=options.memory,
+        device=options.device,
+        required=options.mode != "always",
+        cwd=options.project,
+    )
+
+
+def request_for(target: Target, options: ConfirmOptions) -> dict[str, Any]:
+    """Return what the worker must know to import, build and call a target."""
+    return {
+        "name": target.path.name,
+        "target": {"path": str(target.path), "module": target.module, "qualname": target.qualname},
+        "example": options.example_for(target),
+        "folder": str(options.project),
+        "search": [str(folder) for folder in options.search],
+        "overrides": {os.path.realpath(path): text for path, text in options.overrides.items()},
+        "roots": [str(root) for root in options.own_roots()],
+        "device": options.device,
+        "seconds": options.timeout,
+    }

@@ -1,0 +1,71 @@
+"""Other states to compare two versions in: changed parameters and buffers, other builds, other precisions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from .other_builds import Build
+from .tensor_changes import apart, filled, normal, same, scaled
+
+
+@dataclass(frozen=True)
+class StateChange:
+    """A change of all parameters and buffers, in words and by kind of tensor.
+
+    With `flags`, bools are turned over. With `build`, it is the state of what was built otherwise. With `dtype`,
+    floating numbers are cast to it, those of inputs too; with `autocast`, calls run under `torch.autocast`.
+    """
+
+    name: str
+    floats: Callable[[torch.Tensor, torch.Generator], torch.Tensor]
+    ints: Callable[[torch.Tensor], torch.Tensor]
+    bools: Callable[[torch.Tensor], torch.Tensor]
+    seed: int = 0
+    flags: bool = False
+    build: Build | None = None
+    dtype: torch.dtype | None = None
+    autocast: bool = False
+
+    def of(self, tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        """Return the changed tensor, of the same dtype and on the same device."""
+        if tensor.is_floating_point() or tensor.is_complex():
+            changed = self.floats(tensor, generator)
+        else:
+            changed = self.bools(tensor) if tensor.dtype is torch.bool else self.ints(tensor)
+        return changed.to(tensor.device, tensor.dtype)
+
+
+def built_otherwise(build: Build) -> StateChange:
+    """Return the state that another build comes with."""
+    return StateChange(build.words, same, _as_it_is, _as_it_is, build=build)
+
+
+def _as_it_is(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor
+
+
+def _drawn_state(number: int, *, flags: bool) -> StateChange:
+    name = f"parameters drawn apart ({number}{', flags turned over' if flags else ''})"
+    return StateChange(name, apart, _as_it_is, _as_it_is, seed=number, flags=flags)
+
+
+# Integers in buffers are mostly indices and counts: rarely worth changing, and then upwards.
+STATES: tuple[StateChange, ...] = (
+    StateChange("flags turned over", same, _as_it_is, _as_it_is, flags=True),
+    StateChange("parameters negated", scaled(-1.0), _as_it_is, torch.logical_not),
+    StateChange("parameters drawn anew", normal(1.0), _as_it_is, torch.ones_like),
+    StateChange("parameters ten times larger", scaled(10.0), lambda tensor: tensor + 1000, _as_it_is),
+    StateChange("parameters all zero", filled(0.0), torch.zeros_like, torch.zeros_like),
+)
+ALWAYS = STATES[1:3]
+HALF = StateChange("all in half precision", same, _as_it_is, _as_it_is, dtype=torch.float16)
+# Code need not run so: where the original raises, nothing is compared.
+PRECISIONS = (
+    StateChange("all in bfloat16", same, _as_it_is, _as_it_is, dtype=torch.bfloat16),
+    StateChange("autocast to bfloat16", same, _as_it_is, _as_it_is, autocast=True),
+    StateChange("all in float64", same, _as_it_is, _as_it_is, dtype=torch.float64),
+)
+MORE_STATES = tuple(_drawn_state(number, flags=number % 2 == 0) for number in range(1, 9))

@@ -1,0 +1,95 @@
+"""Changes of one tensor, of which trials and changes of state are made: drawn anew, scaled, filled, spoilt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+Change = Callable[[torch.Tensor, torch.Generator], torch.Tensor]
+
+
+def same(tensor: torch.Tensor, _: torch.Generator) -> torch.Tensor:
+    """Return the tensor as it is."""
+    return tensor
+
+
+def normal(scale: float, shift: float = 0.0) -> Change:
+    """Return a change that draws from a normal distribution."""
+
+    def draw(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        return torch.randn(tensor.shape, generator=generator, dtype=torch.float32) * scale + shift
+
+    return draw
+
+
+def apart(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Numbers with a scale and a shift that are drawn for this tensor, so that one is negative and another is not."""
+    scale = 10.0 ** (torch.rand((), generator=generator) * 4 - 2)
+    shift = torch.randint(-1, 2, (), generator=generator) * scale * torch.randint(1, 5, (), generator=generator)
+    return torch.randn(tensor.shape, generator=generator, dtype=torch.float32) * scale + shift
+
+
+def filled(value: float) -> Change:
+    """Return a change that makes all elements `value`."""
+    return lambda tensor, _: torch.full_like(tensor, value)
+
+
+def scaled(factor: float) -> Change:
+    """Return a change that multiplies by `factor`."""
+    return lambda tensor, _: tensor * factor
+
+
+def with_one(value: float) -> Change:
+    """The tensor with its middle element replaced."""
+
+    def put(tensor: torch.Tensor, _: torch.Generator) -> torch.Tensor:
+        result = tensor.clone().flatten()
+        result[result.numel() // 2 :][:1] = value
+        return result.reshape(tensor.shape)
+
+    return put
+
+
+def drawn(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Integers within the range of the example's own, and from zero on: ids must stay valid."""
+    if not tensor.numel():
+        return tensor
+    low, high = min(0, int(tensor.min())), int(tensor.max())
+    return torch.randint(low, high + 1, tensor.shape, generator=generator)
+
+
+def lowest(tensor: torch.Tensor, _: torch.Generator) -> torch.Tensor:
+    """Return the tensor filled with its smallest integer: ids stay valid."""
+    return torch.full_like(tensor, int(tensor.min())) if tensor.numel() else tensor
+
+
+def highest(tensor: torch.Tensor, _: torch.Generator) -> torch.Tensor:
+    """Return the tensor filled with its largest integer."""
+    return torch.full_like(tensor, int(tensor.max())) if tensor.numel() else tensor
+
+
+def coin(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Return bools of which each is drawn."""
+    return torch.randint(0, 2, tensor.shape, generator=generator).bool()
+
+
+def mask(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Bools of which each is drawn, or all are true, or none."""
+    share = torch.randint(3, (), generator=generator) / 2
+    return torch.rand(tensor.shape, generator=generator) < share
+
+
+def positive(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Return positive numbers."""
+    return torch.randn(tensor.shape, generator=generator, dtype=torch.float32).abs() + 0.1
+
+
+def unit(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Return numbers between 0 and 1."""
+    return torch.rand(tensor.shape, generator=generator, dtype=torch.float32)
+
+
+def negative(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Return negative numbers."""
+    return -positive(tensor, generator)

@@ -178,3 +178,24 @@ def _told(analysis: dynalint.analysis.Analysis) -> list[str]:
         *(failure.fault for failure in analysis.failures),
         *analysis.budgets.failures([one.path for one in analysis.files], lambda path: path.name),
     ]
+
+
+def test_functions_in_containers_nested_ever_deeper_are_called(tmp_path: Path) -> None:
+    code = """\
+        import torch
+        from torch import nn
+
+        def positive(x):
+            return x if x.sum() > 0 else -x
+
+        def called(tree, x):
+            return [called(one, x) for one in tree] if isinstance(tree, list) else tree(x)
+
+        class Model(nn.Module):
+            def forward(self, x: torch.Tensor):
+                return called([[[[[[[[positive]]]]]]]], x)
+    """
+
+    found = analysed(tmp_path, {"model.py": code})
+    assert branches(found) == {("model.py", 5)}
+    assert not _told(found)

@@ -32,7 +32,7 @@ from dynalint.analysis.kinds.values import (
     is_same_constant,
     note_parts,
 )
-from dynalint.analysis.steps import note_cut, step
+from dynalint.analysis.steps import step
 
 # Of instances of so many classes, those that have a base in common become one of it or any below it.
 _MANY_CLASSES = 32
@@ -232,12 +232,25 @@ def sequence(type_: str, items: list[Kind]) -> Sequence:
     return Sequence(type_, shallow(join_all(items)), known)
 
 
+def _code_in(kind: Kind) -> list[Kind]:
+    """Return what of the project may be called in a kind, nothing of it bound to arguments, which may nest too."""
+    if isinstance(kind, (Sequence, Dictionary, Partial)):
+        held = kind.callee if isinstance(kind, Partial) else kind.element if isinstance(kind, Sequence) else kind.value
+        return [code for one in held.members for code in _code_in(one)]
+    if isinstance(kind, Function):
+        receiver = None if kind.receiver is None else UNKNOWN
+        return [replace(kind, receiver=receiver, args=(UNKNOWN,) * len(kind.args), keywords=())]
+    return [kind] if isinstance(kind, (Instance, Class)) else []
+
+
 def shallow(kind: Kind, depth: int = _DEEPEST) -> Kind:
-    """Return `kind` with nesting below `depth` forgotten, so that loops that wrap a value in itself come to an end."""
+    """Return `kind` with nesting below `depth` forgotten, so that loops that wrap a value in itself come to an end.
+
+    Of a container that is nested deeper, the functions and objects in it are kept, as if they stood there themselves:
+    what walks nested containers by calling itself comes to them in the end.
+    """
     if depth == 0 and isinstance(kind, (Sequence, Dictionary, Function, Partial, Method)):
-        if holds_code(kind):
-            note_cut(f"what is called in containers nested more than {_DEEPEST} deep is not followed; keep it flat")
-        return UNKNOWN
+        return join_all(_code_in(kind)) if holds_code(kind) else UNKNOWN
     if isinstance(kind, Sequence):
         element = shallow(kind.element, depth - 1)
         items = None if kind.items is None else tuple(shallow(item, depth - 1) for item in kind.items)

@@ -13,6 +13,7 @@ class FunctionAttribute(Rule):
     name = "function-attribute"
     summary = "Setting an attribute of a function breaks the graph"
     gb = ("GB0467", "GB0059")
+    torch = "<2.14"
     events = (Write, Call)
     calls = frozenset({"function.*", "builtins.setattr"})
     refusal = "compute the value again, or keep it in a buffer of the module"

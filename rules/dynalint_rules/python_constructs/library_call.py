@@ -45,6 +45,8 @@ _CALLS: dict[str, str] = {
     "urllib.parse": "quote",
     "weakref": "proxy",
 }
+# Traced from torch 2.14 on.
+_TRACED_LATER = frozenset({"contextvars.ContextVar.get", "deque.rotate", "itertools.combinations_with_replacement"})
 # Packages whose own Python code breaks the graph, each run with torchvision 0.28, opt_einsum 3.4, pandas 3.1, networkx
 # 3.6, torch-geometric 2.8, torchdiffeq 0.2.5, ptwt 1.0.1, pyro 1.9.2, gpytorch 1.15 and torchaudio 2.11: under which
 # name, by which break, what.
@@ -175,6 +177,7 @@ class LibraryCall(Rule):
                 event.node,
                 f"Dynamo does not trace `{shown}()`, and breaks the graph there",
                 help="compute its value beforehand: in the constructor, or at module level",
+                torch="<2.14" if event.callee in _TRACED_LATER else "",
             )
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:

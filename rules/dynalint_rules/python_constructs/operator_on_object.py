@@ -52,6 +52,7 @@ class OperatorOnObject(Rule):
                 event.node,
                 f"Dynamo does not trace `{operator}` into a method of `{name}`",
                 help="call a method of the object",
+                torch="<2.14" if event.operator is ast.Invert else "",
             )
 
     def fix(self, event: Operation, violation: Violation, project: Project) -> Rewrite | Declined | None:

@@ -20,7 +20,8 @@ class SortByTensor(Rule):
         called = event.callee.removeprefix("builtins.")
         if event.callee in ("builtins.min", "builtins.max"):
             if event.has_key and _is_tensor_or_holds_one(event.elements, project, modules=True):
-                yield Violation(event.node, f"`{called}` with a `key` cannot choose among tensors or modules")
+                message = f"`{called}` with a `key` cannot choose among tensors or modules"
+                yield Violation(event.node, message, torch="<2.14")
         elif _is_array(event.values):
             yield Violation(
                 event.node,
@@ -34,6 +35,8 @@ class SortByTensor(Rule):
                 event.node,
                 f"`{called}` sorts by tensors, which depends on data",
                 help="use `torch.sort` or `torch.topk`, or a `key` that returns a number",
+                # Later releases compare pairs item by item, and come to a tensor only where what is before it is equal.
+                torch="" if k.only_tensor(event.key) is not None else "<2.14",
             )
 
 

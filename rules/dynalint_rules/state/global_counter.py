@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import Project, Rule, StateChange, Violation
+from dynalint.rulekit import Project, Rule, StateChange, Violation, walk
 from dynalint_rules._code.growth import UP_TO_LIMIT, is_counter
 
 _PLACES = {"class": "a class attribute", "global": "a module global"}
@@ -27,4 +28,13 @@ class GlobalCounter(Rule):
                 f"`{event.home.name}`, {place}, is an int that changes on every call: each value recompiles, "
                 f"{UP_TO_LIMIT}",
                 help="Count outside the compiled code, or keep the count in a buffer of the module.",
+                torch="<2.14" if _is_only_counted(event) else "",
             )
+
+
+def _is_only_counted(event: StateChange) -> bool:
+    """Whether a global number is counted and never read: torch 2.14 and later do not specialise on it then."""
+    inside = {id(node) for node in walk(event.statement)}
+    names = [node for node in walk(event.function.node) if isinstance(node, ast.Name) and node.id == event.home.name]
+    is_number = any(isinstance(node.ctx, ast.Store) for node in names)
+    return is_number and not any(isinstance(node.ctx, ast.Load) and id(node) not in inside for node in names)

@@ -68,7 +68,7 @@ def test_the_same_is_drawn_by_torch(drawn: str, instead: str) -> None:
     found = answer(f"return x * {drawn}")
     assert isinstance(found, Rewrite), found
     assert found.safety == "unsafe"
-    assert "other numbers" in found.conditions[0]
+    assert "different numbers" in found.conditions[0]
     assert instead in new_code(found)
 
 
